@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { readConfig } from '../platform/config.ts'
 import { startDatabaseServer } from '../test/support/servers/database.ts'
 import { countsOf, type Ending, runSuite, secondChance, slowestFiles } from './mocha-run.ts'
+import { pythonForChecks } from './python.ts'
 import { run } from './run-command.ts'
 import { runGroups } from './test-groups.ts'
 import { provideTools } from './test-tools.ts'
@@ -20,6 +21,8 @@ const CHECKS: Check[] = [
   { name: 'import rules', script: 'imports' },
   { name: 'OpenAPI document', script: 'openapi:check' },
 ]
+/** Checks of the Python in this repository. */
+const PYTHON_CHECKS: Check[] = [{ name: 'Python lint', script: 'python:lint' }]
 const KNIP: Check = { name: 'unused files and exports', script: 'knip' }
 
 const SLOWEST_SHOWN = 10
@@ -53,10 +56,19 @@ async function main(): Promise<void> {
 async function runChecks(): Promise<Ending[]> {
   const endings: Ending[] = []
   for (const check of IS_STRICT ? [...CHECKS, KNIP] : CHECKS) endings.push(await runCheck(check))
+  const withoutPython = await pythonForChecks().then(() => undefined, reasonOf)
+  for (const check of PYTHON_CHECKS) endings.push(await runCheck(check, withoutPython))
   return endings
 }
 
-async function runCheck({ name, script }: Check): Promise<Ending> {
+const reasonOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))
+
+/** Runs a check, or skips it for the reason that this machine can't run it. */
+async function runCheck({ name, script }: Check, reason?: string): Promise<Ending> {
+  if (reason !== undefined) {
+    console.log(`== ${name}: skipped (${reason})`)
+    return { file: '', title: name, outcome: 'skipped' }
+  }
   const started = Date.now()
   const ok = await run(['node', '--run', script], { output: 'afterwards' })
   console.log(`== ${name}: ${ok ? 'ok' : 'FAILED'} (${((Date.now() - started) / 1000).toFixed(1)} s)`)

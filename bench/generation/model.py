@@ -1,16 +1,17 @@
-"""Writes a model of pictures with random weights: `python model.py FOLDER small|real`; the real one has the shape of Stable
-Diffusion 1.5, a billion parameters."""
+"""Writes a model of pictures with random weights: `python model.py FOLDER small|real`; the real one has the shape of
+Stable Diffusion 1.5, a billion parameters."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "test" / "support" / "builders")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "test" / "support" / "builders"))
 
 import diffusers as d
 import torch
 import transformers as t
+
 from tiny_generative import stable_diffusion
 
 
@@ -32,7 +33,11 @@ def main() -> None:
                 "unet": d.UNet2DConditionModel(sample_size=64, cross_attention_dim=768),
                 "text_encoder": t.CLIPTextModel(text),
                 "vae": d.AutoencoderKL(
-                    block_out_channels=channels, down_block_types=down, up_block_types=up, layers_per_block=2, latent_channels=4
+                    block_out_channels=channels,
+                    down_block_types=down,
+                    up_block_types=up,
+                    layers_per_block=2,
+                    latent_channels=4,
                 ),
             },
             requires_safety_checker=False,

@@ -1,5 +1,5 @@
-"""Times faster-whisper alone on a file: reads a line of standard input for each turn, and answers with the seconds that it
-took, by the clock and of the processor."""
+"""Times faster-whisper alone on a file: reads a line of standard input for each turn, and answers with the seconds that
+it took, by the clock and of the processor."""
 
 from __future__ import annotations
 

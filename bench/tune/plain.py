@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 
 import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, get_cosine_schedule_with_warmup
+
 from hearth_trainers.job import read_job
 from hearth_trainers.llm.dataset import load_dataset
 from hearth_trainers.llm.model import load_tokenizer, max_positions
 from hearth_trainers.llm.settings import read_settings
 from hearth_trainers.llm.tokens import NextToken
-from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, get_cosine_schedule_with_warmup
 
 
 def main(job_file: Path) -> None:

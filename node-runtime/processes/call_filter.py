@@ -20,10 +20,11 @@ FIRST_UNKNOWN = 463
 
 # Calls by which programs reach other parts of the kernel, and no tool needs; by machine.
 REFUSED_CALLS = {
-    "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179 212
-        227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432 433 442""",
-    "aarch64": """39 40 41 51 58 60 89 97 104 105 106 112 116 117 142 161 162 170 171 217 218 219 224 225 241 264 265 266 268
-        270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
+    "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179
+        212 227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432
+        433 442""",
+    "aarch64": """39 40 41 51 58 60 89 97 104 105 106 112 116 117 142 161 162 170 171 217 218 219 224 225 241 264
+        265 266 268 270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
 }
 
 # Calls whose memory or processor time the kernel counts for no process, with the numbers of x86_64 and aarch64.
@@ -89,8 +90,8 @@ TOOL_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 SOL_SOCKET = 1
 # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 BUFFER_OPTIONS = (7, 8, 32, 33)
-# SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF. The kernel compiles filters into a
-# memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
+# SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF. The kernel compiles filters into
+# a memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
 FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
 # Locks of open files belong to no process, so a node cannot tell which run made them.
@@ -173,7 +174,12 @@ def filter_tool():
         (RETURN, 0, 0, ERROR | EPERM),
         (RETURN, 0, 0, ALLOW),
     ]
-    closing = [argument(2), (JUMP_ANY, 1, 0, CLOSE_RANGE_UNSHARE), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EINVAL)]
+    closing = [
+        argument(2),
+        (JUMP_ANY, 1, 0, CLOSE_RANGE_UNSHARE),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, ERROR | EINVAL),
+    ]
     socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW), argument(2)]
     install(
         [

@@ -52,8 +52,8 @@ OWN_FILES = {
 }
 DEVICES = ["null", "full", "random", "urandom"]
 # The files of /proc that programs read about the machine, and about the tool's first process.
-READABLE_FILES = """cpuinfo filesystems loadavg meminfo stat sys uptime version vmstat 1/cgroup 1/cmdline 1/comm 1/limits 1/maps
-1/mountinfo 1/mounts 1/net 1/stat 1/statm 1/status""".split()
+READABLE_FILES = """cpuinfo filesystems loadavg meminfo stat sys uptime version vmstat 1/cgroup 1/cmdline 1/comm
+1/limits 1/maps 1/mountinfo 1/mounts 1/net 1/stat 1/statm 1/status""".split()
 # Shared mappings of the device /dev/zero are memory that belongs to no process, so a file of holes stands in for it.
 ZERO_BYTES = 1 << 50
 NOBODY = 65534
@@ -206,7 +206,8 @@ def new_root(order):
     os.mkdir(f"{root}/tmp")
     options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k,huge=never"
     mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)
-    # One quota for all files that the tool writes. The link is relative, because it is also followed from outside of the root.
+    # One quota for all files that the tool writes. The link is relative, because it is also followed from outside of
+    # the root.
     os.symlink("../tmp", f"{root}/dev/shm")
     # An interpreter may lie below /tmp or /dev/shm of this machine.
     for source, target in order["mounts"]:

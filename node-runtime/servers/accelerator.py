@@ -1,8 +1,10 @@
-"""The device of a model server on PyTorch. The node sets HEARTH_DEVICE to `cuda` for a server that it placed on a GPU."""
+"""The device of a model server on PyTorch. The node sets HEARTH_DEVICE to `cuda` for a server that it placed on a
+GPU."""
 
 from __future__ import annotations
 
 import torch
+
 from gpu_loss import is_placed_on_gpu, refuse_gpu
 
 

@@ -37,6 +37,6 @@ class Labels:
         """Returns `{label, probabilities}` for each row."""
         best = probabilities.argmax(axis=1)
         return [
-            {"label": self._classes[index], "probabilities": dict(zip(self._names, row))}
-            for index, row in zip(best.tolist(), probabilities.tolist())
+            {"label": self._classes[index], "probabilities": dict(zip(self._names, row, strict=False))}
+            for index, row in zip(best.tolist(), probabilities.tolist(), strict=True)
         ]

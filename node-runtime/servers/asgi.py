@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import orjson
 import uvicorn
+
 from gpu_loss import App, Receive, Send, until_gpu_is_lost
 
 GRACE_S = 5

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from answers import problem_at
 from hearth_trainers.features import name_of
 from hearth_trainers.series import forecasts, window_features

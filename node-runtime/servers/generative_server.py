@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import orjson
+
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
 from data_urls import MAX_BODY
@@ -65,7 +66,9 @@ class GenerativeApp:
         route = ROUTES.get(path)
         name = route.task if route else self._natural if path == INFER else path.removeprefix(f"{INFER}/")
         if method != "POST" or not (route or path.startswith(INFER)):
-            return await send_json(send, 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer."))
+            return await send_json(
+                send, 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
+            )
         if name not in self._model.tasks:
             served = " and ".join(self._model.tasks)
             return await send_json(send, 422, error(f"These weights serve {served}, and not {name}."))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
+
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, send_json
 from gpu_loss import note_failure

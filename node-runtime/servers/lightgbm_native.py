@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+
 from hearth_trainers.files import unheard
 
 _NORMAL = 0

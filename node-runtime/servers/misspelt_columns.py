@@ -1,5 +1,5 @@
-"""Finds optional columns that a request misspells: without a check they would count as missing, and the prediction would be
-one of another row."""
+"""Finds optional columns that a request misspells: without a check they would count as missing, and the prediction
+would be one of another row."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_RATIO_WORK = 1_000_000
 
 
 class MisspeltColumns:
-    """The optional columns of a model, and the other columns of its training table, which requests may hold too. Where not
-    all of those are known, a name must have the letters and digits of a column, because it may be one of them."""
+    """The optional columns of a model, and the other columns of its training table, which requests may hold too. Where
+    not all of those are known, a name must have the letters and digits of a column, because it may be one of them."""
 
     def __init__(self, optional: Iterable[str], others: Iterable[str], are_all_known: bool = True) -> None:
         self._optional = frozenset(optional)
@@ -36,8 +36,8 @@ class MisspeltColumns:
         return row.keys() >= self._optional
 
     def first_in(self, row: Mapping[str, Any], checked: dict[str, bool]) -> tuple[str, str] | None:
-        """Returns a name of the row that the model doesn't know and the column that it probably means, which the row lacks.
-        `checked` collects the unknown names of one request, and whether they are compared by ratio."""
+        """Returns a name of the row that the model doesn't know and the column that it probably means, which the row
+        lacks. `checked` collects the unknown names of one request, and whether they are compared by ratio."""
         for name in row:
             if name in self._known or len(name) > MAX_NAME_CHARS:
                 continue

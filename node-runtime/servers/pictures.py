@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from PIL import ExifTags, Image, ImageOps
+
 from answers import InputProblem
 from data_urls import data_of
-from PIL import ExifTags, Image, ImageOps
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MIN_SIDE = 16
@@ -27,8 +28,8 @@ def picture_of(
     smallest_side: int = MIN_SIDE,
     factors_of: Callable[[int, int], tuple[int, int]] = lambda *_: WHOLE,
 ) -> Image.Image:
-    """Returns the picture of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its width
-    and height, the whole factors by which they are brought down."""
+    """Returns the picture of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its
+    width and height, the whole factors by which they are brought down."""
     data = data_of(fields, name)
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)

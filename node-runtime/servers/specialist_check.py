@@ -8,9 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
+
 from specialist.layout import read_layout
 from specialist.onnx_engine import OnnxEngine
 from specialist.weights import find_onnx

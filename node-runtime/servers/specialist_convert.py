@@ -9,17 +9,19 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
+from torch.onnx._internal.torchscript_exporter import onnx_proto_utils
+
 from asgi import refuse_weights
 from light_torch import without_compiler
-from torch.onnx._internal.torchscript_exporter import onnx_proto_utils
 
 with without_compiler():
     from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 import numpy as np
+
 from specialist.layout import BadModel, Layout, read_layout
 
 # The exporter looks for functions of onnxscript with a package that the environment does not have; none of these models

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 
 from asgi import refuse_weights, serve, server_arguments
 from specialist.app import SpecialistApp

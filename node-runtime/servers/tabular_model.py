@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
 from answers import InputProblem, Labels, problem_at
 from hearth_trainers.features import Feature, RowEncoder, ValueProblem
 from hearth_trainers.files import BadModelFile, model_file, read_json

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "trainers")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "trainers"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from asgi import Receive, refuse_weights, serve, server_arguments
 from hearth_trainers.files import BadModelFile

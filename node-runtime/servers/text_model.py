@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from answers import Labels, problem_at
 from hearth_trainers.features import name_of
 from hearth_trainers.files import BadModelFile, model_file, read_json

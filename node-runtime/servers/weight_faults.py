@@ -8,8 +8,11 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 # Words in errors about the machine or its environment, whatever the type of the error.
-_MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
-# Names of tensors, as safetensors files and their readers spell them. Any other missing key may be one of Python's own tables.
+_MACHINE = re.compile(
+    r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE
+)
+# Names of tensors, as safetensors files and their readers spell them. Any other missing key may be one of Python's own
+# tables.
 _TENSOR = re.compile(r"^[\w-]+(\.[\w-]+)*\.\w*(weight|bias|scale|zero)\w*$")
 MAX_REASON = 300
 

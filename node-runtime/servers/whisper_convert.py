@@ -8,12 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from asgi import refuse_weights
 from ctranslate2.converters import TransformersConverter
 from transformers import WhisperFeatureExtractor, WhisperTokenizerFast
+
+from asgi import refuse_weights
 from weight_faults import is_fault_of_weights, reason_of
 
 
@@ -26,7 +27,9 @@ def convert(folder: Path, out: Path) -> None:
         file.rename(out / file.name)
     made.rmdir()
     _progress(80)
-    WhisperTokenizerFast.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(str(out / "tokenizer.json"))
+    WhisperTokenizerFast.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(
+        str(out / "tokenizer.json")
+    )
     WhisperFeatureExtractor.from_pretrained(folder, local_files_only=True).save_pretrained(out)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parent))
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import serve, server_arguments
@@ -20,7 +20,9 @@ from turns import TurnApp
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one model of speech over HTTP.")
-    parser.add_argument("--model", type=Path, required=True, help="folder of a model for CTranslate2, or of what it was made of")
+    parser.add_argument(
+        "--model", type=Path, required=True, help="folder of a model for CTranslate2, or of what it was made of"
+    )
     parser.add_argument("--converted", default="", help="folder of what whisper_convert.py wrote, if it did")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)

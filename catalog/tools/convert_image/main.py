@@ -91,7 +91,9 @@ def convert(given):
     # Metadata of the file, such as camera and place, is not passed on.
     image.save(out, kind.upper(), **({"save_all": True, "append_images": more, **playing} if more else {}))
     if out.tell() > MAX_BYTES:
-        raise Refused(f"format: the result is larger than {MAX_BYTES >> 20} MB; choose a smaller size or another format")
+        raise Refused(
+            f"format: the result is larger than {MAX_BYTES >> 20} MB; choose a smaller size or another format"
+        )
     return {
         "image_base64": base64.b64encode(out.getvalue()).decode(),
         "content_type": CONTENT_TYPES[kind],

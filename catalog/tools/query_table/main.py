@@ -11,7 +11,7 @@ import duckdb
 
 # Python in isolated mode does not look for modules next to the program.
 sys.path.insert(0, str(Path(__file__).parent))
-from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields, layout_of, records_of  # noqa: E402
+from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields, layout_of, records_of
 
 FILE = "/hearth/input/file_url"
 # The folder of temporary files is the working directory.
@@ -93,7 +93,9 @@ def read_csv(connection, notes):
 
     def sniff(marks):
         # Faulty rows are reported by `read`, which ignores none.
-        guess = f"sample_size = {ALL_ROWS}, ignore_errors = true, names = {sql_list(names)}, nullstr = {sql_list(marks)}"
+        guess = (
+            f"sample_size = {ALL_ROWS}, ignore_errors = true, names = {sql_list(names)}, nullstr = {sql_list(marks)}"
+        )
         [(columns,)] = connection.execute(f"select Columns from sniff_csv({options}, {guess})").fetchall()
         # DuckDB does not compare the header with the rows.
         if len(columns) != layout.columns:
@@ -143,13 +145,15 @@ def project(table, expressions):
     if not expressions:
         return table
     return table.project(
-        ", ".join(f"{expressions[name]} as {quoted(name)}" if name in expressions else quoted(name) for name in table.columns)
+        ", ".join(
+            f"{expressions[name]} as {quoted(name)}" if name in expressions else quoted(name) for name in table.columns
+        )
     )
 
 
 def header_of(layout):
-    """Returns the names of the columns, and whether the rows were copied to a file of their own: DuckDB loses rows behind a line
-    break in the header, and behind a byte order mark where the first line is quoted."""
+    """Returns the names of the columns, and whether the rows were copied to a file of their own: DuckDB loses rows
+    behind a line break in the header, and behind a byte order mark where the first line is quoted."""
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = records_of(file, layout)
         first = next(records, None)
@@ -159,8 +163,11 @@ def header_of(layout):
         if fault := first.fault if is_utf8(header) else "not valid UTF-8":
             raise Refused(f"file_url: line {first.line}: {fault}")
         written = next(csv.reader(io.StringIO(header, newline=""), delimiter=layout.delimiter))
-        has_mark = Path(FILE).open("rb").read(4) == b'\xef\xbb\xbf"'
-        is_odd = "\n" in header or "\r" in header or (has_mark and (layout.skipped_lines or layout.delimiter in written[0]))
+        with Path(FILE).open("rb") as start:
+            has_mark = start.read(4) == b'\xef\xbb\xbf"'
+        is_odd = (
+            "\n" in header or "\r" in header or (has_mark and (layout.skipped_lines or layout.delimiter in written[0]))
+        )
         if is_odd:
             try:
                 with open(ROWS, "w", encoding="utf-8", errors="surrogateescape", newline="") as rows:
@@ -174,7 +181,8 @@ def header_of(layout):
 
 
 def note_values_as_names(connection, types, notes):
-    """Notes a header whose names would all be values of their columns. Whole numbers that ascend, such as years, are names."""
+    """Notes a header whose names would all be values of their columns. Whole numbers that ascend, such as years, are
+    names."""
     others = {name: kind for name, kind in types.items() if kind != "VARCHAR"}
     whole = [int(name) for name in others if re.fullmatch(r"\d{1,9}", name)]
     if not others or (1 < len(whole) == len(others) and whole == sorted(whole)):
@@ -192,14 +200,17 @@ def spaced_columns(texts, names):
 
 
 def sure_types(texts, types, delimiter, notes):
-    """Returns the types of columns that DuckDB only guesses. It takes 03/04/2021 for March or April depending on other rows, so
-    dates need the year first. T and no are texts, and so are numbers such as 1.234 where points may be between thousands."""
+    """Returns the types of columns that DuckDB only guesses. It takes 03/04/2021 for March or April depending on other
+    rows, so dates need the year first. T and no are texts, and so are numbers such as 1.234 where points may be between
+    thousands."""
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
     found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
     fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
     points = fitting(texts, fractional, OPEN_POINTS, "[.]")
     unclear = [name for name in fractional if points[name] is True]
-    if written := [name for name, are_numbers in fitting(texts, texts_of(types), NUMBERS, NOTATIONS).items() if are_numbers]:
+    if written := [
+        name for name, are_numbers in fitting(texts, texts_of(types), NUMBERS, NOTATIONS).items() if are_numbers
+    ]:
         shown = ", ".join(map(quoted, written[:5]))
         notes.append(f"numbers written as 9,5 or $1 200 are texts, and compared as such: {shown}")
     has_decimal_commas = bool(unclear) and any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
@@ -211,12 +222,16 @@ def sure_types(texts, types, delimiter, notes):
         notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")
         return found
     first = quoted(unclear[0])
-    notes.append(f"points may be between thousands in {shown}, so these are texts: cast replace({first}, '.', '') or {first} to double")
+    notes.append(
+        f"points may be between thousands in {shown}, so these are texts: "
+        f"cast replace({first}, '.', '') or {first} to double"
+    )
     return {**found, **dict.fromkeys(unclear, "VARCHAR")}
 
 
 def fitting(texts, names, pattern, mark):
-    """Returns for each column whether all texts but marks of missing values fit a pattern; None where none has the mark."""
+    """Returns for each column whether all texts but marks of missing values fit a pattern; None where none has the
+    mark."""
     has_mark = aggregates(texts, names, f"bool_or(regexp_matches({{0}}, {literal(mark)}))")
     fit = aggregates(texts, [name for name in names if has_mark[name]], f"bool_and({fits(pattern)})")
     return {name: fit.get(name) for name in names}
@@ -227,8 +242,8 @@ def fits(pattern):
 
 
 def aggregates(texts, names, expression):
-    """Computes an expression for each column, whose name is `{0}` in it. DuckDB plans 2,000 columns in 0.3 s if it stands
-    there once, and in 10 s if twice."""
+    """Computes an expression for each column, whose name is `{0}` in it. DuckDB plans 2,000 columns in 0.3 s if it
+    stands there once, and in 10 s if twice."""
     if not names:
         return {}
     shown = ", ".join(expression.replace("{0}", quoted(name)) for name in names)
@@ -237,7 +252,8 @@ def aggregates(texts, names, expression):
 
 
 def fault_of_csv():
-    """Returns what is wrong with the first faulty record, if it is its bytes, its fields, its quotes or the end of its line."""
+    """Returns what is wrong with the first faulty record, if it is its bytes, its fields, its quotes or the end of its
+    line."""
     layout = layout_of(Path(FILE))
     first = ""
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -278,7 +294,8 @@ def read_json(connection, _):
 
 
 def kinds_of(texts, types, pattern=YEAR_FIRST):
-    """Returns the types of columns where all texts fit the pattern, and VARCHAR for the others; those of dates by default."""
+    """Returns the types of columns where all texts fit the pattern, and VARCHAR for the others; those of dates by
+    default."""
     found = aggregates(texts, types, f"coalesce(bool_and({fits(pattern)}), true)")
     return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}
 
@@ -325,8 +342,8 @@ def plain(value):
 
 
 def distinct(names, key=str):
-    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once. Names of the
-    same `key` are the same."""
+    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once. Names of
+    the same `key` are the same."""
     own, given, taken = [], set(map(key, names)), set()
     for name in names:
         free, count = name, 0

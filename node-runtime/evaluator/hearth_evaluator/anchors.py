@@ -19,6 +19,8 @@ def draw_texts(dataset: dict[str, Any], *, field: str, count: int, seed: int, me
         raise JobError(f"The dataset has no column '{field}'.", code="no_text_field")
     texts = [text for text in dict.fromkeys(table.column(field).to_pylist()) if isinstance(text, str) and text.strip()]
     if len(texts) < count:
-        raise JobError(f"The column '{field}' has {len(texts)} different texts; {count} are needed.", code="too_few_anchors")
+        raise JobError(
+            f"The column '{field}' has {len(texts)} different texts; {count} are needed.", code="too_few_anchors"
+        )
     order = np.random.default_rng([seed, 0]).permutation(len(texts))[:count]
     return [texts[row] for row in order]

@@ -17,7 +17,9 @@ _CHOOSING = 5
 _QUERIES = 1000
 
 
-def fit_map(source: np.ndarray, target: np.ndarray, *, method: str, metric: str, seed: int) -> tuple[LinearMap, dict[str, Any]]:
+def fit_map(
+    source: np.ndarray, target: np.ndarray, *, method: str, metric: str, seed: int
+) -> tuple[LinearMap, dict[str, Any]]:
     """Returns the map over these pairs, and what it is."""
     chosen = choose(source, target, metric, seed) if method == "auto" else method
     if chosen == "ridge":
@@ -37,7 +39,10 @@ def choose(source: np.ndarray, target: np.ndarray, metric: str, seed: int) -> st
     held, rest = rows[: len(rows) // _CHOOSING], rows[len(rows) // _CHOOSING :]
     mean = target[rest].mean(axis=0)
     marks = {}
-    for name, fitted in (("ridge", Ridge(source[rest]).fit(target[rest])[0]), ("procrustes", Procrustes(source[rest]).fit(target[rest]))):
+    for name, fitted in (
+        ("ridge", Ridge(source[rest]).fit(target[rest])[0]),
+        ("procrustes", Procrustes(source[rest]).fit(target[rest])),
+    ):
         mapped, native = fitted(source[held]), target[held]
         if metric == "retrieval_overlap":
             marks[name] = metrics.retrieval(mapped, native, np.arange(min(_QUERIES, len(held)))).mean()

@@ -46,10 +46,7 @@ def interval_of(
         return Interval(estimate, low, high, level, "wilson", 0)
 
     draws = np.concatenate(
-        [
-            statistic(*_sums(top, bottom, rng, size))
-            for size in _rounds(resamples, max(1, _ROUND // count))
-        ]
+        [statistic(*_sums(top, bottom, rng, size)) for size in _rounds(resamples, max(1, _ROUND // count))]
     )
     if draws.max() - draws.min() < 1e-12:
         return Interval(estimate, estimate, estimate, level, "percentile", resamples)
@@ -83,8 +80,6 @@ def _rounds(total: int, most: int) -> list[int]:
     return [min(most, total - at) for at in range(0, total, most)]
 
 
-def _sums(
-    top: np.ndarray, bottom: np.ndarray, rng: np.random.Generator, size: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _sums(top: np.ndarray, bottom: np.ndarray, rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
     rows = rng.integers(0, len(top), (size, len(top)))
     return top[rows].sum(axis=1), bottom[rows].sum(axis=1)

@@ -133,9 +133,7 @@ def _decide(
         near = metrics.neighbours(native, native, own)
         values = metrics.overlap(metrics.neighbours(mapped, native, own), near)
         some = native.astype(np.float32)
-        null = [
-            metrics.overlap(metrics.neighbours(guess, some, rows), near[rows]).mean() for guess, rows in broken
-        ]
+        null = [metrics.overlap(metrics.neighbours(guess, some, rows), near[rows]).mean() for guess, rows in broken]
         return values, None, np.array(null)
     if metric == "cosine":
         null = [metrics.cosines(guess, native[rows], pairs.mean).mean() for guess, rows in broken]

@@ -32,15 +32,13 @@ class Ridge:
         scale = float((self._s**2).mean()) or 1.0
         self._shrinks = [self._s**2 / (self._s**2 + strength * scale) for strength in STRENGTHS]
         # The leverage of each row: that of the centred rows, and that of the mean.
-        self._free = [
-            1.0 - (self._u**2 @ shrink) - 1.0 / len(self._u) for shrink in self._shrinks
-        ]
+        self._free = [1.0 - (self._u**2 @ shrink) - 1.0 / len(self._u) for shrink in self._shrinks]
 
     def _left_out(self, target: np.ndarray, coded: np.ndarray) -> list[float]:
         """Returns for each strength the squared error of rows that were left out, which is
         exact without fitting anew: the residual over what the row is free (Golub, Heath, Wahba 1979)."""
         errors = []
-        for shrink, free in zip(self._shrinks, self._free):
+        for shrink, free in zip(self._shrinks, self._free, strict=True):
             residual = target - self._u @ (shrink[:, None] * coded)
             errors.append(float(((residual**2).sum(axis=1) / np.maximum(free, 1e-9) ** 2).sum()))
         return errors

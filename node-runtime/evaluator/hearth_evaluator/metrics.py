@@ -67,15 +67,15 @@ def mutual_neighbours(source: np.ndarray, target: np.ndarray) -> float:
 
 def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
     """Linear CKA by the unbiased estimate of HSIC (Song 2012, Kornblith 2019)."""
-    k, l = x @ x.T, y @ y.T
-    np.fill_diagonal(k, 0)
-    np.fill_diagonal(l, 0)
-    product = _hsic(k, k) * _hsic(l, l)
-    return float(_hsic(k, l) / np.sqrt(product)) if product > 0 else 0.0
+    of_x, of_y = x @ x.T, y @ y.T
+    np.fill_diagonal(of_x, 0)
+    np.fill_diagonal(of_y, 0)
+    product = _hsic(of_x, of_x) * _hsic(of_y, of_y)
+    return float(_hsic(of_x, of_y) / np.sqrt(product)) if product > 0 else 0.0
 
 
-def _hsic(k: np.ndarray, l: np.ndarray) -> float:
-    n = len(k)
-    sums = k.sum(axis=1) @ l.sum(axis=1)
-    whole = k.sum() * l.sum() / ((n - 1) * (n - 2))
-    return float(((k * l).sum() + whole - 2 * sums / (n - 2)) / (n * (n - 3)))
+def _hsic(a: np.ndarray, b: np.ndarray) -> float:
+    n = len(a)
+    sums = a.sum(axis=1) @ b.sum(axis=1)
+    whole = a.sum() * b.sum() / ((n - 1) * (n - 2))
+    return float(((a * b).sum() + whole - 2 * sums / (n - 2)) / (n * (n - 3)))

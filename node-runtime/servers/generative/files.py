@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from generative.job import UnusableOutput
 from PIL import Image
+
+from generative.job import UnusableOutput
 
 SCENE_TYPES = {
     "glb": "model/gltf-binary",

@@ -35,7 +35,8 @@ class Job:
         self.tell(done, max(total, done))
 
     def parts(self, count: int) -> Iterator[Job]:
-        """Gives a job for each of several things that are made one after the other, with seeds that follow each other."""
+        """Gives a job for each of several things that are made one after the other, with seeds that follow each
+        other."""
         for index in range(count):
 
             def tell(done: int, total: int, before: int = index) -> None:

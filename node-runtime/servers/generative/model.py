@@ -38,4 +38,3 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise BadModel(f"{path.name} is not an object")
     return content
-

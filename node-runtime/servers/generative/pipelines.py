@@ -9,6 +9,7 @@ from typing import Any
 
 import diffusers
 import torch
+
 from accelerator import is_on_gpu
 from generative.base import BadModel, GenerativeModel
 from generative.tasks import PREPARE

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from generative.base import Made
 from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
@@ -79,7 +80,9 @@ def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
         stream = container.add_stream(kind.encoder, rate=_rate_for(rate, taken) if taken else rate)
         stream.layout = _layout(samples)
         # Encoders take frames of their own format and length.
-        resampler = av.AudioResampler(stream.format, stream.layout, stream.rate, stream.codec_context.frame_size or None)
+        resampler = av.AudioResampler(
+            stream.format, stream.layout, stream.rate, stream.codec_context.frame_size or None
+        )
         for given in (_frame(samples, rate), None):
             for frame in resampler.resample(given):
                 container.mux(stream.encode(frame))

@@ -9,12 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerator import is_on_gpu
-from answers import InputProblem
-from generative.base import BadModel, GenerativeModel, Made, Prepare
-from generative.fields import choice_of, number_of, optional_text_of, text_of
-from generative.job import Job
-from generative.sound_files import SOUND_FORMS, made_sound
 from transformers import (
     AutoTokenizer,
     MusicgenForConditionalGeneration,
@@ -23,6 +17,13 @@ from transformers import (
     VitsModel,
 )
 from transformers.utils import logging
+
+from accelerator import is_on_gpu
+from answers import InputProblem
+from generative.base import BadModel, GenerativeModel, Made, Prepare
+from generative.fields import choice_of, number_of, optional_text_of, text_of
+from generative.job import Job
+from generative.sound_files import SOUND_FORMS, made_sound
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -70,7 +71,9 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
                     waveform = model(**tokens.to(model.device), **chosen, speaking_rate=pace).waveform
                 sounds.append(waveform[0].float().cpu().numpy())
                 job.step(done, len(spoken))
-            return made_sound(np.concatenate(sounds, axis=-1), model.config.sampling_rate, {"voice": str(speaker)}, form)
+            return made_sound(
+                np.concatenate(sounds, axis=-1), model.config.sampling_rate, {"voice": str(speaker)}, form
+            )
 
         return generate
 

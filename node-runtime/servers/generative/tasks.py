@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from answers import InputProblem
 from generative.base import Made, Prepare
 from generative.fields import (
@@ -71,7 +72,8 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
 
 
 def _refuse_no_step(accepted: Mapping[str, inspect.Parameter], values: Mapping[str, Any]) -> None:
-    """Raises `InputProblem` where a picture would be changed in no step: a part of the steps is left out by the strength."""
+    """Raises `InputProblem` where a picture would be changed in no step: a part of the steps is left out by the
+    strength."""
     if "strength" not in accepted:
         return
     names = ("num_inference_steps", "strength")
@@ -173,7 +175,9 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
         **({} if frames is None else {"num_frames": frames}),
         **{name: fps for name in ("fps", "frame_rate") if name in accepted},
     }
-    count, width, height = (arguments.get(name) or accepted[name].default or 1 for name in ("num_frames", "width", "height"))
+    count, width, height = (
+        arguments.get(name) or accepted[name].default or 1 for name in ("num_frames", "width", "height")
+    )
     if count * width * height > MAX_FILM_PIXELS:
         raise InputProblem(
             f"num_frames is too large: {count} frames of {width} x {height} have more than"

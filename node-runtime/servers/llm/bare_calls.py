@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import orjson
+
 from .calls import HEAD, ValueEnd, call_of, first_fragment
 
 LIST_MARK = "[TOOL_CALLS]"

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from exchange import BadPayload
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import DynamicCache
+
+from exchange import BadPayload
 
 from .model import LanguageModel, ReadPrompt
 
@@ -37,7 +38,13 @@ def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, An
     keys = read.cache.layers[0].keys
     shape = list(keys.shape)
     size = path.stat().st_size
-    return {"file": path.name, "size_bytes": size, "tokens": len(read.tokens), "shape": shape, "dtype": WORD_OF[keys.dtype]}
+    return {
+        "file": path.name,
+        "size_bytes": size,
+        "tokens": len(read.tokens),
+        "shape": shape,
+        "dtype": WORD_OF[keys.dtype],
+    }
 
 
 def read_prompt(path: Path, model: LanguageModel, fingerprint: Any) -> ReadPrompt:
@@ -75,7 +82,9 @@ def _count_of(file: Any, model: LanguageModel) -> int:
     shape = file.get_slice(TOKENS).get_shape()
     _check(file, TOKENS, shape[:1] or [0], torch.int32)
     if not 0 < shape[0] < model.context:
-        raise BadPayload("shape_mismatch", f"the payload has {shape[0]} tokens; this model reads at most {model.context}")
+        raise BadPayload(
+            "shape_mismatch", f"the payload has {shape[0]} tokens; this model reads at most {model.context}"
+        )
     return shape[0]
 
 

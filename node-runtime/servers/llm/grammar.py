@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from .calls import TOOL_CLOSE, TOOL_OPEN
 from .model import Guided, LanguageModel, Unusable
 from .output import ANY_OBJECT, Output, Tool

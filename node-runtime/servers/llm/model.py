@@ -14,8 +14,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+
 from accelerator import is_on_gpu
 from light_torch import without_compiler
+
 from .thoughts import THOUGHT_MARKS, closing_of
 
 with without_compiler():
@@ -109,7 +111,9 @@ def find_model(folder: Path) -> Path:
         if (candidate / "config.json").is_file():
             if (candidate / "adapter_config.json").exists():
                 # transformers would load the base from whatever path the adapter names.
-                raise FileNotFoundError("a whole model and an adapter lie in one folder: only one of them can be served")
+                raise FileNotFoundError(
+                    "a whole model and an adapter lie in one folder: only one of them can be served"
+                )
             return candidate
     if any(folder.rglob("adapter_config.json")):
         raise FileNotFoundError("only an adapter is here: it has to be merged into its base before it can be served")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
 from .model import Sampling, Unusable
 from .output import Output
 

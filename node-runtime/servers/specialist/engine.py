@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from specialist.texts import Tokens
 
 
@@ -19,9 +20,9 @@ class ForwardLimits:
     padding: int
 
 
-# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts. A
-# forward takes about as long as that of its padded tokens and 7 more (22.7 million parameters, 1 to 40 texts of 12 to 512
-# tokens). So two forwards are faster than one with more padding than this.
+# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts.
+# A forward takes about as long as that of its padded tokens and 7 more (22.7 million parameters, 1 to 40 texts of 12 to
+# 512 tokens). So two forwards are faster than one with more padding than this.
 ON_PROCESSOR = ForwardLimits(padded=512, padding=14)
 
 

@@ -162,9 +162,7 @@ def _max_tokens(config: Mapping[str, Any], tokenizer: Mapping[str, Any], transfo
     positions = config.get("max_position_embeddings")
     if isinstance(positions, int) and config.get("model_type") in OFFSET_POSITIONS:
         positions -= (config.get("pad_token_id") or 0) + 1
-    limits = [
-        int(limit) for limit in (declared, positions) if isinstance(limit, (int, float)) and 2 < limit < NO_LIMIT
-    ]
+    limits = [int(limit) for limit in (declared, positions) if isinstance(limit, (int, float)) and 2 < limit < NO_LIMIT]
     return min(limits, default=USUAL_TOKENS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from json_requests import BadOutput
 from specialist.layout import Pooling
 from specialist.texts import Tokens

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+
 from specialist.engine import ON_PROCESSOR
 from specialist.layout import BadModel
 

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 import numpy as np
+
 from answers import InputProblem
 from specialist.fields import MAX_TEXTS, count_of
 from specialist.tasks import Task, TextModel
+
 
 class Decode(Protocol):
     """Turns tokens of a model into text."""

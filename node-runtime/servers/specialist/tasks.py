@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from answers import InputProblem
 from specialist.batching import Batcher
 from specialist.engine import Engine, padded
@@ -97,7 +98,9 @@ class TextModel:
             return vector
         allowed = self._layout.dimensions
         if size > len(vector) or not (allowed is True or (allowed and size in allowed)):
-            sizes = "any up to" if allowed is True else ", ".join(map(str, allowed or ())) + " or" if allowed else "only"
+            sizes = (
+                "any up to" if allowed is True else ", ".join(map(str, allowed or ())) + " or" if allowed else "only"
+            )
             raise InputProblem(f"dimensions must be one that the model declares: {sizes} {len(vector)}", "/dimensions")
         cut = vector[:size]
         return unit(cut) if self._layout.pooling.normalizes else cut

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from specialist.layout import BadModel, Layout
 from tokenizers import Tokenizer
 from tokenizers.implementations import BertWordPieceTokenizer
+
+from specialist.layout import BadModel, Layout
 
 # A text is cut to so many characters for each token of the model before it is tokenized, and to so many
 # times as many when these turn out to be fewer tokens.
@@ -109,5 +110,7 @@ def _load(folder: Path, places: Sequence[Path]) -> Tokenizer:
     if not words.is_file():
         raise BadModel("its folder has neither a tokenizer.json nor a vocab.txt")
     settings = folder / "tokenizer_config.json"
-    lowercases = not settings.is_file() or json.loads(settings.read_text("utf8")).get("do_lower_case", True) is not False
+    lowercases = (
+        not settings.is_file() or json.loads(settings.read_text("utf8")).get("do_lower_case", True) is not False
+    )
     return BertWordPieceTokenizer(str(words), lowercase=lowercases)._tokenizer

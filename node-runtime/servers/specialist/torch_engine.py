@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+
 from accelerator import is_on_gpu
 from light_torch import without_compiler
 from specialist.engine import ON_PROCESSOR, ForwardLimits

@@ -1,5 +1,5 @@
-"""Speech to text in the language of OpenAI's clients. Gateways make JSON of their forms, with the file as a `data:` URL,
-and make the other formats of the verbose answer."""
+"""Speech to text in the language of OpenAI's clients. Gateways make JSON of their forms, with the file as a `data:`
+URL, and make the other formats of the verbose answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from answers import InputProblem
 from faster_whisper.transcribe import Segment
+
+from answers import InputProblem
 from speech.sound import sound_of
 from speech.whisper import Heard, SpeechModel, numbers_of
 from turns import Route
@@ -35,7 +36,9 @@ def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threadin
         # The library tells so of a model whose description lacks the heads that align texts with sounds.
         if "alignment" not in str(problem):
             raise
-        raise InputProblem(f"{GRANULARITIES} must be segment: this model has no times of words", f"/{GRANULARITIES}") from None
+        raise InputProblem(
+            f"{GRANULARITIES} must be segment: this model has no times of words", f"/{GRANULARITIES}"
+        ) from None
     facts = {"task": task, "language": heard.language, "duration": heard.duration_s, "text": heard.text}
     parts: dict[str, Any] = {}
     if "segment" in wanted:

@@ -12,6 +12,7 @@ from typing import Any
 
 import av
 import numpy as np
+
 from answers import InputProblem
 from data_urls import data_of
 from json_requests import CallerLeft

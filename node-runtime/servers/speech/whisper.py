@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answers import InputProblem
 from faster_whisper import WhisperModel
 from faster_whisper.transcribe import Segment
+
+from answers import InputProblem
 from json_requests import BadOutput, CallerLeft
 from speech.sound import RATE, sound_of, tone
 
@@ -42,7 +43,9 @@ class SpeechModel:
     task = "stt"
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self._model = WhisperModel(str(folder), device="cpu", compute_type="default", cpu_threads=threads, local_files_only=True)
+        self._model = WhisperModel(
+            str(folder), device="cpu", compute_type="default", cpu_threads=threads, local_files_only=True
+        )
         self._languages = self._model.supported_languages
 
     @property

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
+
 from light_torch import without_compiler
 from pictures import picture_of
-from PIL import Image
 from torch_tasks.writer import Writer
 
 with without_compiler():

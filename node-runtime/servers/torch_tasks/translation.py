@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from answers import InputProblem
 from light_torch import without_compiler
 from torch_tasks.languages import Languages

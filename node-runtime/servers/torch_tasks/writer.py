@@ -11,6 +11,7 @@ from typing import Any
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+
 from accelerator import is_on_gpu
 from json_requests import BadOutput, CallerLeft
 from light_torch import without_compiler

@@ -60,11 +60,12 @@ def read_base(run: Run, task: str) -> Base | None:
 
 
 def _without_blanks(base: Base) -> Base:
-    """Returns a base with its names and texts as CSV files are read now: earlier versions kept the blanks around them."""
+    """Returns a base with its names and texts as CSV files are read now: earlier versions kept the blanks around
+    them."""
     names = _trimmed([base.target, *(feature.name for feature in base.features)])
     features = [
         replace(feature, name=name, categories=tuple(_trimmed(feature.categories)))
-        for feature, name in zip(base.features, names[1:])
+        for feature, name in zip(base.features, names[1:], strict=True)
     ]
     return replace(base, target=names[0], features=features, classes=_trimmed(base.classes))
 
@@ -75,9 +76,7 @@ def _trimmed(values: Sequence[Any]) -> list[Any]:
     return trimmed if len(set(trimmed)) == len(trimmed) else list(values)
 
 
-def features_of(
-    base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]
-) -> list[Feature]:
+def features_of(base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
     """Returns the columns of the base. Raises an error unless the table has them all with values of the same kinds (one
     may also be empty), and where `ignore` names one, because the trees of the base read it. `written` is the whole
     dataset, for row numbers."""
@@ -88,7 +87,10 @@ def features_of(
         if name not in table.column_names:
             raise _mismatch(f"The base learnt from a column '{name}' that the dataset lacks.", name)
         if name in ignore:
-            text = f"ignore_columns names '{name}', which the base learnt from. Take it out of ignore_columns, or {_WITHOUT}."
+            text = (
+                f"ignore_columns names '{name}', which the base learnt from. "
+                f"Take it out of ignore_columns, or {_WITHOUT}."
+            )
             raise _mismatch(text, name)
         column = table.column(name)
         if column.null_count < len(column) and kind_of(column.type) != feature.kind:
@@ -106,8 +108,8 @@ def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> 
 
 def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
     """Warns about columns of the base that are empty in `table`, or hold texts that the base did not learn; raises an
-    error where the base knows no value of the columns from which it predicts. `x` holds the encoded rows of `table`, and
-    `written` is the whole dataset, for row numbers."""
+    error where the base knows no value of the columns from which it predicts. `x` holds the encoded rows of `table`,
+    and `written` is the whole dataset, for row numbers."""
     at = 0
     without: list[tuple[Feature, range]] = []
     for feature in base.features:
@@ -119,7 +121,8 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
             _report_texts(feature.name, table.column(feature.name), is_missing, written)
         if table.column(feature.name).null_count == table.num_rows:
             warn_about_data(
-                f"Column '{feature.name}', which the base learnt from, has no values; it counts as missing in every row.",
+                f"Column '{feature.name}', which the base learnt from, has no values; it counts as missing in every "
+                "row.",
                 column=feature.name,
                 count=table.num_rows,
             )
@@ -133,8 +136,8 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
         names = [name for name in ranked if lost[name] > (1 - _ALL_GAIN) * gains.sum()] or ranked
         shown = " and ".join(f"'{name[:80]}'" for name in names[:3]) + (" and others" if len(names) > 3 else "")
         raise _mismatch(
-            f"The base predicts from {shown}, and the dataset has no value there that the base learnt, so it adds nothing: "
-            f"{_WITHOUT}.",
+            f"The base predicts from {shown}, and the dataset has no value there that the base learnt, so it adds "
+            f"nothing: {_WITHOUT}.",
             names[0],
         )
 
@@ -147,9 +150,10 @@ def _report_texts(name: str, column: pa.ChunkedArray, is_missing: np.ndarray, wr
     row = pc.index(written.column(name), text).as_py() + 1
     different = len(pc.unique(unknown))
     warn_about_data(
-        f"{counted(len(unknown), 'row')} of {len(column):,} {'has' if len(unknown) == 1 else 'have'} a text in '{name}' "
-        f"that the base did not learn, such as '{text[:60]}' (row {row}; {different:,} different {'one' if different == 1 else 'ones'}); "
-        f"it counts as missing. To learn from {'it' if different == 1 else 'them'}, {_WITHOUT}.",
+        f"{counted(len(unknown), 'row')} of {len(column):,} {'has' if len(unknown) == 1 else 'have'} a text in "
+        f"'{name}' that the base did not learn, such as '{text[:60]}' (row {row}; {different:,} different "
+        f"{'one' if different == 1 else 'ones'}); it counts as missing. To learn from "
+        f"{'it' if different == 1 else 'them'}, {_WITHOUT}.",
         column=name,
         count=len(unknown),
         row=row,

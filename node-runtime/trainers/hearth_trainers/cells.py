@@ -56,15 +56,19 @@ def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = None) -> str | None:
-    """Returns what points mean in the text columns of a table where a column leaves that open: `DECIMALS` or `THOUSANDS`
-    as another column or the `delimiter` of a CSV file shows, None if nothing does or columns contradict each other."""
+    """Returns what points mean in the text columns of a table where a column leaves that open: `DECIMALS` or
+    `THOUSANDS` as another column or the `delimiter` of a CSV file shows, None if nothing does or columns contradict
+    each other."""
     # One column at a time: copies of all would take the memory of a second table.
     if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
         return None
     has_commas = any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns)
     has_points = any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns)
-    # Programs write semicolons between cells where a comma is the decimal mark; in Switzerland too, with 12'500 and 3.525.
-    is_sign = delimiter == ";" and not any(_has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns)
+    # Programs write semicolons between cells where a comma is the decimal mark; in Switzerland too, with 12'500 and
+    # 3.525.
+    is_sign = delimiter == ";" and not any(
+        _has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns
+    )
     if has_points:
         # Coordinates have decimal points in files with decimal commas as well.
         return THOUSANDS if has_commas and is_sign else None if has_commas or is_sign else DECIMALS
@@ -93,7 +97,7 @@ def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers 
         return None
     parts = [
         "with a decimal comma" if decimal == "," else "",
-        "with thousands separators" if decimal == "." and not _all(bare, _PLAIN) or _differs(texts, symbol) else "",
+        "with thousands separators" if (decimal == "." and not _all(bare, _PLAIN)) or _differs(texts, symbol) else "",
         f"without '{symbol}'" if symbol else "",
     ]
     return Numbers(numbers, "numbers " + ", ".join(part for part in parts if part))
@@ -107,7 +111,9 @@ def why_not_numbers(column: pa.ChunkedArray) -> str | None:
         return None
     if _has_comma(texts) and _all(texts, rf"{_SIGN}\d{{1,3}}(?:,\d{{3}})*"):
         row = pc.index(pc.match_substring(texts, ","), True).as_py()
-        return f"'{texts[row]}' in row {row + 1} may have a decimal comma or a thousands separator; write it with neither"
+        return (
+            f"'{texts[row]}' in row {row + 1} may have a decimal comma or a thousands separator; write it with neither"
+        )
     is_number = pc.match_substring_regex(texts, f"^{_PLAIN}$")
     numbers = pc.sum(is_number).as_py() or 0
     if numbers < values / 2 or numbers == values:
@@ -124,7 +130,9 @@ def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | N
     if numbers is None:
         # A second point, as in 1.234.567, proves thousands.
         return _read_open_points(bare, True)
-    return Numbers(numbers, "numbers with a decimal point, which may be a mark of thousands (write those without it)", row)
+    return Numbers(
+        numbers, "numbers with a decimal point, which may be a mark of thousands (write those without it)", row
+    )
 
 
 def _has_open_points(bare: pa.ChunkedArray) -> bool:

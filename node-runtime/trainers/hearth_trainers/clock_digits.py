@@ -17,8 +17,8 @@ _MIN_YEAR, _MAX_YEAR = 1900, 2100
 
 
 def clock_readings(numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns microseconds since 1970 by each notation that fits all of the whole numbers, which may lack leading zeros: none
-    for numbers of fewer than 9 or more than 14 digits."""
+    """Returns microseconds since 1970 by each notation that fits all of the whole numbers, which may lack leading
+    zeros: none for numbers of fewer than 9 or more than 14 digits."""
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or not 10**8 <= high < 10**14:
         return {}

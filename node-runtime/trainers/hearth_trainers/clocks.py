@@ -18,7 +18,8 @@ def is_clock(text: str) -> bool:
 
 
 def are_clocks(texts: list[str]) -> bool:
-    """Returns whether all texts of a column are times of the day; some of those with points may be dates by themselves."""
+    """Returns whether all texts of a column are times of the day; some of those with points may be dates by
+    themselves."""
     return any(map(is_clock, texts)) and all(_CLOCK.fullmatch(text) or _WITH_POINTS.fullmatch(text) for text in texts)
 
 

@@ -41,8 +41,8 @@ class CsvLayout:
 
 @dataclass(frozen=True)
 class CsvRecord:
-    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its quotes.
-    Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
+    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its
+    quotes. Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
 
     line: int
     text: str
@@ -65,9 +65,9 @@ def layout_of(path: Path) -> CsvLayout:
 
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
-    """Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
-    rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is
-    in front."""
+    """Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the
+    first rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a
+    name, is in front."""
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
     blank = [index for index in range(*names[:1], len(header)) if not header[index]]
@@ -76,14 +76,15 @@ def _title_in(lines: list[str], delimiter: str) -> str | None:
     if not is_blank or filled == 0 or 2 * filled < len(rows):
         return None
     return (
-        f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file with "
-        "the names of the columns"
+        f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file "
+        "with the names of the columns"
     )
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mark in the header, the first lines as they are read with it, and how many rows have as many fields as the header."""
+    """A mark in the header, the first lines as they are read with it, and how many rows have as many fields as the
+    header."""
 
     mark: str
     lines: list[str]
@@ -112,8 +113,8 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
             of_rows = of_rows or mark
     if not candidates and of_rows:
         raise UnclearLayout(
-            f'line 1: no "{of_rows}" where the rows have it; begin the file with the names of the columns, or with the line '
-            "sep=, if it has one column"
+            f'line 1: no "{of_rows}" where the rows have it; begin the file with the names of the columns, '
+            "or with the line sep=, if it has one column"
         )
     best = [one for one in candidates if one.fitting == max(other.fitting for other in candidates)]
     best = [one for one in best if not _cuts_brackets(one) and not _is_padding(one)] or best
@@ -126,7 +127,8 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
     if len(best) > 1:
         first, second = best[0].mark, best[1].mark
         raise UnclearLayout(
-            f'line 1: cells may end at "{first}" or "{second}"; put the line sep={first} or sep={second} before the header'
+            f'line 1: cells may end at "{first}" or "{second}"; '
+            f"put the line sep={first} or sep={second} before the header"
         )
     return best[0].mark if best else ","
 
@@ -148,8 +150,8 @@ def _is_padding(one: _Candidate) -> bool:
 
 
 def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
-    """Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more than
-    marks."""
+    """Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more
+    than marks."""
     mark = other.mark
     splits_names = any(name.strip() for name in other.lines[0].split(mark)[1:])
     are_few = other.count >= comma.count or not any(re.search(f",[^{mark}]*,", line) for line in other.lines)

@@ -46,18 +46,21 @@ class CsvFile:
 
 
 def _is_unusual(path: Path, layout: CsvLayout) -> bool:
-    """Returns whether a file may have blanks around quoted cells or rows that end at a delimiter, which pyarrow does not read
-    as others do."""
+    """Returns whether a file may have blanks around quoted cells or rows that end at a delimiter, which pyarrow does
+    not read as others do."""
     if path.stat().st_size == 0:
         return False
     mark = layout.delimiter.encode()
     # A search for each costs a tenth of one with a pattern for all.
     signs = [mark + b' "', b'\n "', b'\r "', b'" ' + mark, b'" \r', b'" \n', b'"  ', mark + b"\r", mark + b"\n"]
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        ends = content[:5].removeprefix(b"\xef\xbb\xbf").startswith(b' "') or content[-2:] == b'" ' or content[-1:] == mark
+        ends = (
+            content[:5].removeprefix(b"\xef\xbb\xbf").startswith(b' "') or content[-2:] == b'" ' or content[-1:] == mark
+        )
         if ends or not any(content.find(sign) >= 0 for sign in signs):
             return ends
-        # The signs may all be within quoted texts, which a match takes as a whole. It holds a blank behind them, or no group.
+        # The signs may all be within quoted texts, which a match takes as a whole. It holds a blank behind them, or no
+        # group.
         mark = re.escape(mark)
         starts = rb'(?:(?<=\A")|(?<=\A\xef\xbb\xbf")|(?<=[' + mark + rb'\r\n]"))'
         quoted = rb'"' + starts + rb'[^"]*(?:""[^"]*)*"( ?)'
@@ -67,7 +70,7 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
 
 def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper[str]:
     """Copies the records without blanks around quoted cells, and with as many fields as the header has."""
-    copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")
+    copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115 (the caller closes it)
     with path.open(encoding="utf-8-sig", newline="") as stream:
         for record in records_of(stream, layout):
             surplus = record.delimiters + 1 - layout.columns
@@ -81,8 +84,8 @@ def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper
 
 
 def column_names(header: Sequence[str]) -> list[str]:
-    """Names the columns without the blanks around their names. Those that have no name are named as pandas does: the index
-    that it writes comes back as `Unnamed: 0`."""
+    """Names the columns without the blanks around their names. Those that have no name are named as pandas does: the
+    index that it writes comes back as `Unnamed: 0`."""
     written = [name.strip(" ") for name in header]
     taken = set(written)
     names = []

@@ -62,7 +62,7 @@ class RowEncoder:
     def encode(self, row: Mapping[str, Any], out: np.ndarray) -> None:
         """Fills `out`, a vector of `width`, with one row."""
         at = 0
-        for feature, codes in zip(self._features, self._codes):
+        for feature, codes in zip(self._features, self._codes, strict=True):
             value = row.get(feature.name)
             if value is None:
                 if feature.required:

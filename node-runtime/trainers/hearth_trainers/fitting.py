@@ -73,9 +73,9 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)
     elif _are_free_texts(column):
         warn_about_data(
-            f"Column '{name}' is learnt as a category of {len(values)} different texts, most of them in {MAX_RARE_ROWS} rows or "
-            "fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train "
-            "text-classification to learn from its words.",
+            f"Column '{name}' is learnt as a category of {len(values)} different texts, most of them in "
+            f"{MAX_RARE_ROWS} rows or fewer; a text that isn't in the training rows counts as missing. Name the "
+            "column in ignore_columns, or train text-classification to learn from its words.",
             column=name,
             count=len(values),
         )
@@ -94,8 +94,11 @@ def kind_of(kind: pa.DataType) -> str | None:
 
 
 def _are_free_texts(column: pa.ChunkedArray) -> bool:
-    """Returns whether most different texts of a column are rare and have several words, unlike towns, codes and labels."""
-    counts = [(one["values"], one["counts"]) for one in pc.value_counts(column).to_pylist() if one["values"] is not None]
+    """Returns whether most different texts of a column are rare and have several words, unlike towns, codes and
+    labels."""
+    counts = [
+        (one["values"], one["counts"]) for one in pc.value_counts(column).to_pylist() if one["values"] is not None
+    ]
     if len(counts) < MIN_FREE_TEXTS:
         return False
     long = sum(len(text.split()) >= MIN_FREE_TEXT_WORDS for text, _ in counts)
@@ -106,7 +109,11 @@ def _are_free_texts(column: pa.ChunkedArray) -> bool:
 def _is_index(name: str, column: pa.ChunkedArray) -> bool:
     """Returns whether a column without a name is the index that pandas writes: a different number in every row, or
     numbers that count up and begin again where tables were joined."""
-    if not name.startswith(("Unnamed: ", "__index_level_")) or not pa.types.is_integer(column.type) or column.null_count:
+    if (
+        not name.startswith(("Unnamed: ", "__index_level_"))
+        or not pa.types.is_integer(column.type)
+        or column.null_count
+    ):
         return False
     values = column.to_numpy()
     return len(np.unique(values)) == len(values) or bool(((np.diff(values) == 1) | (values[1:] == 0)).all())

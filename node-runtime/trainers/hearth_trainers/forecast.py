@@ -148,7 +148,7 @@ def _season(y: np.ndarray, longest: int) -> int:
     # A slow wave resembles itself at every short lag; a season exceeds its neighbours.
     peaks = [
         (value, lag)
-        for value, lag, before, after in zip(likeness[1:], lags[1:], likeness, [*likeness[2:], -1.0])
+        for value, lag, before, after in zip(likeness[1:], lags[1:], likeness, [*likeness[2:], -1.0], strict=False)
         if value >= CLEAR_SEASON and value > before and value >= after
     ]
     if not peaks:

@@ -19,10 +19,10 @@ _DATE = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 
 
 def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray], numeric: Iterable[str]) -> None:
-    """Warns when names of columns look like values: a fraction over numbers, a date over dates, or a text that the column
-    itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only next to a
-    sentence, and others where every name looks like a value or the column has them as labels. `texts` are the columns as
-    they are written; `numeric` names those of numbers."""
+    """Warns when names of columns look like values: a fraction over numbers, a date over dates, or a text that the
+    column itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only next
+    to a sentence, and others where every name looks like a value or the column has them as labels. `texts` are the
+    columns as they are written; `numeric` names those of numbers."""
     numbers = {name for name in numeric if _NUMBER.fullmatch(name.strip())}
     sure = {name for name in numbers if not name.strip().lstrip("+-").isdecimal()}
     sure |= {name for name in texts if name not in numbers and _is_value(name, texts[name])}
@@ -36,7 +36,8 @@ def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedA
         return
     shown = " and ".join(f"'{name[:40]}'" for name in [name for name in names if name in sure][:2])
     warn_about_data(
-        f"The first row of the file counts as the names of its columns, but {shown} {'look' if len(sure) > 1 else 'looks'} "
+        f"The first row of the file counts as the names of its columns, but {shown} "
+        f"{'look' if len(sure) > 1 else 'looks'} "
         "like values. If the file has no header, add one: its first row is missing from the data.",
         column=next(name for name in names if name in sure),
     )

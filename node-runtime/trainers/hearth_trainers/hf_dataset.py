@@ -56,7 +56,7 @@ def _members(path: Path) -> Iterator[tuple[str, Member]]:
 
 def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
     # Members are not extracted to disk by name, so none can be written outside.
-    archive = tarfile.open(path)
+    archive = tarfile.open(path)  # noqa: SIM115 (its members are read after this has ended)
     for member in archive:
         if member.isfile() and member.name.endswith(_SUFFIXES):
             stream = archive.extractfile(member)

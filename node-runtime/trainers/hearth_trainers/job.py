@@ -108,7 +108,8 @@ def read_job(path: Path) -> Job:
 
 
 def _settings(given: dict[str, Any], form: str) -> dict[str, Any]:
-    """Returns the hyperparameters; names of CSV columns have no blanks around them, which the profiles of older datasets keep."""
+    """Returns the hyperparameters; names of CSV columns have no blanks around them, which the profiles of older
+    datasets keep."""
     if form != "csv":
         return dict(given)
     names = {name: value for name, value in given.items() if name.endswith("_column") and isinstance(value, str)}

@@ -67,7 +67,8 @@ def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
     if like:
         named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
         warn_about_data(
-            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learnt as different classes: {named}.",
+            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learnt as different "
+            f"classes: {named}.",
             column=column,
             count=len(like),
         )
@@ -87,9 +88,7 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
     if single:
         # A dataset may have a thousand such classes, so one warning is about all of them.
         named = ", ".join(repr(label)[:80] for label in single[:10]) + (", ..." if len(single) > 10 else "")
-        warn_about_data(
-            f"Classes with one row only cannot be validated: {named}.", count=len(single)
-        )
+        warn_about_data(f"Classes with one row only cannot be validated: {named}.", count=len(single))
     check = np.sort(np.concatenate(held_out))
     if len(check) == 0:
         # Every class is tiny, so one row of the largest class is held out.
@@ -136,6 +135,6 @@ def present(labels: Labels, probabilities: np.ndarray) -> list[dict[str, Any]]:
 
     names = [label_name(label) for label in labels.classes]
     return [
-        {"label": labels.classes[int(row.argmax())], "probabilities": dict(zip(names, row.tolist()))}
+        {"label": labels.classes[int(row.argmax())], "probabilities": dict(zip(names, row.tolist(), strict=False))}
         for row in probabilities
     ]

@@ -28,9 +28,7 @@ def tell_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
     """Logs the columns, and returns them as the metrics of the run hold them."""
     for one in columns:
         log(f"Column '{one.column}' is left out: {one.reason}.")
-    return [
-        {"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MAX_REPORTED]
-    ]
+    return [{"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MAX_REPORTED]]
 
 
 def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[LeftOut]:

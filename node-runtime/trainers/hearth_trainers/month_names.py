@@ -1,4 +1,5 @@
-"""Reads the names of months, and decides what two digits after a name mean: `Jan 21` is a month of 2021 or a day of any year."""
+"""Reads the names of months, and decides what two digits after a name mean: `Jan 21` is a month of 2021 or a day of any
+year."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import numpy as np
 
 from .ranks import is_sorted, rank_alike
 
-# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike. Other words
-# that begin so, such as Market or Decoder, are names of something else.
+# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike.
+# Other words that begin so, such as Market or Decoder, are names of something else.
 _ENDINGS = {
     "jan": "uary uar uari v vier eiro",
     "feb": "ruary r ruar ruari rero braio",
@@ -40,15 +41,16 @@ def month_of(name: str) -> int | None:
 
 
 def days_without_year(months: np.ndarray, numbers: np.ndarray) -> np.ndarray | None:
-    """Returns the days of the year 2000 in days since 1970; None where a number can't be a day of its month, such as 95."""
+    """Returns the days of the year 2000 in days since 1970; None where a number can't be a day of its month, such as
+    95."""
     firsts = (months + (2000 - 1970) * 12 - 1).astype("datetime64[M]")
     days = firsts.astype("datetime64[D]") + (numbers - 1)
     return days.astype(np.int64) if (days.astype("datetime64[M]") == firsts).all() else None
 
 
 def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarray, str, str] | None:
-    """Returns the times of rows, how they were read and why, from their readings as months with a `year` (microseconds since
-    1970) and as `days` without one; None where both may be meant and the order of the rows depends on it."""
+    """Returns the times of rows, how they were read and why, from their readings as months with a `year` (microseconds
+    since 1970) and as `days` without one; None where both may be meant and the order of the rows depends on it."""
     in_turn = None if days is None else _across_new_year(days)
     # Days that repeat in no order may be those of several years, which nothing tells apart.
     has_order = in_turn is not None or (days is not None and len(np.unique(days)) == len(days))
@@ -66,7 +68,8 @@ def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarr
 
 
 def _across_new_year(days: np.ndarray) -> np.ndarray | None:
-    """Returns days in the order of the file, which may cross one new year; None where they span more or have no order."""
+    """Returns days in the order of the file, which may cross one new year; None where they span more or have no
+    order."""
     if is_sorted(days):
         return days
     for sign in (1, -1):

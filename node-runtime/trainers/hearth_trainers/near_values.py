@@ -1,5 +1,5 @@
-"""Explains text columns that are nearly numbers, dates or times of the day. A model learns their texts as categories without
-an order, so a value that training did not have counts as missing later."""
+"""Explains text columns that are nearly numbers, dates or times of the day. A model learns their texts as categories
+without an order, so a value that training did not have counts as missing later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from .cells import why_not_numbers, without_marks
 from .clocks import is_clock
-from .times import is_time
+from .moments import is_time
 
 # A column that is left out may have millions of different texts; this many of them show what it holds.
 MAX_TEXTS = 2_000
@@ -34,8 +34,8 @@ _PLAIN, _SIGN, _MONEY = "", "<", "$"
 
 
 def near_values(column: pa.ChunkedArray) -> str | None:
-    """Explains a text column where half of the cells are numbers, or half of the different texts are numbers, numbers with
-    one unit, dates or times of the day; None for other texts."""
+    """Explains a text column where half of the cells are numbers, or half of the different texts are numbers, numbers
+    with one unit, dates or times of the day; None for other texts."""
     sample = _Sample(column)
     return why_not_numbers(column) or _near_times(sample) or _near_numbers(sample)
 

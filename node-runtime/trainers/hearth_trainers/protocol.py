@@ -39,9 +39,12 @@ _MAX_WARNING_CHARS = 500
 _data_warnings: list[dict[str, Any]] = []
 
 
-def warn_about_data(message: str, *, column: str | None = None, count: int | None = None, row: int | None = None) -> None:
+def warn_about_data(
+    message: str, *, column: str | None = None, count: int | None = None, row: int | None = None
+) -> None:
     """Logs a warning about data that the model learns differently than it was written, or not at all, and adds it to
-    the metrics of the run. `count` is the number of rows or values that it is about, `row` the first of them, from 1."""
+    the metrics of the run. `count` is the number of rows or values that it is about, `row` the first of them, from
+    1."""
     warn(message)
     where = {name: value for name, value in (("column", column), ("count", count), ("row", row)) if value is not None}
     if column is not None:

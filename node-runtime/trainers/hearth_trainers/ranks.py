@@ -18,8 +18,8 @@ def rank_alike(readings: list[np.ndarray]) -> bool:
 
 
 def oldest_first(moments: np.ndarray) -> np.ndarray:
-    """Returns the positions of moments from the oldest to the newest. Where they only fall, the file has the newest row first,
-    so rows of one time are in reverse too."""
+    """Returns the positions of moments from the oldest to the newest. Where they only fall, the file has the newest row
+    first, so rows of one time are in reverse too."""
     steps = np.diff(moments)
     if (steps < 0).any() and not (steps > 0).any():
         return np.arange(len(moments))[::-1]

@@ -16,8 +16,8 @@ from .fitting import plain_rows, to_floats
 from .near_values import near_numbers
 from .protocol import warn_about_data
 from .run import Outcome, Run
-from .tables import report_numbers
 from .schemas import columns_schema, predictions_schema
+from .tables import report_numbers
 from .tabular import EXAMPLES, prepare, split_rows, target_column
 
 
@@ -31,7 +31,9 @@ def train(run: Run) -> Outcome:
     data = prepare(run, target, base)
     y = to_floats(numbers.drop_null())
     if np.ptp(y) == 0:
-        warn_about_data(f"Column '{target}' has the same value in every row: the model can only repeat it.", column=target)
+        warn_about_data(
+            f"Column '{target}' has the same value in every row: the model can only repeat it.", column=target
+        )
 
     learn, check = split_rows(len(y), job.param("val_set_size"), job.param("seed"))
     objective = {"objective": "regression", "metric": "l2"}

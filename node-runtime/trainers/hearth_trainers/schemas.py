@@ -58,7 +58,7 @@ def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
             "label": {"enum": list(classes)},
             "probabilities": {
                 "type": "object",
-                "properties": {name: probability for name in names},
+                "properties": dict.fromkeys(names, probability),
                 "required": names,
             },
         },

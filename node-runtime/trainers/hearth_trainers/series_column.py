@@ -20,14 +20,15 @@ from .times import read_times
 
 _SINCE_1970 = "since 1970"
 _PARTS = "parts of times"
-# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month, with their greatest values.
+# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month, with their greatest
+# values.
 _PART_NAMES = {"year": 2_199, "quarter": 4, "month": 13, "week": 53, "day": 366, "hour": 24, "minute": 60}
 
 
 def choose_series(table: pa.Table, named: str, time_column: str) -> str:
-    """Returns the named column or one called `target`, otherwise the last one with numbers that are neither times nor count
-    the rows. Texts of numbers are often identifiers, so they come last. Warns where another column may be the series, unless
-    the request named it."""
+    """Returns the named column or one called `target`, otherwise the last one with numbers that are neither times nor
+    count the rows. Texts of numbers are often identifiers, so they come last. Warns where another column may be the
+    series, unless the request named it."""
     numbers = _number_columns(table, time_column)
     texts = [name for name in numbers if pa.types.is_string(table.column(name).type)]
     others = [name for name in numbers if name not in texts]
@@ -54,7 +55,9 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
         _warn(series, f"though its numbers look like {times[series]}", series)
     also = [repr(name) for name in fitting if name in others and name not in (series, time_column)]
     if also:
-        _warn(series, f"the last column of numbers, not {', '.join(also[:10])}{', ...' if len(also) > 10 else ''}", series)
+        _warn(
+            series, f"the last column of numbers, not {', '.join(also[:10])}{', ...' if len(also) > 10 else ''}", series
+        )
     for name in table.column_names:
         if name in (series, time_column):
             continue
@@ -87,8 +90,8 @@ def _warn(series: str, why: str, column: str) -> None:
 
 
 def _number_columns(table: pa.Table, time_column: str) -> dict[str, pa.ChunkedArray]:
-    """Returns the columns of numbers, also those of texts that are all numbers, as JSON Lines and Parquet may hold them.
-    Texts with a leading zero are codes."""
+    """Returns the columns of numbers, also those of texts that are all numbers, as JSON Lines and Parquet may hold
+    them. Texts with a leading zero are codes."""
     points = point_meaning([column for column in table.columns if pa.types.is_string(column.type)])
     found = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -117,9 +120,9 @@ def _times_in(column: pa.ChunkedArray) -> str | None:
 def _parts_of_times(
     table: pa.Table, numbers: dict[str, pa.ChunkedArray], timely: set[str], doubtful: set[str]
 ) -> set[str]:
-    """Returns the columns that hold one part of the times in another column, such as the month. Where no column is sure to
-    have a date for each row alone, as with dates and hours, years that order the rows and numbers that count in turn are
-    parts too. `timely` are the numbers that are times."""
+    """Returns the columns that hold one part of the times in another column, such as the month. Where no column is sure
+    to have a date for each row alone, as with dates and hours, years that order the rows and numbers that count in turn
+    are parts too. `timely` are the numbers that are times."""
     found = {name: small_numbers(column) for name, column in numbers.items() if name not in timely}
     small = {name: values for name, values in found.items() if values is not None}
     if not small:
@@ -144,7 +147,8 @@ def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:
-    """Returns whether whole numbers have one step throughout, in any order, as numbers of rows, years and seconds have."""
+    """Returns whether whole numbers have one step throughout, in any order, as numbers of rows, years and seconds
+    have."""
     if not pa.types.is_integer(column.type) or column.null_count or len(column) < 3:
         return False
     steps = np.unique(np.diff(np.sort(column.to_numpy())))

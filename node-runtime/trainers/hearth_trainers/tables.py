@@ -25,15 +25,15 @@ from .protocol import warn_about_data
 from .wording import counted
 
 Reader = Callable[[Path, Budget], pa.Table]
-# The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes are
-# learnt, numbers that are written in several ways, such as 1.1 and 1.10.
+# The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes
+# are learnt, numbers that are written in several ways, such as 1.1 and 1.10.
 Codes = dict[str, pa.ChunkedArray]
 
 
 def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
-    """Reads the dataset as a table. Column types are number, boolean, timestamp,
-    string, or something nested. `codes` receives the texts of CSV columns whose numbers may be codes; without it a warning
-    names whole numbers with leading zeros that become one number."""
+    """Reads the dataset as a table. Column types are number, boolean, timestamp, string, or something nested. `codes`
+    receives the texts of CSV columns whose numbers may be codes; without it a warning names whole numbers with leading
+    zeros that become one number."""
     files: list[Codes] = []
 
     def read_csv(path: Path, budget: Budget) -> pa.Table:
@@ -109,7 +109,7 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
     with file.open(convert) as reader:
         read = budget.collect(reader, reader.schema)
     table = pa.table([without_blanks(column) for column in read.columns], names)
-    without_name = {name for name, written in zip(names, header) if not written.strip(" ")}
+    without_name = {name for name, written in zip(names, header, strict=True) if not written.strip(" ")}
     empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
     points = point_meaning(table.columns, file.delimiter)
     typed: dict[str, pa.ChunkedArray] = {}
@@ -121,7 +121,9 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
         if is_plain and (has_padded_numbers(texts) or (has_classes and _is_spelt_variously(texts, typed[name]))):
             codes[name] = without_marks(texts)
     written = {name: table.column(name) for name in typed}
-    numeric = [name for name, column in typed.items() if pa.types.is_integer(column.type) or pa.types.is_floating(column.type)]
+    numeric = [
+        name for name, column in typed.items() if pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    ]
     report_values_as_names(list(typed), written, numeric)
     return pa.table(typed)
 
@@ -143,7 +145,8 @@ def _is_spelt_variously(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> boo
 
 
 def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> tuple[pa.ChunkedArray, bool]:
-    """Converts a text column to the narrowest type that all its values fit; also returns whether they are plain numbers."""
+    """Converts a text column to the narrowest type that all its values fit; also returns whether they are plain
+    numbers."""
     column = _without_errors(name, column)
     texts = without_marks(column)
     if texts.null_count == len(column):
@@ -166,8 +169,8 @@ def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     row = pc.index(is_error, True).as_py()
     warn_about_data(
-        f"{counted(count, 'cell')} of '{name}' {'holds an error' if count == 1 else 'hold errors'} of a spreadsheet and "
-        f"{'counts' if count == 1 else 'count'} as missing; the first is '{column[row]}' in row {row + 1}.",
+        f"{counted(count, 'cell')} of '{name}' {'holds an error' if count == 1 else 'hold errors'} of a spreadsheet "
+        f"and {'counts' if count == 1 else 'count'} as missing; the first is '{column[row]}' in row {row + 1}.",
         column=name,
         count=count,
         row=row + 1,
@@ -183,7 +186,8 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
     if row is None:
         row = pc.index(pc.fill_null(pc.is_valid(without_marks(column)), False), True).as_py()
     warn_about_data(
-        f"Column '{name}' is read as {numbers.how}: '{str(column[row])[:60]}' in row {row + 1} is {numbers.column[row]}.",
+        f"Column '{name}' is read as {numbers.how}: '{str(column[row])[:60]}' in row {row + 1} is "
+        f"{numbers.column[row]}.",
         column=name,
         row=row + 1,
     )

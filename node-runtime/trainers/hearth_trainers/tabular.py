@@ -57,8 +57,8 @@ def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target
 
 
 def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) -> pa.Table:
-    """Returns the table of `run` with the classes in `target` as they were written where these may be codes: `07` and `7`
-    are different ones, and so are `1.1` and `1.10`. `are_numbers` says that a base model learnt them as numbers."""
+    """Returns the table of `run` with the classes in `target` as they were written where these may be codes: `07` and
+    `7` are different ones, and so are `1.1` and `1.10`. `are_numbers` says that a base model learnt them as numbers."""
     written = run.codes.get(target)
     is_padded = written is not None and has_padded_numbers(written)
     # 1 and 1.0 are one class: programs write whole numbers as 1.0 where a column has a missing value.
@@ -79,7 +79,8 @@ def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) ->
     if alike and not is_padded:
         other, text, row = alike
         warn_about_data(
-            f"'{other}' and '{text}' (row {row}) in '{target}' are learnt as different classes; write one class in one way.",
+            f"'{other}' and '{text}' (row {row}) in '{target}' are learnt as different classes; write one class in one "
+            "way.",
             column=target,
             row=row,
         )

@@ -114,8 +114,8 @@ def _report_without_words(
     if wordless:
         row = row_of(wordless[0])
         warn_about_data(
-            f"{counted(len(wordless), 'text')} {'has' if len(wordless) == 1 else 'have'} no word or symbol to learn from, such as "
-            f"'{wordless[0][:60]}' (row {row}): the model gives all such texts the same prediction.",
+            f"{counted(len(wordless), 'text')} {'has' if len(wordless) == 1 else 'have'} no word or symbol to learn "
+            f"from, such as '{wordless[0][:60]}' (row {row}): the model gives all such texts the same prediction.",
             column=column,
             count=len(wordless),
             row=row,
@@ -124,8 +124,9 @@ def _report_without_words(
     if len(unknown) > MAX_UNKNOWN_SHARE * len(check):
         row = row_of(unknown[0])
         warn_about_data(
-            f"{len(unknown):,} of {counted(len(check), 'held-out text')} have no word in common with the training texts, such "
-            f"as row {row}: the model gives all such texts the same prediction. Add rows, or train text-classification-finetune.",
+            f"{len(unknown):,} of {counted(len(check), 'held-out text')} have no word in common with the training "
+            f"texts, such as row {row}: the model gives all such texts the same prediction. Add rows, or train "
+            "text-classification-finetune.",
             column=column,
             count=len(unknown),
             row=row,

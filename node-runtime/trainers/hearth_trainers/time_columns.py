@@ -20,7 +20,8 @@ _MAX_MISSING = 0.1
 # Rows in the order of one or two dates, such as those of two exports, prove nothing about the series.
 _MIN_MOMENTS = 3
 _TIMELY = re.compile(
-    r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)", re.IGNORECASE
+    r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)",
+    re.IGNORECASE,
 )
 
 
@@ -49,8 +50,8 @@ class _Candidate:
 
 
 def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | None:
-    """Returns the column with the times, and the times; None where no column has them. Raises an error for a named column
-    that isn't one, and where no column with times can be read."""
+    """Returns the column with the times, and the times; None where no column has them. Raises an error for a named
+    column that isn't one, and where no column with times can be read."""
     names = table.column_names
     if named:
         if named not in names:
@@ -58,7 +59,9 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
         if named == target:
             raise JobError(f"time_column and target_column both name '{named}'.", code="not_a_time", column=named)
         return named, read_times(table.column(named), named)
-    columns = {name: table.column(name) for name in names if name != target and table.column(name).null_count < table.num_rows}
+    columns = {
+        name: table.column(name) for name in names if name != target and table.column(name).null_count < table.num_rows
+    }
     candidates, failures = _read_candidates(columns)
     unsorted = [one.name for one in candidates if not _may_order_unasked(one.times)]
     candidates = [one for one in candidates if one.name not in unsorted]
@@ -72,8 +75,14 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
             raise failure
     _report_failures(failures)
     if len(names) > 1:
-        but = f" '{unsorted[0]}' isn't used, because its numbers may not be times and would change the order." if unsorted else ""
-        warn_about_data(f"No column with times was found: the rows count as oldest first.{but} Name one as time_column.")
+        but = (
+            f" '{unsorted[0]}' isn't used, because its numbers may not be times and would change the order."
+            if unsorted
+            else ""
+        )
+        warn_about_data(
+            f"No column with times was found: the rows count as oldest first.{but} Name one as time_column."
+        )
     return None
 
 
@@ -84,8 +93,8 @@ def known_times(columns: dict[str, pa.ChunkedArray], timely: set[str]) -> dict[s
 
 
 def has_doubtful_order(times: Times) -> bool:
-    """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they are,
-    and don't begin with a year."""
+    """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they
+    are, and don't begin with a year."""
     known = times.values[~times.missing]
     return times.is_number and not is_sorted(known) and not _begin_with_years(known)
 
@@ -93,10 +102,12 @@ def has_doubtful_order(times: Times) -> bool:
 def _read_candidates(
     columns: dict[str, pa.ChunkedArray], timely: Collection[str] = ()
 ) -> tuple[list[_Candidate], dict[str, JobError]]:
-    """Reads the columns that may hold times, and the timely ones. Returns those with times, numbers last, and why the others
-    can't be read."""
+    """Reads the columns that may hold times, and the timely ones. Returns those with times, numbers last, and why the
+    others can't be read."""
     moments = [name for name, column in columns.items() if may_hold_dates(column)]
-    numbers = [name for name, column in columns.items() if name in timely or (_TIMELY.search(name) and _counts_up(column))]
+    numbers = [
+        name for name, column in columns.items() if name in timely or (_TIMELY.search(name) and _counts_up(column))
+    ]
     candidates: list[_Candidate] = []
     failures: dict[str, JobError] = {}
     for name in dict.fromkeys([*moments, *numbers]):
@@ -108,8 +119,8 @@ def _read_candidates(
 
 
 def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Candidate:
-    """Returns the column that orders the series. Warns unless it is the only one that differs in every row and by which the
-    file is in order, or all that may order the series put the rows in one order."""
+    """Returns the column that orders the series. Warns unless it is the only one that differs in every row and by which
+    the file is in order, or all that may order the series put the rows in one order."""
     candidates = [one for one in candidates if one.moments > 1] or candidates
     complete = [one for one in candidates if one.times.missing.mean() <= _MAX_MISSING] or candidates
     different = [one for one in complete if one.differs_in_every_row]
@@ -157,8 +168,8 @@ def _counts_up(column: pa.ChunkedArray) -> bool:
 
 
 def _may_order_unasked(times: Times) -> bool:
-    """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit, because
-    seconds since 1970 hardly ever fit a notation of dates in every row."""
+    """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit,
+    because seconds since 1970 hardly ever fit a notation of dates in every row."""
     has_unit = times.how is not None and not times.notations
     return has_unit or not has_doubtful_order(times)
 

@@ -1,4 +1,5 @@
-"""Puts the rows of a series in order of time, and reports everything about their times that a forecast would learn wrongly."""
+"""Puts the rows of a series in order of time, and reports everything about their times that a forecast would learn
+wrongly."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 from .cells import without_marks
 from .clocks import are_clocks
 from .errors import JobError
+from .moments import DAY_US, in_words
 from .protocol import log, warn_about_data
 from .ranks import oldest_first
 from .time_columns import find_times, has_doubtful_order
-from .times import DAY_US, Times, in_words
+from .times import Times
 from .wording import counted
 
 # From this share of rows with a repeated time on, a column that tells them apart means several series.
@@ -23,7 +25,9 @@ _SEVERAL_SERIES = 0.1
 _GAP = 1.5
 _EVEN = 0.6
 _MONTH_DAYS = 30.436875
-_PART = re.compile(r"(^|[\W_])(hour|hr|minute|min|second|sec|time|day|month|week|quarter|period)([\W_]|$)", re.IGNORECASE)
+_PART = re.compile(
+    r"(^|[\W_])(hour|hr|minute|min|second|sec|time|day|month|week|quarter|period)([\W_]|$)", re.IGNORECASE
+)
 
 
 def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
@@ -38,7 +42,8 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
     if times.missing.any():
         first = int(np.flatnonzero(times.missing)[0]) + 1
         warn_about_data(
-            f"Left out {counted(int(times.missing.sum()), 'row')} without a time in '{column}'; the first is row {first}.",
+            f"Left out {counted(int(times.missing.sum()), 'row')} without a time in '{column}'; the first is row "
+            f"{first}.",
             column=column,
             count=int(times.missing.sum()),
             row=first,
@@ -58,13 +63,17 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
 
 
 def _may_be_dates_with_points(numbers: np.ndarray) -> bool:
-    """Returns whether some number has a point that may be one of a date, such as 31.01, 2021.10, 52.2021 or 31122021.2359.
-    Seconds, Julian days and the like have other digits in some row."""
+    """Returns whether some number has a point that may be one of a date, such as 31.01, 2021.10, 52.2021 or
+    31122021.2359. Seconds, Julian days and the like have other digits in some row."""
     whole = np.floor(numbers)
     if (numbers == whole).all():
         return False
     year = np.where(whole >= 1_000_000, 10_000, 100)
-    if whole.min() >= 10_100 and _are_days_and_months(whole // year) and ((year == 100) | _are_years(whole % year)).all():
+    if (
+        whole.min() >= 10_100
+        and _are_days_and_months(whole // year)
+        and ((year == 100) | _are_years(whole % year)).all()
+    ):
         return True
     digits = np.round((numbers - whole) * 10_000)
     if whole.min() < 0 or not np.allclose(whole + digits / 10_000, numbers, rtol=0, atol=1e-7):
@@ -84,13 +93,14 @@ def _are_days_and_months(numbers: np.ndarray) -> bool:
     """Returns whether all are a day and a month in two digits each, or the reverse."""
     first, last = np.divmod(numbers, 100)
     return any(
-        bool(((day >= 1) & (day <= 31) & (month >= 1) & (month <= 12)).all()) for day, month in ((first, last), (last, first))
+        bool(((day >= 1) & (day <= 31) & (month >= 1) & (month <= 12)).all())
+        for day, month in ((first, last), (last, first))
     )
 
 
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about numbers that change the order of the file. Refuses those that may be dates: the point of 31.01 or 2021.10
-    makes a wrong number of a date, as do digits such as DDMMYYHHmm."""
+    """Warns about numbers that change the order of the file. Refuses those that may be dates: the point of 31.01 or
+    2021.10 makes a wrong number of a date, as do digits such as DDMMYYHHmm."""
     if not has_doubtful_order(times):
         return
     rows = np.flatnonzero(~times.missing)
@@ -140,18 +150,18 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
         parting = _parting_column(table, values, rows, {column, target})
         if parting and _is_part_of_time(table.column(parting[0]), parting[0]):
             raise JobError(
-                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and '{parting[0]}' tells "
-                "them apart. A forecast reads the time from one column: write both into one, such as 2023-12-31T13:00:00 or "
-                "2023-12. If these are several series, keep the rows of one of them.",
+                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and "
+                f"'{parting[0]}' tells them apart. A forecast reads the time from one column: write both into one, "
+                "such as 2023-12-31T13:00:00 or 2023-12. If these are several series, keep the rows of one of them.",
                 code="time_in_two_columns",
                 column=parting[0],
                 row=first,
             )
         if parting:
             raise JobError(
-                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and '{parting[0]}' has "
-                f"{parting[1]} values that tell them apart: these are several series, and a forecast learns one. Keep the "
-                "rows of one of them, or add up the rows of each time.",
+                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and "
+                f"'{parting[0]}' has {parting[1]} values that tell them apart: these are several series, and a "
+                "forecast learns one. Keep the rows of one of them, or add up the rows of each time.",
                 code="several_series",
                 column=parting[0],
                 row=first,
@@ -166,7 +176,8 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
 
 
 def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
-    """Returns whether a column holds a part of a time: the time of the day, or a number such as the hour or the month."""
+    """Returns whether a column holds a part of a time: the time of the day, or a number such as the hour or the
+    month."""
     if pa.types.is_string(column.type):
         texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
         return are_clocks(texts)
@@ -208,8 +219,8 @@ def _report_steps(values: np.ndarray, unit: int, column: str) -> None:
     before, after = (values[at[np.flatnonzero(is_gap)[0]] + offset] for offset in (0, 1))
     shown = [in_words(int(one * unit)) if unit else f"{one:g}" for one in (before, after)]
     warn_about_data(
-        f"The times in '{column}' have {counted(int(is_gap.sum()), 'gap')}; the first is between {shown[0]} and {shown[1]}. "
-        "Every row counts as one step.",
+        f"The times in '{column}' have {counted(int(is_gap.sum()), 'gap')}; the first is between {shown[0]} and "
+        f"{shown[1]}. Every row counts as one step.",
         column=column,
         count=int(is_gap.sum()),
     )

@@ -23,8 +23,8 @@ _MIN_YEAR, _MAX_YEAR = 1_500, 2_199
 
 
 def _week_of_year(first: int | None, times: pa.Array) -> np.ndarray:
-    """Returns the week of the year as spreadsheets count it: January 1 is in week 1, and weeks begin on one day of the week,
-    from 0 for Monday; None begins them on the day of January 1."""
+    """Returns the week of the year as spreadsheets count it: January 1 is in week 1, and weeks begin on one day of the
+    week, from 0 for Monday; None begins them on the day of January 1."""
     day = np.asarray(pc.day_of_year(times)) - 1
     before = 0 if first is None else (np.asarray(pc.day_of_week(times)) - first - day) % 7
     return (day + before) // 7 + 1
@@ -38,8 +38,8 @@ _WEEKS: tuple[_Part, ...] = (
     partial(_from_first, week_starts_monday=False),
     *(partial(_week_of_year, first) for first in (0, 6, None)),
 )
-# Each part with the fewest different numbers that equal it by more than chance, and the length of its cycle where it may begin
-# with another number: months begin with 0 or 1, weeks on several days, and days in several time zones.
+# Each part with the fewest different numbers that equal it by more than chance, and the length of its cycle where it
+# may begin with another number: months begin with 0 or 1, weeks on several days, and days in several time zones.
 _PARTS: tuple[tuple[_Part, int, int], ...] = (
     (pc.year, 1, 0),
     (pc.iso_year, 1, 0),
@@ -59,7 +59,7 @@ def small_numbers(column: pa.ChunkedArray) -> np.ndarray | None:
     """Returns whole numbers that may be parts of times, NaN where one is missing; None for other numbers."""
     numbers = pc.cast(column, pa.float64(), safe=False).to_numpy()
     known = numbers[~np.isnan(numbers)]
-    is_small = len(known) and bool((known == np.floor(known)).all()) and 0 <= known.min() and known.max() <= _MAX_YEAR
+    is_small = len(known) and bool((known == np.floor(known)).all()) and known.min() >= 0 and known.max() <= _MAX_YEAR
     return numbers if is_small else None
 
 
@@ -91,8 +91,8 @@ def are_parts(numbers: np.ndarray, times: Times) -> bool:
 
 
 def count_in_turn(numbers: np.ndarray) -> bool:
-    """Returns whether each row repeats a number, continues with the next greater one or begins again with the least, as months and
-    every second hour do. Years need not begin again. The newest row may come first."""
+    """Returns whether each row repeats a number, continues with the next greater one or begins again with the least, as
+    months and every second hour do. Years need not begin again. The newest row may come first."""
     known = numbers[~np.isnan(numbers)]
     different, ranks = np.unique(known, return_inverse=True)
     last = len(different) - 1

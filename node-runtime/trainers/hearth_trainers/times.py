@@ -4,58 +4,37 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .cells import without_marks
-from .centuries import POSIX_YEAR, first_year_of, whole_year
+from .centuries import first_year_of, whole_year
 from .clock_digits import clock_readings
-from .clocks import is_clock
 from .errors import JobError
+from .moments import NAME_AND_NUMBER, NUMERIC, clear_match, clear_moment, clear_time, is_time, moment_of
 from .month_names import DAYS_WITHOUT_YEAR, days_without_year, month_of, months_or_days
 from .ranks import is_sorted, rank_alike
 
-DAY_US = 86_400_000_000
-_EPOCH = datetime(1970, 1, 1)
-_CLOCK = (
-    r"(?:[T ,]+(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?"
-    r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?)?"
-)
-# Three numbers. Which is which is decided for the whole column.
-_NUMERIC = re.compile(rf"(?P<a>\d{{1,4}})(?P<mark>[./-])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{1,4}})\.?{_CLOCK}")
-# A month with its year. Two digits may be a day instead, which is decided for the whole column too.
-_NAME_AND_NUMBER = re.compile(r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})")
-# Notations with one meaning.
-_CLEAR = [
-    _NAME_AND_NUMBER,
-    *map(re.compile, (
-        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
-        rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
-        rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
-        r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
-        r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
-        r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
-        r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
-        r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
-        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
-        r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
-    )),
-]
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
-_EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
-# The year 2100, as a multiple of the least number of a unit. Where a number lies beyond it, the column has no unit since 1970.
+_EPOCH_UNITS = (
+    (1e17, 0, "nanoseconds"),
+    (1e14, 1, "microseconds"),
+    (1e11, 1_000, "milliseconds"),
+    (1e8, 1_000_000, "seconds"),
+)
+# The year 2100, as a multiple of the least number of a unit. Where a number lies beyond it, the column has no unit
+# since 1970.
 _MAX_EPOCH = 41.024448
 
 
 @dataclass(frozen=True)
 class Times:
     """The time of each row. `unit` is the microseconds of one, or 0 for numbers without one; `how` says how texts were
-    read, and `assumed` why another way was not chosen, where the values leave it open. `is_number` marks numbers that were
-    not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves one.
-    Times without `has_year` are days, whose weekdays and distance across February 29 aren't known."""
+    read, and `assumed` why another way was not chosen, where the values leave it open. `is_number` marks numbers that
+    were not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves
+    one. Times without `has_year` are days, whose weekdays and distance across February 29 aren't known."""
 
     values: np.ndarray
     missing: np.ndarray
@@ -78,11 +57,6 @@ def looks_like_times(column: pa.ChunkedArray) -> bool:
     return len(texts) > 1 and known >= 0.9 * len(texts)
 
 
-def is_time(text: str) -> bool:
-    """Returns whether a text is a time of some notation."""
-    return (_NUMERIC.fullmatch(text) is not None and not is_clock(text)) or _clear(text) is not None
-
-
 def read_times(column: pa.ChunkedArray, name: str) -> Times:
     """Reads a column as times; raises an error that names the first value that is not one, or that is ambiguous."""
     kind = column.type
@@ -103,9 +77,9 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
     values = pc.fill_null(pc.cast(column, pa.float64(), safe=False), 0).to_numpy()
     known = values[~missing]
     low, high = float(known.min()), float(known.max())
-    if (known == np.floor(known)).all() and 19_000_101 <= low and high <= 21_001_231:
-        days = [_clear(f"{int(value)}") for value in values]
-        if all(day is not None for day, is_missing in zip(days, missing) if not is_missing):
+    if (known == np.floor(known)).all() and low >= 19_000_101 and high <= 21_001_231:
+        days = [clear_time(f"{int(value)}") for value in values]
+        if all(day is not None for day, is_missing in zip(days, missing, strict=True) if not is_missing):
             return Times(np.array([day or 0 for day in days], np.int64), missing, 1, "dates of eight digits")
     if dates := _of_digits(values, missing, name) or _of_months(values, missing):
         return dates
@@ -120,22 +94,22 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
 
 
 def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: str) -> str | None:
-    """Returns the notation of dates that the digits prove (years of four digits do) or the order of the file; None where
-    the numbers may be something else."""
+    """Returns the notation of dates that the digits prove (years of four digits do) or the order of the file; None
+    where the numbers may be something else."""
     if (known != np.floor(known)).any():
         return None
     with_century = [one for one in readings if "YYYY" in one]
     if with_century and rank_alike([readings[one] for one in with_century]):
         return with_century[0]
     in_order = [one for one in with_century or readings if is_sorted(readings[one])]
-    if in_order and rank_alike([readings[one] for one in in_order]):
-        # Where the numbers rise and the dates fall, or the reverse, nothing proves the dates.
-        if with_century or not is_sorted(known) or rank_alike([known, readings[in_order[0]]]):
-            return in_order[0]
+    is_clear = bool(in_order) and rank_alike([readings[one] for one in in_order])
+    # Where the numbers rise and the dates fall, or the reverse, nothing proves the dates.
+    if is_clear and (with_century or not is_sorted(known) or rank_alike([known, readings[in_order[0]]])):
+        return in_order[0]
     if with_century:
         raise JobError(
-            f"The numbers in '{name}' may be dates written as {' or '.join(with_century)}, and the order of the rows depends "
-            "on it. Write them as 2023-12-31T23:59.",
+            f"The numbers in '{name}' may be dates written as {' or '.join(with_century)}, and the order of the rows "
+            "depends on it. Write them as 2023-12-31T23:59.",
             code="ambiguous_time",
             column=name,
         )
@@ -162,7 +136,10 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
     # Six digits may count something else, so only the order of the file proves that they are dates.
     if not has_century and (known.max() > 311_299 or is_sorted(known)):
         return None
-    written = [None if skip else f"{int(value):0{8 if has_century else 6}d}" for value, skip in zip(values, missing)]
+    written = [
+        None if skip else f"{int(value):0{8 if has_century else 6}d}"
+        for value, skip in zip(values, missing, strict=True)
+    ]
     texts = [one and f"{one[:2]}/{one[2:4]}/{one[4:]}" for one in written]
     try:
         times = _of_texts(pa.chunked_array([pa.array(texts, pa.string())]), name)
@@ -237,13 +214,14 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: str) -> None:
-    """Refuses dates such as 23-Jan-05 where the rows of the file are in order with the year first, and not with the day first."""
+    """Refuses dates such as 23-Jan-05 where the rows of the file are in order with the year first, and not with the day
+    first."""
     known = ~times.missing
     dates = [one for one in clear if one and one.groupdict().get("d") and len(one["d"]) == len(one["y"]) == 2]
     if len(dates) < known.sum() or is_sorted(times.values[known]):
         return
     first_year = first_year_of([one["d"] for one in dates])
-    swapped = [_moment(one["d"], month_of(one["name"]) or 0, int(one["y"]), one, first_year) for one in dates]
+    swapped = [moment_of(one["d"], month_of(one["name"]) or 0, int(one["y"]), one, first_year) for one in dates]
     if all(moment is not None for moment in swapped) and is_sorted(np.array(swapped)):
         message = f"The dates in '{name}' may have the day or the year first"
         raise _ambiguous(message, (int(np.flatnonzero(known)[0]), dates[0]), name)
@@ -251,10 +229,12 @@ def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: st
 
 def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:
     """Returns times of which names of months with two digits are read as the whole column proves it."""
-    short = [(row, one) for row, one in enumerate(clear) if one and one.re is _NAME_AND_NUMBER and len(one["y"]) == 2]
+    short = [(row, one) for row, one in enumerate(clear) if one and one.re is NAME_AND_NUMBER and len(one["y"]) == 2]
     if not short:
         return times
-    days = days_without_year(np.array([month_of(one["name"]) for _, one in short]), np.array([int(one["y"]) for _, one in short]))
+    days = days_without_year(
+        np.array([month_of(one["name"]) for _, one in short]), np.array([int(one["y"]) for _, one in short])
+    )
     if days is None:
         return times
     known = ~times.missing
@@ -276,10 +256,10 @@ def _parsed(texts: list[str | None]) -> tuple[list[re.Match[str] | None], Parts]
     clear: list[re.Match[str] | None] = []
     parts: Parts = {}
     for row, text in enumerate(texts):
-        found = _NUMERIC.fullmatch(text) if text else None
+        found = NUMERIC.fullmatch(text) if text else None
         if found:
             parts[row] = ((found["a"], found["b"], found["c"]), found["mark"], found)
-        clear.append(_clear_match(text) if text and not found else None)
+        clear.append(clear_match(text) if text and not found else None)
     return clear, parts
 
 
@@ -301,13 +281,13 @@ def _possible_orders(parts: Parts) -> dict[str, str]:
 def _in_order(clear: list[re.Match[str] | None], parts: Parts, letters: str) -> list[int | None]:
     named: dict[int, dict[str, str]] = {}
     for row, (numbers, _, _) in parts.items():
-        named[row] = dict(zip("ymd" if len(numbers[0]) == 4 else letters, numbers))
+        named[row] = dict(zip("ymd" if len(numbers[0]) == 4 else letters, numbers, strict=False))
     years = [one["y"] for one in named.values() if "y" in one]
     first_year = first_year_of([*years, *(match["y"] for match in clear if match)])
-    found = [_clear_moment(match, first_year) if match else None for match in clear]
+    found = [clear_moment(match, first_year) if match else None for match in clear]
     for row, one in named.items():
         if "y" in one:
-            found[row] = _moment(one["y"], int(one["m"]), int(one["d"]), parts[row][2], first_year)
+            found[row] = moment_of(one["y"], int(one["m"]), int(one["d"]), parts[row][2], first_year)
     return found
 
 
@@ -333,63 +313,19 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
     raise _ambiguous(f"The dates in '{name}' may have the {firsts} first", (row, parts[row][2]), name)
 
 
-def _clear(text: str) -> int | None:
-    found = _clear_match(text)
-    return _clear_moment(found, POSIX_YEAR) if found else None
-
-
-def _clear_match(text: str) -> re.Match[str] | None:
-    return next((found for pattern in _CLEAR if (found := pattern.fullmatch(text))), None)
-
-
-def _clear_moment(found: re.Match[str], first_year: int) -> int | None:
-    groups = found.groupdict()
-    if groups.get("w"):
-        try:
-            day = datetime.fromisocalendar(int(groups["y"]), int(groups["w"]), int(groups["wd"] or 1))
-        except ValueError:
-            return None
-        return (day - _EPOCH) // timedelta(microseconds=1)
-    month = groups.get("m") or 3 * int(groups.get("q") or 0) - 2
-    if groups.get("name"):
-        month = month_of(groups["name"])
-        if month is None:
-            return None
-    return _moment(groups["y"], max(1, int(month)), int(groups.get("d") or 1), found, first_year)
-
-
-def _moment(year: str, month: int, day: int, match: re.Match[str], first_year: int) -> int | None:
-    """Returns microseconds since 1970 in UTC; None for what no calendar has."""
-    parts = match.groupdict()
-    number = int(year) if len(year) == 4 else whole_year(int(year), first_year)
-    hour = int(parts.get("h") or 0)
-    if parts.get("half"):
-        hour = hour % 12 + (12 if parts["half"] in "pP" else 0)
-    try:
-        moment = datetime(number, month, day, hour, int(parts.get("min") or 0), int(parts.get("s") or 0))
-    except ValueError:
-        return None
-    micros = (moment - _EPOCH) // timedelta(microseconds=1) + int((parts.get("f") or "0").ljust(6, "0")[:6])
-    zone = parts.get("zone") or ""
-    if zone[:1] in ("+", "-"):
-        minutes = int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)
-        micros -= (1 if zone[0] == "+" else -1) * minutes * 60_000_000
-    return micros
-
-
-def in_words(micros: int) -> str:
-    """Returns a moment as a date, with the time of the day unless it is midnight."""
-    moment = _EPOCH.replace(tzinfo=timezone.utc) + timedelta(microseconds=int(micros))
-    return moment.strftime("%Y-%m-%d" if micros % DAY_US == 0 else "%Y-%m-%d %H:%M:%S")
-
-
 def _ambiguous(
-    message: str, example: tuple[int, re.Match[str]], name: str, *, write: str = "2023-12-31", error: type[JobError] = JobError
+    message: str,
+    example: tuple[int, re.Match[str]],
+    name: str,
+    *,
+    write: str = "2023-12-31",
+    error: type[JobError] = JobError,
 ) -> JobError:
     """Returns the error for times that may be read in several ways, with the row of an example, from 0."""
     row, text = example
     return error(
-        f"{message}, and the order of the rows depends on it (row {row + 1} is '{text.group(0)[:40]}'). Write them as {write}.",
+        f"{message}, and the order of the rows depends on it (row {row + 1} is '{text.group(0)[:40]}'). Write them as "
+        f"{write}.",
         code="ambiguous_time",
         column=name,
         row=row + 1,

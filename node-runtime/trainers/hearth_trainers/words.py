@@ -7,8 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-# How new models split texts that the first way splits otherwise: it reads a clause of a script without spaces as one word
-# and drops symbols and combining marks. Models of either way are served as they were trained.
+# How new models split texts that the first way splits otherwise: it reads a clause of a script without spaces as one
+# word and drops symbols and combining marks. Models of either way are served as they were trained.
 WORDS_VERSION = 2
 _WORD_1 = re.compile(r"\w+", re.UNICODE)
 # Thai, Lao, Myanmar, Khmer, kana, ideographs. Beyond the second plane nothing else is assigned.
@@ -34,8 +34,8 @@ def words_of(text: str, longest: int, version: int = WORDS_VERSION) -> Iterator[
 
 
 def has_new_words(text: str) -> bool:
-    """Returns whether a text has other words than in the first way, also where its accents are written as marks of their
-    own, as macOS and many PDF files do."""
+    """Returns whether a text has other words than in the first way, also where its accents are written as marks of
+    their own, as macOS and many PDF files do."""
     if text.isascii():
         return False
     return _words(text) != _WORD_1.findall(text.lower()) or unicodedata.normalize("NFD", text) != text

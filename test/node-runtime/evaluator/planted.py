@@ -66,7 +66,17 @@ def consumer(a: np.ndarray, b: np.ndarray, mapped: np.ndarray, native: np.ndarra
     rng = np.random.default_rng(5)
     rows = np.array([rng.permutation(TEST)[:256] for _ in range(100)])
     answers = {"native": native, "mapped": mapped, "null": native[rng.permuted(rows, axis=1)], "null_rows": rows}
-    return judge(pairs, fitted, found, answers, metric="consumer_agreement", threshold=0.9, permutations=100, resamples=2000, seed=1)
+    return judge(
+        pairs,
+        fitted,
+        found,
+        answers,
+        metric="consumer_agreement",
+        threshold=0.9,
+        permutations=100,
+        resamples=2000,
+        seed=1,
+    )
 
 
 def left_out(a: np.ndarray, b: np.ndarray) -> dict:

@@ -44,6 +44,7 @@ def _through_parquet(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     import pyarrow as pa
     import pyarrow.parquet as pq
+
     from hearth_trainers.job import Job
     from hearth_trainers.llm.rows import read_rows
 
@@ -104,7 +105,8 @@ def assistant_mask(request: dict[str, Any]) -> Any:
 
 
 def logits(request: dict[str, Any]) -> Any:
-    """Largest difference between a merged model and its base under the adapter, and how far the adapter moved the base."""
+    """Largest difference between a merged model and its base under the adapter, and how far the adapter moved the
+    base."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -140,7 +142,9 @@ def settings(request: dict[str, Any]) -> Any:
     from hearth_trainers.llm.settings import read_settings
 
     here = Path()
-    job = Job("t", "t", "jsonl", (), request["hyperparameters"], here, here, None, 1, 5, hardware=request.get("hardware"))
+    job = Job(
+        "t", "t", "jsonl", (), request["hyperparameters"], here, here, None, 1, 5, hardware=request.get("hardware")
+    )
     found = read_settings(job, request["device"])
     total = request["steps"]
     rates = [rate_at(step, total, found) for step in range(total)]
@@ -151,27 +155,53 @@ _SIZES: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 16, "n_layer": 1, "n_head": 2},
     "codegen": {"n_embd": 16, "n_layer": 1, "n_head": 4, "rotary_dim": 4, "n_positions": 64},
     "falcon": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
-    "gemma2": {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8},
+    "gemma2": {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+    },
     "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64},
-    "gpt_neo": {"hidden_size": 16, "intermediate_size": 32, "num_layers": 1, "num_heads": 2, "attention_types": [[["global"], 1]], "max_position_embeddings": 64},
-    "gpt_oss": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["full_attention"]},
+    "gpt_neo": {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_layers": 1,
+        "num_heads": 2,
+        "attention_types": [[["global"], 1]],
+        "max_position_embeddings": 64,
+    },
+    "gpt_oss": {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "layer_types": ["full_attention"],
+    },
     "gptj": {"n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 4, "n_positions": 64},
     "mamba": {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 1},
     "mpt": {"d_model": 16, "n_heads": 2, "n_layers": 1},
-}  # fmt: skip
+}
 
 
 def family(request: dict[str, Any]) -> Any:
     """Trains a tiny random model of a family as the trainer loads it and folds the adapter in. Returns whether it
-    learns, the number of trained weights, and how far the logits of the folded model are from those of the trained one."""
+    learns, the number of trained weights, and how far the logits of the folded model are from those of the trained
+    one."""
     import contextlib
     import io
     import tempfile
 
     import torch
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
     from hearth_trainers.llm.model import load_base, load_model
     from hearth_trainers.llm.outputs import write_adapter, write_merged
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     name = request["family"]
     torch.manual_seed(0)
@@ -208,7 +238,13 @@ def family(request: dict[str, Any]) -> Any:
 
 if __name__ == "__main__":
     asks: dict[str, Any] = {"family": family}
-    asks |= {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits, "compare": compare}
+    asks |= {
+        "settings": settings,
+        "render": render,
+        "assistant_mask": assistant_mask,
+        "logits": logits,
+        "compare": compare,
+    }
     asks |= {"cached": cached, "positions": positions}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -1,7 +1,7 @@
-"""Trains adapters with PEFT (`merge_peft.py train BASE ADAPTERS KIND...`) or compares merges with it (`merge_peft.py compare BASE ADAPTERS MERGED KIND...`).
+"""Trains adapters with PEFT (`merge_peft.py train BASE ADAPTERS KIND...`) or compares merges with it (`merge_peft.py
+compare BASE ADAPTERS MERGED KIND...`).
 
-An adapter and what we merged of it lie in folders named by their kind. `compare` prints one line of JSON.
-"""
+An adapter and what we merged of it lie in folders named by their kind. `compare` prints one line of JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests on stdin, as `{"text": FILE,
-"sql": QUERY}` or with the bytes of the file as `base64`, and prints as many JSON responses: the result, or the `error`."""
+"""Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests on stdin, as `{"text":
+FILE, "sql": QUERY}` or with the bytes of the file as `base64`, and prints as many JSON responses: the result, or the
+`error`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "catalog" / "tools" / "query_table"))
-import main  # noqa: E402
+import main
 
 
 def answer(request: dict[str, str], file: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ float32 and, in `plain`, the same weights for transformers."""
 from __future__ import annotations
 
 import argparse
-import json
 import struct
 from pathlib import Path
 
@@ -66,7 +65,9 @@ def _name(name: str, names: dict[str, str]) -> str | None:
 def _settings(config, tokenizer, pooling: str) -> dict[str, tuple[int, object]]:
     tokens = [tokenizer.convert_ids_to_tokens(number) for number in range(len(tokenizer))]
     special = set(tokenizer.all_special_tokens)
-    shown = [token if token in special else token[2:] if token.startswith("##") else f"\u2581{token}" for token in tokens]
+    shown = [
+        token if token in special else token[2:] if token.startswith("##") else f"\u2581{token}" for token in tokens
+    ]
     return {
         "general.architecture": (STRING, "bert"),
         "general.name": (STRING, "tiny"),

@@ -1,5 +1,5 @@
-"""Hears a sound greedily: `python speech_probe.py transformers|ctranslate2 FOLDER` reads `{"samples", "prompts"}` on stdin and
-prints the tokens behind each prompt, and the mean of the logarithms of their probabilities."""
+"""Hears a sound greedily: `python speech_probe.py transformers|ctranslate2 FOLDER` reads `{"samples", "prompts"}` on
+stdin and prints the tokens behind each prompt, and the mean of the logarithms of their probabilities."""
 
 import json
 import sys

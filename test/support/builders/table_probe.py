@@ -1,8 +1,8 @@
-"""Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
-`{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
-the target in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, `named` the one that a request forecasts, and
-`more` has further files of the dataset. With `label` it reads the rows with that class instead, and the other columns as
-features; with `hyperparameters` the classes of texts."""
+"""Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as `{"text":
+CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned, the target
+in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, `named` the one
+that a request forecasts, and `more` has further files of the dataset. With `label` it reads the rows with that class
+instead, and the other columns as features; with `hyperparameters` the classes of texts."""
 
 from __future__ import annotations
 
@@ -56,11 +56,17 @@ def read(request: dict[str, Any]) -> Any:
             job = Job("t", "t", request.get("format", "csv"), files, settings, here, here, None, 1, 5)
             if settings:
                 texts = read_labelled_texts(job, 0.2, 1)
-                return {"classes": texts.labels.classes, "rows": texts.rows, "warnings": [one["message"] for one in data_warnings()]}
+                return {
+                    "classes": texts.labels.classes,
+                    "rows": texts.rows,
+                    "warnings": [one["message"] for one in data_warnings()],
+                }
             if "label" in request:
                 return classes(job, request["label"])
             table = read_table(job)
-            response["columns"] = {name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names}
+            response["columns"] = {
+                name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names
+            }
             if "target" in request:
                 target = request["target"] or default_series(table, request)
                 rows, _ = rows_in_time(table, target, request.get("time", ""))

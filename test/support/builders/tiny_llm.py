@@ -94,7 +94,9 @@ def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
     )
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in options.says])
     if not options.no_template:
-        tokenizer.chat_template = TEMPLATE.replace(ASSISTANT_END, ASSISTANT_END + "<think>\n") if options.thinks else TEMPLATE
+        tokenizer.chat_template = (
+            TEMPLATE.replace(ASSISTANT_END, ASSISTANT_END + "<think>\n") if options.thinks else TEMPLATE
+        )
     return tokenizer
 
 

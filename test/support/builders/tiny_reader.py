@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -82,7 +83,7 @@ def _overflow_on_black(model: VisionEncoderDecoderModel) -> None:
 
 
 def _chain(tokens: list[int]) -> list[list]:
-    return [[[token, follower], CERTAINTY] for token, follower in zip(tokens, tokens[1:])]
+    return [[[token, follower], CERTAINTY] for token, follower in pairwise(tokens)]
 
 
 def _tokenizer(fields: list[str]) -> PreTrainedTokenizerFast:
@@ -113,7 +114,9 @@ def _donut(tokenizer: PreTrainedTokenizerFast):
     decoder = MBartConfig(
         **SIZES, vocab_size=len(tokenizer), encoder_layers=2, is_decoder=True, add_cross_attention=True
     )
-    processor = DonutProcessor(image_processor=DonutImageProcessor(size={"height": 64, "width": 48}), tokenizer=tokenizer)
+    processor = DonutProcessor(
+        image_processor=DonutImageProcessor(size={"height": 64, "width": 48}), tokenizer=tokenizer
+    )
     return encoder, decoder, processor
 
 

@@ -69,27 +69,54 @@ def make(options: argparse.Namespace) -> None:
 
 def _sizes(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> dict[str, object]:
     positions = options.positions + (tokenizer.pad_token_id + 1 if options.architecture in OFFSET else 0)
-    common = {"vocab_size": len(tokenizer) + options.extra_vocab, "max_position_embeddings": positions, "pad_token_id": tokenizer.pad_token_id}
+    common = {
+        "vocab_size": len(tokenizer) + options.extra_vocab,
+        "max_position_embeddings": positions,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
     if options.architecture == "distilbert":
-        return {**common, "dim": options.hidden, "n_layers": options.layers, "n_heads": options.heads, "hidden_dim": options.hidden * 4}
+        return {
+            **common,
+            "dim": options.hidden,
+            "n_layers": options.layers,
+            "n_heads": options.heads,
+            "hidden_dim": options.hidden * 4,
+        }
     more = {"hidden_size": options.hidden, "num_hidden_layers": options.layers, "num_attention_heads": options.heads}
     if options.architecture == "electra":
         more["embedding_size"] = options.hidden
     if options.architecture == "deberta-v2":
-        more |= {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 32, "norm_rel_ebd": "layer_norm"}
-    types = {"type_vocab_size": 2 if options.architecture in {"bert", "electra"} else 1 if options.architecture != "deberta-v2" else 0}
+        more |= {
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_buckets": 32,
+            "norm_rel_ebd": "layer_norm",
+        }
+    types = {
+        "type_vocab_size": 2
+        if options.architecture in {"bert", "electra"}
+        else 1
+        if options.architecture != "deberta-v2"
+        else 0
+    }
     return {**common, **more, **types, "intermediate_size": options.hidden * 4}
 
 
 def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
     is_pieces = options.architecture in OFFSET
-    names = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>"} if is_pieces else {"cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "unk": "[UNK]"}
+    names = (
+        {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>"}
+        if is_pieces
+        else {"cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "unk": "[UNK]"}
+    )
     order = ["cls", "pad", "sep", "unk"] if is_pieces else ["pad", "unk", "cls", "sep"]
     special = [names[one] for one in order]
     if is_pieces:
         inner = Tokenizer(models.Unigram())
         inner.pre_tokenizer = pre_tokenizers.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=options.vocab, special_tokens=special, unk_token="<unk>", show_progress=False)
+        trainer = trainers.UnigramTrainer(
+            vocab_size=options.vocab, special_tokens=special, unk_token="<unk>", show_progress=False
+        )
     else:
         inner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         inner.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -108,7 +135,11 @@ def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
         pad_token=names["pad"],
         unk_token=names["unk"],
         model_max_length=options.positions,
-        model_input_names=["input_ids", *([] if is_pieces or options.architecture == "distilbert" else ["token_type_ids"]), "attention_mask"],
+        model_input_names=[
+            "input_ids",
+            *([] if is_pieces or options.architecture == "distilbert" else ["token_type_ids"]),
+            "attention_mask",
+        ],
     )
 
 

@@ -1,4 +1,5 @@
-"""Writes a tiny Whisper with random weights: `python tiny_speech.py FOLDER [--seed 0] [--hidden 64] [--layers 2] [--heads 4] [--feed-forward 128]`."""
+"""Writes a tiny Whisper with random weights: `python tiny_speech.py FOLDER [--seed 0] [--hidden 64] [--layers 2]
+[--heads 4] [--feed-forward 128]`."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def make(options: argparse.Namespace) -> None:
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(TEXTS * 20, trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet))
-    # The vocabularies of multilingual models have this token and others do not, which is how CTranslate2 tells them apart.
+    # The vocabularies of multilingual models have this token and others do not, which is how CTranslate2 tells them
+    # apart.
     described = json.loads(raw.to_str())
     described["model"]["vocab"][""] = len(described["model"]["vocab"])
     raw = Tokenizer.from_str(json.dumps(described))

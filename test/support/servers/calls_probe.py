@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[3] / "node-runtime" / "servers")]
+sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
 from llm.calls import gather
 from llm.text import Answer
@@ -15,7 +16,7 @@ from llm.thoughts import Thoughts, closing_of
 
 
 def read(
-    texts: list[str], prompt: str = "", names: list[str] = ["f", "g"], stops: list[str] = [], **options: bool
+    texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: bool
 ) -> dict[str, object]:
     """The whole of one answer, and whether it ended within a call."""
     answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)

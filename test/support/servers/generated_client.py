@@ -11,15 +11,13 @@ from hearth_client.api.datasets import create_dataset  # noqa: E402
 from hearth_client.api.training import get_training_run, list_training_runs  # noqa: E402
 from hearth_client.models import CreateDataset, TrainingRun  # noqa: E402
 
-client = AuthenticatedClient(
-    base_url=base_url, token=key, auth_header_name="X-API-Key", prefix=""
-)
+client = AuthenticatedClient(base_url=base_url, token=key, auth_header_name="X-API-Key", prefix="")
 run = get_training_run.sync(run_id, client=client)
 page = list_training_runs.sync(client=client, limit=1)
-refused = create_dataset.sync(client=client, body=CreateDataset.from_dict({"dataset_name": "", "storage_format": "csv"}))
-unknown = get_training_run.sync(
-    "00000000-0000-0000-0000-000000000000", client=client
+refused = create_dataset.sync(
+    client=client, body=CreateDataset.from_dict({"dataset_name": "", "storage_format": "csv"})
 )
+unknown = get_training_run.sync("00000000-0000-0000-0000-000000000000", client=client)
 assert isinstance(run, TrainingRun), run
 print(
     json.dumps(

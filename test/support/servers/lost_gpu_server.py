@@ -5,14 +5,17 @@ A loss is as CUDA makes it: the call fails, and every later one of this process 
 import os
 import sys
 from pathlib import Path
+from typing import ClassVar
 
-SERVERS = Path(__file__).parents[3] / "node-runtime" / "servers"
-sys.path[:0] = [str(SERVERS)]
+sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
 import torch
 
+SERVERS = Path(__file__).parents[3] / "node-runtime" / "servers"
 LOSSES = {
-    "access": torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA`."),
+    "access": torch.AcceleratorError(
+        "CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA`."
+    ),
     "assert": torch.AcceleratorError("CUDA error: device-side assert triggered"),
     "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`"),
 }
@@ -45,7 +48,7 @@ class Turns:
     """A model that answers one request at a time, like translators and readers of pictures."""
 
     task = "ocr"
-    facts = {}
+    facts: ClassVar[dict] = {}
 
     def probe(self, body):
         return body
@@ -63,9 +66,9 @@ def serve_turns(options):
 
 
 def serve_generations(options):
+    from asgi import serve
     from generative.base import GenerativeModel, Made
     from generative_server import GenerativeApp
-    from asgi import serve
 
     def prepare(fields):
         def generate(job):

@@ -120,7 +120,18 @@ def vary(client, path, **asked):
         return pictures(client.images.create_variation(image=file, **asked))
 
 
-FUNCTIONS = [list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed]
+FUNCTIONS = [
+    list_models,
+    retrieve,
+    chat,
+    stream,
+    put_together,
+    until_refused,
+    respond,
+    respond_in_a_stream,
+    complete,
+    embed,
+]
 FUNCTIONS += [transcribe, translate, speak, paint, edit, vary]
 CALLS = {each.__name__: each for each in FUNCTIONS}
 

@@ -6,11 +6,20 @@ import json
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[3] / "node-runtime" / "servers")]
+sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
 from light_torch import without_compiler
 from llm.grammar import Grammars
 from llm.model import Generation, LanguageModel, Sampling
+
+
+def is_compiled(model: LanguageModel) -> bool:
+    """Whether PyTorch has compiled the model. It imports PyTorch's compiler, so it must come last."""
+    import torch
+
+    with without_compiler():
+        return isinstance(model, torch._dynamo.OptimizedModule)
+
 
 model = LanguageModel(Path(sys.argv[1]), 1)
 Grammars(model)
@@ -19,9 +28,4 @@ model.generate(Generation([1, 2, 3], Sampling(max_tokens=2, temperature=0)), lam
 costly = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "llguidance"]
 loaded = [name for name in costly if name in sys.modules]
 
-import torch
-
-with without_compiler():
-    compiled = isinstance(model, torch._dynamo.OptimizedModule)
-
-print("\n" + json.dumps({"said": len(said), "loaded": loaded, "compiled": compiled}))
+print("\n" + json.dumps({"said": len(said), "loaded": loaded, "compiled": is_compiled(model)}))

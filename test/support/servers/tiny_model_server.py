@@ -6,9 +6,10 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 model_dir, ballast_mb = sys.argv[1], int(sys.argv[2])
-weights = json.load(open(f"{model_dir}/weights.json"))
+weights = json.loads(Path(model_dir, "weights.json").read_text())
 time.sleep(weights.get("load_s", 0))
 for number in range(weights.get("steps", 0)):
     print(f"step {number}", flush=True)

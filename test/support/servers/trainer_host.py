@@ -1,7 +1,7 @@
 """Runs trainers in forks of one process: importing their libraries takes longer than training a tiny model.
 
-Each line of stdin is `{"job": path of a job file, "path": path of a Unix socket}`. A run connects to the socket three times: for its process id
-and, at its end, its exit status (negative: the signal), for its stdout, and for its stderr.
+Each line of stdin is `{"job": path of a job file, "path": path of a Unix socket}`. A run connects to the socket three
+times: for its process id and, at its end, its exit status (negative: the signal), for its stdout, and for its stderr.
 """
 
 import json

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import AutoTokenizer
+from transformers.utils import logging
+
 from specialist.engine import padded
 from specialist.layout import BadModel, Layout, read_layout
 from specialist.texts import Tokenization, Tokens
-from transformers import AutoTokenizer
-from transformers.utils import logging
 
 from ..errors import JobError
 from ..job import Job
@@ -88,7 +89,9 @@ def _read_encoder(job: Job, settings: LoopSettings) -> Encoder:
         family = str(layout.config.get("model_type"))
         if family not in FAMILIES:
             architecture = (layout.config.get("architectures") or [family])[0]
-            raise BadModel(f"{architecture} is no encoder of texts; its family must be one of {', '.join(sorted(FAMILIES))}")
+            raise BadModel(
+                f"{architecture} is no encoder of texts; its family must be one of {', '.join(sorted(FAMILIES))}"
+            )
         layout = replace(layout, max_tokens=min(layout.max_tokens, settings.sequence_len))
         made = None if any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")) else _made(folder)
         tokenization = Tokenization(layout, [Path(made.name) if made else folder])
@@ -129,7 +132,9 @@ def prepare(model: Any, settings: LoopSettings, *, task: str, heads: Sequence[st
     else:
         model = _with_lora(model, settings, task, heads)
     trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    log(f"Training {trained:,} parameters on {device.type} ({'all weights' if settings.adapter == 'none' else 'LoRA'}).")
+    log(
+        f"Training {trained:,} parameters on {device.type} ({'all weights' if settings.adapter == 'none' else 'LoRA'})."
+    )
     return model.to(device)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+
 from specialist.texts import Tokens
 
 from ..labels import class_weights
@@ -36,7 +37,14 @@ class Classes:
     """See `Objective`. The loss is cross entropy, with a weight for each class where the run says so."""
 
     def __init__(
-        self, encoder: Encoder, data: LabelledTexts, settings: LoopSettings, *, mode: str, device: torch.device, world: int
+        self,
+        encoder: Encoder,
+        data: LabelledTexts,
+        settings: LoopSettings,
+        *,
+        mode: str,
+        device: torch.device,
+        world: int,
     ) -> None:
         self._encoder = encoder
         self._tokens = encoder.tokens_of(data.texts)

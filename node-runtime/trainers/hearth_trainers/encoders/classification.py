@@ -33,9 +33,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     crew = Crew(device)
     model, heads = _load(encoder, settings, data.labels.classes)
     model = prepare(model, settings, task="SEQ_CLS", heads=heads, device=device)
-    learning = Classes(
-        encoder, data, settings, mode=str(job.param("class_weight")), device=device, world=crew.size
-    )
+    learning = Classes(encoder, data, settings, mode=str(job.param("class_weight")), device=device, world=crew.size)
     tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
     history = tuning.run()
     tuning.save()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
 from specialist.layout import Pooling
 from specialist.texts import Tokens
 
@@ -96,7 +97,9 @@ class MultipleNegatives:
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type != "cpu"):
             hidden = model(**inputs).last_hidden_state
         skipped = texts[0].skipped
-        return F.normalize(pool(hidden.float(), inputs["attention_mask"], self._encoder.layout.pooling, skipped), dim=-1)
+        return F.normalize(
+            pool(hidden.float(), inputs["attention_mask"], self._encoder.layout.pooling, skipped), dim=-1
+        )
 
     def _collate(self, rows: list[Pair], counts: bool) -> PairBatch:
         negatives = [one.negative for one in rows if one.negative is not None]

@@ -39,7 +39,8 @@ def write_encoder(job: Job, settings: LoopSettings, encoder: Encoder, model: Any
 
 
 def write_sentence_layout(directory: Path, encoder: Encoder) -> None:
-    """Writes how vectors are made: as the base says, else the mean of the tokens, of length 1, as the server takes it."""
+    """Writes how vectors are made: as the base says, else the mean of the tokens, of length 1, as the server takes
+    it."""
     for name in _SENTENCE_LAYOUT:
         _copy_file(encoder.folder, directory, name)
     modules = directory / "modules.json"
@@ -67,4 +68,3 @@ def _copy_file(folder: Path, directory: Path, name: str) -> None:
     if source.is_file() and not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-

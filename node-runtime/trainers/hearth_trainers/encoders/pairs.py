@@ -77,7 +77,11 @@ def text_in(row: dict[str, Any], column: str, place: int) -> str:
     if isinstance(value, str) and value.strip():
         return value
     what = (
-        "missing" if value is None else "empty" if isinstance(value, str) else f"of type {type(value).__name__}: {str(value)[:60]}"
+        "missing"
+        if value is None
+        else "empty"
+        if isinstance(value, str)
+        else f"of type {type(value).__name__}: {str(value)[:60]}"
     )
     raise JobError(
         f"Row {place}: the column '{column}' must hold a text, and here it is {what}.",

@@ -22,7 +22,8 @@ def sample(rows: list[Pair], count: int, seed: int) -> list[Pair]:
 
 def retrieval(learning: MultipleNegatives, model: Any, rows: list[Pair]) -> dict[str, float]:
     """Returns the share of anchors whose own positive is the nearest of all texts of these rows, and the mean
-    reciprocal rank of the positives. Other positives of the same anchor count neither way; equal ones count as nearer."""
+    reciprocal rank of the positives. Other positives of the same anchor count neither way; equal ones count as
+    nearer."""
     anchors = sorted({one.anchor for one in rows})
     candidates = sorted({text for one in rows for text in (one.positive, one.negative) if text is not None})
     place = {text: index for index, text in enumerate(candidates)}

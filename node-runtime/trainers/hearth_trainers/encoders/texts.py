@@ -58,15 +58,16 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
         if len(lacking[columns[1]]) == len(rows):
             raise without_values(columns[1], len(rows))
         raise JobError(
-            f"No row has both a text in '{columns[0]}' and a class in '{columns[1]}'; name other columns as text_column and "
-            "target_column.",
+            f"No row has both a text in '{columns[0]}' and a class in '{columns[1]}'; name other columns as "
+            "text_column and target_column.",
             code="no_values",
             column=columns[0],
         )
     for column, without in lacking.items():
         if without:
             warn_about_data(
-                f"Left out {counted(len(without), 'row')} without a value in '{column}'; the first is row {without[0]}.",
+                f"Left out {counted(len(without), 'row')} without a value in '{column}'; the first is row "
+                f"{without[0]}.",
                 column=column,
                 count=len(without),
                 row=without[0],
@@ -82,8 +83,8 @@ def _is_blank(value: Any) -> bool:
 
 
 def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) -> str | None:
-    """Returns the class of a row, or None without one. In a file `has_marks` of missing values these are no classes; other
-    formats have a null for that."""
+    """Returns the class of a row, or None without one. In a file `has_marks` of missing values these are no classes;
+    other formats have a null for that."""
     value = row.get(column)
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -97,8 +98,8 @@ def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) 
     if isinstance(value, (str, bool, int)):
         return label_name(value)
     raise JobError(
-        f"Row {place}: the column '{column}' must hold a class (a text, a whole number or a boolean), and here it is of "
-        f"type {type(value).__name__}: {str(value)[:60]}",
+        f"Row {place}: the column '{column}' must hold a class (a text, a whole number or a boolean), and here it is "
+        f"of type {type(value).__name__}: {str(value)[:60]}",
         code="not_a_class",
         column=column,
         row=place,

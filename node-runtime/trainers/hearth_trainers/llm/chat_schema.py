@@ -37,8 +37,6 @@ CHAT: dict[str, Any] = {
     },
     "example_input": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32},
     "example_output": {
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": "Hello!"}, "finish_reason": "stop"}
-        ]
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello!"}, "finish_reason": "stop"}]
     },
 }

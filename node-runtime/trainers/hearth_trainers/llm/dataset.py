@@ -79,7 +79,11 @@ def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int
     if job.cache_dir is None:
         return None
     shaping = asdict(settings)
-    rules = [_CACHE_VERSION, max_positions, *(shaping[name] for name in ("dataset_type", "text_column", "sequence_len"))]
+    rules = [
+        _CACHE_VERSION,
+        max_positions,
+        *(shaping[name] for name in ("dataset_type", "text_column", "sequence_len")),
+    ]
     digest = hashlib.sha256(json.dumps(rules).encode())
     digest.update(job.data_digest().encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode() if tokenizer.is_fast else repr(tokenizer).encode())

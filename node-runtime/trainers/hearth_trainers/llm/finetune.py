@@ -37,9 +37,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     left_out = data.left_out
     crew = Crew(device)
     model = load_model(base, settings, device)
-    objective = NextToken(
-        data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=crew.size
-    )
+    objective = NextToken(data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=crew.size)
     tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, crew=crew)
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
@@ -50,8 +48,8 @@ def train_job(job: Job, stop: StopSignal) -> None:
     stop.at_once = True
     took, worked = time.monotonic() - started, time.process_time() - worked
     log(
-        f"Trained on {tuning.tokens_seen:,} tokens in {took:.1f} s ({tuning.tokens_seen / max(took, 1e-9):,.0f} tokens/s), "
-        f"{worked:.2f} s of processor time; peak memory {peak_memory_mb(device):,} MB."
+        f"Trained on {tuning.tokens_seen:,} tokens in {took:.1f} s ({tuning.tokens_seen / max(took, 1e-9):,.0f} "
+        f"tokens/s), {worked:.2f} s of processor time; peak memory {peak_memory_mb(device):,} MB."
     )
     if not crew.leads:
         return

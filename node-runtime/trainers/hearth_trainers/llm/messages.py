@@ -30,7 +30,8 @@ _SHAREGPT_ROLES = {
 _ROLES = ("system", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _PASSED = ("name", "tool_call_id")
-# Members with the reasoning of a message: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one of them.
+# Members with the reasoning of a message: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one of
+# them.
 REASONING_MEMBERS = ("reasoning_content", "thinking", "reasoning")
 # Columns of a chat row; others are left out.
 CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "parallel_tool_calls")
@@ -67,7 +68,9 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     messages = []
     unused: set[str] = set()
     for place, turn in enumerate(turns, 1):
-        message, others = _message(turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}"))
+        message, others = _message(
+            turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}")
+        )
         messages.append(message)
         unused |= others
     system = row.get("system")

@@ -11,7 +11,6 @@ from .messages import CHAT_COLUMNS
 from .rows import Row
 from .settings import Settings
 
-
 _MEMBER = "member "
 _MAX_MEMBERS = 20
 _USED = "chat rows are learnt whole, with the role, text, name, reasoning and tool calls of each message"
@@ -28,8 +27,8 @@ class Notes:
         self.found.setdefault(kind, [0, row])[0] += 1
 
     def add_member(self, name: str, row: int) -> None:
-        """Counts a row with a member of messages that is not learnt. Names are of the caller's choice, so only the first
-        ones are noted."""
+        """Counts a row with a member of messages that is not learnt. Names are of the caller's choice, so only the
+        first ones are noted."""
         kind = _MEMBER + name[:60]
         if kind in self.found or sum(known.startswith(_MEMBER) for known in self.found) < _MAX_MEMBERS:
             self.add(kind, row)
@@ -48,13 +47,23 @@ class Notes:
         messages = {
             "empty": f"Left out {{}} with an empty '{learnt}'",
             "cut": f"{{}} lost {part}, because {limit} tokens",
-            "long_output": f"{{}} are longer than sequence_len ({settings.sequence_len:,} tokens) and take more memory: outputs stay whole",
-            "cut_answer": f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens",
+            "long_output": (
+                f"{{}} are longer than sequence_len ({settings.sequence_len:,} tokens) and take more memory: "
+                "outputs stay whole"
+            ),
+            "cut_answer": (
+                f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens"
+            ),
             "tools": "The tools of {} are lost, because the chat template of the base model has none",
             "system": f"The system text of {{}} {lost}; write it at the beginning of the first message of the user",
-            "reasoning": f"Reasoning in {{}} {lost}; choose a base model whose template shows it, also in earlier messages",
+            "reasoning": (
+                f"Reasoning in {{}} {lost}; choose a base model whose template shows it, also in earlier messages"
+            ),
             "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as another message of the assistant",
-            "unused_system": "The column 'system' of {} is not used, because their messages have another system message; write both in one",
+            "unused_system": (
+                "The column 'system' of {} is not used, because their messages have another system message; "
+                "write both in one"
+            ),
         }
         for kind, (count, row) in self.found.items():
             rows = counted(count, "row")

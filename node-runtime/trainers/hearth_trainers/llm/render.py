@@ -18,12 +18,14 @@ IGNORED = -100
 # so chats use the same one. Its calls have the form that the servers read.
 FALLBACK_TEMPLATE = (
     "{{ bos_token or '' }}"
-    "{% if tools %}{{ '### Tools:\\n' }}{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}{{ '\\n' }}{% endif %}"
+    "{% if tools %}{{ '### Tools:\\n' }}{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}"
+    "{{ '\\n' }}{% endif %}"
     "{% for message in messages %}"
     "{{ '### ' + message['role'].capitalize() + ':\\n' }}"
     "{% if message['role'] == 'assistant' %}"
     "{% generation %}{{ message['content'] or '' }}{% for call in message['tool_calls'] or [] %}"
-    "{{ '<tool_call>\\n' }}{{ {'name': call['function']['name'], 'arguments': call['function']['arguments']} | tojson }}"
+    "{{ '<tool_call>\\n' }}"
+    "{{ {'name': call['function']['name'], 'arguments': call['function']['arguments']} | tojson }}"
     "{{ '\\n</tool_call>' }}{% endfor %}{{ eos_token }}{% endgeneration %}{{ '\\n\\n' }}"
     "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '### Assistant:\\n' }}{% endif %}"
@@ -113,7 +115,8 @@ class Renderer:
             if self._template(silent, number, tools=chat.tools) == text:
                 raise JobError(
                     f"Row {number}: its messages call tools, and the chat template of the base model leaves calls out. "
-                    "Choose a base model whose template has tool calls, or write the calls as the content of the messages.",
+                    "Choose a base model whose template has tool calls, or write the calls as the content of the "
+                    "messages.",
                     code="no_tool_template",
                     row=number,
                 )
@@ -149,9 +152,9 @@ class Renderer:
                 kinds.add("system")
             else:
                 raise JobError(
-                    f"Row {number}: message {part.place + 1 - chat.inserted} has the role '{message['role']}', and the chat "
-                    "template of the base model leaves its text out. Choose a base model whose template shows such messages, "
-                    "or write the text in a message of the user or the assistant.",
+                    f"Row {number}: message {part.place + 1 - chat.inserted} has the role '{message['role']}', and "
+                    "the chat template of the base model leaves its text out. Choose a base model whose template "
+                    "shows such messages, or write the text in a message of the user or the assistant.",
                     code="no_role_template",
                     row=number,
                 )
@@ -175,7 +178,12 @@ class Renderer:
         return Example(ids, list(ids))
 
     def _template(
-        self, messages: list[dict[str, Any]], number: int, *, ask: bool = False, tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        number: int,
+        *,
+        ask: bool = False,
+        tools: list[dict[str, Any]] | None = None,
     ) -> str:
         try:
             return self._tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=ask)

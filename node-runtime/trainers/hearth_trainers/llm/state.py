@@ -72,7 +72,9 @@ def write_state(
     with draft.open("wb") as stream:
         # Weights hardly compress, and compressing them would take longer than storing them.
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("state.json", json.dumps({**described, "randoms": [_randoms_json(one) for one in randoms]}))
+            archive.writestr(
+                "state.json", json.dumps({**described, "randoms": [_randoms_json(one) for one in randoms]})
+            )
             archive.writestr("weights.safetensors", save_tensors(weights))
             for name, part in (("optimizer.pt", learner.optimizer), ("scheduler.pt", learner.scheduler)):
                 with archive.open(name, "w", force_zip64=True) as member:

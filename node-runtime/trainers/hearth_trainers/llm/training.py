@@ -132,7 +132,8 @@ class FineTuning:
     @torch.no_grad()
     def _validate(self) -> float | None:
         self._model.eval()
-        # The shared model exchanges its buffers at each forward, and the processes may have different numbers of batches.
+        # The shared model exchanges its buffers at each forward, and the processes may have different numbers of
+        # batches.
         loss = self._objective.validate(self._learner.model, self._crew)
         self._model.train()
         return loss
