@@ -1,4 +1,4 @@
-/** A fault of a value, as validators report it. */
+/** One error of a schema validator. */
 interface Fault {
   readonly keyword: string
   /** A JSON Pointer (RFC 6901). */
@@ -18,9 +18,9 @@ interface Removed {
 const MAX_ROUNDS = 32
 
 /**
- * Removes members of a value that are null where their schema accepts no null and does not require them. Clients write
- * all fields of their types, so such a null means that the field is absent. The caller validates again as long as
- * `remove` returns true; `faults` are those to report, and none when the value is valid.
+ * Removes null members that the schema neither accepts nor requires. Clients that serialize every field of their types
+ * send such nulls for absent fields. Validate again for as long as `remove` returns true. `faults` then holds the
+ * errors to report; it is empty when the value is valid.
  */
 export class AbsentNulls<F extends Fault> {
   readonly #value: unknown
@@ -29,12 +29,12 @@ export class AbsentNulls<F extends Fault> {
   #last: readonly Removed[] = []
   #rounds = 0
   faults: readonly F[] = []
-  /** JSON Pointers of the members that were removed from the value. */
+  /** JSON Pointers of the members removed from the value. */
   readonly removed = new Set<string>()
 
   /**
-   * @param schema the schema of the value, where a member of one variant may be null in the others.
-   * @param maxRounds the number of validations after which members are no longer removed.
+   * @param schema the schema of the value. In a union, a member may be nullable in only some of the variants.
+   * @param maxRounds the number of validations after which no more members are removed.
    */
   constructor(value: unknown, { schema, maxRounds = MAX_ROUNDS }: { schema?: object; maxRounds?: number }) {
     this.#value = value
@@ -42,12 +42,12 @@ export class AbsentNulls<F extends Fault> {
     this.#maxRounds = maxRounds
   }
 
-  /** Takes the faults of a validation; returns true when it removed a member because of them. */
+  /** Accepts the errors of a validation; returns true when it removed a member because of them. */
   remove(faults: readonly F[]): boolean {
     const missing = new Set(this.#last.length > 0 ? faults.map(missingMember) : [])
     const required = this.#last.filter(({ pointer }) => missing.has(pointer))
     if (required.length > 0) {
-      // The earlier faults say that the member must not be null, which is what the client sees in its request.
+      // The earlier errors say that the member must not be null, and the client does see a null in its request.
       for (const { parent, name, pointer } of required) {
         parent[name] = null
         this.removed.delete(pointer)
@@ -68,8 +68,8 @@ export class AbsentNulls<F extends Fault> {
   }
 
   /**
-   * Returns the JSON Pointers of the values that may be the fault: of members that exclude each other, each of them, and
-   * of an unknown member, the member that another variant has.
+   * Returns JSON Pointers of the values that may have caused the error. For mutually exclusive members, these are all
+   * of them; for an unknown member, the member that another variant has.
    */
   #pointersOf({ keyword, instancePath, params, schema }: Fault): string[] {
     const { passingSchemas, additionalProperty: name } = params as Record<string, unknown>
@@ -81,7 +81,7 @@ export class AbsentNulls<F extends Fault> {
   }
 }
 
-/** Returns whether a schema, or a variant of it, has a member at a place of the value. */
+/** Returns whether a schema, or one of its variants, has a member at this path of the value. */
 function hasMember(schema: unknown, [step, ...rest]: readonly string[], name: string): boolean {
   if (typeof schema !== 'object' || schema === null) return false
   const { properties, items, anyOf, oneOf, allOf } = schema as Record<string, unknown>
@@ -95,7 +95,7 @@ function hasMember(schema: unknown, [step, ...rest]: readonly string[], name: st
   return hasMember(memberOf(properties, step) ?? items, rest, name)
 }
 
-/** Returns the JSON Pointer of the member whose absence is the fault, if it is that. */
+/** Returns the JSON Pointer of the missing member if the error is about one. */
 function missingMember({ keyword, instancePath, params }: Fault): string | undefined {
   const name: unknown = keyword === 'required' && (params as { missingProperty?: unknown }).missingProperty
   if (typeof name !== 'string') return undefined
@@ -111,7 +111,7 @@ const stepsOf = (pointer: string): string[] =>
     .slice(1)
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
 
-/** Removes the member of an object to which a JSON Pointer leads, where it is null. */
+/** Removes the object member at a JSON Pointer if it is null. */
 export function removeNull(value: unknown, pointer: string): Removed | undefined {
   const steps = stepsOf(pointer)
   const name = steps.pop()

@@ -1,11 +1,11 @@
 import type { Attention, OpenWork } from '../schemas/operations.ts'
 
-/** The facts about the platform that may need somebody's attention. */
+/** Facts about the platform that may need an operator's attention. */
 export interface AttentionFacts {
   killSwitch: { active: boolean; reason: string | null }
   database: { status: string }
   temporal: { status: string }
-  /** `freeMb` is that of the object store's disk, where it is known. */
+  /** `freeMb` is the free space on the object store's disk, if known. */
   storage: { database: 'ok' | 'full'; objects: 'ok' | 'full'; freeMb?: number }
   offline: { count: number; some: readonly { id: string; name: string }[] }
   online: number
@@ -16,7 +16,7 @@ export interface AttentionFacts {
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
   waitingRuns: readonly { reason: string; jobs: number; job_id: string }[]
   failing: readonly { model_key: string; node: string; error: string }[]
-  /** By the model's key: why fewer nodes than wanted hold it. */
+  /** By model key: why fewer nodes than wanted hold the model. */
   short: ReadonlyMap<string, string>
   reviews: number
   work: readonly OpenWork[]
@@ -24,13 +24,13 @@ export interface AttentionFacts {
 
 const SEVERITIES = ['critical', 'warning', 'notice'] as const
 const MAX_TEXT = 300
-/** Starts are taken within moments, and due deliveries within seconds. */
+/** Normally starts happen almost immediately, and due deliveries go out within seconds. */
 const STARTS_LATE_S = 30
 const DELIVERIES_LATE_S = 120
 
 type Finding = Omit<Attention, 'count' | 'subjects'> & Partial<Pick<Attention, 'count' | 'subjects'>>
 
-/** Returns what somebody should look at, the most severe first; nothing while all is well. */
+/** Returns the findings that need an operator's attention, most severe first; empty when all is well. */
 export function attentionOf(facts: AttentionFacts): Attention[] {
   const found = [...systems(facts), ...nodes(facts), ...waiting(facts), ...models(facts)]
   return SEVERITIES.flatMap((severity) => found.filter((finding) => finding.severity === severity)).map(
@@ -43,14 +43,14 @@ function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): 
     yield {
       kind: 'kill_switch',
       severity: 'critical',
-      message: `The kill switch is active: ${killSwitch.reason ?? 'no reason was given'}. New work is refused until it is deactivated.`,
+      message: `The kill switch is active: ${killSwitch.reason ?? 'no reason given'}. New work is refused until it is deactivated.`,
     }
   for (const [name, { status }] of Object.entries({ PostgreSQL: database, Temporal: temporal })) {
     if (status === 'ok') continue
     yield {
       kind: 'system',
       severity: 'critical',
-      message: `${name} does not answer this gateway. Check that it runs and that the network lets the gateway reach it.`,
+      message: `${name} is not responding to this gateway. Check that it is running and that the gateway can reach it over the network.`,
       subjects: [name],
     }
   }
@@ -59,14 +59,14 @@ function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): 
       kind: 'storage_full',
       severity: 'critical',
       message:
-        'The disk of PostgreSQL is full. Writes get 503 and work waits. Free space on its disk or enlarge it; everything continues by itself.',
+        'The PostgreSQL disk is full. Writes fail with 503 and work is on hold. Free up disk space or enlarge the disk; work then resumes automatically.',
       subjects: ['PostgreSQL'],
     }
   if (storage.objects === 'full')
     yield {
       kind: 'storage_full',
       severity: 'critical',
-      message: `The object store is full${storage.freeMb === undefined ? '' : ` (${storage.freeMb} MB free)`}. Uploads get 503, and runs and tasks wait with their results. Delete datasets and runs, or enlarge the disk; everything continues by itself.`,
+      message: `The object store is full${storage.freeMb === undefined ? '' : ` (${storage.freeMb} MB free)`}. Uploads fail with 503, and runs and tasks cannot store their results. Delete datasets and runs, or enlarge the disk; work then resumes automatically.`,
       subjects: ['object store'],
     }
 }
@@ -76,7 +76,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'gpus_unusable',
       severity: 'critical',
-      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. What is placed on them fails. Check its NVIDIA driver.`,
+      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. Work placed on them fails. Check the node's NVIDIA driver.`,
       subjects: [node_id],
     }
   if (offline.count > 0) {
@@ -84,7 +84,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'nodes_offline',
       severity: online === 0 ? 'critical' : 'warning',
-      message: `${plural(offline.count, 'node')} offline: ${names}. Start the node again, or remove it if it is gone for good.`,
+      message: `${plural(offline.count, 'node')} offline: ${names}. Start the node again, or remove it if it is gone permanently.`,
       count: offline.count,
       subjects: offline.some.map(({ id }) => id),
     }
@@ -95,7 +95,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'gate_fault',
       severity: gateFaults.length >= online ? 'critical' : 'warning',
-      message: `${plural(gateFaults.length, 'node')} without all durable work: ${names}. ${first.name || first.id}: ${cut(first.reason)}. \`npx hearth doctor\` says what to do.`,
+      message: `${plural(gateFaults.length, 'node')} not receiving all durable work: ${names}. ${first.name || first.id}: ${cut(first.reason)}. Run \`npx hearth doctor\` for instructions.`,
       count: gateFaults.length,
       subjects: gateFaults.map(({ id }) => id),
     }
@@ -105,7 +105,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'node_disk_full',
       severity: fullNodes.length >= online ? 'critical' : 'warning',
-      message: `${plural(fullNodes.length, 'node')} with a full disk: ${fullNodes.map(({ node_id, name, free_mb }) => `${name || node_id} (${free_mb} MB free)`).join(', ')}. They start no runs. Free space on their disks, or lower HEARTH_NODE_CACHE_GB there; everything continues by itself.`,
+      message: `${plural(fullNodes.length, 'node')} with a full disk: ${fullNodes.map(({ node_id, name, free_mb }) => `${name || node_id} (${free_mb} MB free)`).join(', ')}. They start no new runs. Free up disk space, or lower HEARTH_NODE_CACHE_GB on them; work then resumes automatically.`,
       count: fullNodes.length,
       subjects: fullNodes.map(({ node_id }) => node_id),
     }
@@ -116,7 +116,7 @@ function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Gen
     yield {
       kind: 'tasks_wait',
       severity: 'warning',
-      message: `${plural(unplaced.tasks, 'task')} that no node can run now, for up to ${Math.round(unplaced.oldest_s ?? 0)} s: ${unplaced.models.join(', ')}. GET /api/v1/admin/placements says of each node why not.`,
+      message: `${plural(unplaced.tasks, 'task')} that no node can currently run, waiting for up to ${Math.round(unplaced.oldest_s ?? 0)} s: ${unplaced.models.join(', ')}. GET /api/v1/admin/placements shows the reason for each node.`,
       count: unplaced.tasks,
       subjects: [...unplaced.models],
     }
@@ -133,7 +133,7 @@ function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Gen
     yield {
       kind: 'starts_wait',
       severity: 'critical',
-      message: `${plural(starts.waiting, 'workflow')} not started for ${Math.round(starts.oldest_waiting_s ?? 0)} s. Gateways start them as soon as Temporal takes them.`,
+      message: `${plural(starts.waiting, 'workflow')} not started for ${Math.round(starts.oldest_waiting_s ?? 0)} s. Gateways start them as soon as Temporal accepts them.`,
       count: starts.waiting,
     }
   const deliveries = late(work, 'webhook_delivery', DELIVERIES_LATE_S)
@@ -141,14 +141,14 @@ function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Gen
     yield {
       kind: 'deliveries_wait',
       severity: 'warning',
-      message: `${plural(deliveries.waiting, 'webhook delivery', 'webhook deliveries')} overdue for ${Math.round(deliveries.oldest_waiting_s ?? 0)} s. Check that a worker runs.`,
+      message: `${plural(deliveries.waiting, 'webhook delivery', 'webhook deliveries')} overdue for ${Math.round(deliveries.oldest_waiting_s ?? 0)} s. Check that a worker is running.`,
       count: deliveries.waiting,
     }
   if (reviews > 0)
     yield {
       kind: 'reviews_wait',
       severity: 'notice',
-      message: `${plural(reviews, 'public endpoint')} waiting for a review.`,
+      message: `${plural(reviews, 'public endpoint')} waiting for review.`,
       count: reviews,
     }
 }
@@ -158,7 +158,7 @@ function* models({ failing, short }: AttentionFacts): Generator<Finding> {
     yield {
       kind: 'model_fails',
       severity: 'warning',
-      message: `${model_key} could not be loaded on ${node}: ${cut(error)}`,
+      message: `${model_key} failed to load on ${node}: ${cut(error)}`,
       subjects: [model_key],
     }
   for (const [modelKey, why] of short)

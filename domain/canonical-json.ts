@@ -1,6 +1,6 @@
 /**
- * Serializes a value so that equal values yield the same text, whatever the order of their members. The recursion has
- * no depth limit, so callers pass only values of bounded depth.
+ * Serializes a value so that equal values yield the same text, regardless of member order. The recursion has no depth
+ * limit, so callers must pass only values of bounded depth.
  */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`

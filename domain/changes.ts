@@ -3,8 +3,8 @@ import type { Changes } from '../schemas/audit-log.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * Returns the fields of `after` that differ from `before`, as JSON shows them; a field that is undefined is left out,
- * and every field of what did not exist was null.
+ * Returns the fields of `after` that differ from `before`, compared as JSON. Undefined fields are left out. Without a
+ * `before`, every old value is null.
  */
 export function changesBetween(before: Fields | undefined, after: Fields): Changes {
   const changes: Changes = {}

@@ -1,4 +1,4 @@
-/** The number of rows of a jsonl file that are read for its columns; every other format lists all its columns itself. */
+/** The number of jsonl rows read to find the columns; all other formats list their columns themselves. */
 export const SNIFFED_ROWS = 20_480
 
 interface Dataset<C> {
@@ -7,11 +7,14 @@ interface Dataset<C> {
   columns: C
 }
 
-/** Returns the columns when they are known to be complete; null when a later row of a jsonl file may have more. */
+/** Returns the columns when they are known to be complete; null when later rows of a jsonl file may have more. */
 export const completeColumns = <C>({ storage_format, num_samples, columns }: Dataset<C>): C | null =>
   storage_format === 'jsonl' && (num_samples ?? 0) > SNIFFED_ROWS ? null : columns
 
-/** Returns the columns with `any` for texts that may all be numbers. In CSV, a column of such texts is one of numbers. */
+/**
+ * Returns the columns, with type `any` for texts that might all be numbers, because a CSV reader turns those into
+ * numbers.
+ */
 export const openTypes = <C extends { type: string }>(columns: readonly C[], storage_format: string): C[] =>
   columns.map((column) =>
     column.type === 'string' && storage_format !== 'csv' ? { ...column, type: 'any' } : column,
@@ -21,7 +24,7 @@ export const openTypes = <C extends { type: string }>(columns: readonly C[], sto
 const MAX_LISTED = 20
 const MAX_LISTED_CHARS = 60
 
-/** Lists the first column names for a message, each truncated, and the number of the others; `none` without names. */
+/** Lists the first column names for a message, each truncated, and the number of the rest; `none` for an empty list. */
 export function listedNames(names: readonly string[]): string {
   if (names.length === 0) return 'none'
   const first = names.slice(0, MAX_LISTED).map(shortName).join(', ')

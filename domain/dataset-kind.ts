@@ -1,4 +1,4 @@
-/** The first bytes of each kind of file, and the `storage_format` that the kind belongs to. */
+/** The leading bytes of each file type and the `storage_format` it belongs to. */
 const KINDS: readonly { name: string; begins: readonly string[]; format?: string }[] = [
   { name: 'a Parquet file', begins: ['PAR1'], format: 'parquet' },
   { name: 'a zip archive', begins: ['PK\x03\x04'], format: 'hf_dataset' },
@@ -6,17 +6,17 @@ const KINDS: readonly { name: string; begins: readonly string[]; format?: string
   { name: 'an Arrow file', begins: ['ARROW1', '\xff\xff\xff\xff'] },
 ]
 const TAKEN =
-  'storage_format takes csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
+  'storage_format accepts csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
 
 /**
- * Returns an error for a file that is not of the declared format, judged by its first bytes. The
- * error quotes none of them.
+ * Returns an error if a file's first bytes show that it isn't of the declared format. The error doesn't quote the
+ * bytes.
  */
 export function misnamedReason(start: Buffer, format: string): string | undefined {
   const text = start.toString('latin1')
   const controls = start.filter(isControl).length
   const wantsText = format === 'csv' || format === 'jsonl'
-  // Text may begin with any letters, also with those of a signature.
+  // Text can begin with any letters, including those of a file signature.
   if (wantsText && controls === 0) return undefined
   const kind = KINDS.find(({ begins }) => begins.some((one) => text.startsWith(one)))
   if (kind?.format === format) return undefined
@@ -25,12 +25,12 @@ export function misnamedReason(start: Buffer, format: string): string | undefine
   return name && `this is ${name}, not ${format}; ${TAKEN}`
 }
 
-/** Text contains none of these bytes, apart from a stray one. */
+/** Text contains none of these bytes, except for a stray one. */
 const isControl = (byte: number): boolean => byte < 0x09 || (byte > 0x0d && byte < 0x20)
 const MANY_CONTROLS = 4
 
 /**
- * UTF-16 with a byte order mark, or with a NUL beside every Latin letter. The dataset readers report
- * this encoding themselves.
+ * UTF-16 with a byte order mark, or with a NUL next to every Latin letter. The dataset readers report this encoding
+ * themselves.
  */
 const UTF_16 = /^(?:\xff\xfe|\xfe\xff|(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2})/

@@ -6,8 +6,8 @@ import { isUuid } from './uuid.ts'
 const MAX_LENGTH = 80
 
 /**
- * Returns names for the endpoint of a job, in the order in which they are to be tried: a slug of the job's name, and
- * the same with the end of its id, which nobody else has.
+ * Returns names for the endpoint of a job, in the order to try them: a slug of the job's name, then the same with the
+ * end of its id, which makes it unique.
  */
 export function endpointNamesOf(jobName: string, jobId: string): [string, string] {
   const slug = slugOf(jobName, MAX_LENGTH)

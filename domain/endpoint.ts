@@ -1,7 +1,7 @@
 import { PUBLIC_FIELDS } from '../schemas/endpoint.ts'
 import type { Issue } from './errors.ts'
 
-/** The access of a caller to an endpoint: `none` makes it look absent (404), `known` is a 403. */
+/** A caller's access to an endpoint: `none` hides it (404), `known` yields a 403. */
 export type EndpointAccess = 'own' | 'use' | 'known' | 'none'
 
 interface Owned {
@@ -10,7 +10,9 @@ interface Owned {
   review_status: 'active' | 'pending_review' | 'approved' | 'rejected'
 }
 
-/** Everybody may use an approved public endpoint. One under review is known to exist, and only its owner may use it. */
+/**
+ * Every account may use an approved public endpoint. One under review is visible to all, but only its owner may use it.
+ */
 export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
   if (endpoint.account_id === accountId) return 'own'
   if (endpoint.visibility !== 'public') return 'none'
@@ -20,7 +22,7 @@ export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
 /** Returns whether an endpoint with this status answers requests. */
 export const isAnswering = (status: string): boolean => status === 'active' || status === 'deprecated'
 
-/** The listing fields that a public endpoint must fill. */
+/** The listing fields that a public endpoint must fill in. */
 export interface PublicListing {
   description?: string | undefined
   display_name?: string | undefined
@@ -39,7 +41,7 @@ const isMissing = (value: PublicListing[keyof PublicListing]): boolean => {
   return typeof value === 'object' && Object.keys(value).length === 0
 }
 
-/** Returns a fault for each field that a public endpoint still lacks. */
+/** Returns an error for each field that a public endpoint still lacks. */
 export const missingForPublic = (listing: PublicListing): Issue[] =>
   PUBLIC_FIELDS.filter((field) => isMissing(listing[field])).map((field) => ({
     loc: ['body', field],
@@ -47,7 +49,7 @@ export const missingForPublic = (listing: PublicListing): Issue[] =>
     type: 'missing',
   }))
 
-/** Returns the review status after the owner has chosen a visibility. */
+/** Returns the review status after the owner changed the visibility. */
 export function reviewAfter(
   before: Pick<Owned, 'visibility' | 'review_status'> | undefined,
   visibility: Owned['visibility'],

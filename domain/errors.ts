@@ -2,7 +2,7 @@ import { ERROR_STATUS, type ErrorCode } from '../schemas/errors.ts'
 
 export type ErrorDetails = Readonly<Record<string, unknown>>
 
-/** One fault of a request: its location, a message, and the rule that it breaks. */
+/** One validation error of a request: its location, a message and the broken rule. */
 export interface Issue {
   loc: readonly (string | number)[]
   msg: string
@@ -10,8 +10,8 @@ export interface Issue {
 }
 
 /**
- * An error that the caller may see. `message`, `details` and `headers` are public. Information for operators travels in
- * `cause`, which is logged and never sent. A `validation_failed` lists its faults in `details.issues`; see `invalid()`.
+ * An error whose `message`, `details` and `headers` the caller sees. Information for operators goes into `cause`, which
+ * is logged and never sent. A `validation_failed` lists its errors in `details.issues`; see `invalid()`.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -35,7 +35,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Makes a temporary refusal: `Retry-After` and `details` have the seconds after which the caller may retry. */
+/** Creates a temporary error: `Retry-After` and `details` hold the seconds after which the caller may retry. */
 export const temporaryError = (
   code: ErrorCode,
   message: string,
@@ -52,24 +52,28 @@ export const temporaryError = (
     cause,
   })
 
-/** The seconds after which a write that found no room is worth repeating. */
+/** How long a caller should wait before repeating a write that failed for lack of space, in seconds. */
 const ROOM_RETRY_S = 10
-/** The `details.reason` of a refusal for lack of room, by which nodes tell it from other lacks of capacity. */
+/**
+ * The `details.reason` of a rejection for lack of space, by which nodes distinguish it from other lacks of capacity.
+ */
 export const STORAGE_FULL = 'storage_full'
 
-/** The code with which a node gives back an attempt that filled its disk. It does not count against the run. */
+/** The code with which a node returns an attempt that filled its disk. It doesn't count against the run. */
 export const DISK_FULL = 'disk_full'
 
-/** Makes the 503 for a write that found no room. `what` names the full system: `object store`, `database`. */
+/**
+ * Creates the 503 for a write that failed for lack of space. `what` names the full system: `object store`, `database`.
+ */
 export const storageFull = (what: string, cause?: unknown): ApiError =>
   temporaryError(
     'no_capacity',
-    `the ${what} of this platform has no room for this now; try again later. An operator has to free or add space`,
+    `the ${what} of this platform is out of space; try again later. An operator has to free or add space`,
     ROOM_RETRY_S,
     { details: { reason: STORAGE_FULL }, cause },
   )
 
-/** Makes a 422 with these faults; the message is that of the first. */
+/** Creates a 422 with these errors; the message is that of the first. */
 export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   const [first] = issues
   const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`
@@ -77,16 +81,16 @@ export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
 }
 
 /**
- * Makes the error for a model whose weights no model server can load. It is a 422, because clients of OpenAI's API
- * retry a 409 and a 503 by themselves.
+ * Creates the error for a model whose weights no model server can load. It is a 422, because clients of OpenAI's API
+ * automatically retry a 409 and a 503.
  */
 export const unusableModel = (reason: string): ApiError =>
-  new ApiError('validation_failed', `this model cannot be loaded, for good: ${reason}`, {
+  new ApiError('validation_failed', `this model can never be loaded: ${reason}`, {
     details: {
       issues: [{ loc: ['body', 'model'], msg: reason, type: 'model_unusable' } satisfies Issue],
     },
   })
 
-/** Makes a 422 for one location of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
+/** Creates a 422 for one location of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
 export const invalid = (loc: readonly (string | number)[], msg: string, type = 'value_error'): ApiError =>
   invalidFor([{ loc, msg, type }])

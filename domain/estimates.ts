@@ -1,12 +1,12 @@
-/** The average duration for models of about one size. */
+/** The average duration for models of similar size. */
 export interface Sample {
   memory_mb: number
   ms: number
 }
 
 /**
- * Estimates a duration for a model of this size from models on the same runtime profile: the nearest in size, scaled in
- * proportion, but never less than the fastest. Undefined without samples.
+ * Estimates a duration for a model of this size from models on the same runtime profile: that of the closest size,
+ * scaled in proportion, but never below the fastest. Undefined without samples.
  */
 export function estimateByKin(samples: readonly Sample[], memoryMb: number): number | undefined {
   const distance = ({ memory_mb }: Sample) =>
@@ -18,12 +18,11 @@ export function estimateByKin(samples: readonly Sample[], memoryMb: number): num
 }
 
 /**
- * Assumed rates in MB per second: a download, a read from disk, and one pass of an inference
- * over the weights in memory.
+ * Assumed rates in MB per second for a download, a read from disk, and one inference pass over the weights in memory.
  */
 const ASSUMED = { download: 50, disk: 500, memory: 10_000 }
 
-/** Estimates a duration from the size alone, for a step without any samples. */
+/** Estimates a duration from the size alone, for a step without samples. */
 export function estimateBySize(what: 'cold' | 'cached' | 'inference', memoryMb: number): number {
   const ms = (rate: number) => (1_000 * Math.max(1, memoryMb)) / rate
   switch (what) {
@@ -36,7 +35,7 @@ export function estimateBySize(what: 'cold' | 'cached' | 'inference', memoryMb: 
   }
 }
 
-/** The size of a model, and the mean duration of its own loads; null without samples. */
+/** The size of a model and the mean duration of its own loads; null without samples. */
 export interface ModelFacts {
   model_key: string
   runtime_profile: string
@@ -45,7 +44,7 @@ export interface ModelFacts {
   cached_ms: number | null
 }
 
-/** The mean durations of models of one runtime profile and about one size. */
+/** Mean durations of models of one runtime profile and similar size. */
 export interface Measured {
   runtime_profile: string
   what: 'cold' | 'cached' | 'inference'
@@ -54,8 +53,8 @@ export interface Measured {
 }
 
 /**
- * Estimates how long a model takes to load or to answer: from its own samples, otherwise from similar models, otherwise
- * from its size.
+ * Estimates how long a model takes to load or to answer: from its own samples, else from similar models, else from its
+ * size.
  */
 export function estimateMs(model: ModelFacts, what: Measured['what'], kin: readonly Measured[]): number {
   const own = what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms

@@ -1,10 +1,10 @@
-/** Whose request it is. */
+/** The account and key of a request. */
 export interface Requester {
   readonly accountId: string
   readonly keyId: string
-  /** An account of twice the weight is charged half of the cost; 1 by default. */
+  /** An account with twice the weight is charged half the cost; 1 by default. */
   readonly accountWeight?: number
-  /** The same for the key among those of its account. */
+  /** The same for a key, relative to the other keys of its account. */
   readonly keyWeight?: number
 }
 
@@ -12,7 +12,7 @@ const SWEEP_ABOVE = 1_000
 
 /** The counters of one account or one key. */
 interface Flow {
-  /** The cost of its requests so far, in the units of the queue's virtual time. */
+  /** The cost of its requests so far, in units of the queue's virtual time. */
   served: number
   waiting: number
   running: number
@@ -27,20 +27,20 @@ interface AccountFlow<T> extends Flow {
   virtualTime: number
 }
 
-/** A request in the queue, or one that has left it and runs. */
+/** A request in the queue, or one that has left it and is running. */
 export interface Ticket<T> {
   readonly account: AccountFlow<T>
   readonly key: KeyFlow<T>
   readonly requester: Requester
-  /** The cost that has been charged for it. */
+  /** The cost charged for it. */
   charged: number
 }
 
 /**
- * A queue that is fair by cost, first among accounts and then among the keys of an account: the next request is one of the
- * account that was served least so far (start-time fair queueing, https://doi.org/10.1145/248156.248171, with the counter of
- * tokens of https://arxiv.org/abs/2401.00588). The requests of one key keep their order. An account without
- * waiting requests starts at the present virtual time, so it can't save up turns.
+ * A queue that is fair by cost, first among accounts and then among the keys of an account. The next request belongs to
+ * the account that was served least so far. This is start-time fair queueing (https://doi.org/10.1145/248156.248171)
+ * with the token counter of https://arxiv.org/abs/2401.00588. Requests of one key keep their order. An account without
+ * waiting requests starts at the current virtual time, so it can't save up turns.
  */
 export class FairQueue<T> {
   readonly #accounts = new Map<string, AccountFlow<T>>()
@@ -48,32 +48,32 @@ export class FairQueue<T> {
   #virtualTime = 0
   #running = 0
 
-  /** The number of requests that wait. */
+  /** The number of waiting requests. */
   get size(): number {
     return this.#tickets.size
   }
 
-  /** The number of requests that have started and not ended. */
+  /** The number of requests that have started but not ended. */
   get running(): number {
     return this.#running
   }
 
-  /** True when no request waits and none runs. */
+  /** True when no request is waiting or running. */
   get isIdle(): boolean {
     return this.#running === 0 && this.#tickets.size === 0
   }
 
-  /** Returns the requests that wait, in the order of their arrival. */
+  /** Returns the waiting requests, in order of arrival. */
   requests(): Iterable<T> {
     return this.#tickets.keys()
   }
 
-  /** Returns the number of requests of one account that wait. */
+  /** Returns the number of waiting requests of one account. */
   waitingOf(accountId: string): number {
     return this.#accounts.get(accountId)?.waiting ?? 0
   }
 
-  /** Adds a request at the end of its key's line. */
+  /** Adds a request to the end of its key's queue. */
   push(request: T, requester: Requester): void {
     const ticket = this.#ticket(requester)
     ticket.account.waiting += 1
@@ -90,14 +90,14 @@ export class FairQueue<T> {
     this.#forget(ticket)
   }
 
-  /** Starts a request without a wait. */
+  /** Starts a request without queueing it. */
   start(requester: Requester, cost: number): Ticket<T> {
     const ticket = this.#ticket(requester)
     this.#begin(ticket, cost)
     return ticket
   }
 
-  /** Takes the next request that can run now and starts it; undefined when none can. */
+  /** Starts and returns the next request that can run now; undefined when none can. */
   next(canRun: (request: T) => boolean, cost: number): { request: T; ticket: Ticket<T> } | undefined {
     for (const account of leastServedFirst(this.#accounts.values())) {
       for (const key of leastServedFirst(account.keys.values())) {
@@ -113,7 +113,7 @@ export class FairQueue<T> {
     return undefined
   }
 
-  /** Ends a request that has started; `cost` corrects what was charged for it, where it is known. */
+  /** Ends a started request. `cost` is the actual cost, if known; it corrects what was charged. */
   end(ticket: Ticket<T>, cost = ticket.charged): void {
     charge(ticket, cost - ticket.charged)
     ticket.account.running -= 1
@@ -185,7 +185,10 @@ function catchUp(flow: Flow, virtualTime: number): void {
   if (flow.waiting === 0) flow.served = Math.max(flow.served, virtualTime)
 }
 
-/** Yields the flows with waiting requests. The first one usually has the request that is looked for, so the rest is sorted late. */
+/**
+ * Yields the flows with waiting requests. The first one usually has the wanted request, so the others are sorted
+ * lazily.
+ */
 function* leastServedFirst<F extends Flow>(flows: Iterable<F>): Generator<F> {
   const waiting: F[] = []
   let least: F | undefined

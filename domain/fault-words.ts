@@ -1,18 +1,18 @@
 import { formInWords } from '../schemas/forms.ts'
 
-/** A violation of a JSON Schema: the keyword, and the parameters of ajv's error. */
+/** A JSON Schema violation: the keyword and the parameters of ajv's error. */
 export interface SchemaFault {
   keyword: string
   params: Readonly<Record<string, unknown>>
-  /** The schema with the keyword, where it is known. */
+  /** The schema that contains the keyword, if known. */
   parentSchema?: unknown
 }
 
-/** Limits in characters. Schemas that callers wrote may have longer lists of allowed values, and longer names. */
+/** Limits in characters. Schemas written by callers may have longer lists of allowed values and longer names. */
 const MAX_LIST = 2_000
 const MAX_NAME = 200
-/** The message for a `pattern` or `format` that only schemas of callers use. */
-const ANOTHER_FORM = 'has not the form that the schema gives'
+/** The message for a `pattern` or `format` that only callers' schemas use. */
+const ANOTHER_FORM = 'does not match the required format'
 
 const TYPES: Readonly<Record<string, string>> = {
   string: 'a text',
@@ -40,8 +40,8 @@ const COMPARISONS: Readonly<Record<string, string>> = {
 }
 
 /**
- * Returns the expectation that a value broke, in words that need no knowledge of JSON Schema. It quotes nothing of the
- * value; callers add the location.
+ * Returns which expectation a value broke, in words that need no knowledge of JSON Schema. It never quotes the value;
+ * callers add the location.
  */
 export function faultInWords({ keyword, params, parentSchema }: SchemaFault): string {
   switch (keyword) {
@@ -71,15 +71,15 @@ export function faultInWords({ keyword, params, parentSchema }: SchemaFault): st
     case 'maxProperties':
       return `must have at most ${String(params.limit)} fields`
     case 'uniqueItems':
-      return `must not hold the same item twice (items ${String(params.j)} and ${String(params.i)})`
+      return `must not contain the same item twice (items ${String(params.j)} and ${String(params.i)})`
     case 'contains':
-      return 'lacks an item of the kind that the schema asks for'
+      return 'lacks an item that the schema requires'
     case 'pattern':
       return formInWords(String(params.pattern)) ?? ANOTHER_FORM
     case 'format':
       return FORMATS[String(params.format)] ?? ANOTHER_FORM
     case 'propertyNames':
-      return 'has a field whose name has not the form that the schema gives'
+      return 'has a field whose name does not match the required format'
     case 'required':
     case 'dependentRequired':
       return `lacks the field ${short(params.missingProperty)}`
@@ -87,16 +87,16 @@ export function faultInWords({ keyword, params, parentSchema }: SchemaFault): st
     case 'unevaluatedProperties':
       return 'has an unknown field'
     case 'anyOf':
-      return 'has none of the forms that the schema allows'
+      return 'matches none of the forms that the schema allows'
     case 'oneOf':
       return Array.isArray(params.passingSchemas)
-        ? 'has more than one of the forms of which the schema allows one'
-        : 'has none of the forms that the schema allows'
+        ? 'matches more than one form, but the schema allows only one'
+        : 'matches none of the forms that the schema allows'
     case 'not':
     case 'false schema':
-      return 'has a form that the schema forbids'
+      return 'matches a form that the schema forbids'
     default:
-      return `breaks the rule ${keyword} of the schema`
+      return `violates the schema rule ${keyword}`
   }
 }
 
@@ -115,9 +115,9 @@ function atLeast({ limit }: SchemaFault['params'], what: string, names: readonly
 const namesOf = (schema: unknown): string[] =>
   Object.keys((schema as { properties?: object } | undefined)?.properties ?? {})
 
-/** Lists the allowed values, up to the length limit. */
+/** Lists the allowed values, truncated to the length limit. */
 export const oneOf = (values: readonly unknown[]): string =>
   `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, MAX_LIST)
 
-/** Names come from the caller and may be as long as the request body. */
+/** Truncates a name that comes from the caller, which may be as long as the request body. */
 export const short = (name: unknown): string => String(name).slice(0, MAX_NAME)

@@ -2,9 +2,9 @@ import { v7 } from 'uuid'
 
 const BYTES = 16
 const DIGITS = Buffer.from('0123456789abcdef')
-/** The position in the text of each byte's digits. */
+/** The position of each byte's digits in the text. */
 const PLACES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34]
-/** Random bytes for many ids at once, because one draw costs more than the rest of an id. */
+/** Random bytes for many ids at once, because one call costs more than the rest of an id. */
 const drawn = new Uint8Array(256 * BYTES)
 const id = new Uint8Array(BYTES)
 const text = Buffer.alloc(36, '-')
@@ -13,8 +13,8 @@ let lastMs = 0
 let seq = 0
 
 /**
- * Makes a UUIDv7. Ids sort by creation, within a process even those of one millisecond, so pages
- * need only the id as cursor.
+ * Creates a UUIDv7. Ids sort by creation time, even within one millisecond of a process, so pages need only the id as
+ * cursor.
  */
 export function newId(): string {
   if (at === drawn.length) {
@@ -38,6 +38,6 @@ export function newId(): string {
     text[place] = DIGITS[byte >> 4]!
     text[place + 1] = DIGITS[byte & 15]!
   }
-  // One decode yields a flat string; a concatenated one would be flattened again by its reader.
+  // One decode yields a flat string; a concatenated one would have to be flattened by its reader.
   return text.toString('latin1')
 }

@@ -1,9 +1,9 @@
 import type { TaskStatus } from '../schemas/inference-task.ts'
 
-/** The steps of a loaded model, and the ends. */
+/** The steps of a loaded model, and the final ones. */
 const AT_WORK = ['running', 'generating', 'uploading_output', 'succeeded', 'failed'] as const
 
-/** Any status may return to `queued` when a node is lost, or end early; all other steps go forward. */
+/** Any status may return to `queued` when a node is lost, or end early; all other transitions go forward. */
 const NEXT: Readonly<Record<TaskStatus, readonly TaskStatus[]>> = {
   queued: ['queued', 'assigned', 'claimed', 'failed'],
   assigned: ['queued', 'assigned', 'claimed', 'failed'],
@@ -29,7 +29,7 @@ export const canMoveTask = (from: TaskStatus, to: TaskStatus): boolean => NEXT[f
 export const taskStatusesBefore = (to: TaskStatus): TaskStatus[] =>
   (Object.keys(NEXT) as TaskStatus[]).filter((from) => canMoveTask(from, to))
 
-/** Maps a step in a node's progress to a task status (`warming_up` is a part of loading). */
+/** Maps a step in a node's progress to a task status (`warming_up` is part of loading). */
 export function taskStatusOf(step: string): TaskStatus | undefined {
   if (step === 'warming_up') return 'loading_model'
   return WORKING.find((status) => status === step)
@@ -43,14 +43,14 @@ const WORKING = [
   'uploading_output',
 ] as const
 
-/** The longest time that a task waits in the queue. */
+/** The longest time that a task may wait in the queue. */
 export const QUEUE_LIMIT_MS = 24 * 60 * 60 * 1000
 
 /** A task fails after this many claims without a result. */
 export const MAX_TASK_ATTEMPTS = 5
 
-/** The error of a task that its account has cancelled. */
+/** The error of a task that its account cancelled. */
 export const CANCELLED_BY_CALLER = 'cancelled by the caller'
 
-/** The error of a task that an operator has cancelled. */
+/** The error of a task that an operator cancelled. */
 export const CANCELLED_BY_OPERATOR = 'cancelled by an operator'

@@ -3,7 +3,7 @@ import { INPUT_TYPES } from '../schemas/inference-task.ts'
 type InputType = (typeof INPUT_TYPES)[number]
 
 const KNOWN: ReadonlySet<string> = new Set(INPUT_TYPES)
-/** The type that programs send for a file of which they know none. */
+/** The type that programs send for files whose type they don't know. */
 const UNKNOWN_TYPE = 'application/octet-stream'
 const BY_EXTENSION: ReadonlyMap<string, InputType> = new Map(
   Object.entries({
@@ -26,7 +26,7 @@ const BY_EXTENSION: ReadonlyMap<string, InputType> = new Map(
   } as const),
 )
 
-/** Other names of these types. */
+/** Alternative names of these types. */
 const ALIASES: ReadonlyMap<string, InputType> = new Map([
   ['audio/x-wav', 'audio/wav'],
   ['audio/wave', 'audio/wav'],
@@ -35,8 +35,8 @@ const ALIASES: ReadonlyMap<string, InputType> = new Map([
 ])
 
 /**
- * Returns the type of an uploaded input: the one that it was sent with, or that of its extension where the sender knows
- * none, as curl does not for most files. Undefined for a type that is not taken.
+ * Returns the type of an uploaded input: the one it was sent with, or the one of its extension when the client sends
+ * none, as curl does for most files. Undefined for an unsupported type.
  */
 export function inputTypeOf(contentType: string, filename: string): InputType | undefined {
   if (KNOWN.has(contentType)) return contentType as InputType

@@ -1,6 +1,6 @@
 import type { KeyLimits } from '../schemas/api-key.ts'
 
-/** Returns whether a key with these limits may ask the model of an endpoint. */
+/** Returns whether a key with these limits may call the model of an endpoint. */
 export const mayAsk = (
   limits: Pick<KeyLimits, 'models'> | undefined,
   { id, name }: { id: string; name: string },

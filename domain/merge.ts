@@ -10,26 +10,26 @@ export const MERGE_ARITY: Readonly<
   dare: { field: 'sources', least: 2, most: 16 },
 }
 
-/** The share of a difference that is retained when the caller sets none. */
+/** The share of a difference that is retained by default. */
 export const DEFAULT_DENSITY = 0.5
 export const DEFAULT_SEED = 0
-/** The memory for chunks, which does not depend on the size of the models: each thread holds a few chunks. */
+/** The memory for chunks is independent of model size: each thread holds a few chunks. */
 const CHUNKS_MB = 160
 const MB = 1024 * 1024
 
 /**
- * Returns the memory of a merge in MB. For adapters the threads hold whole factors, together less than the
- * size of all adapter files.
+ * Returns the memory of a merge in MB. For adapters the threads hold whole factors, which are together smaller than all
+ * adapter files.
  */
 export const mergeMemoryMb = (adapterBytes: number): number => CHUNKS_MB + Math.ceil(adapterBytes / MB)
 
-/** A fault in a field of the body. */
+/** A validation error of a field in the body. */
 export interface FieldFault {
   path: (string | number)[]
   message: string
 }
 
-/** Returns the fault in the number of models or weights; undefined when there is none. */
+/** Returns an error in the number of models or weights; undefined when there is none. */
 export function faultOfMerge(
   method: MergeMethod,
   given: Record<'adapters' | 'sources', number> & {
@@ -39,14 +39,14 @@ export function faultOfMerge(
 ): FieldFault | undefined {
   const { field, least, most } = MERGE_ARITY[method]
   const other = field === 'adapters' ? 'sources' : 'adapters'
-  if (given[other] > 0) return { path: [other], message: `${method} takes ${field}, not ${other}` }
+  if (given[other] > 0) return { path: [other], message: `${method} accepts ${field}, not ${other}` }
   const count = given[field]
   if (count < least || count > most) {
     const range = least === most ? `exactly ${least}` : `${least} to ${most}`
-    return { path: [field], message: `${method} takes ${range} ${field}; ${count} are given` }
+    return { path: [field], message: `${method} needs ${range} ${field}, but got ${count}` }
   }
   if ((method === 'ties' || method === 'dare') && !given.hasBase) {
-    return { path: ['base'], message: `${method} needs the base that the sources were trained from` }
+    return { path: ['base'], message: `${method} needs the base model of the sources` }
   }
   return given.weights && faultOfWeights(method, given.weights, count)
 }
@@ -57,17 +57,21 @@ function faultOfWeights(
   count: number,
 ): FieldFault | undefined {
   if (weights.length !== count) {
-    return { path: ['weights'], message: `there are ${weights.length} weights for ${count} models` }
+    return {
+      path: ['weights'],
+      message: `must have one weight for each of the ${count} models, but has ${weights.length}`,
+    }
   }
   if (method === 'adapter_merge') return undefined
   const negative = weights.findIndex((weight) => weight < 0)
-  if (negative >= 0) return { path: ['weights', negative], message: `${method} takes no negative weights` }
+  if (negative >= 0)
+    return { path: ['weights', negative], message: `${method} does not accept negative weights` }
   const sum = weights.reduce((total, weight) => total + weight, 0)
   return sum > 0 ? undefined : { path: ['weights'], message: 'at least one weight must be above 0' }
 }
 
 /**
- * Returns one weight for each model: the given ones; otherwise equal shares for `dare`, which adds up what it retains,
+ * Returns one weight for each model: the given ones, otherwise equal shares for `dare`, which adds up what it retains,
  * and 1 for other methods.
  */
 export const weightsFor = (

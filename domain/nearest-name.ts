@@ -1,14 +1,17 @@
-/** No name that a person mistypes is longer; longer ones would only cost time. */
+/** Mistyped names aren't longer than this; comparing longer ones would only cost time. */
 const MAX_LENGTH = 64
-/** So many names of a list are compared. */
+/** The most names of a list that are compared. */
 const MAX_NAMES = 1_000
 const MAX_EDITS = 3
-/** The share of the longer name that may differ. */
+/** The largest share of the longer name that may differ. */
 const MAX_SHARE = 0.4
-/** So many mistyped names of one request are compared: each is compared with all names, while nothing else is done. */
+/**
+ * The most mistyped names of one request that are compared. Each is compared with all names, which blocks the event
+ * loop.
+ */
 const MAX_TYPED = 20
 
-/** Returns a function that asks what was meant by the mistyped names of one request; by the first of them, if there are many. */
+/** Returns a function that suggests names for the mistyped names of one request, up to `MAX_TYPED` of them. */
 export function asker(names: readonly string[]): (typed: string) => string {
   const asked = new Map<string, string>()
   return (typed) => {
@@ -20,13 +23,13 @@ export function asker(names: readonly string[]): (typed: string) => string {
   }
 }
 
-/** Returns the question whether a name that is known was meant; an empty text where none is near. */
+/** Returns the question whether a known name was meant; an empty text when none is close. */
 export function didYouMean(typed: string, names: Iterable<string>): string {
   const near = nearestName(typed, names)
   return near === undefined ? '' : `did you mean "${near}"?`
 }
 
-/** Returns the name that is the fewest edits away, the first of several; undefined when none is near. */
+/** Returns the name with the fewest edits, the first in a tie; undefined when none is close. */
 function nearestName(typed: string, names: Iterable<string>): string | undefined {
   if (typed.length > MAX_LENGTH) return undefined
   let nearest: string | undefined
@@ -46,8 +49,8 @@ function nearestName(typed: string, names: Iterable<string>): string | undefined
 }
 
 /**
- * Counts the characters to add, drop, change or swap with their neighbour (optimal string alignment); infinite when there are
- * more than `most`. What differs by more places than that is passed over.
+ * Counts the insertions, deletions, substitutions and swaps of neighbours between two names (optimal string alignment).
+ * Infinite when there are more than `most`; positions further apart than that are skipped.
  */
 function editsBetween(a: string, b: string, most: number): number {
   let twoBefore: number[] = []
@@ -69,7 +72,7 @@ function editsBetween(a: string, b: string, most: number): number {
       row[j] = edits
       fewest = Math.min(fewest, edits)
     }
-    // A swap goes on from the row before the last one.
+    // A swap continues from the row before the previous one.
     if (Math.min(fewest, fewestBefore) > most) return Infinity
     fewestBefore = fewest
     twoBefore = before

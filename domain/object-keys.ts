@@ -1,4 +1,4 @@
-/** The folders of dataset files: first the upload, then the verified content. */
+/** The folders of dataset files: the upload first, then the verified content. */
 export type DatasetStage = 'incoming' | 'datasets'
 
 interface DatasetPlace {
@@ -6,43 +6,45 @@ interface DatasetPlace {
   datasetId: string
 }
 
-/** The folder for files that are PUT under a lease, until the gateway has checked that the lease still allows them. */
+/**
+ * The folder for files that clients PUT under a lease, until the gateway has checked that the lease still allows them.
+ */
 export const INCOMING_PUTS = 'incoming/puts/'
 
 /** The key of a file in a model that an operator imports. */
 export const importKey = (versionId: string, path: string): string => `imports/${versionId}/${path}`
 
-/** The folder of the files that were PUT for a task. */
+/** The folder of files that were PUT for a task. */
 export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: string }): string =>
   `tasks/${accountId}/${taskId}/`
 
-/** The folder of the maps of evidence. */
+/** The folder of evidence adapters. */
 export const EVIDENCE = 'evidence/'
 
-/** The key of the map of evidence. */
+/** The key of the adapter of one piece of evidence. */
 export const evidenceKey = (evidenceId: string): string => `${EVIDENCE}${evidenceId}/adapter.safetensors`
 
-/** The folder of what structured runs make. */
+/** The folder of files that structured runs produce. */
 export const EVALUATIONS = 'evaluations/'
 
-/** The folder of what a structured run makes before it ends. */
+/** The folder of a structured run's files. */
 export const evaluationFolder = (runId: string): string => `${EVALUATIONS}${runId}/`
 
-/** The key of a file of a structured run: the vectors of one side, or its map. */
+/** The key of a structured run's file: the vectors of one side, or its adapter. */
 export const evaluationKey = (runId: string, file: 'source' | 'target' | 'adapter'): string =>
   `${evaluationFolder(runId)}${file === 'adapter' ? 'adapter.safetensors' : `${file}.npy`}`
 
 /** The key of a file that a caller uploaded as an input. */
 export const inputKey = (accountId: string, id: string): string => `inputs/${accountId}/${id}`
 
-/** The folder of payloads that go from node to node through the store. */
+/** The folder of payloads relayed between nodes through the store. */
 export const RELAYED = 'cohorts/'
 
-/** The folder of what a cohort hands over through the store. */
+/** The folder of everything that a cohort hands over through the store. */
 export const cohortFolder = ({ accountId, cohortId }: { accountId: string; cohortId: string }): string =>
   `${RELAYED}${accountId}/${cohortId}/`
 
-/** The key of a payload that one attempt at an edge relays. */
+/** The key of the payload that one attempt at an edge relays. */
 export const cohortEdgeKey = (place: {
   accountId: string
   cohortId: string
@@ -50,7 +52,7 @@ export const cohortEdgeKey = (place: {
   attempt: number
 }): string => `${cohortFolder(place)}${place.edgeId}/${place.attempt}`
 
-/** The key of a value that is too large for the row of its edge. */
+/** The key of a value too large for the row of its edge. */
 export const cohortValueKey = (place: {
   accountId: string
   cohortId: string
@@ -63,8 +65,8 @@ export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: Dat
   `${stage}/${accountId}/${datasetId}/`
 
 /**
- * The key of an uploaded file. A client may write to `incoming` while its signed URL is valid; no client
- * can write to `datasets`.
+ * The key of an uploaded file. A client may write to `incoming` while its signed URL is valid; no client can write to
+ * `datasets`.
  */
 export const datasetKey = (
   stage: DatasetStage,
@@ -72,23 +74,23 @@ export const datasetKey = (
   extension = 'upload',
 ): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
 
-/** The upload of a dataset that a key is for. */
+/** The dataset upload that a key belongs to. */
 export interface UploadOfKey {
   accountId: string
   uploadId: string
 }
 
-/** Returns the upload whose file a client may PUT under this key; undefined for keys of other kinds. */
+/** Returns the upload whose file a client may PUT under this key; undefined for other kinds of keys. */
 export function uploadOfKey(key: string): UploadOfKey | undefined {
   const [stage, accountId, , uploadId, ...rest] = key.split('/')
   const isUpload = stage === ('incoming' satisfies DatasetStage) && accountId && uploadId && rest.length === 1
   return isUpload ? { accountId, uploadId } : undefined
 }
 
-/** Returns the key of what is kept of a dataset's first rows, beside its file. */
+/** Returns the key of the stored preview of a dataset's first rows, next to its file. */
 export const previewKey = (objectKey: string): string => objectKey.replace(/[^/]*$/, 'preview.json')
 
-/** Returns the account that owns the object; imports of operators have an owner of their own. */
+/** Returns the account that owns the object; operators' imports have their own owner. */
 export function accountOfKey(key: string): string {
   const [stage = '', accountId = ''] = key.split('/')
   return stage === 'imports' ? stage : accountId
@@ -99,12 +101,12 @@ export interface LeaseFile {
   kind: 'checkpoint' | 'artifact' | 'output'
   filename: string
   /**
-   * Known once the node has sent it. The object store then accepts only these bytes under the key, so
-   * the object never changes.
+   * Known once the node has sent it. The object store then accepts only these bytes under the key, so the object never
+   * changes.
    */
   sha256?: string
 }
 
-/** The key of a lease's file below the folder of its task or job. Each attempt and content has its own. */
+/** The key of a lease's file below the folder of its task or job. Every attempt and content has its own key. */
 export const leaseFileKey = (attempt: number, { kind, filename, sha256 }: LeaseFile): string =>
   `${attempt}/${kind}/${sha256 === undefined ? '' : `sha256=${sha256}/`}${filename}`

@@ -1,12 +1,12 @@
-/** A candidate fails when this many tests have ended without a verdict. */
+/** A candidate fails when this many tests ended without a verdict. */
 const MAX_TESTS = 2
 
-/** The action for a row whose workflow has ended without finishing it. */
+/** The action for a row whose workflow ended without finishing it. */
 export type OrphanAction = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
 
 /**
  * Decides by the status of the row's workflow. A running workflow owns its row. An unknown workflow, or one that
- * completed without finishing its row, is restarted and reads from the row which steps remain. A workflow that an
+ * completed without finishing its row, is restarted and reads the remaining steps from the row. A workflow that an
  * operator ended is not restarted.
  */
 export function orphanOf(workflow: string): OrphanAction | undefined {
@@ -28,8 +28,8 @@ export function orphanOf(workflow: string): OrphanAction | undefined {
 }
 
 /**
- * Decides the same for the test of a candidate, which may run again: a test that an operator terminated, or that was
- * lost, is restarted. A cancelled test is not.
+ * Decides the same for the test of a candidate, which may run again: a test that was lost, or that an operator
+ * terminated, is restarted. A cancelled test is not.
  */
 export function orphanedTest(workflow: string, tests: number): OrphanAction | undefined {
   const orphan = orphanOf(workflow)

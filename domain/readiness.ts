@@ -1,6 +1,6 @@
 import { type NodeSnapshot, serves, stageOf } from './placement/node-snapshot.ts'
 
-/** The number of nodes on which a model is loaded, and of further nodes that have it on disk. */
+/** On how many nodes a model is loaded, and how many more have it on disk. */
 export interface ModelNodes {
   warm: number
   cached: number
@@ -8,7 +8,7 @@ export interface ModelNodes {
 
 const NOWHERE: ModelNodes = { warm: 0, cached: 0 }
 
-/** Counts every model over the nodes that work for this account; `null` stands for any account. */
+/** Counts every model across the nodes that work for this account; `null` stands for any account. */
 export function countModelNodes(
   nodes: readonly NodeSnapshot[],
   accountId: string | null,

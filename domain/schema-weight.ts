@@ -2,13 +2,13 @@ type Schema = Readonly<Record<string, unknown>>
 
 /** An upper bound for the cost of validating a value. */
 export interface SchemaWeight {
-  /** Steps per location of a value at any depth; `Infinity` when no bound was found. */
+  /** Steps per location of a value, at any depth; `Infinity` when no bound was found. */
   perPlace: number
   /** Subschemas that apply at one location through references and branches alone. */
   atOnce: number
 }
 
-/** The number of visited schemas after which the search for a bound ends. */
+/** The search for a bound gives up after visiting this many schemas. */
 const MAX_STEPS = 20_000
 /** A larger weight is treated as unbounded. */
 const MAX_WEIGHT = 1e9
@@ -19,17 +19,17 @@ const OF_ANY_MEMBER = ['additionalProperties', 'unevaluatedProperties', 'propert
 const OF_ANY_ITEM = ['items', 'contains', 'unevaluatedItems'] as const
 const REFERENCES = ['$ref', '$dynamicRef', '$recursiveRef'] as const
 const ANCHORS = ['$anchor', '$dynamicAnchor'] as const
-/** The target of these references depends on the path by which validation reached them. */
+/** The target of these references depends on the path on which validation reached them. */
 const DYNAMIC = ['$dynamicRef', '$recursiveRef'] as const
-/** The cost of keywords that compare whole values, and so cost more for larger values. */
+/** The cost of keywords that compare whole values, so they cost more for larger values. */
 const WHOLE_VALUE = 64
 const PATTERN = 64
 
-/** The number of times that each schema applies at one location. */
+/** How many times each schema applies at one location. */
 type Counts = Map<Schema, number>
 
 /**
- * Bounds the cost of validating values against a JSON Schema. References and branches multiply the cost: the algorithm
+ * Bounds the cost of validating values against a JSON Schema. References and branches multiply the cost. The algorithm
  * counts how often each schema applies at one location, then at the location of its members, until it finds no new
  * combination. A schema whose counts grow with the depth of the value has no bound.
  */
@@ -75,14 +75,16 @@ class Scale {
     return { perPlace: this.#heaviest, atOnce }
   }
 
-  /** The maximum over all schemas, used or not, because ajv compiles them all and the value decides which are reached. */
+  /**
+   * The maximum over all schemas, used or not, because ajv compiles them all and the value decides which ones apply.
+   */
   #mostAtOnce(): number {
     const known = new Map<Schema, number>()
     const open = new Set<Schema>()
     const of = (schema: Schema): number => {
       const found = known.get(schema)
       if (found !== undefined) return found
-      // A schema that references itself at the same location recurses without end.
+      // A schema that references itself at the same location recurses forever.
       if (open.has(schema)) return Infinity
       open.add(schema)
       let sum = 1
@@ -97,8 +99,8 @@ class Scale {
   }
 
   /**
-   * Adds the schemas that references and branches apply at the same location; undefined when the
-   * counts exceed the bound.
+   * Adds the schemas that references and branches apply at the same location; undefined when the counts exceed the
+   * bound.
    */
   #close(given: Counts): Counts | undefined {
     const order: Schema[] = []
@@ -130,7 +132,7 @@ class Scale {
     return found.filter(isSchema)
   }
 
-  /** Resolves a reference within the document; any other reference does not compile. */
+  /** Resolves a reference within the document; any other reference doesn't compile. */
   #resolve(ref: string): unknown {
     if (ref !== '#' && !ref.startsWith('#/')) return this.#anchors.get(ref.slice(1))
     let at: unknown = this.#root
@@ -209,7 +211,10 @@ function keywordWeight(name: string, value: unknown): number {
   }
 }
 
-/** The steps per character of a linear automaton, which has the size of the pattern with its repetitions expanded. */
+/**
+ * Returns the steps per character of a linear automaton, whose size is that of the pattern with its repetitions
+ * expanded.
+ */
 export function patternWeight(pattern: unknown): number {
   if (typeof pattern !== 'string') return 1
   let size = pattern.length
@@ -246,7 +251,7 @@ function entryOf<K>(map: Map<K, Counts>, key: K): Counts {
   return fresh
 }
 
-/** Yields every object within a schema. Some, such as examples, are not schemas; they are counted and never reached. */
+/** Yields every object within a schema. Some, such as examples, aren't schemas; they are counted but never apply. */
 function* everySchema(value: unknown): Iterable<Schema> {
   if (Array.isArray(value)) for (const item of value) yield* everySchema(item)
   if (!isSchema(value)) return

@@ -59,8 +59,8 @@ export class ScoreBuckets<T> {
 }
 
 /**
- * Picks by the power of two choices: draws two items at random among the best that fit and returns the better by
- * `prefer`. Undefined when nothing fits.
+ * Picks by the power of two choices: draws two random items from the best bucket that has any that fit, and returns the
+ * better one by `prefer`. Undefined when nothing fits.
  */
 export function drawBest<T>(
   buckets: ScoreBuckets<T>,
@@ -77,7 +77,7 @@ export function drawBest<T>(
   return undefined
 }
 
-/** Searches for an item that fits, beginning at a random position. */
+/** Searches for an item that fits, starting at a random position. */
 function probe<T>(
   bucket: readonly T[],
   fits: (item: T) => boolean,

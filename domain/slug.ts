@@ -1,4 +1,4 @@
-/** Returns a text as lower-case letters, digits and single hyphens; empty when the text has no such letters or digits. */
+/** Converts a text to lower-case letters, digits and single hyphens; empty when the text has no letters or digits. */
 export const slugOf = (text: string, longest: number): string =>
   text
     .normalize('NFKD')

@@ -1,9 +1,9 @@
 const NUL = '\0'
 
-/** Returns whether PostgreSQL can store a text, which must have no NUL and no unpaired surrogate. */
+/** Returns whether PostgreSQL can store a text: it must have no NUL and no unpaired surrogate. */
 export const isStorable = (text: string): boolean => !text.includes(NUL) && text.isWellFormed()
 
-/** Replaces what PostgreSQL cannot store in a text. */
+/** Replaces characters that PostgreSQL cannot store. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll(NUL, '\uFFFD')
 
 /** Serializes a value to JSON that PostgreSQL can store. */

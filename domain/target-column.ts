@@ -7,18 +7,18 @@ interface Column {
 }
 
 const NUMBERS = new Set(['integer', 'number'])
-/** Column types that cannot be a number, and those that cannot be a class; `any` may turn out to be either. */
+/** Column types that can never be a number, and those that can never be a class; `any` may turn out to be either. */
 const NEVER = {
   number: new Set(['boolean', 'string', 'date', 'timestamp', 'binary', 'list', 'object']),
   class: new Set(['binary', 'list', 'object']),
 } as const
-/** Numbers that could mean two things are texts. */
+/** Ambiguous numbers are read as texts. */
 const ADVICE = '; write numbers as 1234.5, without thousands separators and units'
 const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
 
 /**
- * Returns the column that a run predicts, chosen as its trainer would when none is named. Undefined when the choice
- * depends on the values, which only the trainer sees; `taken` are other columns, which are not eligible.
+ * Returns the column that a run predicts, chosen as its trainer would if none is named. Undefined when the choice
+ * depends on the values, which only the trainer sees. `taken` are other columns, which aren't eligible.
  */
 export function targetColumn(
   { usual, otherwise }: TargetRule,
@@ -32,11 +32,11 @@ export function targetColumn(
   if (otherwise !== 'last_number') return undefined
   const numbers = free.filter(({ type }) => type === 'any' || NUMBERS.has(type))
   const [only] = numbers
-  // Of several columns, the trainer skips those that count the rows or hold parts of times.
+  // If there are several columns, the trainer skips row counters and parts of timestamps, so we can't tell here.
   return only && only.type !== 'any' && numbers.length === 1 ? only.name : undefined
 }
 
-/** Returns the reason why a column cannot be the target; undefined when it can. */
+/** Returns why a column cannot be the target; undefined when it can. */
 export function missingTargetReason(
   { holds }: TargetRule,
   { model, target, columns }: { model: string; target: string; columns: readonly Column[] },
@@ -45,5 +45,5 @@ export function missingTargetReason(
   if (!column || !NEVER[holds].has(column.type)) return undefined
   const fitting = columns.filter(({ type }) => !NEVER[holds].has(type)).map(({ name }) => name)
   const advice = holds === 'number' && column.type === 'string' ? ADVICE : ''
-  return `the column ${shortName(target)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${listedNames(fitting)}${advice}`
+  return `the column ${shortName(target)} is of type ${column.type}, but ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${listedNames(fitting)}${advice}`
 }

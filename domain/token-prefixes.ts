@@ -1,10 +1,13 @@
-/** The beginnings of all keys, tokens and secrets that the platform issues. Lines that operators see hide what begins so. */
+/**
+ * The prefixes of all keys, tokens and secrets that the platform issues. Logs that operators see redact anything with
+ * these prefixes.
+ */
 export const TOKEN_PREFIX = {
   apiKey: 'hk_',
   limitedApiKey: 'hkl_',
-  /** With it a node joins. */
+  /** A node joins with it. */
   nodeToken: 'hnt_',
-  /** With it a node reaches Temporal. */
+  /** A node connects to Temporal with it. */
   nodeCredential: 'hgt_',
   operationsKey: 'hops_',
   evaluatorToken: 'heval_',

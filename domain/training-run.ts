@@ -40,21 +40,21 @@ export const trainerThreads = ({
   share: number
 }): number => Math.max(1, Math.floor(((cores - 1) / Math.max(1, slots)) * share))
 
-/** A run fails after this many attempts in a row without a new checkpoint. */
+/** A run fails after this many consecutive attempts without a new checkpoint. */
 export const MAX_FRUITLESS_ATTEMPTS = 3
 
-/** The code of a trainer that was placed on a GPU and cannot use it (node-runtime/trainers/README.md). */
+/** The error code of a trainer that was placed on a GPU but can't use it (node-runtime/trainers/README.md). */
 export const NO_CUDA = 'no_cuda'
 
 /**
- * This many attempts that ended with a fault of their node do not count against the run. The bound is for runs that no
- * node can train, for example with a driver that is too old on all of them.
+ * This many attempts that failed because of their node don't count against the run. The limit covers runs that no node
+ * can train, for example because all drivers are too old.
  */
 export const MAX_NODE_FAULTS = 10
 
 /**
  * Returns the kind of node that a run waits for, or a sentence that explains why there is none. `gpuOnline` says
- * whether a GPU node is connected: a mere preference does not wait for one.
+ * whether a GPU node is connected: a mere preference doesn't wait for one.
  */
 export function hardwareFor(
   preference: HardwarePreference,
@@ -69,13 +69,13 @@ export function hardwareFor(
   return { hardware: preference === 'gpu_preferred' && gpuOnline ? 'gpu' : 'cpu' }
 }
 
-/** Makes the immutable key of a version for queue names: a slug of its name, and enough of its id to be unique. */
+/** Creates the immutable key of a version for queue names: a slug of its name, and enough of its id to be unique. */
 export function modelKeyOf(name: string, versionId: string): string {
   // The last twelve digits of a UUIDv7 are random.
   return `${slugOf(name, 40) || 'model'}-${versionId.slice(-12)}`
 }
 
-/** The reasons for which a workflow fails a run. */
+/** Why a workflow fails a run. */
 export type GiveUpReason = 'permanent' | 'fruitless' | 'internal'
 
 const WHY: Readonly<Record<GiveUpReason, string>> = {

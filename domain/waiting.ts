@@ -2,7 +2,7 @@ import type { NodeSharing } from '../schemas/node.ts'
 import { NODE_QUEUES } from './placement/node-queues.ts'
 import { serves } from './placement/node-snapshot.ts'
 
-/** The facts about a node that decide whether it can run a job. */
+/** Facts about a node that decide whether it can run a job. */
 export interface NodeEligibility {
   readonly name: string
   readonly account_id: string
@@ -12,7 +12,7 @@ export interface NodeEligibility {
   readonly is_draining: boolean
   readonly is_disk_full: boolean
   readonly has_gpu_fault: boolean
-  /** The number of jobs that it runs at once; null when it has not reported one. */
+  /** How many jobs it runs at once; null when it hasn't reported that. */
   readonly train_slots: number | null
 }
 
@@ -21,20 +21,20 @@ interface WaitingJob {
   readonly task_queue: string
 }
 
-/** Why an attempt at work waits for room. */
+/** Why an attempt in progress waits for free space. Rows store these texts, and the functions below compare them. */
 export const ROOM_WAITS = {
   storage: 'the storage of the platform is full; the run continues by itself once there is room',
   disk: 'the disk of its node is full; the run continues by itself once there is room',
 } as const
 
-/** Returns whether an attempt at work waits, rather than its job for a node. */
+/** Returns whether an attempt in progress waits, rather than its job for a node. */
 export const isRoomWait = (reason: string | null): boolean =>
   Object.values<string | null>(ROOM_WAITS).includes(reason)
 
-/** Returns whether the last attempt at work filled a disk, so that its job waits for room on a node. */
+/** Returns whether the last attempt filled a disk, so that its job waits for free space on a node. */
 export const isDiskWait = (reason: string | null): boolean => reason === ROOM_WAITS.disk
 
-/** The largest number of reasons in one sentence. */
+/** The most reasons in one sentence. */
 const SHOWN = 10
 
 /** Explains why no node can run a job, as the end of a sentence; null when a node can, busy or not. */
@@ -63,7 +63,7 @@ export function waitingReason(nodes: readonly NodeEligibility[], job: WaitingJob
 
 function faultOf(node: NodeEligibility, needsGpu: boolean): string | undefined {
   if (needsGpu && node.hardware !== 'gpu') return 'has no GPU'
-  if (node.train_slots === 0) return 'takes no jobs'
+  if (node.train_slots === 0) return 'accepts no jobs'
   if (!node.is_online) return 'is not connected'
   if (node.is_draining) return 'is draining'
   if (needsGpu && node.has_gpu_fault) return 'cannot use its GPUs'

@@ -16,10 +16,12 @@ const kinds = new Map<string, ToolKind>(
   ),
 )
 
-/** The names of the operations, which no endpoint may have. */
+/** The slugs of operations. No endpoint may use one. */
 export const OPERATION_SLUGS = ['training.merge', 'training.retrain_on'] as const
 
-/** Returns the kind of an endpoint's action: what a run or merge of this platform made is a `trained_model`. */
+/**
+ * Returns the kind of an endpoint's action. A model that a run or merge on this platform produced is a `trained_model`.
+ */
 export const kindOf = ({
   source,
   task_type,

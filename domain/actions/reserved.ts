@@ -21,12 +21,12 @@ export const BUILT_IN_TOOLS = [
   'recall',
 ]
 
-/** Names that agents know as something else than an endpoint. Operations are also listed with `_` in place of dots. */
+/** Names that mean something other than an endpoint to agents. Operations are also listed with `_` instead of dots. */
 const RESERVED = new Set<string>([
   ...BUILT_IN_TOOLS,
   ...OPERATION_SLUGS,
   ...OPERATION_SLUGS.map((slug) => slug.replaceAll('.', '_')),
 ])
 
-/** Returns whether no endpoint may have this name. */
+/** Returns whether a name is reserved, so that no endpoint may use it. */
 export const isReserved = (name: string): boolean => RESERVED.has(name)

@@ -8,13 +8,13 @@ interface Message {
   content?: unknown
 }
 
-/** Longer beginnings of conversations rarely differ only behind this. */
+/** Conversations rarely share a longer prefix than this and then differ. */
 const MAX_PREFIX_CHARS = 2_048
 const MAX_PREFIX_MESSAGES = 4
 
 /**
- * Returns a key that requests have in common which a model server answers faster together, because it has read their beginning
- * before: OpenAI's `prompt_cache_key`, else the id of the session, else the messages up to the first one of a user.
+ * Returns a key shared by requests that a model server can answer faster together, because it has already read their
+ * prefix. The key is OpenAI's `prompt_cache_key`, else the session id, else the messages up to the first user message.
  */
 export function affinityOf({ messages, prompt_cache_key: key }: ChatStart, sessionId?: unknown): string {
   if (typeof key === 'string' && key !== '') return `key ${key.slice(0, MAX_PREFIX_CHARS)}`
@@ -33,8 +33,9 @@ function textOf(content: unknown): string {
 }
 
 /**
- * Returns the node that a key prefers (rendezvous hashing, https://doi.org/10.1109/90.663936): the same one for as long as it is
- * among them. The account is part of the hash, so its neighbours can't learn from a node what it sent there.
+ * Returns the node that a key prefers (rendezvous hashing, https://doi.org/10.1109/90.663936). The choice is stable for
+ * as long as that node is among the candidates. The account is part of the hash, so other accounts can't learn from a
+ * node what this one sent there.
  */
 export function preferredNode(
   nodeIds: readonly string[],
@@ -50,7 +51,7 @@ export function preferredNode(
   return best?.nodeId
 }
 
-/** FNV-1a with the last steps of MurmurHash3, without which similar texts have similar hashes. */
+/** FNV-1a with the MurmurHash3 finalizer; without the finalizer, similar texts get similar hashes. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)

@@ -5,22 +5,19 @@ export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
 export const CHAT_PATH = '/v1/chat/completions'
 export const SERVED_MODEL = 'model'
 
-/**
- * The first versions of the node runtime that stream responses, and that let a response repeat the
- * model name of the request.
- */
+/** The first node runtime versions that stream responses and that can echo the model name of the request. */
 const FIRST_STREAMING = [0, 10, 195] as const
 const FIRST_NAMING = [0, 12, 0] as const
 
 export const isChatCapable = (taskType: string): boolean =>
   (CHAT_TASK_TYPES as readonly string[]).includes(taskType)
 
-/** Returns whether a node of this runtime version passes a response on while it is produced. */
+/** Returns whether a node of this runtime version streams a response while the model produces it. */
 export const canStream = (version: string): boolean => isAtLeast(version, FIRST_STREAMING)
 
 /**
- * Returns whether a node of this runtime version accepts a chat under any name of its model, and
- * responds under that name.
+ * Returns whether a node of this runtime version accepts a chat under any name of its model and responds under that
+ * name.
  */
 export const takesModelName = (version: string): boolean => isAtLeast(version, FIRST_NAMING)
 
@@ -33,7 +30,7 @@ function isAtLeast(version: string, least: readonly number[]): boolean {
   return true
 }
 
-/** What a language model has read and written. */
+/** Tokens that a language model read (prompt) and wrote (completion). */
 export interface TokenCounts {
   readonly in: number
   readonly out: number
@@ -42,8 +39,8 @@ export interface TokenCounts {
 export const NO_TOKENS: TokenCounts = Object.freeze({ in: 0, out: 0 })
 
 /**
- * Splits a total into what was read and what was written. A model that reports no completion has written what its
- * prompt leaves of the total; without either, all counts as read, as for texts that are only embedded.
+ * Splits a total into tokens read and tokens written. If the model reports no completion count, the completion is the
+ * total minus the prompt. If it reports neither, all tokens count as read, as for embeddings.
  */
 export function splitTokens(
   total: number,
@@ -54,7 +51,7 @@ export function splitTokens(
   return total === 0 ? NO_TOKENS : { in: total - out, out }
 }
 
-/** Returns the tokens that a language model's response reports; none when it reports none. */
+/** Returns the tokens that a language model's response reports; empty when it reports none. */
 export function tokensIn(answer: unknown): TokenCounts {
   const usage = (answer as { usage?: unknown } | null | undefined)?.usage
   if (typeof usage !== 'object' || usage === null) return NO_TOKENS
@@ -77,7 +74,7 @@ export function tokensOf(text: string): TokenCounts | undefined {
 
 type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
 
-/** The bound is above the tokens of any real response. Counts beyond it are ignored, because counts are summed up. */
+/** Above the token count of any real response. Larger counts are ignored, because counts are added up. */
 export const MAX_TOKENS = 100_000_000
 
 export const isTokenCount = (value: unknown): value is number =>

@@ -1,7 +1,7 @@
 import { invalid } from '../errors.ts'
 import { patternWeight, weighSchema } from '../schema-weight.ts'
 
-/** Upper bounds for one chat, because a model server is shared by many. */
+/** Upper bounds for one chat, because many accounts share a model server. */
 export const CHAT_LIMITS = {
   answers: 8,
   tokens: 1_048_576,
@@ -22,7 +22,7 @@ export const CHAT_LIMITS = {
   schemaAtOnce: 1_000,
 } as const
 
-/** Returns the fault of a member in words, or undefined. Members of a wrong type are left to the model server. */
+/** Returns an error message for a member, or undefined. The model server itself rejects members of a wrong type. */
 type MemberCheck = (value: unknown) => string | undefined
 
 const L = CHAT_LIMITS
@@ -61,7 +61,7 @@ const shortTexts =
 
 const pattern: MemberCheck = (value) =>
   typeof value === 'string' && patternWeight(value) > L.patternWeight
-    ? 'is too large a pattern: its repetitions multiply'
+    ? 'is too large: nested repetitions multiply'
     : undefined
 
 const bytes =
@@ -77,7 +77,7 @@ const schema: MemberCheck = (value) => {
   if (typeof given !== 'object' || given === null) return textUpTo(L.schemaBytes)(value)
   return firstOf(bytes(L.schemaBytes), (one) => {
     if (weighSchema(one as Record<string, unknown>, 1).atOnce > L.schemaAtOnce)
-      return 'is too large a schema: its references and branches multiply'
+      return 'is too large: nested references and branches multiply'
     return patternsOf(one)
       .map(pattern)
       .find((fault) => fault !== undefined)
@@ -134,8 +134,8 @@ const CHECKS = new Map<string, MemberCheck>([
 ])
 
 /**
- * Refuses a chat that exceeds a limit; the error names the member, with `loc` as its path. `names` are those under which
- * the caller has sent members that are named otherwise in a chat.
+ * Rejects a chat that exceeds a limit; the error names the member, with `loc` as its path. `names` maps members of a
+ * chat to the names under which the caller sent them.
  */
 export function checkChatLimits(
   body: object,

@@ -1,4 +1,4 @@
-/** The members of chat requests that servers read: those of OpenAI, and those of vLLM beside them. */
+/** The chat request members that servers read: OpenAI's, plus vLLM's extensions. */
 export const CHAT_MEMBERS: ReadonlySet<string> = new Set(
   `messages model max_tokens max_completion_tokens min_tokens temperature top_p top_k min_p n best_of stop stop_token_ids
   stream stream_options seed frequency_penalty presence_penalty repetition_penalty length_penalty logit_bias logprobs

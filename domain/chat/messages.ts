@@ -1,15 +1,15 @@
 import { CHAT_ROLES } from '../../schemas/openai.ts'
 import { invalidFor, type Issue } from '../errors.ts'
 
-/** Members that an assistant's message may have in place of `content`. */
+/** Members that an assistant's message may have instead of `content`. */
 const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', 'reasoning_content'] as const
 
-/** The largest number of faults in one error. */
+/** The most errors reported in one response. */
 const MAX_ISSUES = 100
 
 /**
- * Refuses messages that are not `{role, content}` each, and reports every fault. The parts of a `content` and all other
- * members are left to the model server.
+ * Rejects messages that are not `{role, content}` objects, and reports every error. The model server checks the parts
+ * of a `content` and all other members.
  */
 export function checkMessages(messages: readonly unknown[], loc: readonly (string | number)[]): void {
   const issues: Issue[] = []
@@ -45,7 +45,7 @@ function faultOf(message: unknown): MessageFault | undefined {
 
 const ROLES_IN_WORDS = CHAT_ROLES.map((role) => JSON.stringify(role)).join(', ')
 
-/** Responses that call tools have `content` null or leave it out, and clients send them back unchanged. */
+/** Responses that call tools have a null or absent `content`, and clients send them back unchanged. */
 function withoutContent(message: object, role: unknown, content: undefined | null): MessageFault | undefined {
   if (role === 'function' && content === null) return undefined
   if (role === 'assistant') {

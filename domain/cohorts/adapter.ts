@@ -1,6 +1,9 @@
 import type { Adapter } from '../../schemas/cohort-evaluator.ts'
 
-/** An adapter is held in memory while it is checked and while it is used: 4,096 x 4,096 numbers, with room for the rest. */
+/**
+ * Memory bounds the size: an adapter is in memory while it is checked and while it is used. Fits 4,096 x 4,096 numbers
+ * plus the header and bias.
+ */
 export const MAX_ADAPTER_BYTES = 72 * 1024 * 1024
 const LENGTH_BYTES = 8
 const MAX_HEADER = 10_000
@@ -13,8 +16,8 @@ interface Entry {
 }
 
 /**
- * Returns the fault of an adapter's file; undefined when it is a safetensors file of two finite tensors of 32-bit
- * floats: `weight` with a row for each output, and `bias`. A vector x becomes `weight x + bias`.
+ * Returns the error of an adapter file, or undefined if it is valid. An adapter is a safetensors file of two finite
+ * float32 tensors: `weight`, with a row for each output, and `bias`. It maps a vector x to `weight x + bias`.
  */
 export function faultOfAdapter(
   bytes: Buffer,
@@ -29,7 +32,7 @@ export function faultOfAdapter(
   const names = Object.keys(entries).filter((name) => name !== '__metadata__')
   const odd = names.find((name) => name !== 'weight' && name !== 'bias')
   if (odd !== undefined)
-    return `holds the tensor ${JSON.stringify(odd.slice(0, 100))}; only weight and bias may be in it`
+    return `holds the tensor ${JSON.stringify(odd.slice(0, 100))}; only weight and bias are allowed`
   return (
     faultOfTensor(entries, data, 'weight', [output, input]) ?? faultOfTensor(entries, data, 'bias', [output])
   )
@@ -56,16 +59,16 @@ function faultOfTensor(
 ): string | undefined {
   const entry = entries[name]
   if (typeof entry !== 'object' || entry === null) return `has no tensor ${name}`
-  if (entry.dtype !== 'F32') return `holds ${name} as another type than F32`
+  if (entry.dtype !== 'F32') return `holds ${name} in a type other than F32`
   if (JSON.stringify(entry.shape) !== JSON.stringify(shape))
     return `must hold ${name} in the shape [${shape.join()}]`
   const [from, to] = Array.isArray(entry.data_offsets) ? (entry.data_offsets as unknown[]) : []
   const size = F32_BYTES * shape.reduce((product, n) => product * n, 1)
   const fits = isOffset(from) && isOffset(to) && to - from === size && to <= data.length
-  if (!fits) return `does not have the bytes of ${name}`
-  // A copy, because a view of 32-bit numbers has to begin at a multiple of four.
+  if (!fits) return `is missing bytes of ${name}`
+  // A copy, because a Float32Array view has to begin at a multiple of four bytes.
   const numbers = new Float32Array(new Uint8Array(data.subarray(from, to)).buffer)
-  return numbers.every(Number.isFinite) ? undefined : `holds a number in ${name} that is not finite`
+  return numbers.every(Number.isFinite) ? undefined : `holds a non-finite number in ${name}`
 }
 
 const isOffset = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0

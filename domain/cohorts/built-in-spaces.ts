@@ -4,15 +4,15 @@ import type { GgufNumbers } from '../hub/gguf.ts'
 import { llamaCaches, transformersCaches } from './cache-spaces.ts'
 import { spacesOfTask } from './task-spaces.ts'
 
-/** What the platform knows of a model without running it. */
+/** Facts about a model that the platform knows without running it. */
 export interface ModelFacts {
   taskType: string
-  /** The library of its runtime profile. */
+  /** The library that its runtime profile uses. */
   framework: string | undefined
   files: readonly { path: string; sha256: string }[]
   /** Its small JSON files, by path. */
   configs: Readonly<Record<string, unknown>>
-  /** The head of its GGUF, or of the first part of it. */
+  /** The header of its GGUF file, or of the first part of a split one. */
   gguf?: { head: GgufNumbers; sha256: string } | undefined
 }
 
@@ -23,7 +23,7 @@ const JSON_TASKS: readonly string[] = ['regression', 'classification', 'forecast
 const LIGHTGBM = 'lightgbm'
 const TRANSFORMERS = 'transformers'
 export const LLAMA_CPP = 'llama.cpp'
-/** The fields of a pooling's config, and what they mean; a space can have one of them. */
+/** The fields of a pooling config and what they mean. A space can use only one of them. */
 const POOLINGS = {
   pooling_mode_mean_tokens: 'mean',
   pooling_mode_cls_token: 'cls',
@@ -32,14 +32,14 @@ const POOLINGS = {
 
 const EMBEDDINGS = 'embeddings'
 
-/** Returns whether the spaces of a model of this task type follow from the content of one of its files. */
+/** Returns whether a file's content determines the spaces of a model of this task type. */
 export const isSpaceConfig = (taskType: string, path: string): boolean =>
   (path === 'config.json' && (taskType === EMBEDDINGS || isChatCapable(taskType))) ||
   (taskType === EMBEDDINGS && (path === 'modules.json' || /^[^/]+\/config\.json$/.test(path)))
 
 /**
- * Returns the spaces that follow from a model's files. A form that they do not tell for sure, such as two poolings
- * side by side, is left out: an evaluator may register it.
+ * Returns the spaces that follow from a model's files. We leave out any form that the files do not determine for
+ * certain, such as two poolings at once; an evaluator may register it.
  */
 export function builtInSpaces(facts: ModelFacts): ModelSpace[] {
   const { taskType, framework } = facts
@@ -57,7 +57,7 @@ const space = (name: string, role: ModelSpace['role'], kind: 'text' | 'json'): M
   kind,
 })
 
-/** The vectors of an encoder in the layout of sentence-transformers, or of one without a layout. */
+/** The vectors of an encoder, with or without the sentence-transformers layout. */
 function embedding({ configs }: ModelFacts): ModelSpace[] {
   const { hidden_size: dimensions } = asJson(configs['config.json'])
   const modules = configs['modules.json']
@@ -73,7 +73,7 @@ function embedding({ configs }: ModelFacts): ModelSpace[] {
       dimensions: Number(dimensions),
       dtype: 'f32',
       pooling,
-      // Servers scale the vectors of an encoder without a layout.
+      // Servers normalize the vectors of an encoder that has no such layout.
       normalized: kinds?.includes('Normalize') ?? true,
     },
   ]
@@ -93,14 +93,14 @@ function poolingOf(modules: readonly Json[], configs: ModelFacts['configs']): Mo
   return wanted.length === 1 ? POOLINGS[only as keyof typeof POOLINGS] : undefined
 }
 
-/** The tokens of a language model whose tokenizer is a file of its own. */
+/** The tokens of a language model whose tokenizer is in its own file. */
 function tokens({ files }: ModelFacts): ModelSpace[] {
   const tokenizer = tokenizerIn(files)
   if (!tokenizer) return []
   return [{ name: 'tokens', role: 'both', kind: 'tokens', dtype: 'i32', tokenizer_digest: tokenizer.sha256 }]
 }
 
-/** The caches of prompts that a language model has read. */
+/** The prompt caches (KV caches) of a language model. */
 function caches({ framework, files, configs, gguf }: ModelFacts): ModelSpace[] {
   if (framework === LLAMA_CPP) return gguf ? llamaCaches(gguf.head, gguf.sha256) : []
   const tokenizer = tokenizerIn(files)

@@ -3,15 +3,15 @@ import type { GgufNumbers } from '../hub/gguf.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** The types in which transformers keeps weights, and with them their caches. */
+/** The types in which transformers stores weights, and therefore their caches. */
 const DTYPES: Readonly<Record<string, ModelSpace['dtype']>> = {
   float32: 'f32',
   float16: 'f16',
   bfloat16: 'bf16',
 }
-/** Layers whose cache is a tensor of keys and one of values for each head. */
+/** Layers whose cache is one tensor of keys and one of values per head. */
 const PLAIN_LAYERS: readonly unknown[] = ['full_attention', 'sliding_attention']
-/** Fields of models whose layers share, compress or mix their caches. */
+/** Config fields of models whose layers share, compress or mix their caches. */
 const UNLIKE = [
   'kv_lora_rank',
   'num_kv_shared_layers',
@@ -21,7 +21,10 @@ const UNLIKE = [
 ]
 const THETA = 10_000
 
-/** Returns the caches of a model that transformers serves, from its `config.json`; none where that does not tell them for sure. */
+/**
+ * Returns the caches of a model served by transformers, from its `config.json`; empty when the config does not
+ * determine them for certain.
+ */
 export function transformersCaches(config: Json, tokenizer_digest: string): ModelSpace[] {
   const { num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, hidden_size } = config
   const dtype = DTYPES[String(config['dtype'] ?? config['torch_dtype'])]
@@ -48,7 +51,7 @@ function ropeOf(config: Json): string {
   return ropeWords(rope['rope_type'] ?? rope['type'] ?? 'default', theta)
 }
 
-/** Returns the caches of a model that llama.cpp serves, from the head of its GGUF, which holds its tokenizer as well. */
+/** Returns the caches of a model served by llama.cpp, from its GGUF header, which also contains the tokenizer. */
 export function llamaCaches({ architecture, numbers }: GgufNumbers, file_digest: string): ModelSpace[] {
   const of = (field: string) => numbers[`${architecture}.${field}`]
   const heads = of('attention.head_count') ?? Number.NaN

@@ -4,7 +4,7 @@ import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement
 import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
 
-/** What the planner knows of the model behind a stage. */
+/** What the planner knows about the model behind a stage. */
 export interface StageModel {
   endpoint_id: string
   model_name: string
@@ -13,15 +13,15 @@ export interface StageModel {
   task_type: string
   memory_mb: number
   price_micro: number
-  /** Expected milliseconds of one run, and of a load from disk and from the store. */
+  /** Expected milliseconds of one run, of a load from disk (`cached_ms`) and of a load from the store (`cold_ms`). */
   run_ms: number
-  /** True where `run_ms` is the mean of the calls of the endpoint itself, not an assumption. */
+  /** True when `run_ms` is the endpoint's own measured mean, not an assumption. */
   is_measured: boolean
   cached_ms: number
   cold_ms: number
 }
 
-/** What a stage costs on each node, by the node's index; infinite where it cannot run, with the reason. */
+/** The cost of a stage on each node, by node index; infinite where the stage cannot run, with the reason. */
 export interface StageCosts {
   queueMs: Float64Array
   loadMs: Float64Array
@@ -30,27 +30,30 @@ export interface StageCosts {
   excluded: Map<string, number>
 }
 
-/** The requirements of a caller on nodes. */
+/** A caller's requirements on nodes. */
 export interface Wanted {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
   nodeAccounts?: 'own' | 'any'
-  /** True when a stage goes to nodes of others only where none of the account's own can run it: there the account earns. */
+  /**
+   * True when a stage uses other accounts' nodes only if none of the account's own can run it; own nodes earn the
+   * account credits.
+   */
   prefersOwn?: boolean
-  /** Nodes that this stage has been tried on. */
+  /** Nodes on which this stage has already been tried. */
   avoid?: ReadonlySet<string>
   now: number
 }
 
-/** The reasons that bind a stage to few nodes, in the words of a plan. */
+/** Reasons that restrict a stage to few nodes, as plans word them. */
 const NOT_NAMED = 'is not among those that the stage names'
 const NAMED_OUT = 'is excluded by the stage'
 const OF_ANOTHER = 'belongs to another account'
 export const NO_MEMORY = 'has too little memory'
-const NO_TOOL = 'does not have the tool'
+const NO_TOOL = 'cannot run the tool'
 const LOAD_FAILED = 'failed to load the model'
 
-/** Returns the costs of a stage on every node. */
+/** Returns the cost of a stage on every node. */
 export function costsOf(
   stage: Pick<GraphStage, 'placement'>,
   model: StageModel,
@@ -90,7 +93,7 @@ export function costsOf(
       (named && !named.has(snapshot.node_id) && NOT_NAMED) ||
       (excludedNodes.has(snapshot.node_id) && NAMED_OUT) ||
       rejectReason(node, need) ||
-      // Nodes load no tools: those that can confine one report it.
+      // Nodes don't load tools: a node that can sandbox a tool reports it as warm.
       (isToolKey(model.model_key) && warmthOf(held) !== 'warm' && NO_TOOL)
     if (reason) {
       costs.queueMs[i] = Infinity
@@ -109,7 +112,7 @@ export function costsOf(
 /** Returns whether any node can run a stage. */
 export const isAble = ({ queueMs }: StageCosts): boolean => queueMs.some((ms) => ms < Infinity)
 
-/** What placement reads of a node, which the stages of a graph share. */
+/** Node data that placement reads, shared by all stages of a graph. */
 const placedNodes = new WeakMap<NodeSnapshot, PlacedNode>()
 
 function placedNode(snapshot: NodeSnapshot): PlacedNode {
@@ -122,7 +125,7 @@ function placedNode(snapshot: NodeSnapshot): PlacedNode {
   return node
 }
 
-/** Reasons that name sizes or errors differ from node to node; a plan counts them together. */
+/** Reasons that name sizes or errors differ from node to node, so a plan counts them under one shared reason. */
 function inClasses(reason: string): string {
   if (/ MB | GB /.test(reason)) return NO_MEMORY
   return reason.startsWith('failed to load it') ? LOAD_FAILED : reason

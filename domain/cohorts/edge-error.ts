@@ -1,9 +1,9 @@
 import type { EdgeFailure } from '../../schemas/cohort-vocabulary.ts'
 
-/** What no further attempt between the same two models can change. */
+/** Failures that no further attempt between the same two models can fix. */
 const FINAL: readonly EdgeFailure[] = ['evidence_revoked', 'space_revoked', 'space_mismatch']
 
-/** A hand-over that cannot succeed in this attempt; `failure` is told to the platform. */
+/** A hand-over that cannot succeed in this attempt; the node reports `failure` to the platform. */
 export class EdgeError extends Error {
   override readonly name = 'EdgeError'
   readonly failure: EdgeFailure
@@ -13,7 +13,7 @@ export class EdgeError extends Error {
     this.failure = failure
   }
 
-  /** False when the stage would fail alike at every further attempt. */
+  /** False when every further attempt of the stage would fail the same way. */
   get retryable(): boolean {
     return !FINAL.includes(this.failure)
   }

@@ -1,7 +1,7 @@
-/** The data of an event has at most 2 KB, of which a list gets the most. */
+/** The data of an event is limited to 2 KB, and a list may use most of it. */
 const MAX_LIST_BYTES = 1_500
 
-/** Returns as many items of a list as the data of an event has room for, and how many are left out. */
+/** Returns as many items of a list as fit in the data of an event, and the number left out. */
 export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
   const shown: T[] = []
   let bytes = 0
@@ -18,7 +18,7 @@ interface PlacedOn {
   node_name: string | null
 }
 
-/** A stage that goes to another node than it was planned on; the names are those that its account may see. */
+/** A stage that runs on a different node than planned. The names are those that its account may see. */
 export interface MovedStage {
   stage_id: string
   from: string | null

@@ -1,20 +1,20 @@
 import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohort-evaluator.ts'
 import { MAPPED, takesEvidence } from './spaces.ts'
 
-/** Evidence may be valid for so long, because models and their use change. */
+/** The longest validity of evidence, because models and their use change. */
 export const MAX_VALID_MS = 180 * 24 * 3_600_000
-/** A clock of an evaluator may be off by this much. */
+/** Tolerated clock skew of an evaluator. */
 const CLOCK_MS = 60_000
-/** Above this p-value the metric says nothing: broken pairs reach it too. */
+/** Above this p-value the metric proves nothing: broken pairs reach the score too. */
 const MAX_P = 0.05
 
-/** A fault of a registration, with its place in the body. */
+/** A validation error of a registration, with its path in the body. */
 export interface EvidenceFault {
   path: string[]
   message: string
 }
 
-/** Returns everything that a registration of evidence gets wrong, apart from the bytes of its adapter. */
+/** Returns all validation errors of an evidence registration, except those of its adapter's bytes. */
 export function faultsOfEvidence(
   body: CompatibilityEvidenceRegistration,
   { source, target, now }: { source: ModelSpace; target: ModelSpace; now: Date },
@@ -26,11 +26,15 @@ export function faultsOfEvidence(
     [
       source.kind !== target.kind,
       ['target_space_id'],
-      `is a space of ${target.kind}, which ${source.kind} cannot stand for`,
+      `is a space of ${target.kind}, which a space of ${source.kind} cannot replace`,
     ],
     [score !== interval.low, ['score'], `must be the lower end of the interval, ${interval.low}`],
     [estimate < interval.low || estimate > interval.high, ['estimate'], 'must lie in the interval'],
-    [chance.p_value > MAX_P, ['null_model', 'p_value'], `must be at most ${MAX_P}: broken pairs do as well`],
+    [
+      chance.p_value > MAX_P,
+      ['null_model', 'p_value'],
+      `must be at most ${MAX_P}: above it, broken pairs score as well`,
+    ],
     [chance.upper_95 >= score, ['null_model', 'upper_95'], `must be below the score, ${score}`],
     [until <= 0, ['valid_until'], 'must be in the future'],
     [until > MAX_VALID_MS + CLOCK_MS, ['valid_until'], 'must be within 180 days'],
@@ -48,11 +52,11 @@ function adapterFaults(
   const { dimensions: to } = target
   if (!adapter) {
     return [
-      [relation !== 'identity', ['adapter'], 'may be null only for the relation identity'],
+      [relation !== 'identity', ['adapter'], 'may be null only for the relation "identity"'],
       [
         relation === 'identity' && from !== to,
         ['relation'],
-        `spaces of ${from} and ${to} dimensions are not the same`,
+        `cannot be "identity": the spaces have ${from} and ${to} dimensions`,
       ],
     ]
   }
@@ -61,18 +65,18 @@ function adapterFaults(
     [
       takesEvidence(source.kind) && !MAPPED.includes(source.kind),
       ['adapter'],
-      `must be null: nodes apply maps to ${MAPPED.join(', ')} only, not to ${source.kind}; spaces of ${source.kind} that are alike may be registered with the relation identity`,
+      `must be null: nodes apply maps to ${MAPPED.join(', ')} only, not to ${source.kind}; register identical ${source.kind} spaces with the relation "identity"`,
     ],
-    [relation === 'identity', ['adapter'], 'must be null for the relation identity'],
+    [relation === 'identity', ['adapter'], 'must be null for the relation "identity"'],
     [
       from !== undefined && input !== from,
       ['adapter', 'input_dimensions'],
-      `must be ${from}, those of the source`,
+      `must be ${from}, the dimensions of the source space`,
     ],
     [
       to !== undefined && output !== to,
       ['adapter', 'output_dimensions'],
-      `must be ${to}, those of the target`,
+      `must be ${to}, the dimensions of the target space`,
     ],
   ]
 }

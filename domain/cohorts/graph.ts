@@ -4,7 +4,7 @@ import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import { asker } from '../nearest-name.ts'
 import { overlap, PointerError, withValueAt } from './pointer.ts'
 
-/** The `stage_id` that stands for the input of the run. */
+/** The reserved `stage_id` for the input of the run. */
 export const RUN_INPUT = 'input'
 
 export interface GraphStage extends Stage {
@@ -31,7 +31,7 @@ export interface GraphOutput {
   path: string
 }
 
-/** A request with its defaults. Its stages are in topological order, as far as it has one. */
+/** A request with its defaults filled in. Its stages are in topological order, if one exists. */
 export interface Graph {
   name: string | null
   stages: GraphStage[]
@@ -43,11 +43,11 @@ export interface Graph {
 
 const DEFAULTS = { maxAttempts: 3, timeoutS: 3_600, deadlineS: 3_600, minScore: 0.9 } as const
 
-/** Returns the name of an edge: its own, or one of its ends and its place in the list. */
+/** Returns the name of an edge: its own, or one derived from its two ends and its index. */
 export const edgeName = ({ edge_id, from, to }: Edge, i: number): string =>
   edge_id ?? `${from.stage_id}-${to.stage_id}-${i + 1}`
 
-/** Fills in the defaults of a request, and orders its stages. */
+/** Fills in a request's defaults and orders its stages. */
 export function graphOf(request: PlanRequest): Graph {
   const stages = request.stages.map((stage): GraphStage => ({
     ...stage,
@@ -85,7 +85,7 @@ export function graphOf(request: PlanRequest): Graph {
   }
 }
 
-/** Orders stages so that each comes behind its producers; those of a cycle come last. */
+/** Orders stages so that each follows its producers; stages of a cycle come last. */
 function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): GraphStage[] {
   const left = new Map(stages.map((stage) => [stage.stage_id, stage]))
   const ordered: GraphStage[] = []
@@ -99,11 +99,11 @@ function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): Gr
   }
 }
 
-/** Returns the reasons for which a graph could run nowhere, whatever the endpoints and nodes. */
+/** Returns the reasons why a graph could never run, whatever the endpoints and nodes. */
 export function faultsOf(graph: Graph): PlanReason[] {
   const reasons = [...unknownStages(graph), ...cycles(graph), ...twoWriters(graph), ...unwritable(graph)]
   const isBroken = reasons.some(({ code }) => code === 'unknown_stage' || code === 'cycle')
-  // What reaches an output is only known once the edges are what was meant.
+  // Reachability only makes sense once the edges are right.
   return isBroken ? reasons : [...reasons, ...deadEnds(graph)]
 }
 
@@ -118,7 +118,7 @@ function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {
     { ask = meant, ...where }: Pick<PlanReason, 'stage_id' | 'edge_id'> & { ask?: typeof meant } = {},
   ) => {
     const question = ask(name)
-    const message = `${what} "${name}", and no stage has this stage_id${question && `; ${question}`}`
+    const message = `${what} "${name}", but no stage has this stage_id${question && `; ${question}`}`
     reasons.push({ code: 'unknown_stage', message, ...where })
   }
   for (const { edge_id, from, to } of edges) {
@@ -131,7 +131,7 @@ function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {
   for (const { stage_id, placement } of stages) {
     const other = placement?.same_node_as
     if (other !== undefined && !known.has(other))
-      report(`stage "${stage_id}" wants the node of`, other, { stage_id })
+      report(`stage "${stage_id}" must run on the node of`, other, { stage_id })
   }
   return reasons
 }
@@ -146,7 +146,7 @@ function cycles({ stages, edges }: Graph): PlanReason[] {
         !before.has(from.stage_id),
     )
     if (waitsFor) {
-      const message = `stage "${stage_id}" waits for "${waitsFor.from.stage_id}", which waits for it: take one of the edges out`
+      const message = `stage "${stage_id}" waits for "${waitsFor.from.stage_id}", which waits for it: remove one of the edges`
       return [{ code: 'cycle', message, stage_id, edge_id: waitsFor.edge_id }]
     }
     before.add(stage_id)
@@ -160,21 +160,21 @@ function twoWriters({ edges }: Graph): PlanReason[] {
       .slice(0, i)
       .find(({ to }) => to.stage_id === edge.to.stage_id && overlap(to.path, edge.to.path))
     if (!other) return []
-    const message = `edges "${other.edge_id}" and "${edge.edge_id}" write to "${other.to.path}" and "${edge.to.path}" of stage "${edge.to.stage_id}", which cannot both be: give them places beside each other`
+    const message = `edges "${other.edge_id}" and "${edge.edge_id}" write to "${other.to.path}" and "${edge.to.path}" of stage "${edge.to.stage_id}", which overlap: give them separate paths`
     return [{ code: 'two_writers' as const, message, stage_id: edge.to.stage_id, edge_id: edge.edge_id }]
   })
 }
 
 /**
- * Orders edges as their values are written into inputs: those from the input of the run when a stage is claimed, then those
- * of its producers, each in the order of the request.
+ * Orders edges by when their values are written: those from the input of the run when a stage is claimed, then those
+ * from its producers. Both groups keep the order of the request.
  */
 export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly E[]): E[] => [
   ...edges.filter(({ from }) => from.stage_id === RUN_INPUT),
   ...edges.filter(({ from }) => from.stage_id !== RUN_INPUT),
 ]
 
-/** Stands for the value of an edge that is not known yet; each is told apart by being an object of its own. */
+/** Placeholder for an edge value that isn't known yet. Each instance is distinct. */
 class Unknown {}
 
 /** Returns the unknown values within a value, at any depth. */
@@ -186,8 +186,8 @@ function unknownsIn(value: unknown, found = new Set<Unknown>()): Set<Unknown> {
 }
 
 /**
- * Edges whose place cannot be made, as the static input of their stage and the edges before them have it, and those whose
- * value would not be in the input any more once all are written.
+ * Returns edges whose target path cannot be created, given the static input of their stage and the edges before them.
+ * Also returns edges whose value a later edge would overwrite.
  */
 function unwritable({ stages, edges }: Graph): PlanReason[] {
   const known = new Map<string, unknown>(stages.map(({ stage_id, input }) => [stage_id, input]))
@@ -200,7 +200,7 @@ function unwritable({ stages, edges }: Graph): PlanReason[] {
   }
   for (const edge of inWriteOrder(edges)) {
     const { stage_id, path } = edge.to
-    // Two edges into one place have a reason of their own.
+    // Two edges into one path already have their own reason.
     if ([...written.keys()].some(({ to }) => to.stage_id === stage_id && overlap(to.path, path))) continue
     const value = new Unknown()
     try {
@@ -208,20 +208,17 @@ function unwritable({ stages, edges }: Graph): PlanReason[] {
       written.set(edge, value)
     } catch (err) {
       if (!(err instanceof PointerError)) throw err
-      report(edge, `${err.message}, by its static input or another edge`)
+      report(edge, `${err.message}, because of its static input or another edge`)
     }
   }
   const left = new Set([...known.values()].flatMap((input) => [...unknownsIn(input)]))
   for (const [edge, value] of written)
     if (!left.has(value))
-      report(
-        edge,
-        `a later edge writes over its value at "${edge.to.path}": give them places beside each other`,
-      )
+      report(edge, `a later edge overwrites its value at "${edge.to.path}": give them separate paths`)
   return reasons
 }
 
-/** A stage whose result reaches no output works for nothing. */
+/** Finds stages whose result reaches no output, so their work would be wasted. */
 function deadEnds({ stages, edges, outputs }: Graph): PlanReason[] {
   const useful = new Set(outputs.map(({ stage_id }) => stage_id))
   for (let size = -1; size !== useful.size;) {
@@ -232,7 +229,7 @@ function deadEnds({ stages, edges, outputs }: Graph): PlanReason[] {
     .filter(({ stage_id }) => !useful.has(stage_id))
     .map(({ stage_id }) => ({
       code: 'dead_end' as const,
-      message: `the result of stage "${stage_id}" reaches no output: add an edge or an output, or leave the stage out`,
+      message: `the result of stage "${stage_id}" reaches no output: add an edge or an output, or remove the stage`,
       stage_id,
     }))
 }

@@ -5,7 +5,7 @@ import type { GraphEdge } from './graph.ts'
 import { MAPPED, takesEvidence } from './spaces.ts'
 import { VALUE_FINGERPRINTS } from './values.ts'
 
-/** A space of a model, newest generation first. */
+/** A registered space of a model, newest generation first. */
 export interface KnownSpace {
   id: string
   name: string
@@ -13,17 +13,17 @@ export interface KnownSpace {
   kind: SpaceKind
   fingerprint: string
   status: 'active' | 'superseded' | 'revoked'
-  /** Of media. */
+  /** Only for media spaces. */
   content_types?: readonly string[] | null
 }
 
-/** What is known of a pair of spaces, by metric. */
+/** Known evidence for a pair of spaces, by metric. */
 export interface KnownEvidence {
   id: string
   metric: Metric
   score: number
   status: 'active' | 'superseded' | 'revoked' | 'expired'
-  /** The map that the consumer has to apply; null where the spaces are taken as the same. */
+  /** The map that the consumer has to apply; null when the spaces count as identical. */
   adapter: object | null
 }
 
@@ -38,7 +38,7 @@ export interface HandOver {
   score: number | null
 }
 
-/** Returns how a value is handed over: every text fits every text, and so do JSON values. */
+/** Returns how an edge hands over a value. Any text fits any text, and any JSON fits any JSON. */
 export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
   const kind = to.template === undefined ? 'json' : 'text'
   const fingerprint = VALUE_FINGERPRINTS[kind]
@@ -59,11 +59,11 @@ export interface Sides {
   /** Evidence between the two spaces that the edge names. */
   evidence: readonly KnownEvidence[]
   minScore: number
-  /** The endpoints of both sides; nobody reads of them in a run that goes on. */
+  /** The endpoints of both sides. Left out for a run in progress, where error messages don't name them. */
   endpoints?: { source: string; target: string } | undefined
 }
 
-/** Returns the space of a side by its name, or the reason why the edge cannot use it. */
+/** Returns the named space of one side, or the reason why the edge cannot use it. */
 export function spaceOf(
   { edge_id }: Pick<GraphEdge, 'edge_id'>,
   spaces: readonly KnownSpace[],
@@ -80,16 +80,16 @@ export function spaceOf(
     : because('space_missing', edge_id, `the model of its ${side} has no registered space "${name}"`)
 }
 
-/** A model of a table takes vectors as its columns, which only an evaluator can know. */
+/** A table model takes vectors as its columns, but only an evaluator can know which model produced them. */
 function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
   const kinds = `"${from.name}" of its source is ${from.kind}, and "${to.name}" of its target is ${to.kind}`
   return from.kind === 'embedding' && to.kind === 'json'
-    ? `${kinds} until an evaluator says whose vectors its columns are (same_as)`
+    ? `${kinds} until an evaluator registers which space its columns hold (same_as)`
     : kinds
 }
 
 /**
- * Decides whether a representation may be handed over: between equal spaces, or on live evidence that the consumer
+ * Decides whether a representation may be handed over: between equal spaces, or with valid evidence that the consumer
  * answers the same as with its own.
  */
 export function spaceHandOver(
@@ -127,7 +127,7 @@ export function spaceHandOver(
     return because(
       'evidence_missing',
       edge_id,
-      `${both} are different spaces, and nothing shows that one may stand for the other; ${MAPPED.includes(to.kind) ? 'let a structured run measure it' : 'an evaluator may register evidence of their identity'}`,
+      `${both} are different spaces, and no evidence shows that one can replace the other; ${MAPPED.includes(to.kind) ? 'start a structured run to measure it' : 'an evaluator can register evidence of their identity'}`,
     )
   if (deciding.status === 'expired' || deciding.status === 'revoked')
     return because(
@@ -140,12 +140,12 @@ export function spaceHandOver(
     return because(
       'evidence_below_threshold',
       edge_id,
-      `its evidence scores ${deciding.score}, and ${least} is asked for`,
+      `its evidence scores ${deciding.score}, below the required ${least}`,
     )
   return { ...handOver, evidence_id: deciding.id, score: deciding.score }
 }
 
-/** Files may be handed over where the consumer takes each type that they can have. */
+/** Files may be handed over if the consumer accepts every type that the source can produce. */
 function mediaHandOver(
   edge_id: string,
   handOver: HandOver,
@@ -161,7 +161,7 @@ function mediaHandOver(
       edge_id,
       `"${from.name}" gives ${odd.join(', ')}, and "${to.name}" takes ${taken.join(', ')}`,
     )
-  // They go as addresses, which are alike whatever the files are.
+  // Files are handed over as addresses, which look the same for all types.
   const fingerprint = VALUE_FINGERPRINTS.media
   return { ...handOver, source_fingerprint: fingerprint, target_fingerprint: fingerprint }
 }
@@ -169,8 +169,8 @@ function mediaHandOver(
 const STRONGEST_FIRST: readonly Metric[] = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2']
 
 /**
- * Returns the evidence that decides: what the consumer answers says more than what a search finds, and both say more than
- * how near the vectors are. A stronger metric decides also where its evidence has ended or is poor.
+ * Returns the deciding evidence. Agreement of the consumer's answers outranks search results, and both outrank the
+ * similarity of vectors. A stronger metric decides even if its evidence has expired or scores poorly.
  */
 function decidingEvidence(evidence: readonly KnownEvidence[]): KnownEvidence | undefined {
   for (const metric of STRONGEST_FIRST) {

@@ -6,18 +6,18 @@ import { asker } from '../nearest-name.ts'
 import type { Graph, GraphEdge, GraphStage } from './graph.ts'
 import { tokensOf } from './pointer.ts'
 
-/** What an endpoint takes. */
+/** The input that an endpoint accepts. */
 export interface StageInput {
   task_type: string
   input_schema: Readonly<Record<string, unknown>>
 }
 
-/** So many members of one input are told. */
+/** Limits the reported members of one input. */
 const MAX_REPORTED = 20
 
 /**
- * Members that stages are given and that their inputs, by `stage_id`, do not have: servers would ignore most of them. An
- * input whose schema is open is left alone, unless a member that it requires is given by nobody.
+ * Returns members that a stage gets but its input schema does not have, by `stage_id`: most servers would ignore them.
+ * An input with an open schema is not checked, unless a required member is missing.
  */
 export function unknownInputs(
   { stages, edges }: Graph,
@@ -32,11 +32,11 @@ export function unknownInputs(
     const lacking = isChatCapable(input.task_type) ? [] : lackingIn(input, given)
     if (!isClosed && (lacking.length === 0 || known.size === 0)) return []
     const meant = asker([...known])
-    const needs = lacking.length > 0 ? `; nothing gives it ${listed(lacking)}, which it needs` : ''
+    const needs = lacking.length > 0 ? `; nothing provides its required ${listed(lacking)}` : ''
     return (
       given
         .filter(({ member, isSpace }) => member !== undefined && !isSpace && !known.has(member))
-        // Servers of chats have settings of their own, so only what looks misspelt is refused beside the edges.
+        // Chat servers have additional settings, so without an edge we only reject names that look misspelt.
         .filter(
           ({ member = '', edge_id }) =>
             edge_id !== undefined || !isChatCapable(input.task_type) || meant(member),
@@ -56,7 +56,7 @@ export function unknownInputs(
   })
 }
 
-/** Fallbacks for another task than that of their stage, by `stage_id`, which take nothing of what the stage is given. */
+/** Returns fallbacks, by `stage_id`, that serve a different task type than their stage and accept none of its input. */
 export function unfitFallbacks(
   { stages, edges }: Graph,
   inputs: ReadonlyMap<string, StageInput>,
@@ -65,23 +65,23 @@ export function unfitFallbacks(
   return stages.flatMap((stage) => {
     const { stage_id } = stage
     const given = new Set(givenTo(stage, edges).map(({ member }) => member))
-    // An edge that makes the whole input may give anything.
+    // An edge that writes the whole input may provide any member.
     if (given.size === 0 || given.has(undefined)) return []
     return (fallbacks.get(stage_id) ?? []).flatMap((fallback): PlanReason[] => {
       const { named, known } = takenBy(fallback)
       const isOther = fallback.task_type !== inputs.get(stage_id)?.task_type
       if (!isOther || known.size === 0 || [...known].some((member) => given.has(member))) return []
-      const message = `stage "${stage_id}": its fallback "${fallback.ref}" serves ${fallback.task_type} and takes ${listed(named)}, nothing of what the stage is given: ${listed([...given].map(String))}`
+      const message = `stage "${stage_id}": its fallback "${fallback.ref}" serves ${fallback.task_type} and takes ${listed(named)}, but the stage gets none of these, only ${listed([...given].map(String))}`
       return [{ code: 'unknown_input', message, stage_id }]
     })
   })
 }
 
-/** A member of an input that is given with the graph or by an edge; without a name where an edge makes the whole input. */
+/** An input member provided by the graph or by an edge. It has no name if an edge writes the whole input. */
 interface Given {
   member: string | undefined
   edge_id?: string
-  /** A value that goes between spaces need not be a member of the input. */
+  /** A representation handed over between spaces need not be a member of the input. */
   isSpace?: boolean
 }
 
@@ -96,7 +96,7 @@ const givenTo = ({ stage_id, input }: GraphStage, edges: readonly GraphEdge[]): 
     })),
 ]
 
-/** Returns the members that a schema names, all that are known to be taken, and whether there are no others. */
+/** Returns the members that a schema names, all members known to be accepted, and whether any others are rejected. */
 function takenBy({ task_type, input_schema }: StageInput) {
   const named = Object.keys(propertiesOf(input_schema))
   const isChat = isChatCapable(task_type)
@@ -107,7 +107,7 @@ function takenBy({ task_type, input_schema }: StageInput) {
   }
 }
 
-/** Returns the members that an input requires and nobody gives. */
+/** Returns the required members of an input that nothing provides. */
 function lackingIn({ input_schema }: StageInput, given: readonly Given[]): string[] {
   const { required } = input_schema
   if (!Array.isArray(required) || given.some(({ member }) => member === undefined)) return []
@@ -115,7 +115,7 @@ function lackingIn({ input_schema }: StageInput, given: readonly Given[]): strin
   return required.map(String).filter((name) => !names.has(name))
 }
 
-/** Tells the members that there are, the first of many. */
+/** Lists names, up to a limit, for an error message. */
 export function listed(names: readonly string[]): string {
   const more = names.length > MAX_REPORTED ? ` and ${names.length - MAX_REPORTED} more` : ''
   return names.length === 0 ? 'nothing' : `${names.slice(0, MAX_REPORTED).map(short).join(', ')}${more}`

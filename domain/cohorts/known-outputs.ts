@@ -7,14 +7,14 @@ import type { Graph } from './graph.ts'
 import { listed, propertiesOf } from './known-inputs.ts'
 import { tokensOf } from './pointer.ts'
 
-/** The result of an endpoint, and the runtime profile that serves it. */
+/** The result of an endpoint and the runtime profile that serves it. */
 export interface StageOutput {
   task_type: string
   runtime_profile: string
   output_schema: Readonly<Record<string, unknown>>
 }
 
-/** The profiles whose servers are of this repository, so that their answers have no other members (node-runtime/servers). */
+/** Profiles whose servers are in this repository (node-runtime/servers), so their responses have no other members. */
 const OWN_SERVERS: readonly string[] = [
   'tabular',
   'llm-transformers',
@@ -26,12 +26,12 @@ const OWN_SERVERS: readonly string[] = [
   'generative-torch',
 ]
 const CHAT_ANSWER = ['choices', 'id', 'object', 'created', 'prompt_token_ids']
-/** Answers may have these beside what their schema names. */
+/** Members that responses may have in addition to those in their schema. */
 const FACTS = ['model', 'usage', 'truncated', 'output_artifacts']
 
 /**
- * Edges and outputs that take a member which the result of their stage never has, by `stage_id`. Only what ends the run for
- * sure is told: a stage that may be skipped or has fallbacks is left alone, and so is an edge that a quorum can do without.
+ * Returns edges and outputs that read a member which their stage's result never has, by `stage_id`. Reports only what
+ * certainly fails the run. It skips stages that are optional or have fallbacks, and edges that a quorum can do without.
  */
 export function unknownOutputs(
   { stages, edges, outputs }: Graph,
@@ -48,7 +48,7 @@ export function unknownOutputs(
       const [member] = tokensOf(path)
       if (member === undefined || known.includes(member)) return []
       const question = meant(member)
-      const message = `${what} takes "${short(path)}" of stage "${stage_id}", whose result has no "${short(member)}"; ${question ? `${question} It has` : 'it has'} ${listed(named)}`
+      const message = `${what} reads "${short(path)}" of stage "${stage_id}", whose result has no "${short(member)}"; ${question ? `${question} It has` : 'it has'} ${listed(named)}`
       return [{ code: 'unknown_output', message, stage_id, ...(edge_id !== undefined && { edge_id }) }]
     }
     return [
@@ -63,13 +63,13 @@ export function unknownOutputs(
 }
 
 interface Members {
-  /** Those that the schema names. */
+  /** Members that the schema names. */
   named: string[]
-  /** All that the result can have. */
+  /** All members that the result can have. */
   known: string[]
 }
 
-/** Returns the members that a result can have; undefined where that is not known. */
+/** Returns the members that a result can have; undefined when that isn't known. */
 function membersOf({ task_type, runtime_profile, output_schema }: StageOutput): Members | undefined {
   const named = Object.keys(propertiesOf(output_schema))
   if (output_schema['additionalProperties'] === false) return { named, known: [...named, ...FACTS] }

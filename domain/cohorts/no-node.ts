@@ -2,7 +2,7 @@ import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
 import { NO_MEMORY } from './costs.ts'
 
-/** Returns the code of a stage that fits on no node, from the reasons of the nodes. */
+/** Returns the reason code of a stage that fits no node, from the nodes' reasons. */
 export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCode {
   const reasons = [...excluded.keys()]
   if (reasons.includes(NO_MEMORY)) return 'memory'
@@ -11,15 +11,15 @@ export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCod
 }
 
 interface Known {
-  /** Those that a stage names, with their names; nodes that its account may not see are absent. */
+  /** Nodes that the stage names, by id, with their names; nodes that its account may not see are absent. */
   names: ReadonlyMap<string, string>
-  /** Those that are connected. */
+  /** The connected nodes. */
   nodes: readonly Pick<NodeSnapshot, 'node_id'>[]
-  /** The connected nodes that cannot run the stage, by their reason. */
+  /** Counts of connected nodes that cannot run the stage, by reason. */
   excluded: ReadonlyMap<string, number>
 }
 
-/** Explains why no node can run a stage, by the nodes that it names and what keeps the connected ones from it. */
+/** Explains why no node can run a stage, from the nodes it names and the reasons of the connected ones. */
 export function whyNoNode(named: readonly string[] | undefined, { names, nodes, excluded }: Known): string {
   const connected = new Set(nodes.map(({ node_id }) => node_id))
   const absent = (named ?? []).filter((id) => !connected.has(id))
@@ -33,8 +33,8 @@ export function whyNoNode(named: readonly string[] | undefined, { names, nodes, 
   ]
   if (named && absent.length === named.length) {
     if (unknown.length === 0)
-      return `it may run on ${listed(offline, 'node')} only, which ${offline.length > 1 ? 'are' : 'is'} offline`
-    return `it may run on the nodes that it names only: ${faults.join(', ')}`
+      return `it may only run on ${listed(offline, 'node')}, which ${offline.length > 1 ? 'are' : 'is'} offline`
+    return `it may only run on the nodes that it names: ${faults.join(', ')}`
   }
   if (nodes.length === 0) return 'no node is connected'
   return [...faults, ...[...excluded].map(counted)].join(', ')
@@ -45,7 +45,7 @@ const listed = (names: readonly string[], noun: string): string => {
   return quoted.length > 1 ? `the ${noun}s ${quoted.join(', ')}` : `${noun} ${quoted[0]}`
 }
 
-/** The first words of the reasons, as they are said of several nodes. */
+/** Plural forms of the first words of reasons. */
 const PLURAL: Readonly<Record<string, string>> = {
   is: 'are',
   has: 'have',

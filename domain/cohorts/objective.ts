@@ -7,20 +7,21 @@ interface Candidates {
   fallbacks: ReadonlyMap<string, readonly (StageModel & { ref: string })[]>
 }
 
-/** Everything that the order of a graph's endpoints depends on. It can be copied to a thread. */
+/** Everything that decides the order of a graph's endpoints. Can be copied to a worker thread. */
 export interface OrderInput extends Candidates {
   graph: Graph
   nodes: readonly NodeSnapshot[]
   wanted: Wanted
 }
 
-/** Returns the graph with the cheapest endpoint of each stage first that some node can run now. */
+/** Returns the graph with the cheapest currently runnable endpoint of each stage first. */
 export const cheapestAble = ({ graph, nodes, wanted, ...candidates }: OrderInput): Graph =>
   cheapestFirst(graph, candidates, (stage, model) => isAble(costsOf(stage, model, nodes, wanted)))
 
 /**
- * Returns a graph for the objective `cost`: each stage begins with the cheapest of its endpoint and its fallbacks, and falls
- * back to dearer ones. Equal prices keep their order, and what no node can run now comes behind what one can.
+ * Returns a graph for the objective `cost`: each stage starts with the cheapest of its endpoint and fallbacks, and
+ * falls back to more expensive ones. Endpoints of equal price keep their order, and endpoints that no node can run now
+ * come last.
  */
 export function cheapestFirst(
   graph: Graph,
@@ -46,6 +47,6 @@ export function cheapestFirst(
   return { ...graph, stages }
 }
 
-/** The fallbacks that cannot be called now. */
+/** Fallbacks that can't be called now. */
 const lost = ({ fallbacks }: GraphStage, known: readonly { ref: string }[]): string[] =>
   fallbacks.filter((ref) => !known.some((one) => one.ref === ref))

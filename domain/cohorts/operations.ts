@@ -5,13 +5,15 @@ import type { Graph } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 import { isByValue } from './values.ts'
 
-/** The profiles whose servers read a prompt into a file, and go on from such a file (node-runtime/servers/README.md). */
+/**
+ * Profiles whose servers can write a prompt's cache to a file and continue from one (node-runtime/servers/README.md).
+ */
 const HANDS_PROMPTS_OVER: readonly string[] = ['llm-transformers', 'llm-llamacpp']
 
-/** Those whose servers take ids of tokens in place of messages. */
+/** Profiles whose servers accept token ids instead of messages. */
 const TAKES_TOKENS: readonly string[] = ['llm-transformers']
 
-/** Returns what stages of cohorts can have a model do that a runtime profile serves for a task type. */
+/** Returns the operations that cohort stages can run on a model, by its runtime profile and task type. */
 export function operationsOf(profileId: string, taskType: string): StageOperation[] {
   return [
     'infer',
@@ -20,13 +22,13 @@ export function operationsOf(profileId: string, taskType: string): StageOperatio
   ]
 }
 
-/** The operations that make what they hand over in parts, which a session hands over one by one. */
+/** Operations that produce their output in parts, which a session hands over one by one. */
 export const STREAMED_OPERATIONS: readonly StageOperation[] = ['embed']
 
-/** The parts of the design that no server has yet. */
-export const LATER = 'is the second step of cohorts, which no server has yet'
+/** Suffix for parts of the design that no server supports yet. */
+export const LATER = 'is planned for a later version of cohorts and not supported by any server yet'
 
-/** The operations that make and take a representation; a kind without any goes with each operation. */
+/** The operations that produce and consume a representation. A kind without an entry works with every operation. */
 const OF_KIND: Partial<Record<SpaceKind, { from: StageOperation; to?: StageOperation }>> = {
   embedding: { from: 'embed' },
   kv_cache: { from: 'prefill', to: 'decode' },
@@ -37,7 +39,7 @@ interface Candidates {
   fallbacks: ReadonlyMap<string, readonly Pick<StageModel, 'runtime_profile'>[]>
 }
 
-/** Reasons for edges whose stages do not make, or cannot take, what the edge is to hand over. */
+/** Returns reasons for edges whose stages cannot produce or consume the representation that the edge hands over. */
 export function unmadeKinds(
   { stages, edges }: Pick<Graph, 'stages' | 'edges'>,
   handOvers: ReadonlyMap<string, Pick<HandOver, 'kind'>>,
@@ -57,8 +59,8 @@ export function unmadeKinds(
       const all = [models.get(stage_id) ?? [], fallbacks.get(stage_id) ?? []].flat()
       const deaf = all.find(({ runtime_profile }) => !TAKES_TOKENS.includes(runtime_profile))
       const operation = operations.get(stage_id)
-      if (deaf) return [because(`a model of the profile ${deaf.runtime_profile} takes no ids of tokens`)]
-      if (operation !== 'infer') return [because(`a stage takes ids of tokens by the operation "infer" only`)]
+      if (deaf) return [because(`a model of the profile ${deaf.runtime_profile} does not accept token ids`)]
+      if (operation !== 'infer') return [because(`a stage accepts token ids only with the operation "infer"`)]
     }
     if (kind === 'hidden_state') return [because(`handing over hidden states ${LATER}`)]
     return (['from', 'to'] as const).flatMap((side) => {
@@ -68,13 +70,15 @@ export function unmadeKinds(
       if (!wanted || !operation || operation === wanted) return []
       const does = side === 'from' ? 'hands over' : 'takes'
       return [
-        because(`a stage ${does} ${kind} by the operation "${wanted}", and "${stage_id}" has "${operation}"`),
+        because(
+          `a stage ${does} ${kind} with the operation "${wanted}", but "${stage_id}" has "${operation}"`,
+        ),
       ]
     })
   })
 }
 
-/** Reasons for stages whose edges hand over what they make in several spaces: they make it once, in one of them. */
+/** Returns reasons for stages with edges in different spaces: a stage produces its output once, in one space. */
 export function severalSpaces(
   { edges }: Pick<Graph, 'edges'>,
   handOvers: ReadonlyMap<string, Pick<HandOver, 'kind' | 'source_fingerprint'>>,
@@ -90,7 +94,7 @@ export function severalSpaces(
       .filter(({ space }) => space !== first?.space)
       .map(({ edge_id }) => ({
         code: 'space_mismatch' as const,
-        message: `edge "${edge_id}": stage "${stage_id}" hands over in the space of edge "${first?.edge_id}", which is another one`,
+        message: `edge "${edge_id}": stage "${stage_id}" hands over in the space of edge "${first?.edge_id}", which is a different one`,
         stage_id,
         edge_id,
       })),

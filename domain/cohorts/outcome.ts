@@ -6,14 +6,15 @@ const ENDED: ReadonlySet<StageState> = new Set(['succeeded', 'failed', 'skipped'
 
 export const isOpenStage = ({ status }: { status: StageState }): boolean => !ENDED.has(status)
 
-/** The outputs of a cohort are too much together to be the result of its task. */
+/** The cohort's outputs are together too large for the result of a task. */
 export class OutputsTooLargeError extends Error {
   override readonly name = 'OutputsTooLargeError'
 }
 
 /**
- * Returns the result of a cohort as JSON: each output by its name, and null for one that its stage did not give. `stages`
- * are the skipped ones, as their graph has them; results are those of the stages that succeeded, by their names. Throws an `OutputsTooLargeError` beyond `mostBytes`.
+ * Returns the result of a cohort as JSON: each output by name, null if its stage produced none. `stages` are the
+ * skipped ones as in their graph; `results` are those of the succeeded stages, by name. Throws an
+ * `OutputsTooLargeError` beyond `mostBytes`.
  */
 export function outputsOf(
   {
@@ -41,6 +42,6 @@ export function outputsOf(
   return `{${members.join()}}`
 }
 
-/** What to tell of outputs beyond a limit. */
+/** The error message for outputs beyond the limit. */
 export const outputsTooLarge = (mostBytes: number): string =>
-  `the outputs of the cohort have more than ${mostBytes} bytes; take smaller parts of them by "path", or fewer`
+  `the outputs of the cohort exceed ${mostBytes} bytes; select smaller parts with "path", or fewer outputs`

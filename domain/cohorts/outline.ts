@@ -1,6 +1,6 @@
 import type { Graph, GraphEdge, GraphStage } from './graph.ts'
 
-/** A stage without its static input and default output, which may have megabytes. */
+/** A stage without its static input and default output, which can be megabytes. */
 export type SpecOutline = Omit<GraphStage, 'input' | 'default_output'>
 
 /** A graph without its stages, and without the paths and templates of its edges. */

@@ -20,21 +20,23 @@ import {
   waysOf,
 } from './transfers.ts'
 
-/** The input of a plan. It can be copied to a thread. */
+/** The input of a plan. Can be copied to a worker thread. */
 export interface PlanInput {
   graph: Graph
   accountId: string
-  /** By `stage_id`; a stage without one has a reason of its own. */
+  /** By `stage_id`. A stage without a model has its own reason. */
   models: ReadonlyMap<string, StageModel>
-  /** Those that are called after the last attempt of a stage, by `stage_id`; the dearest counts for the budget. */
+  /**
+   * Models called after the last attempt of a stage, by `stage_id`; the most expensive one counts toward the budget.
+   */
   fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]>
   /** By `edge_id`. */
   handOvers: ReadonlyMap<string, HandOver>
   nodes: readonly NodeSnapshot[]
-  /** The names of those that stages name and that the account may see, connected or not. */
+  /** Names of the nodes that stages name and the account may see, connected or not. */
   nodeNames: ReadonlyMap<string, string>
   rates: PairRates
-  /** What is known to be wrong with the graph already. */
+  /** Problems with the graph that are already known. */
   reasons: readonly PlanReason[]
   now: Date
 }
@@ -49,12 +51,12 @@ type PlacedStage = Omit<PlannedStage, 'node_name'>
 
 const ALGORITHM = 'heft+moves'
 const ALTERNATIVES = 3
-/** The nodes that would be ready first, from which the alternatives are taken. */
+/** Number of nodes, by readiness, among which alternatives are searched. */
 const CONSIDERED = 16
 
 /**
- * Places a graph on nodes, and explains the placement or why there is none. For the objective `cost` each stage goes to a
- * node of the account's own where one can run it, unless all of them together or the deadline need others.
+ * Places a graph on nodes and explains the placement, or why there is none. For the objective `cost`, each stage
+ * prefers the account's own nodes, unless the deadline or the graph as a whole requires others.
  */
 export function planGraph(input: PlanInput): PlannedGraph {
   const prefersOwn = input.graph.constraints.objective === 'cost'
@@ -104,9 +106,9 @@ interface Shown {
   planned: Planned
   costs: StageCosts[]
   ways: ReadonlyMap<string, Transport[]>
-  /** The places of the stages in the graph, by `stage_id`. */
+  /** The indexes of the stages in the graph, by `stage_id`. */
   index: ReadonlyMap<string, number>
-  /** The edges between stages, by their consumers and by their producers. */
+  /** Edges between stages, grouped by consumer and by producer. */
   incoming: ReadonlyMap<string, GraphEdge[]>
   outgoing: ReadonlyMap<string, GraphEdge[]>
 }
@@ -151,7 +153,7 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
     .map(({ edge_id, transports }) => ({
       code: 'transport_not_allowed' as const,
       message: transports?.every((way) => way === 'engine')
-        ? `edge "${edge_id}" allows "engine" alone, which ${LATER}; allow others beside it`
+        ? `edge "${edge_id}" allows "engine" alone, which ${LATER}; also allow others`
         : `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
       edge_id,
     }))
@@ -173,7 +175,7 @@ const nothingTogether = ({ graph: { constraints, stages }, nodes }: PlanInput): 
   constraints.spread
     ? {
         code: 'no_node_fits',
-        message: `there are too few nodes for one stage on each, as "spread" asks for: ${stages.length} stages, ${nodes.length} online`,
+        message: `there are too few nodes to put each stage on its own node, as "spread" requires: ${stages.length} stages, ${nodes.length} online`,
       }
     : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
 
@@ -248,7 +250,14 @@ function presentStage(
       end_ms: 0,
       slack_ms: 0,
     }
-    return { ...base, ...times, node_id: null, model_state: null, why: 'it has no place', alternatives: [] }
+    return {
+      ...base,
+      ...times,
+      node_id: null,
+      model_state: null,
+      why: 'it could not be placed',
+      alternatives: [],
+    }
   }
   const { schedule } = shown.planned
   const node = schedule.nodes[i]!
@@ -291,7 +300,7 @@ function whyThere(
 const inEnglish = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`
 
-/** Returns the milliseconds at which the inputs of a stage would be on a node. */
+/** Returns when the inputs of a stage would arrive on a node, in milliseconds. */
 function arrivalOn(
   input: PlanInput,
   { planned, ways, index, incoming }: Shown,

@@ -3,7 +3,7 @@ import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
 import { STAGE_TIMEOUT } from './stage-timeout.ts'
 
-/** The micro-credits of a credit. */
+/** Micro-credits per credit. */
 export const MICRO = 1_000_000
 
 interface Priced {
@@ -12,20 +12,18 @@ interface Priced {
   fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]> | undefined
 }
 
-/** Returns the reasons against a run that would take longer, or may cost more, than its constraints allow. */
+/** Returns reasons against a run that would exceed its deadline or cost limit. */
 export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
   const { deadline_s, max_cost_credits } = priced.graph.constraints
   const reasons: PlanReason[] = []
   if (makespanMs > 1_000 * deadline_s) {
-    const message = `the run would take about ${Math.ceil(makespanMs / 1_000)} s, the deadline is ${deadline_s} s`
+    const message = `the run would take about ${Math.ceil(makespanMs / 1_000)} s, but the deadline is ${deadline_s} s`
     reasons.push({ code: 'over_deadline', message })
   }
   const [cost, most] = [costMicro(priced) / MICRO, mostMicro(priced) / MICRO]
   if (max_cost_credits !== undefined && most > max_cost_credits) {
     const verb =
-      most > cost
-        ? `would cost ${cost} credits, and with its fallbacks ${most}`
-        : `would cost ${cost} credits`
+      most > cost ? `would cost ${cost} credits, or ${most} with its fallbacks` : `would cost ${cost} credits`
     const message = `the run ${verb}; the limit is ${max_cost_credits}`
     reasons.push({ code: 'over_budget', message })
   }
@@ -33,23 +31,23 @@ export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
 }
 
 /**
- * Returns a remark on each stage whose `timeout_s` is below what calls of its endpoint take on average. It is no reason
- * against a run: this call may be a shorter one, and a fallback may be meant to take over.
+ * Warns of stages whose `timeout_s` is below the average duration of their endpoint's calls. This isn't a reason
+ * against a run: the call may be shorter, or a fallback may be meant to take over.
  */
 export const shortTimeouts = ({ graph, models }: Priced): PlanReason[] =>
   graph.stages.flatMap(({ stage_id, timeout_s }) => {
     const model = models.get(stage_id)
     if (!model?.is_measured || model.run_ms <= 1_000 * timeout_s) return []
     const mean = (model.run_ms / 1_000).toFixed(1)
-    const message = `stage "${stage_id}" has a timeout_s of ${timeout_s} s, and calls of its endpoint take ${mean} s on average: it may end as "${STAGE_TIMEOUT}"`
+    const message = `stage "${stage_id}" has a timeout_s of ${timeout_s} s, but calls of its endpoint take ${mean} s on average: it may fail with "${STAGE_TIMEOUT}"`
     return [{ code: 'over_deadline', message, stage_id }]
   })
 
-/** Returns what the run costs where no stage falls back. */
+/** Returns the cost of a run in which no stage falls back. */
 export const costMicro = ({ graph, models }: Priced): number =>
   graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
 
-/** Returns the highest cost of a run: for each stage the price that is held. */
+/** Returns the highest cost of a run: the sum of the prices reserved for each stage. */
 const mostMicro = ({ graph, models, fallbacks }: Priced): number =>
   graph.stages.reduce((sum, { stage_id }) => {
     const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]

@@ -1,20 +1,20 @@
 import { short } from '../fault-words.ts'
 
-/** Splits a JSON Pointer (RFC 6901) into its tokens; none for the whole value. */
+/** Splits a JSON Pointer (RFC 6901) into its tokens; the pointer to the whole value has none. */
 export const tokensOf = (pointer: string): string[] =>
   pointer
     .split('/')
     .slice(1)
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'))
 
-/** The next place of a list, as in RFC 6902. */
+/** The position after the last list item, as in RFC 6902. */
 const APPEND = '-'
 
-/** Returns whether a write to one of these places would change what is at the other. Each item at a list's end is a new one. */
+/** Returns whether a write to one of these paths would change the other. Appends to a list never overlap. */
 export const overlap = (a: string, b: string): boolean =>
   (a === b && !tokensOf(a).includes(APPEND)) || a.startsWith(`${b}/`) || b.startsWith(`${a}/`)
 
-/** Returns the value at a place; undefined when there is none. */
+/** Returns the value at a path; undefined if there is none. */
 export function valueAt(value: unknown, pointer: string): unknown {
   let at = value
   for (const token of tokensOf(pointer)) {
@@ -26,7 +26,9 @@ export function valueAt(value: unknown, pointer: string): unknown {
 
 const MAX_MEMBERS_REPORTED = 20
 
-/** Returns what a value has on the way to a place that it lacks: the length of a list or the members of an object, no values. */
+/**
+ * Describes where a path ends in a value that lacks it: the length of the list or the member names there, never values.
+ */
 export function whereItEnds(value: unknown, pointer: string): string {
   let at = value
   let place = ''
@@ -47,19 +49,19 @@ export function whereItEnds(value: unknown, pointer: string): string {
 
 const escaped = (token: string): string => token.replaceAll('~', '~0').replaceAll('/', '~1')
 
-/** A place alone makes no more items than these, in all lists on its way together. */
+/** The most list items that one path may create, across all lists along it. */
 const MAX_ITEMS = 1_024
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
 const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)
 
-/** A place cannot be made: a value on the way is neither an object nor a list, or indexes are far beyond the ends of lists. */
+/** The path cannot be created: it leads through a scalar, or an index is far beyond the end of a list. */
 export class PointerError extends Error {
   override readonly name = 'PointerError'
 }
 
 /**
- * Returns a value with another one at a place. Objects on the way are made where they are absent; an index makes a list,
- * whose items before it are null. Nothing that was given is changed.
+ * Returns a copy of a value with `put` at a path. Missing objects along the path are created; an index creates a list,
+ * padded with nulls. The original value is not changed.
  */
 export function withValueAt(value: unknown, pointer: string, put: unknown): unknown {
   return write(value, tokensOf(pointer), put, { pointer, left: MAX_ITEMS })
@@ -67,7 +69,7 @@ export function withValueAt(value: unknown, pointer: string, put: unknown): unkn
 
 interface Writing {
   pointer: string
-  /** So many items may still be made before those that the place names. */
+  /** How many padding items may still be created. */
   left: number
 }
 
@@ -79,7 +81,7 @@ function write(value: unknown, [token, ...rest]: readonly string[], put: unknown
     const list: unknown[] = [...((value as unknown[] | undefined) ?? [])]
     const at = token === APPEND ? list.length : Number(token)
     if (!isItem || at > Math.max(list.length, MAX_ITEMS) || at - list.length > writing.left)
-      throw new PointerError(`"${pointer}" names no place in a list of ${list.length}`)
+      throw new PointerError(`"${pointer}" is not a valid position in a list of ${list.length}`)
     writing.left -= Math.max(0, at - list.length)
     while (list.length < at) list.push(null)
     list[at] = write(list[at] ?? undefined, rest, put, writing)
@@ -89,6 +91,6 @@ function write(value: unknown, [token, ...rest]: readonly string[], put: unknown
     throw new PointerError(`"${pointer}" leads through a value that is neither an object nor a list`)
   const object = value as Record<string, unknown> | undefined
   const inner = object && Object.hasOwn(object, token) ? object[token] : undefined
-  // A computed member is an own one even for the name `__proto__`.
+  // A computed member becomes an own property even for the name `__proto__`.
   return { ...object, [token]: write(inner, rest, put, writing) }
 }

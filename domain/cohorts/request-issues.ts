@@ -4,7 +4,9 @@ import { edgeName, RUN_INPUT } from './graph.ts'
 
 const VALUE = '{{value}}'
 
-/** Returns the faults of a request that its schema cannot express, with their places below that of the graph. */
+/**
+ * Returns the validation errors of a request that its schema cannot express, with paths relative to the request body.
+ */
 export function issuesOf(
   { stages, edges, outputs = [] }: PlanRequest,
   place: readonly string[] = ['body'],
@@ -16,7 +18,7 @@ export function issuesOf(
   const twice = (list: string, values: readonly (string | undefined)[], name: string) => {
     for (const [i, value] of values.entries())
       if (value !== undefined && values.indexOf(value) < i)
-        fault([list, i, name], `must be unique; "${value}" is taken`)
+        fault([list, i, name], `must be unique; "${value}" is already used`)
   }
   const ids = stages.map(({ stage_id }) => stage_id)
   twice('stages', ids, 'stage_id')
@@ -29,10 +31,13 @@ export function issuesOf(
   for (const [i, stage] of stages.entries()) {
     const { stage_id, required = true, default_output, quorum, placement } = stage
     if (stage_id === RUN_INPUT)
-      fault(['stages', i, 'stage_id'], `must not be "${RUN_INPUT}", which stands for the input of the run`)
-    // Clients write all fields of their types, so a null may stand for no default.
+      fault(
+        ['stages', i, 'stage_id'],
+        `must not be "${RUN_INPUT}", which is reserved for the input of the run`,
+      )
+    // Clients that serialize every field send null for no default.
     if (required && default_output !== undefined && default_output !== null)
-      fault(['stages', i, 'default_output'], 'is only for a stage with "required": false')
+      fault(['stages', i, 'default_output'], 'is only allowed for a stage with "required": false')
     if (default_output !== undefined && sizeOf(default_output) > COHORT_LIMITS.inlineBytes)
       fault(['stages', i, 'default_output'], `must have at most ${COHORT_LIMITS.inlineBytes} bytes of JSON`)
     const incoming = edges.filter(({ from, to }) => to.stage_id === stage_id && from.stage_id !== RUN_INPUT)
@@ -49,9 +54,12 @@ export function issuesOf(
     if (template !== undefined && template.split(VALUE).length !== 2)
       fault(['edges', i, 'to', 'template'], `must hold ${VALUE} once`)
     if (template !== undefined && space)
-      fault(['edges', i, 'to', 'template'], 'is for values; a representation between spaces has none')
+      fault(
+        ['edges', i, 'to', 'template'],
+        'is only allowed for values, not for representations between spaces',
+      )
     if (space && from.stage_id === RUN_INPUT)
-      fault(['edges', i, 'space'], 'is for what a stage hands over, not for the input of the run')
+      fault(['edges', i, 'space'], 'is only allowed for edges from a stage, not from the input of the run')
   }
   return issues
 }

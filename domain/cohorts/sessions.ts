@@ -2,7 +2,7 @@ import type { PlanReason } from '../../schemas/cohort-plan.ts'
 import type { Graph } from './graph.ts'
 import { STREAMED_OPERATIONS } from './operations.ts'
 
-/** Reasons for sessions whose producers make what they hand over at once, or hand over a value. */
+/** Returns reasons for sessions whose producers produce their output all at once, or hand over a value. */
 export const impossibleSessions = ({ stages, edges }: Pick<Graph, 'stages' | 'edges'>): PlanReason[] =>
   edges
     .filter(({ mode }) => mode === 'session')

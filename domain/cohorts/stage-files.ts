@@ -1,6 +1,6 @@
 import type { Modality } from '../../schemas/lease.ts'
 
-/** A file of a stage's result. Its address stands for it wherever values go; a URL is signed when one is read. */
+/** A file of a stage's result. Values carry its address in place of the file; a URL is signed when one is read. */
 export interface StageFile {
   address: string
   filename: string
@@ -12,13 +12,13 @@ export interface StageFile {
 
 const ADDRESS = /hearth-file:[0-9a-f-]{36}\/\d{1,3}/g
 
-/** Returns the address of a stage's file, by its number in the result. */
+/** Returns the address of a stage's file, by its index in the result. */
 export const fileAddress = (stageId: string, number: number): string => `hearth-file:${stageId}/${number}`
 
-/** Returns whether a text is the address of a file, and nothing more. */
+/** Returns whether a text consists of exactly one file address. */
 export const isFileAddress = (text: string): boolean => text.match(ADDRESS)?.[0] === text
 
-/** Returns the result of a stage with its files, as that of a task has them. */
+/** Returns the result of a stage with its files, in the form of a task's result. */
 export const withFiles = (
   result: Record<string, unknown>,
   files: readonly StageFile[],
@@ -33,7 +33,7 @@ export const withFiles = (
   })),
 })
 
-/** Returns the files whose address stands somewhere in a value, which is given as JSON. */
+/** Returns the files whose address appears anywhere in a value, which is given as JSON. */
 export function filesNamedIn<F extends Pick<StageFile, 'address'>>(
   json: string | undefined,
   files: readonly F[],
@@ -43,13 +43,13 @@ export function filesNamedIn<F extends Pick<StageFile, 'address'>>(
   return files.filter(({ address }) => named.has(address))
 }
 
-/** A URL of a file, and until when it can be read. */
+/** A URL of a file and when it expires. */
 export interface FileUrl {
   url: string
   expires_at: string
 }
 
-/** Returns a value with URLs in place of the addresses of files; an object whose `url` is one tells its end as well. */
+/** Returns a value with file addresses replaced by URLs; an object whose `url` is one also gets its expiry. */
 export function withUrls(value: unknown, urls: ReadonlyMap<string, FileUrl>): unknown {
   if (typeof value === 'string') return value.replace(ADDRESS, (address) => urls.get(address)?.url ?? address)
   if (Array.isArray(value)) return value.map((item) => withUrls(item, urls))

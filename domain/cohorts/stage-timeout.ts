@@ -1,12 +1,12 @@
-/** The code of a stage that has run for longer than its `timeout_s`. */
+/** The error code of a stage that ran longer than its `timeout_s`. */
 export const STAGE_TIMEOUT = 'timeout'
-/** The seconds that a node has to end overdue work by itself, before the platform does. */
+/** How long a node gets to end overdue work itself before the platform does, in seconds. */
 export const STAGE_GRACE_S = 15
 
 export const timeoutMessage = (timeoutS: number): string =>
-  `it has run for longer than its timeout_s, ${timeoutS} s: a larger one gives it more time`
+  `it ran longer than its timeout_s of ${timeoutS} s: increase timeout_s to give it more time`
 
-/** A stage has run for longer than it may. */
+/** A stage ran longer than its timeout. */
 export class StageTimeoutError extends Error {
   override readonly name = 'StageTimeoutError'
 
@@ -15,13 +15,13 @@ export class StageTimeoutError extends Error {
   }
 }
 
-/** The tool of a stage has reached a time limit of its own, as it would on every node. */
+/** A stage's tool reached its own time limit, as it would on every node. */
 export class ToolTimeoutError extends Error {
   override readonly name = 'ToolTimeoutError'
 
-  /** `field` is the member of the tool's input that gives it more time. */
+  /** `field` is the member of the tool's input that sets its time limit. */
   constructor(reason: string, field: string | undefined, options?: { cause?: unknown }) {
-    const more = field === undefined ? '' : `, or more time by "${field}" of its input`
-    super(`${reason}: give it less to do${more}`, options)
+    const more = field === undefined ? '' : `, or more time with "${field}" in its input`
+    super(`${reason}: give it less work${more}`, options)
   }
 }

@@ -1,26 +1,27 @@
 import { canonicalJson } from '../canonical-json.ts'
 import { type Graph, RUN_INPUT } from './graph.ts'
 
-/** The graph of a cohort that has ended, and what is left of it. */
+/** The graph of a finished cohort and the state of its stages. */
 export interface Earlier {
   graph: Pick<Graph, 'stages' | 'edges'>
-  /** The stages whose results are kept, by name. */
+  /** The stages whose results are still stored, by name. */
   kept: ReadonlySet<string>
   /** The stages that ended without a result, by name. */
   missing: ReadonlySet<string>
 }
 
 export interface TakenOver {
-  /** The stages whose results stand, by name. */
+  /** The stages whose results are reused, by name. */
   standing: Set<string>
-  /** The stages without one that nothing needs: those that their consumers had gone on without. */
+  /** Stages without a result that nothing needs: their consumers continued without them. */
   spare: Set<string>
 }
 
 /**
- * Decides which stages of an earlier cohort a new one on the same input takes over. A result stands for the same work alone:
- * the same stage, with the same stages before it, fed by results that stand or, as then, by nobody. Only values are kept with
- * a result: what else it handed over went with the node that held it, so a stage whose consumer takes such is run again.
+ * Decides which stages of an earlier cohort a new one on the same input takes over. A result is reused only if the
+ * stage and all stages before it are unchanged, and each producer's result is reused or was missing then as well. Only
+ * values are stored with a result. Anything else it handed over is gone with the node that held it, so a stage whose
+ * consumer needs it runs again.
  */
 export function takeOver(
   { stages, edges, outputs }: Pick<Graph, 'stages' | 'edges' | 'outputs'>,
@@ -45,7 +46,7 @@ export function takeOver(
   const standing = new Set([...kept].filter((name) => same.has(name)))
   for (;;) {
     const running = new Set<string>()
-    // Consumers come before their producers.
+    // The order is topological, so this visits consumers before their producers.
     for (const { stage_id: name } of stages.toReversed()) {
       const isNeeded =
         outputs.some(({ stage_id }) => stage_id === name) ||

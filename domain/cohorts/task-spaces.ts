@@ -2,13 +2,13 @@ import type { ModelSpace } from '../../schemas/cohort-evaluator.ts'
 import { INPUT_TYPES } from '../../schemas/inference-task.ts'
 import { describedTaskType, makesFiles } from '../task-types/index.ts'
 
-/** The fields of inputs that hold a file, and the top-level type of what they take. */
+/** Input fields that hold a file, with the top-level media type they accept. */
 const FILE_FIELDS: Readonly<Record<string, 'image' | 'audio'>> = { image_url: 'image', audio_url: 'audio' }
 const TEXT_FIELDS = ['text', 'prompt', 'query']
 
 /**
- * Returns the spaces that follow from a task type alone: texts and the files that its requests take, and texts, JSON or
- * files as it answers. None for a task type that is not described.
+ * Returns the spaces that follow from a task type alone: the texts and files that its requests accept, and the texts,
+ * JSON or files of its responses. Empty for a task type without a description.
  */
 export function spacesOfTask(taskType: string): ModelSpace[] {
   const described = describedTaskType(taskType)

@@ -3,7 +3,7 @@ import type { SpaceKind, Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
 import { isByValue } from './values.ts'
 
-/** The expected bytes of an edge whose producer has never told its size. */
+/** The expected bytes of an edge whose producer has never reported a size. */
 const BYTES: Readonly<Record<SpaceKind, number>> = {
   text: 4_096,
   json: 4_096,
@@ -13,13 +13,13 @@ const BYTES: Readonly<Record<SpaceKind, number>> = {
   hidden_state: 4 * 2 ** 20,
   kv_cache: 64 * 2 ** 20,
 }
-/** A value on its way through the control plane: measured on one machine, without its producer's completion. */
+/** Passing a value through the control plane: measured on one machine, without completing its producer. */
 const INLINE_MS = 5
 const RTT_MS = 1
 const ROUND_TRIPS = 3
-/** Megabytes per second of a pair that has handed nothing over yet. */
+/** Assumed rate of a pair without any hand-over yet, in MB per second. */
 const ASSUMED_MB_S = 100
-/** A relayed payload goes up and down, each at about this rate. */
+/** A relayed payload is uploaded and downloaded, each at about this rate. */
 const RELAY_MB_S = 60
 const MB = 1e6
 
@@ -47,9 +47,9 @@ export const expectedBytes = (
 ): number => (Object.hasOwn(sizes, edge_id) ? sizes[edge_id] : undefined) ?? BYTES[kind]
 
 /**
- * Returns the ways that an edge may take, best first. Values pass through the control plane, which stores results
- * anyway: in the row, or through the object store when they are large. None when the graph allows no way that its kind
- * has.
+ * Returns the transports that an edge may use, best first; empty when the graph allows none that its kind supports.
+ * Values pass through the control plane, which stores results anyway: in the row, or in the object store when they are
+ * large.
  */
 export function waysOf(
   { transports, mode }: Pick<GraphEdge, 'transports' | 'mode'>,
@@ -65,7 +65,7 @@ export function waysOf(
   return transports ? ways.filter((way) => transports.includes(way)) : ways
 }
 
-/** Returns the expected cost of a hand-over between two nodes by the best of these ways. */
+/** Returns the expected cost of a hand-over between two nodes over the best of these transports. */
 export function costOfWay(
   ways: readonly Transport[],
   bytes: number,
@@ -107,8 +107,8 @@ const directMs = (bytes: number, mbPerSecond: number): number =>
   ROUND_TRIPS * RTT_MS + (1_000 * bytes) / MB / mbPerSecond
 
 /**
- * Returns how many milliseconds a hand-over takes between two nodes by the best of these ways; infinite where there is none.
- * A search asks this often, so that only the rate of a pair is looked up each time.
+ * Returns a function for the milliseconds of a hand-over between two nodes over the best of these transports; infinite
+ * if there is none. A search calls it often, so each call looks up only the rate of the pair.
  */
 export function timesOf(
   ways: readonly Transport[],

@@ -6,8 +6,8 @@ const NATURAL = new Intl.Collator('en', { numeric: true })
 type Columns = Readonly<Record<string, unknown>>
 
 /**
- * Returns an input with a vector in place of the value at a path. An object there holds the vector as columns, by the
- * natural order of their names; undefined when it has another number of them.
+ * Returns an input with a vector at a path. If there is an object at the path, its columns get the vector's numbers, in
+ * natural order of their names; undefined when the counts differ.
  */
 export function withVector(input: Columns, path: string, vector: readonly number[]): unknown {
   const there = valueAt(input, path)
@@ -17,9 +17,9 @@ export function withVector(input: Columns, path: string, vector: readonly number
 }
 
 /**
- * Returns an input with the vectors of one text or of many. A list of one object there holds a row for each of them, as
- * its columns; undefined when it has another number of columns. Elsewhere many are lists of numbers, and one is written
- * as a vector.
+ * Returns an input with the vectors of one or more texts. A list of one object at the path becomes a row for each
+ * vector, as its columns; undefined when the counts differ. Elsewhere, several vectors become a list of lists, and a
+ * single one is written as a plain vector.
  */
 export function withVectors(input: Columns, path: string, vectors: readonly (readonly number[])[]): unknown {
   const there = valueAt(input, path)
@@ -32,7 +32,7 @@ export function withVectors(input: Columns, path: string, vectors: readonly (rea
   return first && more.length === 0 ? withVector(input, path, first) : withValueAt(input, path, vectors)
 }
 
-/** Returns the vectors as objects with these columns; undefined for one of another length. */
+/** Returns the vectors as objects with these columns; undefined if one has a different length. */
 function asColumns(
   columns: Columns,
   vectors: readonly (readonly number[])[],

@@ -2,10 +2,12 @@ import type { CreateCompletion } from '../../schemas/openai-completions.ts'
 
 const MAX_TOKENS = 16
 
-/** Fields of a completion that a chat does not have. */
+/** Fields of a completion that don't exist in a chat. */
 const OWN = new Set(['prompt', 'echo', 'best_of', 'logprobs', 'suffix', 'n'])
 
-/** Returns the chat that answers a completion: its prompt is the message of a user, so that the model's template applies. */
+/**
+ * Returns the chat that answers a completion. Its prompt becomes a user message, so the model's chat template applies.
+ */
 export function chatOfCompletion(request: CreateCompletion): Record<string, unknown> {
   const rest = Object.fromEntries(Object.entries(request).filter(([name]) => !OWN.has(name)))
   return {
@@ -32,10 +34,10 @@ interface ChatChoices {
   usage?: object | null
 }
 
-/** Turns a chat, whole or in chunks, into a completion. */
+/** Converts a chat response, whole or in chunks, into a completion. */
 export class CompletionBuilder {
   readonly #frame: object
-  /** The text that the answer begins with. */
+  /** The text at the start of the answer. */
   #echo: string
 
   constructor(request: CreateCompletion, { taskId, createdAt }: Facts) {
@@ -53,7 +55,7 @@ export class CompletionBuilder {
     return ''
   }
 
-  /** The usage comes in a chunk without choices. */
+  /** The usage arrives in a chunk without choices. */
   take({ choices = [], usage }: ChatChoices): string {
     const [choice] = choices
     if (!choice) return usage ? event({ ...this.#frame, choices: [], usage }) : ''

@@ -18,8 +18,8 @@ import {
 } from './weights.ts'
 
 /**
- * By `task_type` of the hub routes: the pipeline tags of the hub, the model's category, and the matching task
- * types of runtime profiles.
+ * By `task_type` of the hub routes: the hub's pipeline tags, the model category and the matching task types of runtime
+ * profiles.
  */
 export const HUB_TASKS = {
   embeddings: {
@@ -73,23 +73,23 @@ export interface HubProfile {
   vram_mb: number
 }
 
-/** The facts, apart from the repository, that the verdict depends on. */
+/** Everything the verdict depends on, apart from the repository itself. */
 export interface HubSurroundings extends InConfig {
   task: HubTask | undefined
   profiles: readonly HubProfile[]
-  /** Memory of the largest node, in MB; undefined while none is connected. */
+  /** Memory of the largest node in MB; undefined while no node is connected. */
   largestNodeMb: number | undefined
   /** Whether the account may read a gated repository; `unknown` before the first attempt. */
   access: 'granted' | 'no_token' | 'refused' | 'not_listed' | 'unknown'
-  /** The page on which a person accepts the repository's terms. */
+  /** The page on which a user accepts the repository's terms. */
   pageUrl: string
-  /** The shape that config.json declares; null when the file has not been read. */
+  /** The shape declared in config.json; null when the file has not been read. */
   shape: ModelShape | null
-  /** The method by which config.json says that the weights are quantized; null where they are not. */
+  /** The quantization method in config.json; null if the weights aren't quantized. */
   quantization: string | null
-  /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
+  /** The shards in the safetensors index; null when there is no index or it has not been read. */
   shards: readonly string[] | null
-  /** The head of the GGUF; null when there is none or it has not been read. */
+  /** The GGUF header; null when there is none or it has not been read. */
   gguf: GgufHead | null
 }
 
@@ -113,11 +113,11 @@ export interface HubVerdict {
   sizeBytes: number
 }
 
-/** A failure of one of these checks is for a person to review. Any other failure refuses the repository. */
+/** A failure of one of these checks needs a person's review. Any other failure rejects the repository. */
 const FOR_REVIEW = new Set(['licence'])
 
 const USUAL_LLM = 'llm-transformers'
-/** The profiles that are chosen where several serve a task. */
+/** Profiles that we prefer when several serve a task. */
 const USUAL_PROFILES = new Set([USUAL_LLM, 'specialist-onnx', 'specialist-torch', 'specialist-whisper'])
 
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
@@ -129,7 +129,7 @@ const OPEN_LICENCES =
   /^(?:apache-2\.0|mit|bsd.*|cc0-1\.0|cc-by-4\.0|cc-by-sa-4\.0|openrail.*|bigscience-.*|creativeml-.*|isc|unlicense|mpl-2\.0|lgpl.*|gpl.*|agpl.*)$/
 const MB = 1024 * 1024
 
-/** Checks whether the platform can serve a repository, and which files and how much memory that needs. */
+/** Checks whether the platform can serve a repository, and which files and how much memory it needs. */
 export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
   const wanted = around.task ?? taskOfPipeline(repo.pipelineTag)
   const weights = weightsFor(wanted)(repo.files, around.shards)
@@ -190,7 +190,7 @@ function chooseProfile(
   return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
 
-/** Returns why a model cannot serve its task; undefined when it can, or when nothing is known that speaks against it. */
+/** Returns why a model cannot serve its task; undefined when it can, or when no known fact rules it out. */
 function problemOf(
   { architectures, pipelineTag, ggufArchitecture }: HubRepoFacts,
   { task, head, decoder, modules, gguf }: HubSurroundings,
@@ -234,7 +234,7 @@ function checkArchitecture(
       ? `${name} runs on the runtime profile ${profile.profile_id}.`
       : (problemOf(repo, around, format) ??
         unreadableConfig(USUAL_LLM, readOf(repo, around)) ??
-        `No runtime profile of this platform serves ${name} for ${wanted}.`),
+        `No runtime profile on this platform serves ${name} for ${wanted}.`),
   }
 }
 
@@ -247,7 +247,7 @@ function checkWeights(weights: HubWeights | undefined): CompatibilityCheck {
   if (!weights) {
     return say(
       false,
-      'The repository holds no safetensors and no GGUF weights; other formats can run code and are not loaded.',
+      'The repository has neither safetensors nor GGUF weights; other formats can run code and are never loaded.',
     )
   }
   const { format, missing } = weights
@@ -255,7 +255,7 @@ function checkWeights(weights: HubWeights | undefined): CompatibilityCheck {
   const [first] = missing
   if (first === undefined) return say(true, `The weights are ${name}.`)
   const others = missing.length > 1 ? ` and ${missing.length - 1} more` : ''
-  return say(false, `The ${name} weights are not whole: the repository lacks ${first}${others}.`)
+  return say(false, `The ${name} weights are incomplete: the repository lacks ${first}${others}.`)
 }
 
 const checkRemoteCode = ({ hasRemoteCode }: HubRepoFacts): CompatibilityCheck => ({
@@ -274,7 +274,7 @@ function checkLicence({ licence }: HubRepoFacts): CompatibilityCheck {
     message: passed
       ? `The licence is ${licence}.`
       : licence === null
-        ? 'The repository names no licence; read its page before you offer the model to others.'
+        ? 'The repository does not state a licence; read its page before you offer the model to others.'
         : `The licence ${licence} may limit who can use the model and for what; read it before you offer the model to others.`,
   }
 }
@@ -288,32 +288,32 @@ function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: HubSurroundin
     case 'no_token':
       return say(
         false,
-        `The repository is gated: accept its terms at ${pageUrl}, make a read token there, and have the operator set HEARTH_HUB_TOKEN to it.`,
+        `The repository is gated: accept its terms at ${pageUrl}, create a read token there, and have the operator set HEARTH_HUB_TOKEN to it.`,
       )
     case 'refused':
       return say(
         false,
-        `The repository is gated and the platform's token has no access: ask for it at ${pageUrl} with the account of HEARTH_HUB_TOKEN, and try again once it is granted.`,
+        `The repository is gated and the platform's token has no access: request access at ${pageUrl} with the account of HEARTH_HUB_TOKEN, and try again once it is granted.`,
       )
     case 'not_listed':
       return say(
         false,
-        'The repository is gated and not opened to your account: have the operator of this platform list it for you.',
+        'The repository is gated and not enabled for your account: ask the operator of this platform to enable it.',
       )
     case 'unknown':
-      return say(false, `The repository is gated; whether the platform may read it is seen at ${pageUrl}.`)
+      return say(false, `The repository is gated; see ${pageUrl} for whether the platform may read it.`)
   }
 }
 
 function checkSize(neededMb: number | undefined, { largestNodeMb }: HubSurroundings): CompatibilityCheck {
   const say = (passed: boolean, message: string): CompatibilityCheck => ({ check: 'size', passed, message })
-  if (neededMb === undefined) return say(true, 'What it takes cannot be told without a runtime profile.')
+  if (neededMb === undefined) return say(true, 'The memory it needs is unknown without a runtime profile.')
   if (largestNodeMb === undefined)
-    return say(true, `It takes about ${neededMb} MB; no node is connected to compare with.`)
+    return say(true, `It needs about ${neededMb} MB; no node is connected to compare with.`)
   return neededMb <= largestNodeMb
-    ? say(true, `It takes about ${neededMb} MB; the largest node has ${largestNodeMb} MB.`)
+    ? say(true, `It needs about ${neededMb} MB; the largest node has ${largestNodeMb} MB.`)
     : say(
         false,
-        `It takes about ${neededMb} MB and the largest node has ${largestNodeMb} MB; add a larger node first.`,
+        `It needs about ${neededMb} MB and the largest node has ${largestNodeMb} MB; add a larger node first.`,
       )
 }

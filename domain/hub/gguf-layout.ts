@@ -1,19 +1,19 @@
 import { GgufReader } from './gguf.ts'
 
-/** What the head of a GGUF says of its file. */
+/** The layout of a GGUF file according to its header. */
 export interface GgufLayout {
   readonly version: number
-  /** The least size of the file: where its last tensor ends. */
+  /** The minimum size of the file: the end of its last tensor. */
   readonly endBytes: number
 }
 
-/** The versions of the format that llama.cpp reads. */
+/** The format versions that llama.cpp reads. */
 export const GGUF_VERSIONS: readonly number[] = [2, 3]
 
 const U32 = 4
 const DEFAULT_ALIGNMENT = 32
 
-/** The values and the bytes of a block by the type of a tensor; the size of other types is not known. */
+/** Values and bytes per block, by tensor type; sizes of other types are unknown. */
 const BLOCKS: Readonly<Record<number, readonly [values: number, bytes: number]>> = {
   0: [1, 4],
   1: [1, 2],
@@ -33,7 +33,10 @@ const BLOCKS: Readonly<Record<number, readonly [values: number, bytes: number]>>
   39: [32, 17],
 }
 
-/** Reads the layout of a GGUF from its first bytes; `cut` when they end within the head, undefined for other files. */
+/**
+ * Reads the layout of a GGUF from its first bytes. Returns `cut` when they end within the header, undefined for other
+ * files.
+ */
 export function readGgufLayout(bytes: Uint8Array): GgufLayout | 'cut' | undefined {
   const reader = new GgufReader(bytes)
   try {

@@ -1,28 +1,28 @@
-/** The facts in the head of a GGUF on which it depends what the weights are for. */
+/** The facts in a GGUF header that decide what the weights can be used for. */
 export interface GgufHead {
   architecture: string
-  /** The way in which the vectors of tokens become one of a text; null when the file does not say. */
+  /** How token vectors are pooled into one for the text; null when the file does not specify it. */
   pooling: number | null
 }
 
-/** The numbers in the head of a GGUF, by their keys. */
+/** The numbers in a GGUF header, by key. */
 export interface GgufNumbers {
   architecture: string
   numbers: Readonly<Record<string, number>>
 }
 
-/** The values of `pooling_type`: none, and the head of a reranker. All others make one vector of a text. */
+/** Values of `pooling_type`: no pooling, and the ranking head of a reranker. All others pool a text into one vector. */
 const POOLING_NONE = 0
 const POOLING_RANK = 4
 
-/** The head is in the first bytes of a file, before its vocabulary. */
+/** The metadata that we read precedes the vocabulary, within this many first bytes of a file. */
 export const GGUF_HEAD_BYTES = 64 * 1024
 
 const U32 = 4
 const F32 = 6
 const STRING = 8
 const ARRAY = 9
-/** Bytes of a value by its type; strings and arrays have none. */
+/** Bytes of a value by its type; strings and arrays have no fixed size. */
 const SIZES: Readonly<Record<number, number>> = {
   0: 1,
   1: 1,
@@ -37,7 +37,7 @@ const SIZES: Readonly<Record<number, number>> = {
   12: 8,
 }
 
-/** Reads the numbers before the vocabulary of a GGUF from its first bytes; undefined when they are none of a GGUF. */
+/** Reads the numbers before the vocabulary of a GGUF from its first bytes; undefined when they aren't from a GGUF. */
 export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
   const numbers: Record<string, number> = {}
   let architecture: string | undefined
@@ -50,7 +50,7 @@ export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
   return architecture === undefined ? undefined : { architecture, numbers }
 }
 
-/** Reads the head of a GGUF from its first bytes; undefined when they are none of a GGUF, or name no architecture. */
+/** Reads the GGUF header from its first bytes; undefined when they aren't from a GGUF or name no architecture. */
 export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
   let architecture: string | undefined
   let pooling: number | null = null
@@ -62,7 +62,7 @@ export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
   return architecture === undefined ? undefined : { architecture, pooling }
 }
 
-/** Has every key of a head read or skipped with its value. */
+/** Calls `read` for every key of a header; `read` must read or skip the value. */
 function forEachKey(bytes: Uint8Array, read: (key: string, type: number, reader: GgufReader) => void): void {
   const reader = new GgufReader(bytes)
   try {
@@ -70,38 +70,38 @@ function forEachKey(bytes: Uint8Array, read: (key: string, type: number, reader:
     reader.skip(12)
     for (let left = reader.u64(); left > 0; left--) read(reader.string(), reader.u32(), reader)
   } catch (err) {
-    // The bytes end within the vocabulary, whose pieces are behind all that is looked for.
+    // The bytes end within the vocabulary, which comes after every key that we need.
     if (!(err instanceof RangeError)) throw err
   }
 }
 
-/** The tasks of texts that a GGUF can serve without writing any. */
+/** Text tasks that a GGUF can serve without generating text. */
 type TextTask = 'embeddings' | 'rerank'
 
 export const isTextTask = (task: string | undefined): task is TextTask =>
   task === 'embeddings' || task === 'rerank'
 
-/** Returns why a GGUF cannot serve a task of texts; undefined when it can. */
+/** Returns why a GGUF cannot serve a text task; undefined when it can. */
 export function ggufProblem(task: TextTask, { architecture, pooling }: GgufHead): string | undefined {
   const name = `The GGUF (${architecture})`
   if (task === 'rerank')
-    return pooling === POOLING_RANK ? undefined : `${name} has no head that ranks, which rerank needs.`
-  if (pooling === POOLING_RANK) return `${name} is a reranker and gives no embeddings.`
+    return pooling === POOLING_RANK ? undefined : `${name} has no ranking head, which rerank needs.`
+  if (pooling === POOLING_RANK) return `${name} is a reranker and produces no embeddings.`
   return pooling === null || pooling === POOLING_NONE
-    ? `${name} declares no pooling of its tokens and gives no embeddings.`
+    ? `${name} declares no pooling of its tokens and produces no embeddings.`
     : undefined
 }
 
-/** Architectures of GGUF files that write no text; `clip` is the projector of a model that sees. */
+/** GGUF architectures that generate no text; `clip` is the projector of a vision model. */
 const ENCODER = /bert|embedding|t5encoder|^clip$/
 
-/** Returns why a GGUF cannot serve a task of models that write text; undefined when it can. */
+/** Returns why a GGUF cannot serve a text generation task; undefined when it can. */
 export const encoderGgufProblem = (task: string, architecture: string | null): string | undefined =>
   architecture !== null && ENCODER.test(architecture)
-    ? `The GGUF (${architecture}) is an encoder, and ${task} needs another model.`
+    ? `The GGUF (${architecture}) is an encoder, but ${task} needs a model that generates text.`
     : undefined
 
-/** Reads the little-endian values of a GGUF; throws `RangeError` at the end of the bytes. */
+/** Reads little-endian values of a GGUF; throws `RangeError` at the end of the bytes. */
 export class GgufReader {
   readonly #bytes: Uint8Array
   readonly #view: DataView
@@ -112,7 +112,7 @@ export class GgufReader {
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   }
 
-  /** The number of bytes that have been read. */
+  /** The number of bytes read so far. */
   get at(): number {
     return this.#at
   }

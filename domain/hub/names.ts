@@ -1,13 +1,13 @@
-/** Every name of a hub import begins with this prefix, and no other name does. */
+/** Every hub import's name begins with this prefix, and no other name does. */
 const PREFIX = 'hf-'
 const MAX_LENGTH = 80
 
 export const isHubName = (name: string): boolean => name.startsWith(PREFIX)
 
 /**
- * Makes the name of an import: the repository's id with `--` between owner and name. Null when the id could not
- * be recovered from the name, as for an id that contains `--`. Two repositories therefore never share a name:
- * `a-b/c` and `a/b-c` differ.
+ * Returns the name of an import: the repository's id with `--` between owner and name. Null when the id could not be
+ * recovered from the name, for example an id that contains `--`. So two repositories never share a name: `a-b/c` and
+ * `a/b-c` differ.
  */
 export function hubModelName(repoId: string): string | null {
   const name = PREFIX + repoId.toLowerCase().replace('/', '--')
@@ -15,7 +15,7 @@ export function hubModelName(repoId: string): string | null {
   return isPlain ? name : null
 }
 
-/** Makes a unique name: a slug of the repository's id, and the end of an id of ours. */
+/** Returns a unique name: a slug of the repository's id plus the end of one of our ids. */
 export function distinctHubName(repoId: string, id: string): string {
   const slug = repoId.toLowerCase().replaceAll(/[^a-z0-9.]+/g, '-')
   return `${PREFIX}${slug.slice(0, MAX_LENGTH - PREFIX.length).replace(/[-.]+$/, '')}--${id.slice(-8)}`

@@ -1,6 +1,6 @@
-/** The tasks that encoders of texts serve, with one output for each text. */
+/** Tasks that text encoders serve, with one output per text. */
 const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation', 'classification'] as const
-/** The tasks of models that write text. */
+/** Tasks of models that generate text. */
 const WRITER_TASKS = ['translation', 'ocr', 'stt'] as const
 type WriterTask = (typeof WRITER_TASKS)[number]
 export type SpecialistTask = (typeof ENCODER_TASKS)[number] | WriterTask
@@ -13,51 +13,51 @@ export const isWriterTask = (task: string): task is WriterTask =>
 export const isSpecialistTask = (task: string): task is SpecialistTask =>
   isEncoderTask(task) || isWriterTask(task)
 
-/** Families of writers that their servers are tested with, and what they are. */
+/** The families of text-generating models that their servers are tested with, and how messages call them. */
 const WRITERS: Readonly<Record<WriterTask, { family: RegExp; words: string }>> = {
   translation: {
     family: /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/,
-    words: 'model of translation',
+    words: 'a translation model',
   },
-  ocr: { family: /^VisionEncoderDecoderModel$/, words: 'reader of pictures' },
-  stt: { family: /^WhisperForConditionalGeneration$/, words: 'Whisper model' },
+  ocr: { family: /^VisionEncoderDecoderModel$/, words: 'an OCR model' },
+  stt: { family: /^WhisperForConditionalGeneration$/, words: 'a Whisper model' },
 }
 
-/** Models of pictures with these decoders read; those with others describe what they see. */
+/** Vision models with these decoders read text; those with others describe the image. */
 const READING_DECODERS = new Set(['trocr', 'mbart'])
 
-/** Families of encoders that the specialist server is tested with, and what their classes are for. */
+/** Encoder families that the specialist server is tested with. */
 const ENCODER =
   /^(?:Bert|Roberta|XLMRoberta|Camembert|DistilBert|MPNet|Electra|DebertaV2)(Model|For[A-Za-z]+)$/
 const WITHOUT_HEAD = new Set(['Model', 'ForMaskedLM', 'ForPreTraining'])
 const WITH_HEAD = 'ForSequenceClassification'
 
-/** Returns whether an architecture belongs to a family that a server of specialists is tested with. */
+/** Returns whether an architecture belongs to a family that a specialist server is tested with. */
 export const isKnownArchitecture = (architecture: string): boolean =>
   ENCODER.test(architecture) || Object.values(WRITERS).some(({ family }) => family.test(architecture))
 
-/** Modules of sentence-transformers that the specialist server knows. */
+/** The sentence-transformers modules that the specialist server supports. */
 const KNOWN_MODULES = new Set(['Transformer', 'Pooling', 'Normalize'])
 
-/** The head of a classifier, as config.json describes it. */
+/** A classifier's head, as config.json describes it. */
 export interface Head {
   labels: number
   isMultiLabel: boolean
 }
 
-/** The facts beyond the architecture on which it depends whether a specialist serves a task; null when not read. */
+/** What decides, in addition to the architecture, whether a specialist serves a task; null when not read. */
 export interface InConfig {
   head: Head | null
-  /** The kind of the decoder in config.json. */
+  /** The decoder type in config.json. */
   decoder: string | null
-  /** The modules of modules.json. */
+  /** The modules listed in modules.json. */
   modules: readonly string[] | null
 }
 
-/** The labels of a classifier whose config.json does not name any. */
+/** The number of labels when config.json doesn't name any. */
 const USUAL_LABELS = 2
 
-/** Reads the head from a config.json; null for any other file. */
+/** Reads a classifier's head from a config.json; null for any other file. */
 export function readHead(config: unknown): Head | null {
   if (typeof config !== 'object' || config === null) return null
   const { id2label, num_labels, problem_type } = config as Record<string, unknown>
@@ -66,7 +66,7 @@ export function readHead(config: unknown): Head | null {
   return { labels: named > 0 ? named : counted, isMultiLabel: problem_type === 'multi_label_classification' }
 }
 
-/** Reads the kind of the decoder from a config.json; null when it names none. */
+/** Reads the decoder type from a config.json; null when it names none. */
 export function readDecoder(config: unknown): string | null {
   const { decoder } = (typeof config === 'object' && config !== null ? config : {}) as Record<string, unknown>
   const { model_type } = (typeof decoder === 'object' && decoder !== null ? decoder : {}) as Record<
@@ -76,7 +76,7 @@ export function readDecoder(config: unknown): string | null {
   return typeof model_type === 'string' ? model_type : null
 }
 
-/** Reads the kinds of modules from a modules.json; null for any other file. */
+/** Reads the module types from a modules.json; null for any other file. */
 export function readModules(content: unknown): string[] | null {
   if (!Array.isArray(content)) return null
   return content.map((module: unknown) => {
@@ -94,22 +94,23 @@ export function specialistProblem(
     const { family, words } = WRITERS[task]
     const isOther = task === 'ocr' && decoder !== null && !READING_DECODERS.has(decoder)
     if (family.test(architecture) && !isOther) return undefined
-    const name = isOther ? `${architecture} with a decoder of the kind ${decoder}` : architecture
-    return `${name} is no ${words} that this platform serves.`
+    const name = isOther ? `${architecture} with a ${decoder} decoder` : architecture
+    return `${name} is not ${words} that this platform serves.`
   }
   const [, kind] = ENCODER.exec(architecture) ?? []
-  if (kind === undefined) return `${architecture} is no encoder of texts that this platform serves.`
+  if (kind === undefined) return `${architecture} is not a text encoder that this platform serves.`
   if (task === 'embeddings') {
     const unknown = modules?.find((name) => !KNOWN_MODULES.has(name))
-    if (unknown !== undefined) return `Its modules.json wants the module ${unknown}, which is not known here.`
+    if (unknown !== undefined)
+      return `Its modules.json requires the module ${unknown}, which is not supported here.`
     return WITHOUT_HEAD.has(kind)
       ? undefined
-      : `${architecture} has a head for another task and gives no embeddings.`
+      : `${architecture} has a head for another task and produces no embeddings.`
   }
-  if (kind !== WITH_HEAD) return `${architecture} has no head for classes, which ${task} needs.`
+  if (kind !== WITH_HEAD) return `${architecture} has no classification head, which ${task} needs.`
   if (!head || task === 'classification') return undefined
   const ranks = head.labels === 1 && !head.isMultiLabel
   if (task === 'rerank')
-    return ranks ? undefined : `${architecture} has ${head.labels} labels; a reranker has one.`
-  return ranks ? `${architecture} has one label and is a reranker; moderation needs classes.` : undefined
+    return ranks ? undefined : `${architecture} has ${head.labels} labels, but a reranker has one.`
+  return ranks ? `${architecture} has one label and is a reranker, but moderation needs classes.` : undefined
 }

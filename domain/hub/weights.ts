@@ -9,7 +9,7 @@ export type WeightFormat = 'safetensors' | 'gguf' | 'onnx'
 export interface HubWeights {
   format: WeightFormat
   files: readonly string[]
-  /** Files whose absence makes the weights incomplete. */
+  /** Missing files that make the weights incomplete. */
   missing: readonly string[]
 }
 
@@ -21,24 +21,23 @@ const WHOLE_SAFETENSORS = 'model.safetensors'
 const isModelWeights = (path: string): boolean =>
   /^[^/]+\.safetensors$/.test(path) && !path.startsWith('adapter_')
 
-/** Projectors and importance matrices are GGUF files too, and no models. */
+/** Projectors and importance matrices are also GGUF files, but not models. */
 export const isGgufModel = (path: string): boolean =>
   path.endsWith('.gguf') && !/(?:^|\/)(?:mmproj|imatrix)[^/]*$|[-_.](?:mmproj|imatrix)\.gguf$/i.test(path)
 
-/** The other files that a server reads; all else in a repository is left out. */
+/** The other files that a server reads; everything else in a repository is left out. */
 const SIDE_FILES =
   /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
 
-/** The files that a server of specialists reads beside those, and an ONNX file with its tensors. */
+/** Files that specialist servers read in addition, and an ONNX file with its external tensors. */
 const SPECIALIST_FILES =
   /^(?:modules|sentence_bert_config|config_sentence_transformers|processor_config)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$|^(?:source|target)\.spm$/
 const ONNX = 'onnx/model.onnx'
 const ONNX_FILES = /^onnx\/model\.onnx(?:_data)?$/
 
 /**
- * Returns the safetensors to read: the whole file if there is one, otherwise the shards of the index, or the
- * files whose names follow the pattern of a split. Other layouts of the same weights
- * (`consolidated.safetensors`) are ignored.
+ * Returns the safetensors to read: the whole file if there is one, otherwise the shards of the index, or the files
+ * named like parts of a split. Other layouts of the same weights (`consolidated.safetensors`) are ignored.
  */
 function readWeights(paths: readonly string[], shards: readonly string[] | null): string[] {
   const weights = paths.filter(isModelWeights)
@@ -50,8 +49,7 @@ function readWeights(paths: readonly string[], shards: readonly string[] | null)
 }
 
 /**
- * Returns the files for a run that starts from a repository: trainable weights, and the files
- * that are read beside them.
+ * Returns the files for a run that starts from a repository: trainable weights and the side files that training reads.
  */
 export function trainingFiles<F extends SizedFile>(
   files: readonly F[],
@@ -68,17 +66,17 @@ export function trainingFiles<F extends SizedFile>(
 
 const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
 
-/** Returns the files of a repository with a LoRA adapter that a merge reads. */
+/** Returns the files of a LoRA adapter repository that a merge reads. */
 export const adapterFiles = <F extends SizedFile>(files: readonly F[]): F[] =>
   files.filter(({ path }) => ADAPTER_FILES.test(path))
 
-/** Returns the index of a repository's safetensors, unless the repository has them in one file. */
+/** Returns the index of a repository's safetensors, unless they are in a single file. */
 export const shardIndexOf = <F extends { path: string }>(files: readonly F[]): F | undefined =>
   files.some(({ path }) => path === WHOLE_SAFETENSORS)
     ? undefined
     : files.find(({ path }) => path === SHARD_INDEX)
 
-/** Returns the shards that an index lists; undefined when it is not an index. */
+/** Returns the shards listed in an index; undefined when it isn't an index. */
 export function shardsOf(index: unknown): readonly string[] | undefined {
   if (typeof index !== 'object' || index === null || !('weight_map' in index)) return undefined
   const map = index.weight_map
@@ -89,7 +87,7 @@ export function shardsOf(index: unknown): readonly string[] | undefined {
 
 /**
  * Chooses the weights of a repository: safetensors if there are any, otherwise one GGUF quantization with all its
- * parts. `shards` are those of the index; null when the index has not been read.
+ * parts. `shards` come from the index; null when the index has not been read.
  */
 export function chooseWeights(
   files: readonly SizedFile[],
@@ -109,7 +107,7 @@ export function chooseWeights(
   return chosen && { format: 'gguf', files: chosen.present, missing: chosen.missing }
 }
 
-/** Chooses the weights of a model that writes text: safetensors, and the files of its tokenizers. */
+/** Chooses the weights of a text-generating specialist: safetensors and the tokenizer files. */
 export function chooseWriterWeights(
   files: readonly SizedFile[],
   shards: readonly string[] | null,
@@ -119,8 +117,8 @@ export function chooseWriterWeights(
 }
 
 /**
- * Chooses the weights of an encoder of texts: safetensors, an ONNX file that the repository brings, or both, because the one is
- * compared with the other.
+ * Chooses the weights of a text encoder: safetensors, an ONNX file from the repository, or both, because the server
+ * compares one with the other.
  */
 export function chooseEncoderWeights(
   files: readonly SizedFile[],
@@ -141,7 +139,7 @@ function missingShards(paths: readonly string[], shards: readonly string[] | nul
   const split = partSets(readWeights(paths, null)).filter(({ isSplit }) => isSplit)
   const missing = split.flatMap((set) => set.missing)
   if (paths.includes(SHARD_INDEX)) return missing
-  // A split without an index has an unknown number of shards. Without a split, the single file must be there.
+  // A split without an index has an unknown number of shards. Without a split, the single file is required.
   return split.length > 0 ? [...missing, SHARD_INDEX] : [WHOLE_SAFETENSORS]
 }
 
@@ -151,7 +149,7 @@ interface PartSet {
   missing: string[]
 }
 
-/** The largest number of parts that are checked for absence, because a name may claim any number. */
+/** The most parts that we check for presence, because a file name may claim any number. */
 const MAX_PARTS = 1_000
 
 /** Groups weights by model: a single file, or all parts of one split. */
@@ -177,7 +175,7 @@ const partNames = ({ stem, count, format }: { stem: string; count: string; forma
     (_, part) => `${stem}-${String(part + 1).padStart(5, '0')}-of-${count}.${format}`,
   )
 
-/** Quantizations in order of preference: the middle one first, which most people choose. */
+/** Quantizations in order of preference: the medium one first, which is the most popular. */
 const GGUF_ORDER = [/q4_k_m/i, /q5_k_m/i, /q4_0/i, /q8_0/i, /./]
 
 const middleQuantization = (sets: readonly PartSet[]): PartSet | undefined =>

@@ -1,8 +1,8 @@
-/** Rows that the first vector makes room for. */
+/** Initial capacity in rows. */
 const FIRST_ROWS = 64
 const GROWTH = 1.25
 
-/** Vectors of one length with the entries that they stand for. */
+/** Vectors of equal length and the entries they represent. */
 export class VectorIndex {
   readonly #ids: string[] = []
   readonly #versions: number[] = []
@@ -18,7 +18,7 @@ export class VectorIndex {
     return this.#vectors.byteLength + this.#ids.length * 100
   }
 
-  /** Adds the vector of an entry, of unit length; one of another length than the first is left out. */
+  /** Adds an entry's unit vector; ignores one whose length differs from the first. */
   add({ id, version }: { id: string; version: number }, vector: Float32Array): void {
     if (this.#ids.length === 0) this.#width = vector.length
     if (vector.length !== this.#width || vector.length === 0) return
@@ -29,12 +29,12 @@ export class VectorIndex {
     this.#versions.push(version)
   }
 
-  /** Leaves entries that are no longer recalled out of later searches. */
+  /** Excludes entries that are no longer recalled from later searches. */
   drop(ids: Iterable<string>): void {
     for (const id of ids) this.#dropped.add(id)
   }
 
-  /** Returns up to `count` entries by their cosine with the query, the nearest first; none of a later version. */
+  /** Returns up to `count` entries by cosine similarity to the query, nearest first; none from a later version. */
   nearest(query: Float32Array, count: number, version = Number.POSITIVE_INFINITY): string[] {
     if (query.length !== this.#width) return []
     const scores = scoresOf(query, this.#vectors, this.#ids.length)
@@ -61,8 +61,8 @@ export class VectorIndex {
 }
 
 /**
- * Returns the product of the query with each row. This loop is nearly all of a search: four sums at once, over local
- * variables only, take a third of the time of a plain one.
+ * Returns the dot product of the query with each row. Nearly all the time of a search is spent in this loop. Four
+ * parallel sums over local variables take a third of the time of a plain loop.
  */
 function scoresOf(query: Float32Array, vectors: Float32Array, rows: number): Float32Array {
   const scores = new Float32Array(rows)
@@ -85,7 +85,7 @@ function scoresOf(query: Float32Array, vectors: Float32Array, rows: number): Flo
   return scores
 }
 
-/** Returns a vector of the same direction and unit length; undefined for what is no vector, or has no direction. */
+/** Returns a unit vector in the same direction; undefined if the value isn't a vector or has no direction. */
 export function unitVector(values: unknown): Float32Array | undefined {
   if (!Array.isArray(values) || values.length === 0) return undefined
   const vector = Float32Array.from(values as number[])
@@ -94,7 +94,7 @@ export function unitVector(values: unknown): Float32Array | undefined {
   return vector.map((value) => value / length)
 }
 
-/** Orders entries by the places of their ids in a search; entries that it did not find come last, in their own order. */
+/** Orders entries by the rank of their ids in a search; entries that it did not find come last, in their own order. */
 export function byNearness<T extends { readonly id: string }>(
   entries: readonly T[],
   ids: readonly string[],

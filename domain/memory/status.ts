@@ -1,18 +1,18 @@
 import type { MemoryStatus } from '../../schemas/memory.ts'
 
-/** A first snapshot takes seconds; one that is missing for this long needs an operator. */
+/** A first snapshot takes seconds; if it is still missing after this long, an operator has to look. */
 const MAX_FIRST_MS = 10 * 60_000
 
 export interface MemoryState {
   enabled: boolean
   hasSnapshot: boolean
-  /** A snapshot is being built, beyond being asked for. */
+  /** A snapshot is being built, not just requested. */
   isBuilding: boolean
-  /** The time since which the first snapshot has been waited for. */
+  /** When the wait for the first snapshot began. */
   since: Date
 }
 
-/** Returns whether a task that is submitted now would carry the memory; `undefined` stands for no namespace. */
+/** Returns whether a task submitted now would carry the memory; `undefined` means no namespace. */
 export function memoryStatus(state: MemoryState | undefined, now: Date): MemoryStatus {
   if (!state?.enabled) return { enabled: false, ready: false, detail: null }
   if (state.hasSnapshot) return { enabled: true, ready: true, detail: null }

@@ -3,15 +3,15 @@ const MAX_LINE = 300
 /** Control characters, and those that change the direction of text. */
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu
 
-/** Turns the error response of a model server into one sentence for the owner of the task. */
+/** Turns a model server's error response into one sentence for the owner of the task. */
 export function modelFault(status: number, text: string): string {
   const said = messageIn(text) ?? text.trim()
-  return (said === '' ? `the model answered ${status} without a reason` : said).slice(0, MAX_LENGTH)
+  return (said === '' ? `the model returned ${status} without a reason` : said).slice(0, MAX_LENGTH)
 }
 
 /**
- * Turns the error response of a model server into one line for others than the caller of that request: without control
- * characters, and without the pages and traces of web frameworks, which belong into the log of the node.
+ * Turns a model server's error response into one line for readers other than the caller. It drops control characters,
+ * and the HTML pages and stack traces of web frameworks, which belong in the node's log.
  */
 export function faultInOneLine(status: number, text: string): string {
   const said = messageIn(text) ?? (/^\s*<|^Traceback |\n\s*(?:File "|at )/.test(text) ? '' : text)
@@ -22,8 +22,8 @@ export function faultInOneLine(status: number, text: string): string {
 }
 
 /**
- * Returns the field of the request that the error names, in the format of OpenAI's errors or, from servers of this
- * platform, as a JSON pointer.
+ * Returns the request field that the error names, from OpenAI's error format or, for this platform's servers, a JSON
+ * pointer.
  */
 export function faultField(text: string): string | undefined {
   const { param, path } = errorIn(text) ?? {}
@@ -33,11 +33,11 @@ export function faultField(text: string): string | undefined {
     : undefined
 }
 
-/** Says that a model failed without quoting it, because the request held an account's memory and so may the answer. */
+/** Reports that a model failed without quoting it: the request held an account's memory, so the response may too. */
 export const faultWithMemory = (status?: number): string =>
-  `the model ${status === undefined ? 'failed' : `answered ${status}`}; its own words are not shown, because the request carried the memory of the account, which they may quote`
+  `the model ${status === undefined ? 'failed' : `returned ${status}`}; its message is hidden because it may quote the account's memory, which was part of the request`
 
-/** A 4xx means that any node would refuse the same input again. */
+/** A 4xx means that any node would reject the same input. */
 export const isInputRefused = (status: number): boolean => status >= 400 && status < 500
 
 interface FaultBody {

@@ -1,14 +1,14 @@
-/** The base of a run, as its adapter and the API name it. */
+/** The base of a run, as named by its adapter and the API. */
 export interface BaseModel {
-  /** A repository of the hub, or an address that cannot be taken for one. */
+  /** A hub repository, or an address that can't be mistaken for one. */
   name: string
-  /** The commit of a repository that has been resolved. */
+  /** The commit of a resolved repository. */
   revision: string | null
 }
 
 /**
- * Returns the address of a version that was not imported from a hub. Its scheme keeps clients
- * from fetching it by mistake.
+ * Returns the address of a version that was not imported from a hub. Its scheme keeps clients from fetching it by
+ * mistake.
  */
 export const versionAddress = (versionId: string): string => `hearth://model_version/${versionId}`
 

@@ -14,7 +14,7 @@ import {
 import { taskTypesOfKind } from '../task-types/index.ts'
 import { type ModelFolder, unreadableFolder } from './readable.ts'
 
-/** The runtime profile that an import gets for its task type, unless the files ask for another one. */
+/** The default runtime profile for each task type. The files of an import may require another one. */
 const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
   ...CHAT_TASK_TYPES.map((task) => [task, 'llm-transformers'] as const),
   ['embeddings', 'specialist-onnx'],
@@ -29,12 +29,12 @@ const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
   ['forecasting', 'tabular'],
 ])
 
-/** The task types of imports without a profile of an operator's own. */
+/** The task types of imports that need no custom profile from an operator. */
 export const IMPORT_TASK_TYPES: readonly string[] = [...USUAL_PROFILES.keys()]
 
-/** The file that the server of a profile reads first; nothing is known of other profiles. */
+/** The file that a profile's server reads first; unknown for other profiles. */
 const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = [
-  { profile: /^(?:llm|specialist)-llamacpp$/, file: /\.gguf$/, words: '.gguf file' },
+  { profile: /^(?:llm|specialist)-llamacpp$/, file: /\.gguf$/, words: 'a .gguf file' },
   {
     profile: /^llm-(?:transformers|vllm|vllm-process)$/,
     file: /(?:^|\/)config\.json$/,
@@ -49,21 +49,21 @@ const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = 
   { profile: /^tabular$/, file: /^manifest\.json$/, words: 'manifest.json' },
 ]
 
-/** Language models that also take pictures, which vLLM alone serves. */
+/** Language models that also accept images, which only vLLM serves. */
 const MULTIMODAL = /ForConditionalGeneration$/
 const OWN_ONNX = 'onnx/model.onnx'
 
-/** The files of a model, with the content of those that decide whether it can serve; undefined for those it lacks. */
+/** The files of a model, with the content of those that decide whether it can serve; undefined if absent. */
 export interface ImportFiles extends ModelFolder {
-  /** The model_index.json. */
+  /** The content of model_index.json. */
   index: unknown
-  /** The modules.json. */
+  /** The content of modules.json. */
   modules: unknown
-  /** The first GGUF; without a head it is none. */
+  /** The first GGUF file; without a header it isn't a GGUF. */
   gguf: { path: string; head: GgufHead | undefined } | undefined
 }
 
-/** Returns the runtime profile that fits the files of an import best; undefined for an unknown task type. */
+/** Returns the runtime profile that best fits the files of an import; undefined for an unknown task type. */
 export function profileForImport(task: string, paths: readonly string[]): string | undefined {
   const has = (pattern: RegExp) => paths.some((path) => pattern.test(path))
   if (has(/\.gguf$/)) {
@@ -74,15 +74,15 @@ export function profileForImport(task: string, paths: readonly string[]): string
 }
 
 /**
- * Returns why the files of an import cannot serve a task with a profile; undefined when they can, or when nothing is
- * known that speaks against it, as with profiles of an operator's own.
+ * Returns why the files of an import cannot serve a task with a profile. Returns undefined when they can, or when no
+ * known fact rules it out, as with an operator's custom profiles.
  */
 export function importProblem(task: string, profile: string, files: ImportFiles): string | undefined {
   const reads = READ_FIRST.find((one) => one.profile.test(profile))
   if (!reads) return undefined
   if (files.paths.some((path) => reads.file.test(path)))
     return contentProblem(task, profile, files) ?? unreadableFolder(profile, files)
-  return `There is no ${reads.words} in it, which the runtime profile ${profile} needs; --runtime-profile names another one.`
+  return `The runtime profile ${profile} needs ${reads.words}, which is missing; use --runtime-profile to select another profile.`
 }
 
 function contentProblem(task: string, profile: string, files: ImportFiles): string | undefined {
@@ -95,7 +95,7 @@ function contentProblem(task: string, profile: string, files: ImportFiles): stri
   if (isChatCapable(task)) {
     const seesOnVllm = profile.startsWith('llm-vllm') && MULTIMODAL.test(architecture)
     if (isCausalLm(architecture) || seesOnVllm) return undefined
-    return `${architecture} is no causal language model (ForCausalLM, LMHeadModel), which ${task} needs.`
+    return `${architecture} is not a causal language model (ForCausalLM, LMHeadModel), which ${task} needs.`
   }
   if (!isSpecialistTask(task)) return undefined
   const bringsOnnx = profile === 'specialist-onnx' && files.paths.includes(OWN_ONNX)

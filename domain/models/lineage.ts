@@ -1,4 +1,4 @@
-/** A reference to a model that is not a version, as a run or a merge names it. */
+/** A reference from a run or a merge to a model that isn't a version. */
 interface ExternalRef {
   type: string
   repo_id?: string
@@ -19,7 +19,7 @@ interface Version {
   job_base_model: string | null
   /** The commit at which the run downloaded its base from the hub. */
   job_base_revision: string | null
-  /** The columns that the run left out, as its metrics name them. */
+  /** The columns that the run left out, from its metrics. */
   left_out_columns?: unknown
   merge_method: string | null
   parent_id: string | null
@@ -35,7 +35,7 @@ interface Version {
 interface Source {
   version_id: string
   role: string
-  /** Null for a model that is not a version; `ref` then has its location. */
+  /** Null for a model that isn't a version; `ref` then has its location. */
   source_version_id: string | null
   ref: ExternalRef | null
 }
@@ -55,7 +55,7 @@ export interface LineageGraph {
   edges: { from: string; to: string; relation: Relation }[]
 }
 
-/** Builds the graph of versions and their inputs. An edge points from an input to the model that was made from it. */
+/** Builds the graph of versions and their inputs. Edges point from an input to the model made from it. */
 export function lineageGraph(versions: readonly Version[], sources: readonly Source[]): LineageGraph {
   const drawing = new Drawing()
   const byId = new Map(versions.map((version) => [version.id, version]))
@@ -84,7 +84,7 @@ export function lineageGraph(versions: readonly Version[], sources: readonly Sou
   return drawing.graph()
 }
 
-/** Adds the job that made a version, with that job's inputs other than its base. */
+/** Adds the job that produced a version, and the job's inputs other than its base. */
 function drawMaker(drawing: Drawing, version: Version): string | undefined {
   const { job_id, job_type, job_name, model_config_id, dataset_id, dataset_name } = version
   if (!job_id) return undefined
@@ -113,7 +113,7 @@ function drawBase(
   const { base_model_version_id, job_base, job_base_model, job_base_revision } = version
   const base = base_model_version_id === null ? undefined : byId.get(base_model_version_id)
   if (base_model_version_id !== null && !base) return undefined
-  // The version that was imported from this repository may be of another commit than the one that the run downloaded.
+  // The version imported from this repository may have a different commit than the one that the run downloaded.
   const isAsFetched = base?.repo_id === null || job_base_revision === null
   if (base && (isAsFetched || base.revision === job_base_revision)) return drawing.version(base)
   if (version.job_type !== 'training') return undefined

@@ -1,6 +1,6 @@
 const MB = 1024 * 1024
 
-/** The reservation in MB for a model until the peak of a load has been observed. */
+/** The reservation in MB for a model until the peak memory of a load has been measured. */
 export function estimateMb(
   profile: { memory_mb: number; memory_per_weights_mb?: number },
   weightsBytes: number,
@@ -24,7 +24,7 @@ const isWeights = ({ path }: SizedFile): boolean => /\.(?:safetensors|gguf)$/.te
 const sumOf = (files: readonly SizedFile[]): number =>
   files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
 
-/** Bytes of the weights among a version's files. Adapters beside a model are not served and do not count. */
+/** Bytes of the weights among a version's files. Adapters next to a model are not served and don't count. */
 export const weightsBytes = (files: readonly SizedFile[]): number =>
   sumOf(files.filter((file) => isWeights(file) && !ADAPTER.test(file.path)))
 

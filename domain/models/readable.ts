@@ -1,52 +1,57 @@
 import { GGUF_VERSIONS, type GgufLayout } from '../hub/gguf-layout.ts'
 import { chooseWeights, shardsOf } from '../hub/weights.ts'
 
-/** What the head of a safetensors file says: the names of its tensors, and where the last one ends. */
+/** The header of a safetensors file: its tensor names, and where the last tensor ends. */
 export interface SafetensorsHead {
   readonly tensors: readonly string[]
   readonly endBytes: number
 }
 
-/** A safetensors file of a folder; without a head it is none. */
+/** A file of a folder named as safetensors; without a `head` it isn't one. */
 export interface WeightsFile {
   readonly path: string
   readonly sizeBytes: number
   readonly head: SafetensorsHead | 'lfs-pointer' | undefined
 }
 
-/** A GGUF of a folder. Its layout is `cut` where the file ends within the head, undefined where it cannot be read. */
+/**
+ * A GGUF file of a folder. Its layout is `cut` when the file ends within the header, undefined when it is unreadable.
+ */
 export interface GgufFile {
   readonly path: string
   readonly sizeBytes: number
   readonly layout: GgufLayout | 'cut' | undefined
 }
 
-/** The content of a model folder that decides whether a server can load it. */
+/** The parts of a model folder that decide whether a server can load it. */
 export interface ModelFolder {
   readonly paths: readonly string[]
-  /** The config.json. */
+  /** The content of config.json. */
   readonly config: unknown
-  /** The model.safetensors.index.json. */
+  /** The content of model.safetensors.index.json. */
   readonly shardIndex: unknown
   readonly weights: readonly WeightsFile[]
   readonly ggufs: readonly GgufFile[]
 }
 
-/** The profiles that load a folder with transformers, in the locked environment of nodes. */
+/** Profiles that load a folder with transformers, in the nodes' locked environment. */
 const TRANSFORMERS = /^(?:llm-transformers|specialist-(?:onnx|torch))$/
 const LANGUAGE_MODEL = /^llm-(?:transformers|vllm|vllm-process)$/
 const READS_GGUF = /^(?:llm|specialist)-llamacpp$/
 const READS_SAFETENSORS = /^(?:llm-(?:transformers|vllm|vllm-process)|specialist-(?:torch|whisper))$/
 
 const BITSANDBYTES = 'bitsandbytes'
-/** Quantizations whose kernels that environment has; `check_quantization` of its language model server has the same. */
+/**
+ * Quantizations for which that environment has kernels. Keep in sync with `check_quantization` of its language model
+ * server.
+ */
 export const READABLE_QUANTIZATIONS: ReadonlySet<string> = new Set(['fp8', 'mxfp4', BITSANDBYTES])
-/** The tensors that bitsandbytes adds to a layer it has quantized. */
+/** Tensors that bitsandbytes adds to a quantized layer. */
 const BITSANDBYTES_STATE = /\.(?:quant_state\.|absmax$|SCB$)/
 const TOKENIZER =
   /^(?:tokenizer\.json|tokenizer\.model|vocab\.(?:json|txt)|spiece\.model|sentencepiece\.bpe\.model|tekken\.json|.*\.tiktoken)$/
 
-/** The types of causal language models in the locked version of transformers; a test compares them with it. */
+/** Causal language model types in the locked version of transformers; a test compares the two. */
 export const CAUSAL_MODEL_TYPES: ReadonlySet<string> = new Set(
   (
     'afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid bamba bart beam bert bert-generation big_bird ' +
@@ -74,8 +79,8 @@ export const CAUSAL_MODEL_TYPES: ReadonlySet<string> = new Set(
 )
 
 /**
- * Returns why a server of this profile cannot load a model folder, and what to do; undefined when it can, or when
- * nothing is known that speaks against it.
+ * Returns why a server of this profile cannot load a model folder, and what to do. Returns undefined when it can, or
+ * when no known fact rules it out.
  */
 export function unreadableFolder(profile: string, folder: ModelFolder): string | undefined {
   return (
@@ -90,10 +95,10 @@ export function unreadableFolder(profile: string, folder: ModelFolder): string |
 function brokenFile(weights: readonly WeightsFile[]): string | undefined {
   for (const { path, sizeBytes, head } of weights) {
     if (head === 'lfs-pointer')
-      return `${path} is a pointer of Git LFS and not the weights: run \`git lfs pull\` in the folder, and import it again.`
-    if (!head) return `${path} is no safetensors file: its head cannot be read. Download it again.`
+      return `${path} is a Git LFS pointer, not the weights: run \`git lfs pull\` in the folder, then import it again.`
+    if (!head) return `${path} is not a valid safetensors file: its header is unreadable. Download it again.`
     if (head.endBytes !== sizeBytes)
-      return `${path} has ${sizeBytes} bytes and its head describes ${head.endBytes}: it was cut off. Download it again.`
+      return `${path} has ${sizeBytes} bytes but its header describes ${head.endBytes}: it is truncated. Download it again.`
   }
   return undefined
 }
@@ -102,39 +107,39 @@ function brokenGguf(ggufs: readonly GgufFile[]): string | undefined {
   for (const { path, sizeBytes, layout } of ggufs) {
     if (!layout) continue
     if (layout === 'cut')
-      return `${path} has ${sizeBytes} bytes and ends within its head: it was cut off. Download it again.`
+      return `${path} has ${sizeBytes} bytes and ends within its header: it is truncated. Download it again.`
     if (!GGUF_VERSIONS.includes(layout.version))
-      return `${path} has version ${layout.version} of the GGUF format, and llama.cpp reads ${GGUF_VERSIONS.join(' and ')}. Convert the model again.`
+      return `${path} has version ${layout.version} of the GGUF format, but llama.cpp reads ${GGUF_VERSIONS.join(' and ')}. Convert the model again.`
     if (layout.endBytes > sizeBytes)
-      return `${path} has ${sizeBytes} bytes and its head describes ${layout.endBytes}: it was cut off. Download it again.`
+      return `${path} has ${sizeBytes} bytes but its header describes ${layout.endBytes}: it is truncated. Download it again.`
   }
   return undefined
 }
 
 function incompleteWeights({ paths, shardIndex }: ModelFolder): string | undefined {
-  // Fine-tuning writes the merged weights into a folder of their own.
+  // Fine-tuning writes the merged weights into a separate folder.
   if (!paths.includes('config.json')) return undefined
   const files = paths.map((path) => ({ path, sizeBytes: 0 }))
   const chosen = chooseWeights(files, shardsOf(shardIndex) ?? null)
   if (chosen?.format !== 'safetensors') {
     return (
-      'There are no .safetensors weights in it; other formats can run code and are not loaded. ' +
-      'Save the model with save_pretrained(..., safe_serialization=True), and import that folder.'
+      'The folder has no .safetensors weights; other formats can run code and are not loaded. ' +
+      'Save the model with save_pretrained(..., safe_serialization=True), then import that folder.'
     )
   }
   const [first] = chosen.missing
   return first === undefined
     ? undefined
-    : `The weights are not complete: ${first} is missing. Download it, and import the folder again.`
+    : `The weights are incomplete: ${first} is missing. Download it, then import the folder again.`
 }
 
 function missingTokenizer({ paths }: ModelFolder): string | undefined {
   const names = paths.map((path) => path.slice(path.lastIndexOf('/') + 1))
   if (names.some((name) => TOKENIZER.test(name))) return undefined
-  return 'There is no tokenizer in it (tokenizer.json or tokenizer.model). Save one with AutoTokenizer.from_pretrained(...).save_pretrained(FOLDER).'
+  return 'The folder has no tokenizer (tokenizer.json or tokenizer.model). Save one with AutoTokenizer.from_pretrained(...).save_pretrained(FOLDER).'
 }
 
-/** Returns the method by which the weights of a config.json are quantized; null where they are not. */
+/** Returns the quantization method in a config.json; null when the weights aren't quantized. */
 export function quantizationOf(config: unknown): string | null {
   const { quantization_config: quantization } = (config ?? {}) as { quantization_config?: unknown }
   if (typeof quantization !== 'object' || quantization === null) return null
@@ -142,27 +147,27 @@ export function quantizationOf(config: unknown): string | null {
   return typeof method === 'string' ? method : 'unknown'
 }
 
-/** What a config.json says of how its model is loaded; null where it does not. */
+/** What a config.json declares about loading its model; null where it declares nothing. */
 export interface LoadedAs {
   readonly modelType: string | null
   readonly quantization: string | null
 }
 
-/** Returns why the server of this profile cannot load a model with such a config.json; undefined when it can. */
+/** Returns why the server of this profile cannot load a model with this config.json; undefined when it can. */
 export function unreadableConfig(profile: string, { modelType, quantization }: LoadedAs): string | undefined {
   if (!TRANSFORMERS.test(profile)) return undefined
   const isReadable = quantization === null || READABLE_QUANTIZATIONS.has(quantization)
   if (!isReadable) {
     return (
       `The weights are quantized with ${quantization}, which the runtime profile ${profile} cannot read: use ` +
-      'llm-vllm on a GPU node, the weights that are not quantized, or a GGUF.'
+      'llm-vllm on a GPU node, the unquantized weights, or a GGUF.'
     )
   }
   if (profile !== 'llm-transformers' || modelType === null || CAUSAL_MODEL_TYPES.has(modelType))
     return undefined
   return (
-    `config.json names the model type ${JSON.stringify(modelType)}, which is no causal language model that the ` +
-    `runtime profile ${profile} knows. Use llm-vllm on a GPU node, or a GGUF of the model.`
+    `config.json names the model type ${JSON.stringify(modelType)}, which is not a causal language model that the ` +
+    `runtime profile ${profile} supports. Use llm-vllm on a GPU node, or a GGUF of the model.`
   )
 }
 
@@ -173,6 +178,6 @@ function unreadableHere(profile: string, { config, weights }: ModelFolder): stri
     ({ head }) => typeof head === 'object' && head.tensors.some((name) => BITSANDBYTES_STATE.test(name)),
   )
   if (TRANSFORMERS.test(profile) && quantization === BITSANDBYTES && isWithoutState)
-    return 'config.json says that the weights are quantized with bitsandbytes, but they are not: remove quantization_config from it.'
+    return 'config.json declares bitsandbytes quantization, but the weights are not quantized: remove quantization_config from it.'
   return unreadableConfig(profile, { modelType: typeof type === 'string' ? type : null, quantization })
 }

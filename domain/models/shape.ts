@@ -1,4 +1,4 @@
-/** The dimensions of a model, from its config.json. */
+/** A model's dimensions, from its config.json. */
 export interface ModelShape {
   layers: number
   kvHeads: number
@@ -11,7 +11,7 @@ export interface ModelShape {
 
 const MB = 1024 * 1024
 const BYTES_PER_VALUE = 2
-/** The number of tokens in the cache that a server is expected to have room for. */
+/** The number of cached tokens that a server is expected to have memory for. */
 const CACHED_TOKENS = 8_192
 
 /** Reads the shape of a language model; null for any other file. */
@@ -50,7 +50,7 @@ export function readModelShape(config: unknown): ModelShape | null {
   }
 }
 
-/** Memory of a server's cache of keys and values. */
+/** Memory of a server's key-value cache. */
 export function kvCacheMb({ layers, kvHeads, headDim, context }: ModelShape): number {
   const tokens = Math.min(context, CACHED_TOKENS)
   return Math.ceil((2 * layers * kvHeads * headDim * tokens * BYTES_PER_VALUE) / MB)

@@ -1,8 +1,8 @@
 const MB = 1024 * 1024
 
 /**
- * The share of a measured peak by which an estimate may be off: one far below it lets models run out of memory, and one
- * far above it wastes the GPU.
+ * The relative error that an estimate may have against a measured peak. One far below the peak lets models run out of
+ * memory; one far above wastes the GPU.
  */
 export const MAX_TUNING_DEVIATION = 0.25
 
@@ -11,13 +11,13 @@ export type Adapter = 'qlora' | 'lora' | 'none'
 
 /** The dimensions of a model that decide how much memory its training takes. */
 export interface TuningShape {
-  /** The number of parameters of the base. */
+  /** The number of parameters of the base model. */
   parameters: number
   layers: number
   hidden: number
-  /** The width of the feed-forward part of a layer. */
+  /** The feed-forward width of a layer. */
   intermediate: number
-  /** The number of logits of each token; 0 for an encoder, whose head is small. */
+  /** The number of logits per token; 0 for an encoder, whose head is small. */
   vocabulary: number
 }
 
@@ -26,10 +26,13 @@ export interface Tuning {
   adapter: Adapter
   isOptimizer8Bit: boolean
   loraRank: number
-  /** The tokens that go through the model at once: rows of a micro batch times their longest length. */
+  /** The tokens that pass through the model at once: rows of a micro batch times their maximum length. */
   tokens: number
   isCheckpointed: boolean
-  /** On a CPU the adapter is folded into the base in bf16 on the same device; with a GPU this happens in main memory. */
+  /**
+   * On a CPU the adapter is merged into the base in bf16 on the same device; with a GPU the merge happens in main
+   * memory.
+   */
   isOnCpu: boolean
 }
 
@@ -37,27 +40,27 @@ export interface Tuning {
 const TRAINED_BYTES = { plain: 16, eightBit: 10 } as const
 const BASE_BYTES = { qlora: 0.75, lora: 2 } as const
 /**
- * The parameters that LoRA on all linear layers adds, per parameter of the base and unit of rank: 0.0004 for a Llama of
- * 7B, 0.0011 for one of 0.5B.
+ * Parameters that LoRA on all linear layers adds, per base parameter and unit of rank: 0.0004 for a 7B Llama, 0.0011
+ * for a 0.5B one.
  */
 const LORA_SHARE = 0.0006
 /**
- * Bytes per logit at the peak, in the backward pass of the loss: the probabilities, and the gradients of both of its
+ * Bytes per logit at the peak, in the backward pass of the loss: the probabilities and the gradients of both of its
  * steps, in float32.
  */
 const LOGIT_BYTES = 12
 /**
- * Bytes that a layer stores for its backward pass, per token and unit of width: 11 of the feed-forward part (four
- * values in bf16, and its input to LoRA with the mask of dropout), 23 of the rest. They fit the peak of a Llama of
- * 1.24B that was measured without checkpointing.
+ * Bytes that a layer stores for its backward pass, per token and unit of width. The feed-forward part takes 11 (four
+ * values in bf16, and its LoRA input with the dropout mask), everything else 23. Both fit the measured peak of a 1.24B
+ * Llama without checkpointing.
  */
 const LAYER_BYTES = { intermediate: 11, hidden: 23 } as const
-/** Bytes that checkpointing stores of a layer per token and unit of width: its input, in float32. */
+/** Bytes that checkpointing stores per layer, token and unit of width: the layer's input, in float32. */
 const CHECKPOINT_BYTES = 4
-/** QLoRA and encoders hold their embeddings in float32, and autocast adds a copy in bf16. */
+/** QLoRA and encoders hold their embeddings in float32, and autocast adds a bf16 copy. */
 const WIDE_EMBEDDING_BYTES = 6
 
-/** The memory in MB for the weights, gradients and optimizer of a model in training. */
+/** Returns the memory in MB for the weights, gradients and optimizer of a model in training. */
 export function tuningWeightsMb({ shape, adapter, isOptimizer8Bit, loraRank, isOnCpu }: Tuning): number {
   const { parameters, vocabulary, hidden } = shape
   if (parameters === 0) return 0
@@ -69,8 +72,8 @@ export function tuningWeightsMb({ shape, adapter, isOptimizer8Bit, loraRank, isO
 }
 
 /**
- * The memory in MB for the weights of a model in training and, on a GPU, for a micro batch of the given tokens. On a
- * processor the config's own figure covers the batch.
+ * Returns the memory in MB for the weights of a model in training and, on a GPU, for a micro batch of these tokens. On
+ * a CPU the config's own figure covers the batch.
  */
 export function tuningMemoryMb(tuning: Tuning): number {
   const { shape, tokens, isCheckpointed, isOnCpu } = tuning
@@ -78,14 +81,14 @@ export function tuningMemoryMb(tuning: Tuning): number {
   if (isOnCpu || shape.parameters === 0) return weights
   const { layers, hidden, intermediate, vocabulary } = shape
   const layer = LAYER_BYTES.intermediate * intermediate + LAYER_BYTES.hidden * hidden
-  // Checkpointing computes one layer again at a time, after the logits have been freed.
+  // Checkpointing recomputes one layer at a time, after the logits have been freed.
   const activations = isCheckpointed
     ? layers * CHECKPOINT_BYTES * hidden + Math.max(0, layer - LOGIT_BYTES * vocabulary)
     : layers * layer
   return weights + Math.ceil((tokens * (activations + LOGIT_BYTES * vocabulary)) / MB)
 }
 
-/** Widths of Llama and Qwen models by their number of parameters; larger models have about the depth of the next. */
+/** Widths of Llama and Qwen models by parameter count; a model in between has about the depth of the next one. */
 const TYPICAL = [
   { parameters: 0.15e9, layers: 16, hidden: 576, intermediate: 1_536 },
   { parameters: 0.5e9, layers: 24, hidden: 896, intermediate: 4_864 },
@@ -98,13 +101,13 @@ const TYPICAL = [
 const LARGE = { layers: 80, hidden: 8_192, intermediate: 29_568 }
 const TYPICAL_VOCABULARY = 131_072
 
-/** Returns the usual shape of a language model of this size, for a base whose config.json has not been read. */
+/** Returns the typical shape of a language model of this size, for a base whose config.json has not been read. */
 export function typicalShape(parameters: number): TuningShape {
   const { layers, hidden, intermediate } = TYPICAL.find((one) => parameters <= one.parameters) ?? LARGE
   return { parameters, layers, hidden, intermediate, vocabulary: TYPICAL_VOCABULARY }
 }
 
-/** Returns the usual shape of an encoder of texts of this size. */
+/** Returns the typical shape of a text encoder of this size. */
 export function typicalEncoder(parameters: number): TuningShape {
   const isLarge = parameters > 0.2e9
   const hidden = isLarge ? 1_024 : 768

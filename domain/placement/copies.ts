@@ -1,41 +1,43 @@
-/** The least number of copies, and what sets it: `min`, the schedule in its place, or operators, who may want more. */
+/**
+ * The minimum number of copies and what sets it: `min`, the schedule that replaces it, or operators, who may set more.
+ */
 export interface LeastCopies {
   readonly copies: number
   readonly by: 'min' | 'schedule' | 'operators'
 }
 
-/** The number of loaded copies that the endpoints of a model ask for. */
+/** The number of loaded copies that the endpoints of a model want. */
 export interface CopyWant {
   readonly min: number
   readonly minBy: LeastCopies['by']
   readonly max: number
-  /** Requests in flight and waiting per copy; the concurrency of a copy when neither target is given. */
+  /** Target for requests in flight and waiting per copy. Without either target, the concurrency of a copy. */
   readonly targetInFlight?: number | undefined
   /** Milliseconds that a request may wait for a copy. */
   readonly targetWaitMs?: number | undefined
-  /** Seconds for which a copy must have been unnecessary before it is unloaded; 0 is never. */
+  /** Seconds that a copy must be unneeded before it is unloaded; 0 means never. */
   readonly idleTimeoutS: number
 }
 
-/** The use of a model since the last decision, over all gateways. */
+/** The use of a model since the last decision, across all gateways. */
 export interface CopyDemand {
   /** The mean number of requests in flight. */
   readonly inFlight: number
-  /** The mean number of requests that waited, queued tasks included. */
+  /** The mean number of waiting requests, including queued tasks. */
   readonly waiting: number
-  /** The mean time of a request at the model in milliseconds; 0 when unknown. */
+  /** The mean time of a request in the model, in milliseconds; 0 when unknown. */
   readonly serviceMs: number
 }
 
 /** The copies of a model on nodes. */
 export interface CopySupply {
-  /** Copies that are loaded and stay. */
+  /** Copies that are loaded and stay loaded. */
   readonly loaded: number
   /** Copies that are being loaded. */
   readonly loading: number
-  /** Requests that a copy serves at once. */
+  /** Requests that a copy serves at a time. */
   readonly concurrency: number
-  /** The time that a further copy takes to load. */
+  /** How long another copy takes to load. */
   readonly loadS: number
 }
 
@@ -43,28 +45,31 @@ export interface CopySupply {
 export interface CopyScale {
   /** The number of copies that should be loaded. */
   readonly copies: number
-  /** Seconds that requests have waited because of missing copies, added up over all requests. */
+  /** Total seconds that requests have waited because of missing copies. */
   readonly waitedS: number
-  /** For each copy the time at which that many were last needed, in milliseconds since 1970. */
+  /** For each number of copies, when that many were last needed, in milliseconds since 1970. */
   readonly neededAt: readonly number[]
 }
 
 export interface CopyDecision {
   readonly scale: CopyScale
-  /** Why the number of copies has changed; undefined when it has not. */
+  /** Why the number of copies changed; undefined when it didn't. */
   readonly reason?: string
 }
 
-/** Copies are given up only when the rest would be used at most to this share, so that the next request does not bring one back. */
+/**
+ * Copies are released only if the remaining ones would be at most this busy, so that the next request doesn't bring one
+ * back.
+ */
 const MAX_SHARE_AFTER = 0.8
 
 /** The scale of a model before the first decision. */
 export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, neededAt: [] }
 
 /**
- * Decides how many copies of a model should be loaded. A copy is added once requests have waited for longer, taken together, than
- * its load takes, and is given up once it has not been needed for the idle timeout. While copies are being loaded none is added,
- * because requests that wait for them would call for more than are needed. The number at most doubles at once.
+ * Decides how many copies of a model should be loaded. A copy is added once the total wait of requests exceeds its load
+ * time, and released once it has been unneeded for the idle timeout. No copy is added while others are loading, because
+ * the requests waiting for those would call for more than are needed. The number at most doubles at once.
  */
 export function decideCopies(
   want: CopyWant,
@@ -101,7 +106,7 @@ export function decideCopies(
   return { scale: scaleTo(copies), reason: `${inWords(demand)} for ${there}: ${cost}` }
 }
 
-/** Gives up the copies that have not been needed for long enough. */
+/** Releases the copies that have been unneeded for the idle timeout. */
 function giveUp(
   { min, idleTimeoutS }: CopyWant,
   { loading, loadS }: CopySupply,
@@ -109,7 +114,7 @@ function giveUp(
 ): CopyDecision {
   const least = Math.min(before.copies, Math.max(needed, min))
   const neededAt = Array.from({ length: before.copies }, (_, i) =>
-    // A copy that is being loaded is needed until it has had time to be of use.
+    // A loading copy counts as needed until it has had time to be useful.
     i < least || loading > 0 ? now : (before.neededAt[i] ?? now),
   )
   const idleS = (copy: number) => (now - neededAt[copy - 1]!) / 1_000
@@ -128,7 +133,7 @@ function giveUp(
   }
 }
 
-/** Returns the number of requests, in flight and waiting, that one copy should have. */
+/** Returns how many requests, in flight and waiting, one copy should have. */
 function capacityOf(
   { targetInFlight, targetWaitMs }: CopyWant,
   { concurrency }: CopySupply,

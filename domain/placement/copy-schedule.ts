@@ -1,7 +1,7 @@
 import { Cron } from 'croner'
 import { LRUCache } from 'lru-cache'
 
-/** From each time of the expression on, at least this many copies are wanted, until another entry has its time. */
+/** Wants at least this many copies from each time that the expression matches, until another entry matches. */
 export interface ScheduleEntry {
   /** Five fields: minute, hour, day of the month, month, day of the week. */
   readonly cron: string
@@ -10,7 +10,7 @@ export interface ScheduleEntry {
   readonly min: number
 }
 
-/** Returns what is wrong with an entry; undefined when nothing is. */
+/** Returns the error in an entry; undefined when it is valid. */
 export function faultOf({
   cron,
   timezone,
@@ -28,7 +28,7 @@ export function faultOf({
       return { field: 'cron', message: `the ${FIELDS[i]} is not valid: ${field}` }
   }
   if (cronOf({ cron, timezone }).nextRun() === null)
-    return { field: 'cron', message: 'has no time in the future' }
+    return { field: 'cron', message: 'never matches a time in the future' }
   return undefined
 }
 
@@ -45,7 +45,10 @@ function isCron(entry: Pick<ScheduleEntry, 'cron' | 'timezone'>): boolean {
   }
 }
 
-/** Returns the least number of copies at a time: that of the entry whose time was last; undefined before the first. */
+/**
+ * Returns the minimum number of copies at a time: that of the entry that matched last; undefined before the first
+ * match.
+ */
 export function scheduledMin(schedule: readonly ScheduleEntry[], now: Date): number | undefined {
   let last: { at: number; min: number } | undefined
   for (const entry of schedule) {
@@ -55,17 +58,20 @@ export function scheduledMin(schedule: readonly ScheduleEntry[], now: Date): num
   return last?.min
 }
 
-/** The last and the next time of expressions. Finding them takes up to milliseconds, and every gateway asks every two seconds. */
+/**
+ * The last and next match of each expression. Finding them takes up to milliseconds, and every gateway needs them every
+ * two seconds.
+ */
 const times = new LRUCache<string, { last: number | undefined; next: number }>({ max: 10_000 })
 
-/** Returns the last time of an entry; undefined for one that has none, or that a later version of the library refuses. */
+/** Returns the last match of an entry; undefined if it has none, or if a newer version of the library rejects it. */
 function lastTime({ cron, timezone }: ScheduleEntry, now: number): number | undefined {
   const key = `${timezone} ${cron}`
   const known = times.get(key)
   if (known && now < known.next && now >= (known.last ?? 0)) return known.last
   try {
     const pattern = cronOf({ cron, timezone })
-    // The library leaves out a time that is the second it is asked for.
+    // The library leaves out a match in the very second it is queried for.
     const last = pattern.previousRuns(1, new Date(now + 1_000))[0]?.getTime()
     const next = pattern.nextRun(new Date(now))?.getTime() ?? Number.POSITIVE_INFINITY
     times.set(key, { last, next })

@@ -2,13 +2,13 @@ import type { CopyScale, CopyWant, LeastCopies } from './copies.ts'
 import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
 import type { WarmWant } from './warm-pins.ts'
 
-/** The copies that an endpoint asks for, with the needs of its model. */
+/** The copies that an endpoint wants, and what its model needs. */
 export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_profile' | 'memory_mb'> {
   readonly account_id: string
   readonly is_public: boolean
-  /** The least number that operators want, whatever the owner does. */
+  /** The minimum that operators set, whatever the owner sets. */
   readonly min_warm: number
-  /** Null for an endpoint without a scaling, as the fields below. */
+  /** Null for an endpoint without scaling, like the fields below. */
   readonly min_copies: number | null
   readonly max_copies: number | null
   readonly target_in_flight: number | null
@@ -17,14 +17,14 @@ export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_pr
   readonly schedule: readonly ScheduleEntry[] | null
 }
 
-/** The copies that the endpoints of one model ask for together. */
+/** The copies that all endpoints of one model want together. */
 export interface ModelCopies extends Omit<WarmWant, 'nodes' | 'copies'> {
   readonly want: CopyWant
-  /** True when the number of copies follows the requests. */
+  /** True when the number of copies follows the load. */
   readonly isScaled: boolean
 }
 
-/** Returns the most that the endpoints of each model ask for. */
+/** Returns, for each model, the largest wants of its endpoints. */
 export function copiesByModel(
   endpoints: readonly EndpointCopies[],
   { now, defaultIdleS }: { now: Date; defaultIdleS: number },
@@ -38,7 +38,7 @@ export function copiesByModel(
       .reduce((most, one) => (one.copies > most.copies ? one : most))
     const max = Math.max(1, min, ...rows.map(({ max_copies }) => max_copies ?? 1))
     const reserving = scaled.filter(reservesCopies)
-    // What the others ask for costs their accounts nothing, so it does not change what is reserved.
+    // Copies that other endpoints want don't cost their accounts anything, so they don't change the reservation.
     const asking = reserving.length > 0 ? reserving : scaled
     const idles = asking.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
     return {
@@ -59,7 +59,10 @@ export function copiesByModel(
   })
 }
 
-/** Returns whether an endpoint with a scaling reserves its `max` of the account's quota: it may have several copies, keeps one, or has a schedule. */
+/**
+ * Returns whether an endpoint with scaling reserves its `max` from the account's quota: it may have several copies,
+ * always has one, or has a schedule.
+ */
 export const reservesCopies = ({
   min_copies,
   max_copies,
@@ -68,8 +71,8 @@ export const reservesCopies = ({
   (max_copies ?? 0) > 1 || (min_copies ?? 0) > 0 || (schedule ?? []).length > 0
 
 /**
- * Returns how many copies are pinned and how many stay. A single copy that no endpoint asks for at all times is not pinned:
- * requests load it, and other models may take its memory while it is idle.
+ * Returns how many copies are pinned and how many stay loaded. A single copy that no endpoint always needs isn't
+ * pinned: requests load it, and other models may take its memory while it is idle.
  */
 export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> | undefined): WarmWant {
   const { want, isScaled, ...needs } = model
@@ -77,7 +80,7 @@ export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> 
   return { ...needs, copies, isScaled, nodes: copies > 1 || want.min > 0 ? copies : 0 }
 }
 
-/** Returns the least number of copies that are wanted for an endpoint at a time. */
+/** Returns the minimum number of copies that an endpoint wants at a time. */
 export function leastCopies(
   { min_warm, min_copies, schedule }: Pick<EndpointCopies, 'min_warm' | 'min_copies' | 'schedule'>,
   now: Date,

@@ -2,7 +2,7 @@ import type { NodeModel } from '../../schemas/node.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 
 /**
- * Returns the largest model that `count` GPUs can share in equal parts, which the one with the least memory bounds.
+ * Returns the largest model that `count` GPUs can share in equal parts; the GPU with the least memory is the limit.
  * Zero when there are fewer GPUs.
  */
 export function roomOn(roomByGpu: readonly number[], count: number): number {
@@ -11,13 +11,13 @@ export function roomOn(roomByGpu: readonly number[], count: number): number {
 
 type Gpus = Pick<NodeSnapshot, 'gpus' | 'memory_free_mb' | 'memory_total_mb' | 'split_profiles'>
 
-/** Returns on how many GPUs of a node a profile runs: one, unless the node reports otherwise. */
+/** Returns how many GPUs of a node a profile uses: one, unless the node reports otherwise. */
 export const gpusFor = ({ split_profiles = [] }: Pick<Gpus, 'split_profiles'>, profileId: string): number =>
   split_profiles.find(({ profile_id }) => profile_id === profileId)?.tensor_parallel ?? 1
 
 /**
- * Returns the free memory plus that of idle models without a pin, which can be evicted: for each GPU, or for the whole
- * node where memory is RAM or the node does not report its GPUs.
+ * Returns the free memory plus that of idle unpinned models, which can be evicted. One number per GPU, or one for the
+ * whole node if memory is RAM or the node doesn't report its GPUs.
  */
 export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): number[] {
   const reach = snapshot.gpus?.map(({ free_mb }) => free_mb) ?? [snapshot.memory_free_mb]
@@ -40,8 +40,8 @@ export const capacityFor = (snapshot: Gpus, profileId: string): number =>
     : snapshot.memory_total_mb
 
 /**
- * Returns the memory in MB that one process of a run could use on an otherwise empty node. Each
- * process has a GPU of its own.
+ * Returns the memory in MB that one process of a run could use on an otherwise empty node. Each process has its own
+ * GPU.
  */
 export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 'memory_total_mb'>): number =>
   gpus
@@ -51,15 +51,15 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
-/** Returns whether a trainer computes on a GPU where there is one. The others run in environments without CUDA. */
+/** Returns whether a trainer uses a GPU if there is one. The others run in environments without CUDA. */
 export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
   trainer.startsWith('hearth_trainers.llm.') || trainer.startsWith('hearth_trainers.encoders.')
 
-/** Returns whether a trainer shares its work among the GPUs of its node. */
+/** Returns whether a trainer splits its work across the GPUs of its node. */
 const sharesWork = ({ trainer }: { trainer: string }): boolean => trainer.startsWith('hearth_trainers.llm.')
 
 /**
- * Returns the number of processes of a run. A trainer that shares its work runs one process on each GPU with enough
+ * Returns the number of processes of a run. A trainer that splits its work runs one process on each GPU with enough
  * memory; any other runs one.
  */
 export const trainingProcesses = (
@@ -67,7 +67,7 @@ export const trainingProcesses = (
   memoryByGpu: readonly number[],
 ): number => (sharesWork({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
-/** Returns the reason why a model of a profile does not fit into the reachable memory of a node; undefined when it fits. */
+/** Returns why a model of a profile does not fit into the reachable memory of a node; undefined when it fits. */
 export function roomFault(
   snapshot: Gpus,
   reach: readonly number[],
@@ -76,7 +76,7 @@ export function roomFault(
   const { gpus } = snapshot
   const count = gpus ? gpusFor(snapshot, runtime_profile) : 1
   const most = Math.floor(roomOn(reach, count))
-  // A model that needs no GPU memory fits beside any other.
+  // A model that needs no GPU memory always fits.
   if (most >= memory_mb || memory_mb === 0) return undefined
   if (!gpus) return `has ${most} MB within reach, ${memory_mb} MB are needed`
   const part = memory_mb / count
@@ -88,8 +88,8 @@ export function roomFault(
 }
 
 /**
- * Returns the snapshot after a model of a profile has been placed, on the smallest GPUs that fit, as the
- * node itself would choose.
+ * Returns the snapshot with a model of a profile placed on it, on the smallest GPUs that fit, as the node itself would
+ * choose.
  */
 export function withoutRoom(
   snapshot: NodeSnapshot,
@@ -111,7 +111,7 @@ export function withoutRoom(
 
 const COUNTS = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']
 
-/** Describes the sizes of GPUs in words. */
+/** Describes GPU sizes in words. */
 function sizesOf(sizes: readonly number[]): string {
   const count = COUNTS[sizes.length] ?? String(sizes.length)
   const all = [...new Set(sizes.map((mb) => gb(mb, Math.floor)))]
@@ -121,7 +121,7 @@ function sizesOf(sizes: readonly number[]): string {
 }
 
 /**
- * In GB with one decimal. The caller chooses the rounding, so that a message never makes a model that does
- * not fit look as if it did.
+ * Converts to GB with one decimal. The caller chooses the rounding, so that a message never shows a model that doesn't
+ * fit as if it did.
  */
 const gb = (mb: number, round: (value: number) => number): number => round((mb * 10) / 1_024) / 10

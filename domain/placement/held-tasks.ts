@@ -3,16 +3,16 @@ import { PLACED_SLOTS, WARM_SLOTS } from './node-queues.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
 import type { Chosen, PlacementIndex, PlacementNeed, Verdict } from './placement.ts'
 
-/** The slots of a node's own queue that accounts share; the others are left to loads. */
+/** The slots of a node's own queue that accounts share; the others are reserved for loads. */
 export const sharedOf = (slots: number): number => (3 * slots) / 4
 
 /**
- * Returns whether an account gets one more of the shared slots: while it has fewer than twice those that are free. That is
- * half of all slots for one account alone, and leaves some for accounts that come later.
+ * Returns whether an account gets another shared slot: as long as it has fewer than twice the free ones. One account
+ * alone gets half of the node's slots, which leaves some for accounts that come later.
  */
 export const hasShare = (own: number, taken: number, shared: number): boolean => own < 2 * (shared - taken)
 
-/** Tasks of one account for a model that were sent to a node and have not ended. */
+/** Tasks of one account for a model that were sent to a node and haven't ended. */
 export interface HeldTasksOf {
   readonly node_id: string
   readonly account_id: string
@@ -23,7 +23,7 @@ export interface HeldTasksOf {
 /** A request of an account. */
 export type AccountNeed = PlacementNeed & { readonly account_id: string }
 
-/** The placement of a task: the best node, and the best one with a slot for it. */
+/** The placement of a task: the best node, and the best node with a free slot. */
 export interface SlotPlacement {
   chosen: Chosen | undefined
   free: Chosen | undefined
@@ -31,8 +31,8 @@ export interface SlotPlacement {
 }
 
 /**
- * Returns whether a node polls a queue of its own for a model. Nodes poll none for a tool, which starts anew for each
- * request wherever it runs, and none for the models on their disk, of which there may be hundreds.
+ * Returns whether a node polls a queue for this model. Nodes don't poll one for a tool, which starts fresh for each
+ * request anyway, or for models on their disk, of which there may be hundreds.
  */
 export function hasWarmQueue({ sharing, models }: NodeSnapshot, modelKey: string): boolean {
   const model = models.find(({ model_key }) => model_key === modelKey)
@@ -40,11 +40,11 @@ export function hasWarmQueue({ sharing, models }: NodeSnapshot, modelKey: string
 }
 
 /**
- * The tasks that were sent to nodes. More than a node has slots for are not sent, because it would give them back at once,
- * again and again.
+ * Counts the tasks that were sent to nodes. We never send a node more than it has slots for, because it would only
+ * return them immediately.
  */
 export class HeldTasks {
-  /** By node and model, the tasks of each account. */
+  /** The tasks of each account, by node and model. */
   readonly #held = new Map<string, Map<string, Map<string, number>>>()
 
   constructor(held: Iterable<HeldTasksOf>) {
@@ -59,7 +59,7 @@ export class HeldTasks {
     accounts.set(account_id, (accounts.get(account_id) ?? 0) + tasks)
   }
 
-  /** Skips a node without a slot only for another of the same warmth, because placement goes by warmth first. */
+  /** Prefers a node with a free slot, but only among nodes of equal warmth, because placement goes by warmth first. */
   place(
     index: PlacementIndex,
     nodes: ReadonlyMap<string, NodeSnapshot>,
@@ -75,8 +75,8 @@ export class HeldTasks {
   }
 
   /**
-   * Returns whether a node has a slot for one more task of an account: one of the queue of the loaded model, or one of the
-   * account's share of the node's own queue. The tasks of a loaded model beyond its queue are on the node's own.
+   * Returns whether a node has a slot for another task of an account: in the queue of the loaded model, or in the
+   * account's share of the node's own queue. Tasks of a loaded model beyond its queue use the node's own queue.
    */
   hasSlot(
     node: NodeSnapshot,

@@ -1,21 +1,21 @@
 import { NODE_QUEUES } from './node-queues.ts'
 import { type NodeSnapshot, serves } from './node-snapshot.ts'
 
-/** A queue on which an attempt at a job is offered, and the time that nodes have to accept it. */
+/** A queue on which an attempt at a job is offered, and how long nodes have to accept it. */
 export interface JobOffer {
   readonly taskQueue: string
   readonly waitS: number
 }
 
 /**
- * Seconds of an offer. With only one kind of node a long offer preserves the job's place in the queue. Without any node
- * the offer is short, because the first node to join may be of either kind.
+ * Seconds of an offer. If only one kind of node exists, a long offer preserves the job's place in the queue. Without
+ * any node the offer is short, because the first node to join may be of either kind.
  */
 const WAIT_S = { ownFirst: 15, thenShared: 30, ownAlone: 120, sharedAlone: 3_600, noNode: 30 } as const
 
 /**
- * Returns the queues on which an attempt at a job is offered in turn: those of the account's own nodes
- * first, then the shared ones.
+ * Returns the queues on which an attempt at a job is offered, in order: those of the account's own nodes first, then
+ * the shared ones.
  */
 export function jobOffers(
   nodes: readonly NodeSnapshot[],

@@ -1,13 +1,13 @@
 import type { NodeSharing } from '../../schemas/node.ts'
 
-/** The names of the task queues that nodes poll. Queues of dedicated nodes end in the id of their account. */
+/** The names of the task queues that nodes poll. Queues of dedicated nodes end in their account's id. */
 export const NODE_QUEUES = {
   warm: (modelKey: string) => `warm.${modelKey}`,
   cached: (modelKey: string) => `cached.${modelKey}`,
   node: (nodeId: string) => `node.${nodeId}`,
   train: (hardware: 'cpu' | 'gpu') => `train.${hardware}`,
   mergeCpu: 'merge.cpu',
-  /** The variant of a job queue that nodes dedicated to this account poll. */
+  /** The variant of a job queue that this account's dedicated nodes poll. */
   own: (queue: string, accountId: string) => `${queue}.${accountId}`,
 } as const
 
@@ -15,26 +15,26 @@ export const NODE_QUEUES = {
 export const isGpuQueue = (queue: string): boolean =>
   queue === NODE_QUEUES.train('gpu') || queue.startsWith(NODE_QUEUES.own(NODE_QUEUES.train('gpu'), ''))
 
-/** The number of placed tasks, stages and loads that a node runs at a time. One account gets at most half of them. */
+/** How many placed tasks, stages and loads a node runs at a time. One account gets at most half of them. */
 export const PLACED_SLOTS = 128
 
-/** The number of tasks that the queue of a loaded model runs on a node at a time. */
+/** How many tasks the queue of a loaded model runs on a node at a time. */
 export const WARM_SLOTS = 32
 
-/** The failure of placed work that its node has not claimed, because it has no slot or turn for it. It counts no attempt. */
+/** The failure of placed work that its node did not claim for lack of a slot. It doesn't count as an attempt. */
 export const NOT_TAKEN = 'not_taken'
 
-/** The facts about a node that decide which queues it may poll. */
+/** Facts about a node that decide which queues it may poll. */
 export interface Poller {
   readonly nodeId: string
   readonly accountId: string
   readonly sharing: NodeSharing
   readonly hardware: 'cpu' | 'gpu' | 'xpu'
-  /** Models whose load on this node the platform ordered or joined. */
+  /** Models that the platform ordered this node to load, or whose load it joined. */
   readonly orderedModels: { has(modelKey: string): boolean }
 }
 
-/** Returns the job queues that a node polls unless it drains. */
+/** Returns the job queues that a node polls unless it is draining. */
 export function jobQueues({
   accountId,
   sharing,
@@ -48,7 +48,7 @@ export function jobQueues({
 /**
  * Returns whether a node may poll a queue: its own; the job queues of the accounts that it serves; and, on a shared
  * node, the queues of models that the platform ordered there. A dedicated node gets inference only on its own queue,
- * because the queues of a model do not separate accounts.
+ * because model queues don't separate accounts.
  */
 export function mayPoll(node: Poller, queue: string): boolean {
   if (queue === NODE_QUEUES.node(node.nodeId) || jobQueues(node).includes(queue)) return true

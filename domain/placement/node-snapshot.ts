@@ -9,7 +9,7 @@ import type {
   SplitProfile,
 } from '../../schemas/node.ts'
 
-/** The view that placement has of a node: its inventory and its latest report, as stored in `node_state.snapshot`. */
+/** A node as placement sees it: its inventory and latest report, as stored in `node_state.snapshot`. */
 export interface NodeSnapshot {
   readonly node_id: string
   /** The account that owns the machine. */
@@ -24,11 +24,11 @@ export interface NodeSnapshot {
   /** Share of the processor in use, 0 to 1. */
   readonly load: number
   readonly draining: boolean
-  /** Every model that is loaded, being loaded, or on this node's disk (`evicted`). */
+  /** Every model that is loaded, loading, or on this node's disk (`evicted`). */
   readonly models: readonly NodeModel[]
   /** The environments of its profiles; absent when the node does not report them. */
   readonly environments?: readonly NodeEnvironment[]
-  /** The GPUs by their index; absent where memory is RAM, or when the node does not report them. */
+  /** The GPUs by index; absent when memory is RAM or the node doesn't report them. */
   readonly gpus?: readonly GpuRoom[]
   /** The profiles that run on several GPUs at once. */
   readonly split_profiles?: readonly SplitProfile[]
@@ -40,7 +40,10 @@ export interface NodeSnapshot {
   readonly disk_fault?: DiskFault
 }
 
-/** Returns the environment that a node must install before it can run a profile; of several, the one that takes longest. */
+/**
+ * Returns the environment that a node must install before it can run a profile; if there are several, the one that
+ * takes longest.
+ */
 export function missingEnvironment(
   { environments = [] }: Pick<NodeSnapshot, 'environments'>,
   profileId: string,
@@ -52,7 +55,7 @@ export function missingEnvironment(
 }
 
 /**
- * Returns whether a node works for this account: a shared node for every account, a dedicated node for its own.
+ * Returns whether a node works for this account: a shared node works for every account, a dedicated one for its own.
  * `null` stands for any account.
  */
 export const serves = (
@@ -63,8 +66,8 @@ export const serves = (
 export type Warmth = 'warm' | 'cached' | 'cold'
 
 /**
- * Returns how near a model is to answering on a node. A model that is being downloaded or loaded counts as cached, so
- * that waiting tasks gather on this node and do not load the model on a second one.
+ * Returns how close a model is to answering on a node. A downloading or loading model counts as cached, so that waiting
+ * tasks gather on this node instead of loading the model on a second one.
  */
 export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
   switch (model?.state) {
@@ -83,8 +86,8 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
 }
 
 /**
- * The warmth that readiness reports and that load times are grouped by: unlike in `warmthOf`, a model that is
- * still downloading is cold.
+ * The warmth that readiness reports and that load times are grouped by. Unlike in `warmthOf`, a model that is still
+ * downloading is cold.
  */
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)
@@ -93,7 +96,7 @@ export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
 export const isLoading = (model: Pick<NodeModel, 'state'> | undefined): boolean =>
   model?.state === 'downloading_model' || model?.state === 'loading_model'
 
-/** Returns on how many nodes a model is loaded, and on how many it is being downloaded or loaded. */
+/** Returns on how many nodes a model is loaded, and on how many it is downloading or loading. */
 export function copiesOn(
   snapshots: readonly Pick<NodeSnapshot, 'models'>[],
   modelKey: string,

@@ -7,15 +7,15 @@ import { isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
 /** The requirements of a request. */
 export interface PlacementNeed {
   readonly model_key: string
-  /** The account that the work belongs to. Null for work that any account may use, which only shared nodes do. */
+  /** The account that the work belongs to. Null for work open to all accounts, which only shared nodes run. */
   readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
   /** Restricts the request to this hardware. */
   readonly hardware?: 'cpu' | 'gpu' | 'xpu'
-  /** Nodes that this request has been tried on. */
+  /** Nodes on which this request has already been tried. */
   readonly exclude?: ReadonlySet<string>
-  /** The least warmth that is acceptable; `warm` never loads anything. */
+  /** The minimum acceptable warmth; `warm` never loads anything. */
   readonly atLeast?: Warmth
   /** Epoch milliseconds. */
   readonly now: number
@@ -27,7 +27,7 @@ export interface Chosen {
   readonly score: number
 }
 
-/** The verdict on a node that was considered; the reason is empty for the chosen one. */
+/** The verdict on a considered node; the reason is empty for the chosen one. */
 export interface Verdict {
   readonly node_id: string
   readonly score: number | undefined
@@ -43,27 +43,27 @@ export interface Placement {
 /** A node's entry in the index. */
 export interface PlacedNode {
   snapshot: NodeSnapshot
-  /** The requests for which the node can be chosen: the empty text for those of every account, or the id of one account. */
+  /** The requests for which the node can be chosen: empty for all accounts, otherwise the id of one account. */
   scope: string
   models: Map<string, NodeModel>
-  /** Free memory plus that of idle models without a pin: for each GPU, or for the node. */
+  /** Free memory plus that of idle unpinned models: per GPU, or for the node. */
   reach: readonly number[]
-  /** Requests of this gateway that are in flight on the node; more recent than any report. */
+  /** Requests of this gateway in flight on the node; more recent than any report. */
   pending: number
-  /** The free share of the memory less the load: the whole score except the warmth. */
+  /** The free share of memory minus the load: the whole score except for warmth. */
   points: number
 }
 
 /**
- * Bands cannot overlap (a loaded, busy node has 80, an idle one with cached weights 60), so placement
- * searches one band after another.
+ * Bands can't overlap (a loaded, busy node has 80, an idle one with cached weights 60), so placement searches one band
+ * after another.
  */
 export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
 const BANDS = ['warm', 'cached', 'cold'] as const
 const MEMORY_POINTS = 10
 const LOAD_POINTS = 20
 
-/** The free share of the memory (0 to 10) less the load (0 to 20), in whole points so that equal nodes tie. */
+/** The free share of memory (0 to 10) minus the load (0 to 20), in whole points so that equal nodes tie. */
 export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
   const share = snapshot.memory_total_mb > 0 ? snapshot.memory_free_mb / snapshot.memory_total_mb : 0
   const busy = Math.max(snapshot.load, pending / (2 * Math.max(1, snapshot.cpus)))
@@ -72,17 +72,17 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
 
-/** The verdict on a node that is dedicated to another account. */
+/** The verdict on a node dedicated to another account. */
 export const OF_OTHERS = 'serves only its own account'
 
-/** Returns the reason why a node cannot serve the request; undefined when it can. */
+/** Returns why a node cannot serve the request; undefined when it can. */
 export function rejectReason(node: PlacedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
   const model = node.models.get(need.model_key)
   const warmth = warmthOf(model)
   if (!serves(snapshot, need.account_id)) return OF_OTHERS
   if (snapshot.draining) return 'is draining'
-  if (need.exclude?.has(snapshot.node_id)) return 'was tried for this request already'
+  if (need.exclude?.has(snapshot.node_id)) return 'was already tried for this request'
   if (need.hardware && snapshot.hardware !== need.hardware)
     return `is ${snapshot.hardware}, not ${need.hardware}`
   if (!snapshot.profiles.includes(need.runtime_profile))
@@ -93,7 +93,7 @@ export function rejectReason(node: PlacedNode, need: PlacementNeed): string | un
   if (model?.retry_at !== undefined && model.retry_at > need.now)
     return `failed to load it: ${model.error ?? 'unknown'}`
   if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
-  // The memory of a model that is loading is already reserved.
+  // The memory of a loading model is already reserved.
   if (isLoading(model)) return undefined
   return roomFault(snapshot, node.reach, need)
 }
@@ -104,13 +104,15 @@ const SHARED_ONLY = [EVERYBODY]
 const scopeOf = ({ sharing, account_id }: NodeSnapshot): string =>
   sharing === 'shared' ? EVERYBODY : account_id
 
-/** The key of a model or profile within a scope. Shared nodes use the key unchanged, which allocates no new string. */
+/**
+ * The key of a model or profile within a scope. Shared nodes use the key unchanged, which avoids allocating a string.
+ */
 const within = (scope: string, key: string): string => (scope === EVERYBODY ? key : `${scope} ${key}`)
 
 /**
- * An ordered index, so that a decision examines few nodes. It has, per model, the nodes that hold it and, per
- * runtime profile, all others, each by points. Shared nodes are separate from those dedicated to an account. A
- * report changes the place of one node.
+ * An ordered index, so that a decision examines few nodes. Per model it has the nodes that hold it and, per runtime
+ * profile, all others, each sorted by points. Shared nodes are separate from dedicated ones. A report only moves one
+ * node.
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, PlacedNode>()
@@ -162,7 +164,7 @@ export class PlacementIndex {
     this.#nodes.delete(nodeId)
   }
 
-  /** Counts a request that this gateway sends to a node (1) or that has ended (-1). */
+  /** Counts a request that this gateway sends to a node (1) or that ended (-1). */
   addPending(nodeId: string, change: 1 | -1): void {
     const node = this.#nodes.get(nodeId)
     if (!node) return
@@ -173,13 +175,13 @@ export class PlacementIndex {
     this.#link(node)
   }
 
-  /** Returns the best node for a request; of equal nodes, the less busy of two that are drawn at random. */
+  /** Returns the best node for a request; among equal nodes, the less busy of two random ones. */
   place(need: PlacementNeed, random: () => number): Placement {
     const chosen = this.#choose(need, random)
     return { chosen, explain: () => this.#explain(need, chosen) }
   }
 
-  /** Counts the nodes that serve this account on which a model is warm and cached; `null` stands for any account. */
+  /** Counts the nodes serving this account on which a model is warm or cached; `null` stands for any account. */
   count(modelKey: string, accountId: string | null = null): { warm: number; cached: number } {
     const total = { warm: 0, cached: 0 }
     for (const scope of this.#scopesOf(accountId)) {
@@ -220,7 +222,7 @@ export class PlacementIndex {
     return this.#nodes.get(nodeId)?.snapshot.environments ?? []
   }
 
-  /** Returns the reason why a node cannot serve this request; undefined when it can. */
+  /** Returns why a node cannot serve this request; undefined when it can. */
   rejectReason(nodeId: string, need: PlacementNeed): string | undefined {
     const node = this.#nodes.get(nodeId)
     return node ? rejectReason(node, need) : 'is not connected'
@@ -253,7 +255,7 @@ export class PlacementIndex {
     const scopes = this.#scopesOf(need.account_id)
     for (const warmth of BANDS) {
       const fits = (node: PlacedNode) =>
-        // The cold band holds every node of the profile. Nodes that hold the model were considered in the bands before.
+        // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
         rejectReason(node, need) === undefined
       let node: PlacedNode | undefined
@@ -287,7 +289,7 @@ export class PlacementIndex {
       const words =
         score < chosen.score
           ? `scores ${score}, below ${chosen.score}`
-          : `scores ${score} as well and lost the draw`
+          : `scores ${score} too but was not picked in the random draw`
       return { node_id, score, reason: words }
     })
   }
@@ -298,7 +300,7 @@ export class PlacementIndex {
     return warmth === 'cold' ? undefined : this.#holders[warmth]
   }
 
-  /** Inserts a node into the buckets of its points and models. Places that have not changed cost little. */
+  /** Inserts a node into the buckets of its points and models; unchanged positions cost little. */
   #link(node: PlacedNode): void {
     const { scope } = node
     for (const model of node.models.values()) enter(this.#band(model), within(scope, model.model_key), node)
@@ -309,7 +311,7 @@ export class PlacementIndex {
     else this.#dedicated.set(scope, new Set([node]))
   }
 
-  /** Removes a node from the buckets that its next report no longer belongs to. */
+  /** Removes a node from the buckets to which its next report no longer belongs. */
   #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot' | 'scope'>): void {
     const { scope } = node
     const after = next?.scope === scope ? next : undefined

@@ -13,15 +13,15 @@ interface RunnableModel {
 /** Tasks of one account and model that no node could run. */
 export interface WaitingModel extends RunnableModel {
   readonly account_id: string
-  /** The number of waiting tasks, and of those that were woken a moment ago. */
+  /** The number of waiting tasks, and of those woken a moment ago. */
   readonly waiting: number
   readonly woken: number
 }
 
-/** Tasks of one account for a model that were sent to a node and have not ended. */
+/** Tasks of one account for a model that were sent to a node and haven't ended. */
 export type HeldModel = HeldTasksOf & RunnableModel
 
-/** The number of an account's tasks for a model that are to be woken. */
+/** How many of an account's tasks for a model to wake. */
 export interface WakeUp {
   readonly account_id: string
   readonly model_key: string
@@ -29,20 +29,19 @@ export interface WakeUp {
 }
 
 export interface WakeUpOptions {
-  /** Ordered by waiting time, longest first. */
+  /** Sorted by waiting time, longest first. */
   readonly waiting: readonly WaitingModel[]
   readonly held: readonly HeldModel[]
   readonly snapshots: readonly NodeSnapshot[]
-  /** The largest number of tasks to wake at once. */
+  /** The most tasks to wake at once. */
   readonly most: number
   readonly now: Date
   readonly random: () => number
 }
 
 /**
- * Plans which tasks to wake: as many as the nodes have room for, in the order of their waiting time. The plan
- * places each task as its workflow will, after those before it have used their room. Tasks that were woken a
- * moment ago count as placed.
+ * Plans which tasks to wake: as many as the nodes have capacity for, longest-waiting first. The plan places each task
+ * as its workflow will, after the tasks before it have used their capacity. Tasks woken a moment ago count as placed.
  */
 export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOptions): WakeUp[] {
   const board = new Board(nodes)
@@ -59,15 +58,15 @@ export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOpti
   return plan
 }
 
-/** The expected state of the nodes once every task that was sent to them has arrived. */
+/** The expected state of the nodes once every task sent to them has arrived. */
 class Board {
   readonly #index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
   readonly #held = new HeldTasks([])
-  /** Models that some node holds; for them that node may be a better choice than any other. */
+  /** Models that at least one node holds; such a node may be a better choice than any other. */
   readonly #known = new Set<string>()
   /**
-   * By profile and account, the smallest memory for which no node has room. Room only shrinks during a plan, so larger
+   * By profile and account, the smallest memory that no node has free. Memory only shrinks during a plan, so larger
    * requests can be skipped.
    */
   readonly #lacking = new Map<string, number>()
@@ -77,7 +76,10 @@ class Board {
     for (const { node_id, tasks, ...model } of held) this.#take(node_id, model, tasks)
   }
 
-  /** Places one task and returns true; false when no node can run it or every one that can has its slots full. */
+  /**
+   * Places one task and returns true. Returns false when no node can run it, or when every node that can is out of
+   * slots.
+   */
   place(need: AccountNeed, random: () => number): boolean {
     const { account_id, runtime_profile, memory_mb, model_key } = need
     const owner = this.#index.hasOwnNode(account_id) ? account_id : ''

@@ -12,9 +12,9 @@ export interface WarmWant {
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly nodes: number
-  /** The number of copies that stay loaded: `nodes`, or one more that is not pinned. */
+  /** The number of copies that stay loaded: `nodes`, or one more that isn't pinned. */
   readonly copies: number
-  /** True when copies beyond that number are unloaded, and not left to be evicted when others need their memory. */
+  /** True when copies beyond that number are unloaded, rather than left until other models need their memory. */
   readonly isScaled: boolean
 }
 
@@ -22,46 +22,46 @@ export interface WarmWant {
 export interface WarmPin {
   readonly model_key: string
   readonly node_id: string
-  /** The time since which the node has had no link. */
+  /** Since when the node has had no link. */
   readonly missing_since: Date | null
 }
 
 export type PinPlace = Pick<WarmPin, 'model_key' | 'node_id'>
 
-/** The changes that fulfil every want, and the wants that cannot be fulfilled. */
+/** The changes that satisfy every want, and the wants that can't be satisfied. */
 export interface PinPlan {
   readonly add: readonly PinPlace[]
   readonly drop: readonly PinPlace[]
-  /** Pins whose node has lost its link, and pins whose node is linked again. */
+  /** Pins whose node has lost its link, and pins whose node has a link again. */
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
-  /** Pins whose copy is to be unloaded. */
+  /** Pins whose copy has to be unloaded. */
   readonly retire: readonly PinPlace[]
-  /** Copies that were to be unloaded and are gone or needed again. */
+  /** Copies that were to be unloaded and are either gone or needed again. */
   readonly gone: readonly PinPlace[]
-  /** By model, the reason why it is pinned on fewer nodes than wanted. */
+  /** By model, why it is pinned on fewer nodes than wanted. */
   readonly short: ReadonlyMap<string, string>
 }
 
 export interface PinSituation {
   readonly wants: readonly WarmWant[]
   readonly pins: readonly WarmPin[]
-  /** Copies that are to be unloaded. */
+  /** Copies that have to be unloaded. */
   readonly retiring: readonly PinPlace[]
-  /** The nodes that have a link. */
+  /** Nodes with a link. */
   readonly snapshots: readonly NodeSnapshot[]
   readonly now: Date
   readonly random: () => number
 }
 
-/** The links of a gateway break briefly when it restarts. Only after a longer absence do other nodes load the model. */
+/** A gateway's links break briefly when it restarts. Other nodes load the model only after a longer absence. */
 export const LOST_AFTER_MS = 10_000
 
 const samePlace = (a: PinPlace) => (b: PinPlace) => a.model_key === b.model_key && a.node_id === b.node_id
 
 /**
- * Plans which nodes pin which models. Valid pins stay. New ones are placed as a cold request would be, with the memory
- * of all pins reserved. A node that drains, is lost or cannot load the model is replaced.
+ * Plans which nodes pin which models. Valid pins stay. New ones are placed like a cold request, with the memory of all
+ * pins reserved. A node that is draining, is lost or can't load the model is replaced.
  */
 export function planPins(situation: PinSituation): PinPlan {
   const { wants, pins, retiring } = situation
@@ -87,7 +87,7 @@ export function planPins(situation: PinSituation): PinPlan {
     fill(demand, situation, board, plan)
   }
   const scaled = new Set(wants.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
-  // While a node is absent it may still have the copy.
+  // An absent node may still have the copy.
   const isGone = (place: PinPlace) =>
     !scaled.has(place.model_key) || (board.has(place.node_id) && !board.isHeld(place))
   const left = retiring.filter((place) => !plan.add.some(samePlace(place)))
@@ -96,7 +96,7 @@ export function planPins(situation: PinSituation): PinPlan {
   return plan
 }
 
-/** Returns the copies that were to be unloaded and that requests need again. */
+/** Returns copies that were to be unloaded but are needed again. */
 function neededAgain(demands: readonly PinDemand[], retiring: readonly PinPlace[], board: Board): PinPlace[] {
   const byModel = Map.groupBy(retiring, ({ model_key }) => model_key)
   return demands.flatMap(({ want }) => {
@@ -109,12 +109,12 @@ function neededAgain(demands: readonly PinDemand[], retiring: readonly PinPlace[
   })
 }
 
-/** The present state of one want. */
+/** The current state of one want. */
 interface PinDemand {
   readonly want: WarmWant
   readonly own: readonly WarmPin[]
   readonly stay: PinPlace[]
-  /** Nodes that cannot load the model at the moment and may do so later. */
+  /** Nodes that currently can't load the model but may later. */
   readonly failing: readonly PinPlace[]
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
@@ -137,7 +137,7 @@ function demandOf(
     want,
     own,
     stay: sound.toSorted((a, b) => board.rank(b) - board.rank(a)).slice(0, want.nodes),
-    // A draining node will not load it again; any other fault may pass.
+    // A draining node won't load the model again; any other fault may pass.
     failing: here.filter((pin) => !fits(pin) && !board.isDraining(pin.node_id)),
     missing: away.filter(({ missing_since: since }) => since === null),
     back: here.filter(({ missing_since: since }) => since !== null),
@@ -151,7 +151,7 @@ interface Decisions {
   readonly short: Map<string, string>
 }
 
-/** Finds nodes until the want is fulfilled. */
+/** Finds nodes until the want is satisfied. */
 function fill(
   { want, own, stay, failing }: PinDemand,
   { now, random }: PinSituation,
@@ -173,7 +173,7 @@ function fill(
     add.push(place)
     stay.push(place)
   }
-  // A node that may yet load the model is better than none.
+  // A node that may still load the model is better than none.
   stay.push(...failing.slice(0, nodes - stay.length))
   const surplus = own.filter((pin) => !stay.some(samePlace(pin)))
   const loaded = want.isScaled ? surplus.filter((pin) => board.isHeld(pin)) : []
@@ -203,7 +203,7 @@ class Board {
     return this.#nodes.has(nodeId)
   }
 
-  /** Returns whether a node that does not drain has a model loaded or is loading it. */
+  /** Returns whether a node that isn't draining has a model loaded or is loading it. */
   isHeld({ node_id, model_key }: PinPlace): boolean {
     if (!this.has(node_id) || this.isDraining(node_id)) return false
     const model = this.index.model(node_id, model_key)
@@ -224,12 +224,12 @@ class Board {
     return this.has(node_id) ? WARMTH_SCORE[warmthOf(this.index.model(node_id, model_key))] : 0
   }
 
-  /** Returns, for each other node, the reason why it cannot hold the model. */
+  /** Returns, for each other node, why it cannot hold the model. */
   explain(need: PlacementNeed, stay: readonly PinPlace[]): string {
     const others = [...this.#nodes.keys()].filter((id) => !stay.some(({ node_id }) => node_id === id))
     if (others.length === 0) return 'no other node is connected'
     return others
-      .map((id) => `node ${id} ${this.index.rejectReason(id, need) ?? 'has just got it'}`)
+      .map((id) => `node ${id} ${this.index.rejectReason(id, need) ?? 'was just assigned the model'}`)
       .join('; ')
   }
 

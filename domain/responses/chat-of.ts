@@ -5,7 +5,7 @@ import { formatOf, toolChoiceOf, toolOf } from './settings.ts'
 type Loc = readonly (string | number)[]
 type Fields = Readonly<Record<string, unknown>>
 
-/** A message of a chat, as OpenAI's Chat Completions API names its fields. */
+/** A chat message, with the field names of OpenAI's Chat Completions API. */
 interface ChatMessage {
   role: string
   content?: unknown
@@ -13,19 +13,19 @@ interface ChatMessage {
   tool_call_id?: string
 }
 
-/** Fields that need a store of responses, which this platform does not keep. */
+/** Fields that need stored responses, which this platform doesn't have. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Returns the chat that answers a request of the Responses API. Throws a 422 with the place of what a chat cannot do.
- * Names and meanings of items are those of OpenAI's API reference.
+ * Returns the chat that answers a Responses API request. Throws a 422 that locates what a chat cannot express. Names
+ * and meanings of items follow OpenAI's API reference.
  */
 export function chatOf(request: CreateResponse): Record<string, unknown> {
   for (const name of STORED) {
     if (request[name] === undefined || request[name] === null) continue
     throw invalid(
       ['body', name],
-      'must be absent: responses are not stored here; send the whole conversation in input',
+      'is not supported: responses are not stored here; send the whole conversation in input',
     )
   }
   if (request.background === true)
@@ -69,7 +69,7 @@ function addItem(messages: ChatMessage[], item: unknown, loc: Loc): void {
       messages.push({ role: 'tool', tool_call_id, content: contentOf(fields['output'], [...loc, 'output']) })
       return
     }
-    // A trace of an earlier answer, which chats do not take back.
+    // Reasoning of an earlier response, which chats don't accept back.
     case 'reasoning':
       return
     default:
@@ -85,7 +85,7 @@ function messageOf(fields: Fields, loc: Loc): ChatMessage {
   return { role: role as string, content: contentOf(content, [...loc, 'content']) }
 }
 
-/** Calls follow the message of the assistant that makes them; several of them are one message of a chat. */
+/** Calls follow the assistant message that makes them; consecutive calls share one chat message. */
 function addCall(messages: ChatMessage[], fields: Fields, loc: Loc): void {
   const call = {
     id: textAt(fields, 'call_id', loc),
@@ -97,7 +97,7 @@ function addCall(messages: ChatMessage[], fields: Fields, loc: Loc): void {
   else messages.push({ role: 'assistant', content: null, tool_calls: [call] })
 }
 
-/** Text alone stays text, which every chat template takes. */
+/** Text alone stays a plain string, which every chat template accepts. */
 function contentOf(content: unknown, loc: Loc): unknown {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) throw invalid(loc, 'must be a text or a list of parts')

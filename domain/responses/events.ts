@@ -11,7 +11,7 @@ import {
 } from './output.ts'
 import type { ResponseBuilder } from './response.ts'
 
-/** One chunk of a streamed chat, as far as events take something from it. */
+/** The parts of a streamed chat chunk that events need. */
 export interface ChatChunk {
   choices?: readonly { delta?: ChatDelta | null; finish_reason?: unknown }[]
   usage?: object | null
@@ -27,20 +27,20 @@ interface ChatDelta {
   }[]
 }
 
-/** The item that a model is writing. */
+/** The item that a model is currently writing. */
 interface OpenItem {
   kind: 'rs' | 'msg' | 'fc'
   id: string
   index: number
   text: string
   call?: FunctionCall
-  /** The place of a call among the calls of its chat. */
+  /** The index of a call among the calls of its chat. */
   callIndex?: number
 }
 
 /**
- * Turns the chunks of a streamed chat into the events of a response: `response.created` first, then each item of the
- * output with its deltas, and one terminal event. Names and order are those of OpenAI's API reference.
+ * Turns the chunks of a streamed chat into response events: `response.created` first, then each output item with its
+ * deltas, and one terminal event. Names and order follow OpenAI's API reference.
  */
 export class ResponseEvents {
   readonly #builder: ResponseBuilder
@@ -54,7 +54,7 @@ export class ResponseEvents {
     this.#builder = builder
   }
 
-  /** Returns the events before anything of the model. */
+  /** Returns the events that precede any model output. */
   begin(): string {
     const response = this.#builder.build({ status: 'in_progress', output: [] })
     return this.#event('response.created', { response }) + this.#event('response.in_progress', { response })
@@ -89,7 +89,7 @@ export class ResponseEvents {
     return last + this.#event(`response.${status}`, { response })
   }
 
-  /** Returns the event that ends a response which failed after its first byte. */
+  /** Returns the event that ends a response that failed after its first byte. */
   fail(error: { code: string; message: string }): string {
     const output = this.#output
     return this.#event('response.failed', {
@@ -141,7 +141,7 @@ export class ResponseEvents {
     return item + this.#event('response.content_part.added', { ...placeOf(this.#open), part })
   }
 
-  /** Ends the item that is being written, if there is one. */
+  /** Ends the item in progress, if there is one. */
   #close(status: Exclude<ItemStatus, 'in_progress'>): string {
     const open = this.#open
     if (!open) return ''
@@ -151,7 +151,7 @@ export class ResponseEvents {
     return this.#content(open) + this.#event('response.output_item.done', { output_index: open.index, item })
   }
 
-  /** The end of an item's content. */
+  /** Ends an item's content. */
   #content(open: OpenItem): string {
     const { kind, id: item_id, index: output_index, text, call } = open
     if (kind === 'fc') {
@@ -175,7 +175,7 @@ export class ResponseEvents {
 
 const placeOf = ({ id, index }: OpenItem): object => ({ item_id: id, output_index: index, content_index: 0 })
 
-/** An item has no content when it is added, and all of it when it is done. */
+/** An item has no content when it is added, and all of its content when it is done. */
 function itemOf({ kind, id, text, call }: OpenItem, status: ItemStatus, isNew: boolean): object {
   if (kind === 'fc') return callItem(id, status, call ?? { id: '', name: '', arguments: '' })
   return kind === 'rs' ? reasoningItem(id, text) : messageItem(id, status, isNew ? undefined : text)

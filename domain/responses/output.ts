@@ -7,7 +7,7 @@ export interface FunctionCall {
 
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
 
-/** Items of a response's output, in the words of OpenAI's API reference. */
+/** Output items of a response, as in OpenAI's API reference. */
 export const reasoningItem = (id: string, text: string): object => ({
   id,
   type: 'reasoning',
@@ -47,7 +47,7 @@ interface ChatUsage {
   total_tokens?: number
 }
 
-/** Returns the usage of a response from that of a chat; zero where the model server reports none. */
+/** Converts a chat's usage to that of a response; zero when the model server reports none. */
 export function usageOf({ prompt_tokens = 0, completion_tokens = 0, total_tokens }: ChatUsage = {}): object {
   return {
     input_tokens: prompt_tokens,
@@ -58,7 +58,7 @@ export function usageOf({ prompt_tokens = 0, completion_tokens = 0, total_tokens
   }
 }
 
-/** Returns why a response is incomplete, by the `finish_reason` of its chat; null for a complete one. */
+/** Returns why a response is incomplete, from the `finish_reason` of its chat; null for a complete one. */
 export function incompleteBy(finishReason: unknown): { reason: string } | null {
   if (finishReason === 'length') return { reason: 'max_output_tokens' }
   return finishReason === 'content_filter' ? { reason: 'content_filter' } : null

@@ -2,7 +2,7 @@ import type { CreateResponse } from '../../schemas/openai-responses.ts'
 import { callItem, incompleteBy, messageItem, reasoningItem, usageOf } from './output.ts'
 
 export interface ResponseFacts {
-  /** The id of the task, from which the ids of the response and of its items are made. */
+  /** The task id, from which the ids of the response and its items are derived. */
   taskId: string
   createdAt: Date
 }
@@ -15,7 +15,7 @@ interface Outcome {
   error?: { code: string; message: string }
 }
 
-/** A chat completion, as far as a response takes something from it. */
+/** The parts of a chat completion that a response needs. */
 interface Completion {
   choices?: readonly Choice[]
   usage?: object
@@ -30,7 +30,7 @@ interface Choice {
   }
 }
 
-/** Builds responses to one request: they repeat its settings, as OpenAI's API reference says. */
+/** Builds responses to one request; they repeat its settings, as OpenAI's API reference specifies. */
 export class ResponseBuilder {
   readonly #frame: object
   readonly #suffix: string
@@ -60,7 +60,7 @@ export class ResponseBuilder {
     }
   }
 
-  /** Returns the id of the item at a place of the output. */
+  /** Returns the id of the output item at an index. */
   itemId(prefix: 'msg' | 'rs' | 'fc', index: number): string {
     return `${prefix}_${this.#suffix}${index}`
   }
@@ -76,7 +76,7 @@ export class ResponseBuilder {
     }
   }
 
-  /** Returns the response that a complete chat is. */
+  /** Returns the response for a complete chat. */
   fromCompletion({ choices = [], usage }: Completion): object {
     const { finish_reason, message = {} } = choices[0] ?? {}
     const incomplete = incompleteBy(finish_reason)

@@ -3,10 +3,10 @@ import { invalid } from '../errors.ts'
 type Loc = readonly (string | number)[]
 type Fields = Readonly<Record<string, unknown>>
 
-/** Returns the tool of a chat for one of the Responses API, which has the fields of the function beside its type. */
+/** Converts a Responses API tool to a chat tool. In the Responses API, the function's fields are next to `type`. */
 export function toolOf({ type, name, description, parameters, strict }: Fields, loc: Loc): object {
   if (type !== 'function')
-    throw invalid([...loc, 'type'], 'must be function: this platform runs no tools of its own for a model')
+    throw invalid([...loc, 'type'], 'must be function: this platform has no built-in tools')
   if (typeof name !== 'string' || name === '')
     throw invalid([...loc, 'name'], 'must be the name of a function')
   return {
@@ -20,7 +20,7 @@ export function toolOf({ type, name, description, parameters, strict }: Fields, 
 
 const CHOICES = new Set<unknown>(['none', 'auto', 'required'])
 
-/** Returns the `tool_choice` of a chat. */
+/** Returns the chat's `tool_choice`. */
 export function toolChoiceOf(choice: unknown, loc: Loc): unknown {
   if (choice === undefined || choice === null || CHOICES.has(choice)) return choice
   const { type, name } = (typeof choice === 'object' ? choice : {}) as Fields
@@ -28,7 +28,7 @@ export function toolChoiceOf(choice: unknown, loc: Loc): unknown {
   throw invalid(loc, 'must be none, auto, required, or {"type": "function", "name": ...}')
 }
 
-/** Returns the `response_format` of a chat. */
+/** Returns the chat's `response_format`. */
 export function formatOf(format: Fields | null | undefined, loc: Loc): object | undefined {
   if (!format) return undefined
   const { type, name, description, schema, strict } = format

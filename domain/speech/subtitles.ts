@@ -1,4 +1,4 @@
-/** A piece of a text with its place in a sound, in seconds. */
+/** A piece of text with its position in the audio, in seconds. */
 export interface SpokenSegment {
   start: number
   end: number
@@ -24,16 +24,19 @@ export const toVtt = (segments: readonly SpokenSegment[]): string =>
     .map(({ start, end, text }) => `${clock(start, '.')} --> ${clock(end, '.')}\n${escaped(text)}\n\n`)
     .join('')}`
 
-/** A segment without a visible text is no cue, because players take an empty line for the end of one. */
+/** A segment without visible text gets no cue, because players treat an empty line as the end of one. */
 const cuesOf = (segments: readonly SpokenSegment[]): Cue[] =>
   segments.flatMap(({ start, end, text }) => {
     const line = oneLine(text)
     const from = Math.round(start * 1_000)
-    // WebVTT asks for an end after the start.
+    // WebVTT requires the end to be after the start.
     return line === '' ? [] : [{ start: from, end: Math.max(from + 1, Math.round(end * 1_000)), text: line }]
   })
 
-/** Spaces, line ends and control characters become single spaces, and an arrow would be read as the times of a cue. */
+/**
+ * Collapses whitespace, line breaks and control characters to single spaces, and replaces arrows, which a player would
+ * parse as cue times.
+ */
 const oneLine = (text: string): string =>
   text
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')

@@ -3,7 +3,7 @@ import { SCORES, TEXT_OR_TEXTS, TRUNCATE, TRUNCATED, USAGE } from './texts.ts'
 
 const VERDICT = { label: { type: ['string', 'number', 'boolean'] }, scores: SCORES }
 
-/** The classification of texts; trained classifiers of tables bring schemas of their own. */
+/** Text classification. Trained table classifiers have their own schemas. */
 export const classification: TaskType = {
   kind: 'specialist',
   category: 'nlp',
@@ -19,7 +19,7 @@ export const classification: TaskType = {
       ...VERDICT,
       results: {
         type: 'array',
-        description: 'The classes of a list, in its order.',
+        description: 'The classes of the texts, in input order.',
         items: { type: 'object', required: ['label', 'scores'], properties: VERDICT },
       },
       usage: USAGE,

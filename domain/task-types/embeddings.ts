@@ -14,9 +14,9 @@ export const embeddings: TaskType = {
       dimensions: {
         type: 'integer',
         minimum: 1,
-        description: 'The length of the vectors, where the model declares others than its own.',
+        description: 'The vector length, if the model supports lengths other than its default.',
       },
-      prompt_name: { type: 'string', description: 'One of the prompts that the model declares.' },
+      prompt_name: { type: 'string', description: 'The name of a prompt that the model defines.' },
       truncate: TRUNCATE,
     },
   },
@@ -25,7 +25,7 @@ export const embeddings: TaskType = {
     anyOf: [{ required: ['embedding'] }, { required: ['embeddings'] }],
     properties: {
       embedding: { ...VECTOR, description: 'The vector of one text.' },
-      embeddings: { type: 'array', items: VECTOR, description: 'The vectors of a list, in its order.' },
+      embeddings: { type: 'array', items: VECTOR, description: 'The vectors of the texts, in input order.' },
       usage: USAGE,
       truncated: TRUNCATED,
     },

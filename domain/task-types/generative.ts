@@ -3,11 +3,11 @@ import type { TaskType } from './task-type.ts'
 /** The modalities of output files. */
 const MODALITIES = ['image', 'audio', 'video', '3d', 'binary'] as const
 
-/** A PNG of 32 x 32 pixels with a gradient, for examples and for the first request to a new server. */
+/** A 32 x 32 pixel PNG with a gradient, for examples and for the first request to a new server. */
 const GRADIENT =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAALElEQVR42u3NsQ0AIAzAsCAx9P+LeYJujrL7VLP5bVoNAAAAAAAAAAAA/OoBdkQCbkXtOMsAAAAASUVORK5CYII='
 
-const PROMPT = { type: 'string', minLength: 1, maxLength: 10_000, description: 'What to make.' }
+const PROMPT = { type: 'string', minLength: 1, maxLength: 10_000, description: 'What to generate.' }
 const IMAGE_URL = {
   type: 'string',
   minLength: 1,
@@ -17,13 +17,13 @@ const SIDE = {
   type: 'integer',
   minimum: 16,
   maximum: 2_048,
-  description: 'In pixels; a multiple of what the model asks for, most often 8.',
+  description: 'In pixels; must be a multiple of the step that the model requires, usually 8.',
 }
 const SEED = {
   type: 'integer',
   minimum: 0,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'The same seed makes the same again; a random one by default, which the metadata say.',
+  description: 'The same seed reproduces the same output. Random by default; the metadata contain the seed.',
 }
 const SIZE = { width: SIDE, height: SIDE }
 const NUM_IMAGES = {
@@ -31,11 +31,16 @@ const NUM_IMAGES = {
   minimum: 1,
   maximum: 10,
   default: 1,
-  description: 'How many to make, with seeds that follow each other.',
+  description: 'How many to generate, with consecutive seeds.',
 }
 const DIFFUSION = {
   num_inference_steps: { type: 'integer', minimum: 1, maximum: 1_000 },
-  guidance_scale: { type: 'number', minimum: 0, maximum: 100, description: 'How closely to follow.' },
+  guidance_scale: {
+    type: 'number',
+    minimum: 0,
+    maximum: 100,
+    description: 'How closely to follow the prompt.',
+  },
   seed: SEED,
 }
 const NEGATIVE_PROMPT = { type: 'string', maxLength: 10_000, description: 'What to avoid.' }
@@ -44,12 +49,12 @@ const FRAMES = {
     type: 'integer',
     minimum: 1,
     maximum: 1_000,
-    description: 'Some models round it; the metadata say how many there are.',
+    description: 'Some models round it; the metadata contain the actual number.',
   },
-  fps: { type: 'integer', minimum: 1, maximum: 60, default: 8, description: 'Frames in a second.' },
+  fps: { type: 'integer', minimum: 1, maximum: 60, default: 8, description: 'Frames per second.' },
 }
 const FORMAT = { type: 'string', enum: ['glb', 'obj', 'ply', 'stl'], default: 'glb' }
-/** `pcm` is 16 bits at 24 kHz without a head. */
+/** `pcm` is 16-bit at 24 kHz without a header. */
 const SOUND_FORMATS = ['wav', 'mp3', 'opus', 'aac', 'flac', 'pcm']
 const DURATION_S = { type: 'number', minimum: 0.1, maximum: 600 }
 
@@ -150,7 +155,7 @@ const generative = (
 const SMALL = { width: 64, height: 64 }
 const ONE_STEP = { num_inference_steps: 1 }
 
-/** The task types of contract 4.5 that answer with files. */
+/** The task types of contract 4.5 that return files. */
 export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
   'text-to-image': generative(PICTURE, {
     required: ['prompt'],
@@ -174,7 +179,7 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
         type: 'number',
         minimum: 0.01,
         maximum: 1,
-        description: 'How much of the picture changes.',
+        description: 'How much of the image changes.',
       },
       num_images: NUM_IMAGES,
       ...SIZE,
@@ -208,7 +213,7 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
       voice_preset: {
         type: 'string',
         maxLength: 200,
-        description: 'The number of a speaker, from "0"; a name that the model lacks is its first speaker.',
+        description: 'The number of a speaker, from "0"; an unknown name selects the first speaker.',
       },
       format: { type: 'string', enum: SOUND_FORMATS, default: 'wav' },
       speed: { type: 'number', minimum: 0.25, maximum: 4, default: 1 },

@@ -10,7 +10,7 @@ import { stt } from './stt.ts'
 import type { TaskType } from './task-type.ts'
 import { translation } from './translation.ts'
 
-/** Every described task type, by its name. */
+/** Every task type with a description, by name. */
 const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   embeddings,
   rerank,
@@ -22,7 +22,7 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   ...GENERATIVE_TASK_TYPES,
 }
 
-/** Returns the description of a task type; undefined for one that has none, such as a chat. */
+/** Returns the description of a task type; undefined if it has none, such as a chat. */
 export const describedTaskType = (name: string): TaskType | undefined =>
   Object.hasOwn(TASK_TYPES, name) ? TASK_TYPES[name] : undefined
 
@@ -34,26 +34,29 @@ export const taskTypesOfKind = (kind: TaskType['kind']): string[] =>
 export const modelCategoryOf = (taskType: string): string | null =>
   isChatCapable(taskType) ? 'nlp' : (describedTaskType(taskType)?.category ?? null)
 
-/** Returns whether the answers of a task type say which endpoint gave them. Nodes know no endpoint, so gateways add it. */
+/**
+ * Returns whether responses of a task type name the endpoint that served them. Nodes don't know endpoints, so gateways
+ * add the name.
+ */
 export const namesModel = (taskType: string): boolean =>
   isChatCapable(taskType) || (describedTaskType(taskType)?.namesModel ?? false)
 
-/** Returns the fields of a task type's input that hold the URL of a file. */
+/** Returns the input fields of a task type that hold the URL of a file. */
 export const filesOf = (taskType: string): readonly string[] => describedTaskType(taskType)?.files ?? []
 
 /**
- * Returns whether requests of a task type make files. They go as tasks from the beginning, because only the holder of a
- * lease stores files.
+ * Returns whether requests of a task type produce files. Such requests run as tasks from the start, because only the
+ * holder of a lease can store files.
  */
 export const makesFiles = (taskType: string): boolean => describedTaskType(taskType)?.kind === 'generative'
 
-/** Returns the first request to a new server of a task type; undefined when that is the example of its version. */
+/** Returns the first request to a new server of a task type; undefined when the version's own example is used. */
 export const warmupInputOf = (taskType: string): Record<string, unknown> | undefined =>
   describedTaskType(taskType)?.warmup_input
 
 const OBJECT = { type: 'object' }
 
-/** The listing of a task type that is not described: all that is known is that input and output are objects. */
+/** The listing of a task type without a description: all we know is that input and output are objects. */
 const PLAIN_LISTING = {
   input_schema: OBJECT,
   output_schema: OBJECT,

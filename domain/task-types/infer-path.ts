@@ -1,8 +1,8 @@
 const PLACE = '/{task_type}'
 
 /**
- * Fills the task type into the `infer_path` of a runtime profile. Without one the path is that of the first task of the
- * weights.
+ * Fills the task type into the `infer_path` of a runtime profile. Without a task type, the path is that of the weights'
+ * first task.
  */
 export const inferPathOf = (template: string, taskType: string | undefined): string =>
   template.replace(PLACE, taskType === undefined ? '' : `/${encodeURIComponent(taskType)}`)

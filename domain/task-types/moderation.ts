@@ -22,7 +22,7 @@ export const moderation: TaskType = {
       ...VERDICT,
       results: {
         type: 'array',
-        description: 'The verdicts on a list, in its order.',
+        description: 'The verdicts on the texts, in input order.',
         items: { type: 'object', required: ['flagged', 'categories', 'scores'], properties: VERDICT },
       },
       usage: USAGE,

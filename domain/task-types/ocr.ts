@@ -1,10 +1,13 @@
 import type { TaskType } from './task-type.ts'
 
-/** A PNG that reads TOTAL 12.30. The example is also a request to try, so it names no file on the internet. */
+/**
+ * A PNG that reads TOTAL 12.30. Callers can send the example as a request, so it doesn't reference a file on the
+ * internet.
+ */
 const EXAMPLE_IMAGE =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAANgAAAAnAQAAAABFn7uMAAAAeklEQVR42mP4jxswDHu5BoY/jD8Y+A/I94P4j/8fkP///wHjf4Z6CuT+2T+GILAcM5ABpP5Z/O+nmtxjMALK/eGnXI6BGSr3A+gHoK8e91MuB7fv+H+wffJUlPtn/x9nuJAg94cRJPS4AZQ+GOoYgMGNiD/y5EZuPgIALHKFM//eS/cAAAAASUVORK5CYII='
 
-/** Optical character recognition: the text in a picture. */
+/** Optical character recognition: the text in an image. */
 export const ocr: TaskType = {
   kind: 'specialist',
   category: 'computer_vision',
@@ -14,8 +17,7 @@ export const ocr: TaskType = {
     properties: {
       image_url: {
         type: 'string',
-        description:
-          'A picture in PNG, JPEG or WebP: an upload, a public HTTPS address, or a data: URL in base64.',
+        description: 'A PNG, JPEG or WebP image: an upload, a public HTTPS address, or a base64 data: URL.',
       },
     },
   },
@@ -23,10 +25,10 @@ export const ocr: TaskType = {
     type: 'object',
     required: ['text'],
     properties: {
-      text: { type: 'string', description: 'Empty when nothing is written there.' },
+      text: { type: 'string', description: 'Empty when the image contains no text.' },
       blocks: {
         type: 'array',
-        description: 'The parts of the text, from models that tell them apart.',
+        description: 'The parts of the text, from models that distinguish them.',
         items: {
           type: 'object',
           required: ['text'],
@@ -34,12 +36,15 @@ export const ocr: TaskType = {
             text: { type: 'string' },
             field: {
               type: 'string',
-              description: 'What the part is, for example `menu.price`, from models of forms.',
+              description: 'The kind of part, for example `menu.price`, from models for forms.',
             },
           },
         },
       },
-      truncated: { type: 'boolean', description: 'True when there is more text than the model writes.' },
+      truncated: {
+        type: 'boolean',
+        description: 'True when the text exceeds the output limit of the model.',
+      },
     },
   },
   example_input: { image_url: EXAMPLE_IMAGE },

@@ -12,7 +12,11 @@ export const rerank: TaskType = {
     properties: {
       query: { type: 'string' },
       documents: TEXTS,
-      top_n: { type: 'integer', minimum: 1, description: 'Lists so many of the best in `results`, too.' },
+      top_n: {
+        type: 'integer',
+        minimum: 1,
+        description: 'Also lists this many of the best documents in `results`.',
+      },
       truncate: TRUNCATE,
     },
   },
@@ -20,7 +24,7 @@ export const rerank: TaskType = {
     type: 'object',
     required: ['scores'],
     properties: {
-      scores: { type: 'array', items: SCORE, description: 'One for each document, in their order.' },
+      scores: { type: 'array', items: SCORE, description: 'One score per document, in input order.' },
       results: {
         type: 'array',
         items: {

@@ -1,6 +1,6 @@
 import type { TaskType } from './task-type.ts'
 
-/** A WAV of a short tone. The example is also a request to try, so it names no file on the internet. */
+/** A WAV of a short tone. Callers can send the example as a request, so it doesn't reference a file on the internet. */
 const EXAMPLE_AUDIO =
   'data:audio/wav;base64,UklGRrQBAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YZABAACAkqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtf5KjsLm8ubCjkn9tXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5J/bVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbX+So7C5vLmwo5J/bVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG2AkqOwuby5sKOSgG1cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtf5KjsLm8ubCjkn9tXE9GREZPXG1/kqOwuby5sKOSgG1cT0ZERk9cbYCSo7C5vLmwo5J/bVxPRkRGT1xt'
 
@@ -16,22 +16,21 @@ export const stt: TaskType = {
     properties: {
       audio_url: {
         type: 'string',
-        description:
-          'A sound of at most 30 minutes: an upload, a public HTTPS address, or a data: URL in base64.',
+        description: 'Audio of at most 30 minutes: an upload, a public HTTPS address, or a base64 data: URL.',
       },
       language: {
         type: 'string',
-        description: 'The language that is spoken, for example `en`; it is recognised when absent.',
+        description: 'The spoken language, for example `en`; detected when absent.',
       },
       task: {
         enum: ['transcribe', 'translate'],
         default: 'transcribe',
-        description: 'Translation is into English.',
+        description: '`translate` translates into English.',
       },
       timestamps: {
         type: 'boolean',
         default: true,
-        description: 'Whether segments have times of their own.',
+        description: 'Whether each segment gets its own timestamps.',
       },
     },
   },
@@ -39,7 +38,7 @@ export const stt: TaskType = {
     type: 'object',
     required: ['text', 'duration_s', 'segments'],
     properties: {
-      text: { type: 'string', description: 'Empty when nobody speaks.' },
+      text: { type: 'string', description: 'Empty when the audio contains no speech.' },
       language: { type: ['string', 'null'] },
       duration_s: SECONDS,
       segments: {

@@ -2,7 +2,7 @@ import type { ToolKind } from '../../schemas/tool.ts'
 
 type JsonSchema = Record<string, unknown>
 
-/** A task type: the input and output of its callers, and the fields that its tools and listings show. */
+/** A task type: the input and output for callers, and the fields shown in its tools and listings. */
 export interface TaskType {
   kind: Extract<ToolKind, 'llm' | 'specialist' | 'generative' | 'tool'>
   /** The `model_category` of its endpoints. */
@@ -11,10 +11,10 @@ export interface TaskType {
   output_schema: JsonSchema
   example_input: Record<string, unknown>
   example_output: Record<string, unknown>
-  /** The fields of the input that hold the URL of a file. */
+  /** The input fields that hold the URL of a file. */
   files: readonly string[]
-  /** True when answers say in `model` which endpoint gave them. */
+  /** True when responses name the endpoint that served them in `model`. */
   namesModel: boolean
-  /** The first request to a new server, where the example would take too long. */
+  /** The first request to a new server, if the example would take too long. */
   warmup_input?: Record<string, unknown>
 }

@@ -1,11 +1,11 @@
-/** The longest list of texts in one request, as the model servers take it. */
+/** The most texts in one request that model servers accept. */
 const MAX_TEXTS = 2_048
 
 const TEXT = { type: 'string' }
 
 /** One text, or a list of them. */
 export const TEXT_OR_TEXTS = {
-  description: 'One text, or a list of them.',
+  description: 'One text, or a list of texts.',
   anyOf: [TEXT, { type: 'array', minItems: 1, maxItems: MAX_TEXTS, items: TEXT }],
 }
 
@@ -14,10 +14,10 @@ export const TEXTS = { type: 'array', minItems: 1, maxItems: MAX_TEXTS, items: T
 export const TRUNCATE = {
   type: 'boolean',
   default: true,
-  description: 'Whether a text that is longer than the model takes is cut; false refuses it.',
+  description: 'Whether to truncate a text that is too long for the model; false rejects it.',
 }
 
-export const TRUNCATED = { type: 'boolean', description: 'True when a text was cut.' }
+export const TRUNCATED = { type: 'boolean', description: 'True when a text was truncated.' }
 
 export const USAGE = {
   type: 'object',
@@ -28,7 +28,7 @@ export const USAGE = {
   },
 }
 
-/** A number for each label. */
+/** One number per label. */
 export const SCORES = {
   type: 'object',
   additionalProperties: { type: 'number', minimum: 0, maximum: 1 },

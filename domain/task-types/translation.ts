@@ -2,7 +2,7 @@ import type { TaskType } from './task-type.ts'
 import { TRUNCATE, TRUNCATED, USAGE } from './texts.ts'
 
 const LANGUAGE =
-  'A code that the model knows, for example `fra_Latn` or `fr`; models of one pair of languages need none.'
+  'A code that the model knows, for example `fra_Latn` or `fr`; models for a single language pair need none.'
 
 export const translation: TaskType = {
   kind: 'specialist',

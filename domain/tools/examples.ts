@@ -13,14 +13,14 @@ interface Exemplified {
   examples: readonly Example[]
 }
 
-/** Returns all examples of an endpoint: its own, those that follow from it, and what its owner added. */
+/** Returns all examples of an endpoint: its own, derived ones, and those that its owner added. */
 export function examplesOf(endpoint: Exemplified): Example[] {
   const { example_input: input, example_output: output, examples } = endpoint
   const own = { name: 'example', description: 'The example of the endpoint.', input, output }
   return [own, ...chatExamples(endpoint), ...rowExamples(endpoint), ...examples]
 }
 
-/** Every language model takes this chat; as in the first example, the text of the answer depends on the model. */
+/** Every language model accepts this chat; as in the first example, the text of the answer depends on the model. */
 const INSTRUCTED_CHAT = {
   name: 'instructed',
   description: 'A chat with an instruction and a limit; the text of the answer depends on the model.',
@@ -49,7 +49,7 @@ function chatExamples({ task_type, input_schema }: Exemplified): Example[] {
   return isUsual ? [INSTRUCTED_CHAT] : []
 }
 
-/** A trained model that predicts row by row predicts the first row alone as it does among others. */
+/** A trained model that predicts row by row predicts the first row alone just as it does among others. */
 function rowExamples({ source, example_input, example_output }: Exemplified): Example[] {
   const { instances, ...more } = example_input
   const { predictions, ...others } = example_output

@@ -36,7 +36,7 @@ const categories = new Map(
   ),
 )
 
-/** Returns the category of a tool by its task; where the task leaves it open, by the category of its model. */
+/** Returns the category of a tool by its task; if the task leaves it open, the category of its model. */
 export const categoryOf = (taskType: string, modelCategory: string | null): ToolCategory | undefined =>
   categories.get(taskType) ?? CATEGORY_OF_MODELS[modelCategory ?? '']
 
@@ -53,14 +53,14 @@ const UNMEASURED: Partial<Record<ToolKind, MeasuredLatencyClass>> = {
   generative: 'batch',
 }
 
-/** Returns the latency class that counts until the first request has been measured. */
+/** Returns the latency class that applies until the first request has been measured. */
 export const unmeasuredLatencyClass = (kind: ToolKind, taskType: string): MeasuredLatencyClass =>
   isChatCapable(taskType) ? 'slow' : (UNMEASURED[kind] ?? 'slow')
 
 const FETCHED = /_url$/
 const MAX_LEVELS = 8
 
-/** Returns the side effects of a request to an endpoint, as far as its declaration shows them. */
+/** Returns the side effects of a request to an endpoint, as far as its declaration reveals them. */
 export function sideEffectsOf({
   kind,
   usd,
@@ -71,7 +71,7 @@ export function sideEffectsOf({
   inputSchema: Readonly<Record<string, unknown>>
 }): SideEffect[] {
   const effects: SideEffect[] = []
-  // The node downloads what these properties point at.
+  // The node downloads the files that these properties point to.
   if (namesAddress(inputSchema)) effects.push('network')
   // The files of a generative result are stored for a day.
   if (kind === 'generative') effects.push('storage')

@@ -1,6 +1,6 @@
 import type { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
-/** The properties of a tool that filters examine. The built-in tools of the MCP server have neither kind nor stability. */
+/** The properties of a tool that filters check. The MCP server's built-in tools have neither kind nor stability. */
 export interface FilteredTool {
   slug: string
   kind?: ToolKind | undefined
@@ -11,11 +11,11 @@ interface Rules {
   kinds?: readonly string[]
   stabilities?: readonly string[]
   slugs?: readonly string[]
-  /** Allows the operations of the platform whatever the other rules say. */
+  /** Allows the platform's operations regardless of the other rules. */
   allowsOperations?: boolean
 }
 
-/** Limits tools by kind, by stability and by slug. An empty list does not limit; a tool must pass every other one. */
+/** Limits tools by kind, stability and slug. An empty list doesn't limit; a tool must pass every other one. */
 export class ToolFilter {
   /** Equal filters have equal ids. */
   readonly id: string
@@ -34,7 +34,7 @@ export class ToolFilter {
   }
 
   /**
-   * Reads the list of a key: `kind:llm`, `stability:stable`, and everything else is a slug or a pattern of slugs. An
+   * Reads the list of a key: `kind:llm`, `stability:stable`, and anything else is a slug or a pattern of slugs. An
    * empty list allows nothing.
    */
   static ofKey(entries: readonly string[]): ToolFilter {
@@ -67,7 +67,7 @@ const NO_SLUG = ''
 const allowsValue = (list: readonly string[], value: string | undefined): boolean =>
   list.length === 0 || (value !== undefined && list.includes(value))
 
-/** Returns whether a text matches a pattern, in which `*` stands for any characters; in linear steps per star. */
+/** Returns whether a text matches a pattern in which `*` stands for any characters. Takes linear time per star. */
 export function matchesGlob(pattern: string, text: string): boolean {
   const [first = '', ...rest] = pattern.split('*')
   const last = rest.pop()

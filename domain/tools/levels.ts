@@ -2,10 +2,10 @@ import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
 
 const DAY_MS = 86_400_000
 const UPPER_MS = { instant: 200, fast: 2_000, slow: 30_000 } as const
-/** A class is left once the latency is this far beyond its limit, so that one near a limit does not alternate. */
+/** A class changes only when the latency is this far beyond its limit, so that it doesn't flap near a limit. */
 const CLASS_SLACK = 0.1
 
-/** Returns the class of a mean latency; `before` is the class so far. */
+/** Returns the class of a mean latency; `before` is the current class. */
 export function latencyClassOf(
   meanMs: number,
   before: MeasuredLatencyClass | null = null,
@@ -25,13 +25,13 @@ function classOf(meanMs: number): MeasuredLatencyClass {
   return meanMs < UPPER_MS.slow ? 'slow' : 'batch'
 }
 
-/** The record that each level requires. The share of failures covers about the last hundred requests. */
+/** The track record that each level requires. The failure rate covers about the last hundred requests. */
 export const PROVEN = {
   beta: { successes: 10, failures: 0.2, ageMs: 0 },
   stable: { successes: 100, failures: 0.05, ageMs: 7 * DAY_MS },
 } as const
 
-/** A level that was reached is kept until the share of failures exceeds its limit this many times. */
+/** A tool keeps its level until the failure rate exceeds the limit by this factor. */
 const KEPT_FAILURES = 2
 
 export interface UseRecord {
@@ -41,7 +41,7 @@ export interface UseRecord {
   proven: ToolStability
 }
 
-/** Returns the level that the use of an endpoint has shown so far. */
+/** Returns the level that an endpoint's use has proven so far. */
 export function provenLevel(use: UseRecord, now: Date): ToolStability {
   if (reaches('stable', use, now)) return 'stable'
   return reaches('beta', use, now) ? 'beta' : 'experimental'
@@ -57,10 +57,10 @@ function reaches(level: keyof typeof PROVEN, use: UseRecord, now: Date): boolean
   )
 }
 
-/** The number of examples without which no tool is `stable`. */
+/** A tool needs at least this many examples to be `stable`. */
 export const STABLE_EXAMPLES = 2
 
-/** Returns the stability of a tool: what its use has shown, limited by the state of its version and its examples. */
+/** Returns a tool's stability: what its use has proven, limited by the state of its version and its examples. */
 export function stabilityOf({
   proven,
   lifecycle_status,

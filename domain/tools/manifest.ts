@@ -9,7 +9,7 @@ import { stabilityOf } from './levels.ts'
 type JsonObject = Record<string, unknown>
 type Example = ToolManifest['examples'][number]
 
-/** Everything that is known of an endpoint as a tool. */
+/** Everything known about an endpoint as a tool. */
 export interface ToolSource {
   id: string
   account_id: string
@@ -42,14 +42,16 @@ export interface ToolSource {
   is_dataset_public: boolean | null
 }
 
-/** The rules of this file and of what it calls, by number: a change of them makes new versions of manifests. */
+/**
+ * The version of the rules in this file and in the code it calls. Changing the rules creates new versions of manifests.
+ */
 export const MANIFEST_FORMAT = 1
 
 /** The manifest of a tool before its version is known. */
 export type UnversionedManifest = Omit<ToolManifest, 'version'>
 
 interface View {
-  /** The owner sees the whole lineage, others what its owner has made public. */
+  /** The owner sees the whole lineage; others see what its owner has made public. */
   isOwner: boolean
   /** US dollars per credit. */
   creditUsd: number
@@ -107,20 +109,20 @@ function describe({ description, task_type }: ToolSource): { description: string
 
 const ELLIPSIS = '...'
 
-/** Cuts a text after a word. */
+/** Truncates a text after a word. */
 function shorten(text: string): string {
   const cut = text.slice(0, MAX_DESCRIPTION - ELLIPSIS.length)
   const space = cut.lastIndexOf(' ')
-  // A cut between the halves of a surrogate pair would leave half a character.
+  // Truncating within a surrogate pair would leave half a character.
   const whole = space > MAX_DESCRIPTION / 2 ? cut.slice(0, space) : cut.replace(/[\uD800-\uDBFF]$/, '')
   return whole.trimEnd() + ELLIPSIS
 }
 
 const COLUMN = /_column$/
-/** The column that a run predicts, whether it was named or chosen, has another name in manifests. */
+/** Manifests use a different name for the column that a run predicts, whether it was named or chosen. */
 const LABEL = { hyperparameter: 'target_column', column: 'label_column' } as const
 
-/** Returns the columns that the hyperparameters of a run name. */
+/** Returns the columns named in a run's hyperparameters. */
 function columnsOf({ hyperparameters }: ToolSource): Record<string, string> {
   const columns: Record<string, string> = {}
   for (const [name, value] of Object.entries(hyperparameters ?? {})) {

@@ -3,25 +3,25 @@ import type { ChangeWeight } from './version.ts'
 
 type JsonObject = Readonly<Record<string, unknown>>
 
-/** The effects that a change of a schema has on the values it accepts; their sum describes the whole change. */
+/** Effects of a schema change on the values it accepts; their sum describes the whole change. */
 const SAME = 0
-/** Accepts values that it refused before. */
+/** Accepts values that it rejected before. */
 const WIDER = 1
-/** Refuses values that it accepted before. */
+/** Rejects values that it accepted before. */
 const NARROWER = 2
 /** Describes a property that it left open before. */
 const ADDED = 4
-/** Lost a property, or changed in a way whose effect is not known. */
+/** Lost a property, or changed in a way whose effect is unknown. */
 const BROKEN = 8
 
 type Effects = number
 type Compare = (before: unknown, after: unknown) => Effects
 
 /**
- * Returns the weight of a change of a JSON Schema for callers. An input breaks them when it refuses more than before,
- * an output when it may be more than before, and either when it loses a property. Titles, descriptions, defaults and
- * examples count as a patch. The keywords are compared one by one, because a schema is the conjunction of its keywords;
- * a change of a keyword that is not known here counts as one that breaks.
+ * Returns how a JSON Schema change affects callers. An input change breaks them if it rejects more than before, an
+ * output change if it allows more than before, and either if it loses a property. Titles, descriptions, defaults and
+ * examples count as a patch. Keywords are compared one by one, because a schema is the conjunction of its keywords. A
+ * change of a keyword unknown here counts as breaking.
  */
 export function schemaChange(side: 'input' | 'output', before: unknown, after: unknown): ChangeWeight {
   const effects = compareSchemas(before, after)
@@ -56,7 +56,7 @@ function schemaOf(schema: unknown): JsonObject | 'nothing' | 'unknown' {
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Keywords without an effect on the accepted values, and those that `compareValues` compares together. */
+/** Keywords that don't affect the accepted values, and those that `compareValues` compares together. */
 const IGNORED = new Set([
   'title',
   'description',
@@ -112,13 +112,13 @@ function compareTypes(before: unknown, after: unknown): Effects {
   return compareSets(typesOf(before), typesOf(after))
 }
 
-/** Every integer is a number, too. */
+/** Every integer is also a number. */
 function typesOf(type: unknown): Set<string> {
   const names = type === undefined ? TYPES : ([type].flat() as string[])
   return new Set(names.includes('number') ? [...names, 'integer'] : names)
 }
 
-/** Returns the texts of the values that `enum` or `const` allows; undefined when they allow any. */
+/** Returns the values that `enum` or `const` allows, as JSON texts; undefined when they allow any. */
 function valuesOf({ const: only, enum: several }: JsonObject): Set<string> | undefined {
   if (only !== undefined) return new Set([canonicalJson(only)])
   return Array.isArray(several) ? new Set(several.map(canonicalJson)) : undefined
@@ -138,7 +138,7 @@ function compareRequired(before: unknown, after: unknown): Effects {
   return (from.isSubsetOf(to) ? SAME : WIDER) | (to.isSubsetOf(from) ? SAME : NARROWER)
 }
 
-/** A property that is new is an addition even where anything was accepted under its name before. */
+/** A new property is an addition even if any value was accepted under its name before. */
 function compareProperties(before: unknown, after: unknown): Effects {
   const [from, to] = [isObject(before) ? before : ANYTHING, isObject(after) ? after : ANYTHING]
   let effects = SAME
@@ -149,7 +149,7 @@ function compareProperties(before: unknown, after: unknown): Effects {
   return effects
 }
 
-/** Compares schemas by name. The effect of one that is new or gone is not known. */
+/** Compares schemas by name. The effect of an added or removed one is unknown. */
 function compareNamed(before: unknown, after: unknown): Effects {
   const [from, to] = [isObject(before) ? before : ANYTHING, isObject(after) ? after : ANYTHING]
   let effects = Object.keys(to).every((name) => Object.hasOwn(from, name)) ? SAME : BROKEN
@@ -159,7 +159,7 @@ function compareNamed(before: unknown, after: unknown): Effects {
   return effects
 }
 
-/** Compares lists of schemas by position; lists of different lengths are not compared. */
+/** Compares lists of schemas by position; lists of different lengths aren't compared. */
 function compareBranches(before: unknown, after: unknown): Effects {
   if (!Array.isArray(before) || !Array.isArray(after) || before.length !== after.length)
     return compareUnknown(before, after)
@@ -167,8 +167,8 @@ function compareBranches(before: unknown, after: unknown): Effects {
 }
 
 /**
- * For schemas where wider parts may make the whole narrower, as below `oneOf` or behind a reference below `not`: only
- * additions of properties pass.
+ * For schemas in which wider parts may make the whole narrower, as below `oneOf` or behind a reference below `not`:
+ * only property additions pass.
  */
 function additionsOf(compare: Compare): Compare {
   return (before, after) => {
@@ -192,7 +192,7 @@ function upperBound(before: unknown, after: unknown): Effects {
   return to < from ? NARROWER : WIDER
 }
 
-/** For keywords whose values cannot be compared with each other, only present and absent. */
+/** For keywords whose values can't be compared, only compares presence. */
 function compareConstraint(before: unknown, after: unknown): Effects {
   if (before === after) return SAME
   if (before === undefined) return NARROWER

@@ -1,4 +1,4 @@
-/** The weight of a change of a manifest: schemas that break callers, schemas that only gain, and everything else. */
+/** The weight of a manifest change: schemas that break callers, schemas that only gain, and everything else. */
 export type ChangeWeight = 'major' | 'minor' | 'patch'
 
 export const FIRST_VERSION = '1.0.0'

@@ -8,7 +8,7 @@ export interface ChallengeAnswer {
   body: Buffer
 }
 
-/** The reason why an endpoint is not verified: a code of a closed table, and nothing of the response. */
+/** Why an endpoint is not verified: a code from a closed table, never any of the response itself. */
 export interface ChallengeFailure {
   error_code: string
   status_class: string | null
@@ -16,7 +16,7 @@ export interface ChallengeFailure {
   is_last: boolean
 }
 
-/** Returns the fault of a response to a challenge; undefined when it verifies the endpoint. */
+/** Returns the error in a response to a challenge; undefined when it verifies the endpoint. */
 export function challengeFault(
   { status, header, body }: ChallengeAnswer,
   challenge: string,
@@ -31,22 +31,23 @@ export function challengeFault(
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  challenge_header_missing: 'its answer has no header Service-Verification-Challenge',
-  challenge_header_wrong: 'the header Service-Verification-Challenge of its answer is not the challenge',
+  challenge_header_missing: 'its response has no Service-Verification-Challenge header',
+  challenge_header_wrong:
+    'the Service-Verification-Challenge header of its response does not match the challenge',
   challenge_body_wrong:
-    'the body of its answer is not exactly {"verification_challenge":"<challenge>"}, without spaces or a line end',
-  redirect_rejected: 'it answered with a redirect, which does not count',
-  invalid_answer: 'its answer is not valid HTTP',
+    'the body of its response is not exactly {"verification_challenge":"<challenge>"}, without spaces or a line break',
+  redirect_rejected: 'it responded with a redirect, which is not allowed',
+  invalid_answer: 'its response is not valid HTTP',
   name_not_resolved: 'its host name could not be resolved',
   name_not_allowed: 'its host name is not allowed',
   url_not_allowed: 'its URL is not allowed',
-  address_not_allowed: 'its host name leads to an address that is not public',
-  connect_failed: 'the connection was refused or not routed',
-  connect_timeout: 'no connection within 5 s',
+  address_not_allowed: 'its host name resolves to an address that is not public',
+  connect_failed: 'the connection was refused or the host is unreachable',
+  connect_timeout: 'could not connect within 5 s',
   tls_failed: 'TLS could not be established; is its certificate valid?',
-  timeout: 'no complete answer within 15 s',
-  connection_closed: 'the connection closed before the answer was complete',
-  not_asked: 'it could not be asked in time',
+  timeout: 'no complete response within 15 s',
+  connection_closed: 'the connection closed before the response was complete',
+  not_asked: 'the challenge could not be sent in time',
 }
 
 /** Describes the failure for the owner of the endpoint. */
@@ -54,9 +55,9 @@ export function challengeFailureInWords({ error_code, is_last }: ChallengeFailur
   const statusClass = /^http_(\dxx)$/.exec(sanitizedCode(error_code))?.[1]
   const reason =
     REASONS[error_code] ??
-    (statusClass ? `it answered ${statusClass} and not 2xx` : 'it gave no valid answer')
+    (statusClass ? `it responded with ${statusClass} instead of 2xx` : 'it sent no valid response')
   const next = is_last
-    ? 'It is not asked again; PATCH its url, even to the same, for another challenge.'
-    : 'It is asked again at 30 s, 2 min and 10 min.'
+    ? 'There are no more retries; PATCH its url, even to the same value, to send another challenge.'
+    : 'The challenge is retried after 30 s, 2 min and 10 min.'
   return `The destination is not verified: ${reason}. ${next}`
 }

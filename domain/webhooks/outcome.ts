@@ -3,18 +3,18 @@ export type AttemptResult = { status: number; retryAfter: string | undefined } |
 
 export interface AttemptVerdict {
   outcome: 'succeeded' | 'retryable' | 'permanent' | 'interrupted'
-  /** A code of a closed table, null on success. It never quotes the receiver, nor gives its exact status. */
+  /** A code from a closed table, null on success. It never quotes the receiver or its exact status. */
   errorCode: string | null
   /** `2xx` and so on; null without a response. */
   statusClass: string | null
-  /** True when the receiver is gone for good, which disables its endpoint. */
+  /** True when the receiver is permanently gone, which disables its endpoint. */
   disablesEndpoint: boolean
-  /** True when a `Retry-After` of this response counts. */
+  /** True when the `Retry-After` of this response counts. */
   heedsRetryAfter: boolean
 }
 
 const RETRYABLE_STATUS = new Set([408, 425, 429])
-/** Failures that a retry cannot fix, because the text of the URL does not change. */
+/** Failures that a retry can't fix, because the text of the URL doesn't change. */
 const PERMANENT_FAILURES = new Set(['url_not_allowed', 'name_not_allowed'])
 
 /**
@@ -29,7 +29,7 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   }
 
   const { status } = result
-  // Such a status has no meaning; the sender does not speak HTTP.
+  // Such a status has no meaning; the receiver does not speak HTTP.
   if (status < 200 || status > 599) return { ...VERDICT, outcome: 'retryable', errorCode: 'invalid_answer' }
   const statusClass = `${Math.floor(status / 100)}xx`
   const verdict = { ...VERDICT, statusClass, heedsRetryAfter: status === 429 || status === 503 }
@@ -42,7 +42,7 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   return { ...verdict, outcome: 'permanent', errorCode: `http_${statusClass}` }
 }
 
-/** Replaces the exact status in a code that an earlier version has stored by its class (2.13). */
+/** Replaces the exact status in a code that an older version stored with its class (2.13). */
 export const sanitizedCode = (code: string): string => code.replace(/^http_([1-5])\d\d$/, 'http_$1xx')
 
 /** An attempt whose sender died before it recorded the outcome. */

@@ -2,7 +2,7 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 
-/** The delay of each attempt from the creation of the delivery generation. */
+/** The delay of each attempt, counted from the creation of the delivery generation. */
 const ATTEMPT_OFFSETS = [
   0,
   30 * SECOND,
@@ -14,13 +14,13 @@ const ATTEMPT_OFFSETS = [
   36 * HOUR,
 ] as const
 
-/** No attempt is made later than this after the creation of the generation. */
+/** No attempt is made later than this after the generation was created. */
 export const DELIVERY_DEADLINE_MS = 48 * HOUR
-/** The time for which an event can be redelivered. */
+/** How long an event can be redelivered. */
 export const EVENT_RETENTION_MS = 30 * 24 * HOUR
-/** Spreads out attempts that fell due during an outage. */
+/** Spreads out attempts that came due during an outage. */
 const MIN_GAP_MS = 30 * SECOND
-/** The largest random delay of the last attempt, so that deliveries that failed together do not all return together. */
+/** The largest random delay of the last attempt, so that deliveries that failed together don't all return together. */
 const FINAL_JITTER_MS = 10 * MINUTE
 
 export const MAX_ATTEMPTS = ATTEMPT_OFFSETS.length
@@ -30,7 +30,7 @@ export interface NextAttempt {
   createdAt: number
   /** One-based. */
   attempt: number
-  /** The end of the previous attempt, in epoch milliseconds. */
+  /** When the previous attempt ended, in epoch milliseconds. */
   now: number
   /** The receiver's `Retry-After`, in milliseconds from `now`. */
   retryAfterMs?: number
@@ -39,9 +39,9 @@ export interface NextAttempt {
 }
 
 /**
- * Returns the time of an attempt in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's
- * Retry-After may postpone an attempt. One beyond the deadline is ignored: maintenance pages name far dates, and
- * giving up because of one would lose every event that happens meanwhile.
+ * Returns when an attempt is due, in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's
+ * Retry-After may postpone an attempt. One beyond the deadline is ignored: maintenance pages name distant dates, and
+ * giving up because of one would lose every event in the meantime.
  */
 export function attemptDueAt(next: NextAttempt): number | undefined {
   const { createdAt, attempt, now, retryAfterMs = 0, random } = next
@@ -59,7 +59,9 @@ export function attemptDueAt(next: NextAttempt): number | undefined {
 
 const HTTP_DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*\d\d:\d\d:\d\d/
 
-/** Parses `Retry-After` to milliseconds from now: whole seconds or an HTTP date; `undefined` for anything else. */
+/**
+ * Parses `Retry-After` into milliseconds from now, from whole seconds or an HTTP date; `undefined` for anything else.
+ */
 export function retryAfterMs(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
   const text = value.trim()

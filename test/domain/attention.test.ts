@@ -41,7 +41,7 @@ describe('attentionOf', () => {
       { storage: { database: 'full', objects: 'ok' } },
       'storage_full',
       'critical',
-      /disk of PostgreSQL is full.*Free space/,
+      /PostgreSQL disk is full.*Free up disk space/,
     ],
     [
       'a full object store',
@@ -55,7 +55,7 @@ describe('attentionOf', () => {
       { gateFaults: [{ id: 'n1', name: 'box', reason: 'it has more than 600 open polls' }] },
       'gate_fault',
       'warning',
-      /1 node without all durable work: box\. box: it has more than 600 open polls/,
+      /1 node not receiving all durable work: box\. box: it has more than 600 open polls/,
     ],
     [
       'a gate that rejects every node',
@@ -69,7 +69,7 @@ describe('attentionOf', () => {
       { database: { status: 'unreachable' } },
       'system',
       'critical',
-      /PostgreSQL does not answer/,
+      /PostgreSQL is not responding/,
     ],
     [
       "a node that can't use its GPUs",
@@ -83,7 +83,7 @@ describe('attentionOf', () => {
       { fullNodes: [{ node_id: 'n', name: 'big', free_mb: 12 }] },
       'node_disk_full',
       'warning',
-      /^1 node with a full disk: big \(12 MB free\)\. They start no runs\. Free space/,
+      /^1 node with a full disk: big \(12 MB free\)\. They start no new runs\. Free up disk space/,
     ],
     [
       'full disks on all nodes',
@@ -118,7 +118,7 @@ describe('attentionOf', () => {
       { failing: [{ model_key: 'm', node: 'rack', error: 'out of memory' }] },
       'model_fails',
       'warning',
-      /m could not be loaded on rack: out of memory/,
+      /m failed to load on rack: out of memory/,
     ],
     [
       'too few copies',

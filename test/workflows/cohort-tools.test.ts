@@ -118,7 +118,7 @@ describe('tools as cohort stages', function () {
       [
         'failed',
         'timeout',
-        'the tool was ended after 1 s, its time limit: give it less to do, or more time by "timeout_s" of its input',
+        'the tool was ended after 1 s, its time limit: give it less work, or more time with "timeout_s" in its input',
       ],
     )
     assert.equal(attempts(late)[1], 'failed 1')

@@ -109,7 +109,7 @@ describe('the memory of waiting tasks', () => {
     const events = await db.selectFrom('event').selectAll().where('resource_id', 'in', tasks).execute()
     const histories = await Promise.all(tasks.map((id) => world.workflow(id).fetchHistory()))
 
-    assert.match(broken?.error ?? '', /its own words are not shown/)
+    assert.match(broken?.error ?? '', /its message is hidden/)
     assert.match(refused?.error ?? '', /"content":"hi"/)
     assert.doesNotMatch(JSON.stringify([broken, refused, events, histories]), /quoted fact|Notes remembered/)
   })

@@ -178,7 +178,7 @@ describe('a run that no node can take', function () {
     assert.equal(waitingReason([broken], cpu), null)
     // Another node will claim the job.
     assert.equal(waitingReason([node, { ...own, is_disk_full: true }], cpu), null)
-    assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
+    assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine accepts no jobs$/)
     assert.match(
       waitingReason([{ ...own, account_id: newId() }], cpu) ?? '',
       /^there is no node that works for this account$/,

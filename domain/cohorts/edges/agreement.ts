@@ -1,7 +1,7 @@
 import type { Agreement, EdgeOffer } from '../../../schemas/cohort-edge.ts'
 import type { EdgeFailure, EdgeMode, Transport } from '../../../schemas/cohort-vocabulary.ts'
 
-/** The terms of the graph, by which every attempt goes. */
+/** The graph's terms, which apply to every attempt. */
 export interface EdgeTerms {
   mode: EdgeMode
   /** Null for all. */
@@ -10,14 +10,14 @@ export interface EdgeTerms {
   sourceFingerprint: string
 }
 
-/** The offers of both sides, and what the platform knows about the pair. */
+/** The offers of both sides, plus what the platform knows about the pair. */
 export interface Parties {
   producer: EdgeOffer
   consumer: EdgeOffer
   isSameNode: boolean
-  /** False for some time after no address of the producer answered the consumer. */
+  /** False for a while after the consumer could not reach any address of the producer. */
   isReachable: boolean
-  /** Whether the payload is in the row; undefined while there is none. */
+  /** Whether the payload is in the row; undefined until there is a payload. */
   isInline: boolean | undefined
 }
 
@@ -27,8 +27,8 @@ const PREFERENCE: readonly Transport[] = ['inline', 'local', 'engine', 'direct',
 const DEFAULT_WINDOW = 4_194_304
 
 /**
- * Returns what both sides and the graph allow, the failure when there is nothing, or undefined while only the payload
- * will tell.
+ * Returns the terms that both sides and the graph allow, or the failure when there are none. Returns undefined while
+ * the decision depends on a payload that isn't there yet.
  */
 export function agree(
   terms: EdgeTerms,
@@ -42,7 +42,7 @@ export function agree(
       consumer.transports.includes(transport),
   )
   const possible = allowed.filter((transport) => isPossible(transport, parties))
-  // A pair that could not reach each other tries again only where there is no other way.
+  // A pair that could not connect retries a direct connection only when there is no other transport.
   const transport = possible.find((other) => isReachable || other !== 'direct') ?? possible[0]
   if (!transport) return parties.isInline === undefined && allowed.includes('inline') ? undefined : 'refused'
 
@@ -65,7 +65,7 @@ function isPossible(transport: Transport, { isInline, isSameNode }: Parties): bo
   return transport !== 'local' || isSameNode
 }
 
-/** A session needs a connection; without one its frames travel as one payload. */
+/** A session needs a connection; without one its frames are sent as one payload. */
 function modeOf(
   wanted: EdgeMode,
   transport: Transport,

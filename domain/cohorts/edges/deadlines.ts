@@ -1,24 +1,29 @@
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 
-/** The limits of an attempt in seconds. */
+/** Limits of an attempt, in seconds. */
 export const EDGE_SECONDS = {
-  /** Until both sides agree, once the payload is there and both models are loaded. */
+  /** Until both sides agree, counted from when the payload exists and both models are loaded. */
   negotiate: 30,
-  /** Until a candidate has answered, or none. */
+  /** Until a candidate address has answered or all have failed. */
   connect: 30,
-  /** Without a call of the node that keeps the payload, while the consumer goes on calling: that asks every 10 s. */
+  /**
+   * Without a call from the node that holds the payload, while the consumer keeps calling. That node calls every 10 s.
+   */
   alone: 30,
-  /** A consumer that waits and has not called for so long has not been alone meanwhile: perhaps nobody could call. */
+  /**
+   * A waiting consumer that has been silent for this long does not count as alone: the gateways may have been
+   * unreachable.
+   */
   pause: 20,
-  /** Without a call about a transfer. */
+  /** Without any call about a transfer. */
   silence: 10,
   /** Until arrived bytes are consumed. */
   consume: 60,
-  /** The time for which a producer keeps its payload after the last call of its consumer. */
+  /** How long a producer holds its payload after its consumer's last call. */
   hold: 120,
-  /** Until a transfer has begun. */
+  /** Until a transfer begins. */
   ticket: 60,
-  /** The time for which a pair that cannot connect is sent through the object store. */
+  /** How long a pair that cannot connect uses the object store instead. */
   unreachable: 600,
 } as const
 
@@ -28,11 +33,11 @@ interface Standing {
   calledAt: Date
   /** When the payload and both models were there; null before. */
   readyAt: Date | null
-  /** Since when the consumer calls, without a break, and the producer does not. */
+  /** Since when the consumer has called without a break while the producer has not. */
   aloneSince: Date | null
-  /** The producer has called at this attempt. */
+  /** The producer has called during this attempt. */
   isOffered: boolean
-  /** Before its payload is stated, a connection may be open and silent. */
+  /** The producer has stated its payload. Until then, an open connection may be silent. */
   isStated: boolean
   /** The payload is in the row or the object store. */
   isStored: boolean
@@ -43,7 +48,7 @@ interface Standing {
 const after = (from: Date, seconds: number, latest: Date) =>
   new Date(Math.min(from.getTime() + seconds * 1_000, latest.getTime()))
 
-/** Returns the time at which an attempt in this state has failed. */
+/** Returns the time at which an attempt in this state fails. */
 export function deadlineOf({ state, calledAt, readyAt, isStated, latest }: Standing): Date {
   switch (state) {
     case 'planned':
@@ -72,8 +77,8 @@ const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
 }
 
 /**
- * Returns whether the node that keeps the payload is silent for too long. Its process may have ended and started again in
- * between, so that the node is there and what it kept is not.
+ * Returns whether the node that holds the payload has been silent for too long. Its process may have restarted, so the
+ * node may be online although the payload is gone.
  */
 function isKeeperSilent(standing: Standing, now: Date): boolean {
   const { state, calledAt, aloneSince } = standing
@@ -93,7 +98,7 @@ function isKeeperSilent(standing: Standing, now: Date): boolean {
   }
 }
 
-/** Returns the failure of an attempt whose time has run out, or whose payload nobody seems to have any more. */
+/** Returns the failure of an attempt that is overdue or whose payload seems to be lost. */
 export function overdueAs(standing: Standing, now: Date): EdgeFailure | undefined {
   if (isKeeperSilent(standing, now)) return 'payload_gone'
   return deadlineOf(standing) <= now ? OVERDUE[standing.state] : undefined

@@ -1,7 +1,7 @@
 import type { Directive, EdgeRole } from '../../../schemas/cohort-edge.ts'
 import type { EdgeFailure, EdgeState, Transport } from '../../../schemas/cohort-vocabulary.ts'
 
-/** Where an edge stands, as far as it decides the next steps of its nodes. */
+/** The state of an edge that decides what its nodes do next. */
 export interface EdgeStanding {
   state: EdgeState
   attempt: number
@@ -12,7 +12,7 @@ export interface EdgeStanding {
   isStated: boolean
   /** The payload is in the row or the object store. */
   isStored: boolean
-  /** The producer has said where it listens. */
+  /** The producer has reported the address on which it listens. */
   isListening: boolean
   /** The consumer's stage has succeeded. */
   isDone: boolean
@@ -20,7 +20,7 @@ export interface EdgeStanding {
   deadline: Date
 }
 
-/** The pause of a node that asks again without waiting. */
+/** How long a node pauses before it polls again without long polling. */
 const RETRY_DELAY_MS = 1_000
 
 const isAgreed = ({ state, isClosed }: EdgeStanding) =>
@@ -28,11 +28,11 @@ const isAgreed = ({ state, isClosed }: EdgeStanding) =>
 
 function isReleased(edge: EdgeStanding, role: EdgeRole): boolean {
   if (edge.isClosed) return true
-  // A consumer whose attempt has failed reads that in the state; only a closed edge is left out of its input.
+  // A consumer learns of its failed attempt from the state; only a closed edge is left out of its input.
   return role === 'producer' && (edge.isDone || edge.isStored)
 }
 
-/** Returns what a node on one side of an edge is to do. */
+/** Returns what the node on one side of an edge has to do. */
 export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
   const [proceed, release] = [isAgreed(edge), isReleased(edge, role)]
   const isWaiting = !proceed && !release && edge.state !== 'failed'
@@ -48,16 +48,16 @@ export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
   }
 }
 
-/** Returns whether a node that waits has something to do; until then its request stays open. */
+/** Returns whether a waiting node has something to do; until then its request stays open. */
 export function isNews(edge: EdgeStanding, role: EdgeRole): boolean {
   if (edge.state === 'failed' || isReleased(edge, role)) return true
   if (!isAgreed(edge)) return false
   if (role === 'consumer') {
     const isComing = edge.transport === 'relay' && !edge.isStored
-    // A connection may be made before there is a payload.
+    // The pair may connect before there is a payload.
     return edge.state === 'consumed' || edge.transport === 'direct' || (edge.isStated && !isComing)
   }
-  // The producer has done its part once it is told which way was agreed on, and has opened it where the way needs that.
+  // The producer is done once it knows the agreed transport and, if the transport needs it, has opened a listener.
   if (edge.state === 'open' || edge.state === 'transferred' || edge.state === 'consumed') return false
   if (edge.transport === 'direct') return !edge.isListening
   return edge.transport === 'relay' || !edge.isStated

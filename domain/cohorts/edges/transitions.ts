@@ -14,35 +14,35 @@ export type EdgeMove =
   | 'lose'
   | 'retry'
 
-/** Who takes a step: a node that holds the lease of its stage, or the platform. */
+/** Who moves an edge: a node that holds the lease of its stage, or the platform. */
 export type EdgeMover = 'producer' | 'consumer' | 'platform'
 
-/** A size and digest: as the producer stated it, or as somebody found it. */
+/** A size and digest, either as stated by the producer or as observed. */
 export interface Statement {
   bytes: number
   sha256: string
 }
 
-/** The facts that decide whether a step is taken. Each rule reads those it needs, and passes where there are none. */
+/** The facts that the rules check. Each rule reads only the facts it needs, and passes if they are absent. */
 export interface EdgeFacts {
-  /** The space that a node speaks of, and the one that this edge expects there. */
+  /** The space that a node names, and the one that this edge expects. */
   space?: { seen: string; expected: string }
-  /** The reason why the offers do not fit together. */
+  /** Why the two offers are incompatible. */
   disagreement?: EdgeFailure | undefined
-  /** The producer's statement, and the most that this edge takes. */
+  /** The size in the producer's statement, and the limit of this edge. */
   room?: { bytes: number; limit: number } | undefined
-  /** The state of the evidence that allows the edge; null where spaces are equal. */
+  /** The state of the evidence that allows the edge; null when the spaces are equal. */
   evidence?: 'active' | 'expired' | 'revoked' | null
   /** True once a space at either end is revoked. */
   isSpaceRevoked?: boolean
-  /** The bytes that were stated, and those that arrived. */
+  /** The bytes that the producer stated, and those that arrived. */
   payload?: { stated: Statement | null; seen: Statement }
   shape?: { stated: readonly number[] | null; seen: readonly number[] | null }
-  /** The digest of the map that the consumer applied, and of the one that it was told. */
+  /** The digest of the map that the consumer applied, and of the one it was given. */
   adapter?: { seen: string | null; expected: string | null }
-  /** False once the ticket has run out. */
+  /** False once the ticket has expired. */
   isTicketValid?: boolean
-  /** False once the time has passed for which the producer was to keep its payload. */
+  /** False once the time is over for which the producer had to hold its payload. */
   isHeld?: boolean
 }
 
@@ -50,14 +50,14 @@ type Rule = (facts: EdgeFacts) => EdgeFailure | undefined
 
 const failing = (isBroken: boolean | undefined, failure: EdgeFailure) => (isBroken ? failure : undefined)
 
-/** The rules by name. Each returns the failure that it names, or nothing. */
+/** The rules by name. Each returns its failure, or nothing if it passes. */
 export const EDGE_RULES = {
   space: ({ space }) => failing(space && space.seen !== space.expected, 'space_mismatch'),
   offers: ({ disagreement }) => disagreement,
   room: ({ room }) => failing(room && room.bytes > room.limit, 'size_mismatch'),
   withdrawn: ({ isSpaceRevoked }) => failing(isSpaceRevoked, 'space_revoked'),
   revoked: ({ evidence }) => failing(evidence === 'revoked', 'evidence_revoked'),
-  /** An attempt that was agreed on while its evidence was valid goes on, so only an agreement asks for this. */
+  /** Checked only when both sides agree: an attempt agreed on while its evidence was valid may finish. */
   expired: ({ evidence }) => failing(evidence === 'expired', 'expired'),
   size: ({ payload }) => failing(payload && payload.seen.bytes !== payload.stated?.bytes, 'size_mismatch'),
   digest: ({ payload }) =>
@@ -89,14 +89,14 @@ const UNFINISHED = ['planned', 'negotiating', 'negotiated', 'connecting', 'open'
 export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
   /** The first side's offer. */
   offer: { from: ['planned'], to: 'negotiating', by: NODES, rules: ['space'] },
-  /** The second side's, or the first's where an earlier attempt has left the payload. */
+  /** The second side's offer, or the first side's if an earlier attempt left the payload behind. */
   agree: {
     from: ['negotiating'],
     to: 'negotiated',
     by: NODES,
     rules: ['offers', 'room', 'withdrawn', 'revoked', 'expired'],
   },
-  /** The payload has reached the consumer without a connection: in the row, or as a file of its own node. */
+  /** The payload has reached the consumer without a connection: in the row, or as a local file of its node. */
   deposit: { from: ['negotiated', 'connecting'], to: 'transferred', by: NODES, rules: ['size', 'digest'] },
   connect: { from: ['negotiated'], to: 'connecting', by: NODES, rules: ['withdrawn', 'revoked'] },
   open: { from: ['negotiated', 'connecting'], to: 'open', by: ['consumer'], rules: ['ticket', 'held'] },
@@ -108,15 +108,15 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
     by: ['consumer'],
     rules: ['size', 'digest', 'space', 'shape', 'adapter', 'withdrawn', 'revoked'],
   },
-  /** Reported by a node, or found by the platform. */
+  /** Reported by a node or detected by the platform. */
   fail: { from: UNFINISHED, to: 'failed', by: [...NODES, 'platform'], rules: [] },
-  /** The consumer was lost, or its evidence revoked, before its stage had ended. */
+  /** The consumer was lost or its evidence revoked before its stage ended. */
   lose: { from: ['consumed'], to: 'failed', by: ['platform'], rules: [] },
   /** The next attempt. */
   retry: { from: ['failed'], to: 'planned', by: ['platform'], rules: [] },
 }
 
-/** The outcome of a step: the next state, the failure that ends the attempt, or that it cannot be taken from here. */
+/** The outcome of a step: the next state, the failure that ends the attempt, or a refusal of an invalid step. */
 export type EdgeOutcome = { to: EdgeState } | { failure: EdgeFailure } | { refused: true }
 
 /** Decides one step of an edge. */

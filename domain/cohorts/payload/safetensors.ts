@@ -1,14 +1,14 @@
 import type { Dtype } from '../../../schemas/cohort-vocabulary.ts'
 import { EdgeError } from '../edge-error.ts'
 
-/** Bytes of the header's own length, before the header. */
+/** Size in bytes of the header length field, which precedes the header. */
 export const LENGTH_BYTES = 8
-/** A header of this size names 10,000 tensors; the format itself has no limit. */
+/** Enough for a header that names 10,000 tensors; the format itself has no limit. */
 const MAX_HEADER_BYTES = 1024 * 1024
 const MAX_DIMENSIONS = 8
 const OPENING_BRACE = 0x7b
 
-/** The types that a payload may hold, by their names in safetensors, with the bytes of one element. */
+/** Types allowed in a payload, by safetensors name, with their element size. */
 const DTYPES = new Map<unknown, { dtype: Dtype; bytes: number }>([
   ['F32', { dtype: 'f32', bytes: 4 }],
   ['F16', { dtype: 'f16', bytes: 2 }],
@@ -23,7 +23,7 @@ export interface Tensor {
   name: string
   dtype: Dtype
   shape: readonly number[]
-  /** Its place in the data behind the header. */
+  /** Its start offset in the data after the header. */
   from: number
   to: number
 }
@@ -33,29 +33,29 @@ export interface SafetensorsHeader {
   metadata: Readonly<Record<string, unknown>>
 }
 
-/** Returns the length of the header, from a file's first bytes and its size. */
+/** Returns the header length, from a file's first bytes and its size. */
 export function headerLengthOf(first: Uint8Array, fileBytes: number): number {
   if (first.length < LENGTH_BYTES) throw misshapen('it is shorter than a header')
   const length = Number(new DataView(first.buffer, first.byteOffset, LENGTH_BYTES).getBigUint64(0, true))
   if (length < 2 || length > MAX_HEADER_BYTES || LENGTH_BYTES + length > fileBytes)
-    throw misshapen(`a header of ${length} bytes cannot be`)
+    throw misshapen(`a header of ${length} bytes is impossible`)
   return length
 }
 
 /**
- * Reads a header. Its tensors have to fill the data that follows without a gap and without an overlap, so that no byte of
- * a payload is unaccounted for, and none is read twice.
+ * Reads a header. Its tensors must fill the data without gaps or overlaps, so that every byte of a payload is accounted
+ * for and none is read twice.
  */
 export function readHeader(header: Uint8Array, dataBytes: number): SafetensorsHeader {
   const { __metadata__: metadata = {}, ...entries } = parse(header)
-  if (!isObject(metadata)) throw misshapen('its metadata is no object')
+  if (!isObject(metadata)) throw misshapen('its metadata is not an object')
   const placed = Object.entries(entries).map(([name, entry]) => placeOf(name, entry))
   let at = 0
   for (const { name, from, to } of placed.toSorted((a, b) => a.from - b.from || a.to - b.to)) {
     if (from !== at) throw misshapen(`${quoted(name)} begins at byte ${from} of the data, not at ${at}`)
     at = to
   }
-  if (at !== dataBytes) throw misshapen(`its tensors have ${at} bytes, and the file ${dataBytes}`)
+  if (at !== dataBytes) throw misshapen(`its tensors have ${at} bytes, but the file has ${dataBytes}`)
   return { tensors: placed, metadata }
 }
 
@@ -65,23 +65,23 @@ function parse(header: Uint8Array): Record<string, unknown> {
     if (header[0] !== OPENING_BRACE) throw new Error('no object')
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(header))
   } catch (cause) {
-    throw misshapen('its header is no JSON', cause)
+    throw misshapen('its header is not JSON', cause)
   }
-  if (!isObject(value)) throw misshapen('its header is no object')
+  if (!isObject(value)) throw misshapen('its header is not an object')
   return value
 }
 
 function placeOf(name: string, entry: unknown): Tensor {
   if (!isObject(entry)) throw misshapen(`${quoted(name)} is not described`)
   const type = DTYPES.get(entry['dtype'])
-  if (!type) throw misshapen(`${quoted(name)} has a type that payloads do not have`)
+  if (!type) throw misshapen(`${quoted(name)} has a type not allowed in payloads`)
   const { shape, data_offsets: offsets } = entry
-  if (!isCounts(shape) || shape.length > MAX_DIMENSIONS) throw misshapen(`${quoted(name)} has no shape`)
-  if (!isCounts(offsets) || offsets.length !== 2) throw misshapen(`${quoted(name)} has no place in the data`)
+  if (!isCounts(shape) || shape.length > MAX_DIMENSIONS) throw misshapen(`${quoted(name)} has no valid shape`)
+  if (!isCounts(offsets) || offsets.length !== 2) throw misshapen(`${quoted(name)} has no valid offsets`)
   const [from = 0, to = 0] = offsets
   const bytes = shape.reduce((product, n) => product * n, type.bytes)
   if (!Number.isSafeInteger(bytes) || to - from !== bytes)
-    throw misshapen(`${quoted(name)} has not the bytes that its shape needs`)
+    throw misshapen(`${quoted(name)} has a size that does not match its shape`)
   return { name, dtype: type.dtype, shape, from, to }
 }
 
@@ -94,4 +94,4 @@ const isCounts = (value: unknown): value is number[] =>
 const quoted = (name: string): string => JSON.stringify(name.slice(0, 100))
 
 const misshapen = (what: string, cause?: unknown): EdgeError =>
-  new EdgeError('shape_mismatch', `the payload is not the safetensors file it should be: ${what}`, { cause })
+  new EdgeError('shape_mismatch', `the payload is not a valid safetensors file: ${what}`, { cause })

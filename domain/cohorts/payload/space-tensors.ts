@@ -3,20 +3,20 @@ import type { Dtype } from '../../../schemas/cohort-vocabulary.ts'
 import { EdgeError } from '../edge-error.ts'
 import type { SafetensorsHeader } from './safetensors.ts'
 
-/** The entry of the metadata that names the space. */
+/** The metadata key that names the space. */
 export const FINGERPRINT_KEY = 'space_fingerprint'
 
-/** What of a space shows in its payloads. */
+/** The fields of a space that its payloads depend on. */
 export type PayloadSpace = Pick<ModelSpace, 'kind' | 'dtype' | 'dimensions' | 'engine' | 'max_tokens'>
 
 interface TensorForm {
   name: string
   dtype: Dtype
-  /** Words stand for lengths that a payload chooses, the same word for the same length in all its tensors. */
+  /** A string is a length that the payload chooses; the same string means the same length in all its tensors. */
   shape: readonly (number | string)[]
 }
 
-/** Returns the tensors of a payload of this space; undefined for spaces whose payloads are no tensors. */
+/** Returns the tensors of this space's payloads; undefined for spaces whose payloads aren't tensors. */
 function formsOf({ kind, dtype, dimensions, engine }: PayloadSpace): TensorForm[] | undefined {
   if (dtype === undefined) return undefined
   if (kind === 'tokens') return [{ name: 'tokens', dtype, shape: ['tokens'] }]
@@ -32,12 +32,14 @@ function formsOf({ kind, dtype, dimensions, engine }: PayloadSpace): TensorForm[
   return [
     ...layers.flat(),
     { name: 'tokens', dtype: 'i32', shape: ['tokens'] },
-    // Of the last token, with which the next one is chosen.
+    // Logits of the last token, used to pick the next one.
     { name: 'logits', dtype: 'f32', shape: ['vocabulary'] },
   ]
 }
 
-/** Throws `space_mismatch` for a payload of another space, and `shape_mismatch` for one that this space does not have. */
+/**
+ * Throws `space_mismatch` for a payload of another space, and `shape_mismatch` for tensors that don't match this space.
+ */
 export function checkTensors(
   { tensors, metadata }: SafetensorsHeader,
   { fingerprint, space }: { fingerprint: string; space: PayloadSpace },
@@ -52,13 +54,13 @@ export function checkTensors(
     const found = byName.get(name)
     if (!found) throw misshapen(`${name} is missing`)
     if (found.dtype !== dtype)
-      throw new EdgeError('space_mismatch', `${name} holds ${found.dtype}, and the space ${dtype}`)
+      throw new EdgeError('space_mismatch', `${name} holds ${found.dtype}, but the space requires ${dtype}`)
     if (!fits(found.shape, shape, lengths)) throw misshapen(`${name} is [${found.shape.join()}]`)
   }
   if (byName.size !== forms.length) throw misshapen('it holds other tensors as well')
   const tokens = lengths.get('tokens') ?? 0
   if (space.max_tokens !== undefined && tokens > space.max_tokens)
-    throw misshapen(`it holds ${tokens} tokens, more than the space takes`)
+    throw misshapen(`it holds ${tokens} tokens, more than the space allows`)
 }
 
 function fits(
@@ -78,4 +80,4 @@ function fits(
 }
 
 const misshapen = (what: string): EdgeError =>
-  new EdgeError('shape_mismatch', `the payload has not the tensors of its space: ${what}`)
+  new EdgeError('shape_mismatch', `the tensors of the payload do not match its space: ${what}`)

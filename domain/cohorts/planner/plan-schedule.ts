@@ -1,29 +1,30 @@
 import type { PlannerEdge, PlannerProblem, PlannerStage, Schedule } from './problem.ts'
 import { incomingOf, Timeline } from './timeline.ts'
 
-/** The nodes that are tried for a stage, beside those of its producers. */
+/** Nodes tried for a stage, in addition to those of its producers. */
 const CANDIDATES = 64
-/** The nodes that are tried for a stage when the schedule is improved. */
+/** Nodes tried for a stage when the schedule is improved. */
 const ALTERNATIVES = 12
-/** The nodes that are tried for the whole graph. */
+/** Nodes tried for the whole graph. */
 const WHOLE_GRAPH = 8
-/** The nodes that are tried where two stages exchange theirs. */
+/** Nodes tried when two stages swap theirs. */
 const EXCHANGES = 5
 const MAX_MOVES = 12
 
 export interface Planned {
   schedule: Schedule
-  /** Each stage that decides the makespan, in the order of their work. */
+  /** Each stage that decides the makespan, in execution order. */
   criticalPath: number[]
-  /** The longest path with the best node for each stage and no hand-overs: no schedule is shorter. */
+  /** The longest path with the best node for each stage and no hand-overs. No schedule is shorter. */
   lowerBoundMs: number
   candidates: number
   moves: number
 }
 
 /**
- * Plans a graph for the least makespan: HEFT with insertion (Topcuoglu, Hariri and Wu 2002) over the best nodes of each
- * stage, then the whole graph on one node, then moves of stages on the critical path. Undefined when a stage fits nowhere.
+ * Plans a graph for the smallest makespan. Starts with HEFT with insertion (Topcuoglu, Hariri and Wu 2002) over the
+ * best nodes of each stage. Then tries the whole graph on one node, then moves stages of the critical path. Returns
+ * undefined when a stage fits on no node.
  */
 export function planSchedule(problem: PlannerProblem): Planned | undefined {
   const { stages } = problem
@@ -58,13 +59,13 @@ export function planSchedule(problem: PlannerProblem): Planned | undefined {
 interface Search {
   readonly problem: PlannerProblem
   readonly incoming: readonly (readonly PlannerEdge[])[]
-  /** The stages by falling upward rank. */
+  /** The stages by descending upward rank. */
   readonly order: readonly number[]
   readonly best: readonly (readonly number[])[]
   readonly timeline: Timeline
 }
 
-/** Returns the nodes on which a stage alone would end first. */
+/** Returns the nodes on which a stage, taken alone, would end first. */
 function bestNodes({ earliestMs, runMs }: PlannerStage): number[] {
   const able: number[] = []
   for (let node = 0; node < earliestMs.length; node++) if (earliestMs[node] !== Infinity) able.push(node)
@@ -73,7 +74,7 @@ function bestNodes({ earliestMs, runMs }: PlannerStage): number[] {
   return able.slice(0, CANDIDATES)
 }
 
-/** Orders the stages by the longest way from each to the end, with costs in the mean over its nodes. */
+/** Orders the stages by their longest path to the end, with costs averaged over their nodes. */
 function rankOrder(
   { stages, edges }: PlannerProblem,
   incoming: readonly (readonly PlannerEdge[])[],
@@ -92,7 +93,7 @@ function rankOrder(
       if (through > rank[edge.from]!) rank[edge.from] = through
     }
   }
-  // Indexes are in topological order, which decides where ranks are equal.
+  // Indexes are in topological order, which breaks ties.
   return stages.map((_, stage) => stage).toSorted((a, b) => rank[b]! - rank[a]! || a - b)
 }
 
@@ -124,8 +125,8 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
 }
 
 /**
- * Returns the schedule of an assignment; undefined unless it is possible and shorter than `belowMs`. The stages that the
- * timeline keeps are placed already.
+ * Returns the schedule of an assignment; undefined if it is impossible or not shorter than `belowMs`. Stages already in
+ * the timeline stay where they are.
  */
 function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infinity): Schedule | undefined {
   for (let i = timeline.placed; i < order.length; i++) {
@@ -138,7 +139,7 @@ function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infi
   return timeline.schedule()
 }
 
-/** Returns the nodes that could run every stage, those with the least work in all first. */
+/** Returns the nodes that could run every stage, those with the least total work first. */
 function wholeGraphNodes({ stages }: PlannerProblem, best: readonly (readonly number[])[]): number[] {
   const [first = []] = best
   const workOn = (node: number) =>
@@ -157,8 +158,8 @@ function wholeGraphNodes({ stages }: PlannerProblem, best: readonly (readonly nu
 type Move = readonly [stage: number, node: number]
 
 /**
- * Returns the best schedule with one stage of the critical path elsewhere, both ends of one of its edges together, or one
- * in the place of another that makes room for it.
+ * Returns the best schedule after one move. A move puts a stage of the critical path elsewhere, moves both ends of one
+ * of its edges together, or swaps a stage with another one that makes way for it.
  */
 function improve(search: Search, schedule: Schedule): Schedule | undefined {
   const path = criticalPath(search, schedule)
@@ -169,7 +170,7 @@ function improve(search: Search, schedule: Schedule): Schedule | undefined {
   const { order, timeline } = search
   timeline.clear()
   let kept = 0
-  /** Places the stages before those that move as they are: nothing changes for them. */
+  /** Keeps the stages before the moved ones, because nothing changes for them. */
   const keep = (count: number) => {
     timeline.clear(Math.min(kept, count))
     for (let i = timeline.placed; i < count; i++)
@@ -198,13 +199,13 @@ function improve(search: Search, schedule: Schedule): Schedule | undefined {
   return found
 }
 
-/** Returns the nodes of the stages that a stage hands over to or is given from. */
+/** Returns the nodes of a stage's producers and consumers. */
 const neighbours = ({ problem }: Search, { nodes }: Schedule, stage: number): number[] =>
   problem.edges.flatMap(({ from, to }) =>
     from === stage ? [nodes[to]!] : to === stage ? [nodes[from]!] : [],
   )
 
-/** Returns the stages on the best nodes of a stage, each with other nodes for it, that of the stage among them. */
+/** Returns the stages on the best nodes of a stage, each with other nodes for it, including that of the stage. */
 function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Generator<Move> {
   for (const wanted of best[stage]!.slice(0, EXCHANGES)) {
     if (wanted === nodes[stage]) continue
@@ -216,7 +217,7 @@ function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Gener
   }
 }
 
-/** Returns the stages whose times decide the makespan, from the last one backwards over what each waited for. */
+/** Returns the stages whose times decide the makespan, walking back from the last one over what each waited for. */
 function criticalPath(
   { problem: { stages }, incoming }: Pick<Search, 'problem' | 'incoming'>,
   { nodes, startMs, endMs }: Schedule,
@@ -229,7 +230,7 @@ function criticalPath(
       const arrival = endMs[from]! + transferMs(nodes[from]!, nodes[stage]!)
       if (arrival >= latest) [before, latest] = [from, arrival]
     }
-    // A stage that began later than its inputs came waited for another one on its node.
+    // A stage that began later than its inputs arrived waited for another one on its node.
     if (startMs[stage]! > latest) {
       for (let other = 0; other < stages.length; other++)
         if (nodes[other] === nodes[stage] && endMs[other] === startMs[stage]) before = other

@@ -6,9 +6,9 @@ export interface PlannerStage {
   readonly runMs: Float64Array
   /** Stages with the same number share one loaded model. */
   readonly model: number
-  /** The memory that a load of the model takes. */
+  /** Memory that loading the model needs. */
   readonly memoryMb: number
-  /** 1 on the nodes that have the model loaded already. */
+  /** 1 on the nodes that already have the model loaded. */
   readonly isLoaded: Uint8Array
   /** The stage on whose node this one has to run. */
   readonly sameNodeAs?: number
@@ -26,9 +26,9 @@ export interface PlannerEdge {
 export interface PlannerProblem {
   readonly stages: readonly PlannerStage[]
   readonly edges: readonly PlannerEdge[]
-  /** The memory of each node that loads of this graph may take. */
+  /** Memory of each node that this graph may use for loads. */
   readonly freeMb: Float64Array
-  /** True when no two stages may share a node, except those that have to. */
+  /** True when no two stages may share a node, except those that must. */
   readonly spread: boolean
 }
 

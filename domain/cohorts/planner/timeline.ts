@@ -10,8 +10,8 @@ export function incomingOf({ stages, edges }: PlannerProblem): PlannerEdge[][] {
 const NOWHERE = -1
 
 /**
- * Places stages one after the other, each into the first gap of its node that is long enough (the insertion of HEFT). A
- * node works on one stage at a time.
+ * Places stages one after another, each into the first gap of its node that is long enough (HEFT insertion). A node
+ * works on one stage at a time.
  */
 export class Timeline {
   readonly nodes: Int32Array
@@ -22,7 +22,7 @@ export class Timeline {
   readonly #placed: number[] = []
   /** The placed stages of each node, in their order. */
   readonly #on: number[][]
-  /** The stages that have to share their node with a stage. */
+  /** For each stage, the stages that must share its node. */
   readonly #tied: readonly (readonly number[])[]
 
   constructor(problem: PlannerProblem, incoming: readonly (readonly PlannerEdge[])[]) {
@@ -36,7 +36,7 @@ export class Timeline {
     this.#tied = tiesOf(problem)
   }
 
-  /** Takes the stages off again that were placed after the first so many. */
+  /** Removes all but the first `placed` stages. */
   clear(placed = 0): void {
     while (this.#placed.length > placed) {
       const stage = this.#placed.pop()!
@@ -49,7 +49,7 @@ export class Timeline {
     return this.#placed.length
   }
 
-  /** Returns when a stage would end on a node, behind producers that are placed; infinite where it cannot run. */
+  /** Returns when a stage would end on a node, after its placed producers; infinite where it cannot run. */
   endOn(stage: number, node: number): number {
     const { earliestMs, runMs } = this.#problem.stages[stage]!
     const earliest = earliestMs[node]!
@@ -82,7 +82,7 @@ export class Timeline {
     return { nodes: this.nodes.slice(), startMs: this.startMs.slice(), endMs: this.endMs.slice(), makespanMs }
   }
 
-  /** Returns the node of a placed stage that has to share its node with this one; undefined when there is none. */
+  /** Returns the node of a placed stage that must share its node with this one; undefined if there is none. */
   nodeOfTied(stage: number): number | undefined {
     const tied = this.#tied[stage]!.find((other) => this.nodes[other] !== NOWHERE)
     return tied === undefined ? undefined : this.nodes[tied]

@@ -34,7 +34,7 @@ function assertFull({ status, body, headers }: Answer<AnyBody>): void {
   assert.deepEqual([status, body.error?.code], [503, 'no_capacity'], JSON.stringify(body))
   assert.ok(Number(headers['retry-after']) > 0)
   assert.equal(body.error.details.reason, 'storage_full')
-  assert.match(body.error.message, /has no room/)
+  assert.match(body.error.message, /is out of space/)
 }
 
 const health = async (api: TestApi) => (await api.call('GET', `${BUILDER}/health`)).body

@@ -149,7 +149,7 @@ describe('validation errors', () => {
     assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
     assert.match(told({ name: '' }), /^body\.name: must not be empty/)
     assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
-    assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
+    assert.equal(told({ other: 'x' }), 'body.other: does not match the required format')
   })
 
   it('describe expectations in words, not in JSON Schema terms', () => {
@@ -169,11 +169,11 @@ describe('validation errors', () => {
       [{ exclusiveMaximum: 3 }, 3, 'must be less than 3'],
       [{ const: 'x' }, 1, 'must be "x"'],
       [{ multipleOf: 8 }, 9, 'must be a multiple of 8'],
-      [{ uniqueItems: true }, [1, 1], 'must not hold the same item twice (items 0 and 1)'],
+      [{ uniqueItems: true }, [1, 1], 'must not contain the same item twice (items 0 and 1)'],
       [{ properties: { b: {}, c: {} }, minProperties: 1 }, {}, 'must have at least one of b, c'],
       [{ minProperties: 1 }, {}, 'must not be empty'],
-      [{ oneOf: [{ minimum: 3 }, { minimum: 2 }] }, 4, 'has more than one of the forms'],
-      [{ not: {} }, 4, 'has a form that the schema forbids'],
+      [{ oneOf: [{ minimum: 3 }, { minimum: 2 }] }, 4, 'matches more than one form'],
+      [{ not: {} }, 4, 'matches a form that the schema forbids'],
     ]
 
     for (const [schema, value, words] of expected) {

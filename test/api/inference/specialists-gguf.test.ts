@@ -162,9 +162,9 @@ describe('specialists as GGUF files', function () {
     const { path: embedder } = await tinySpecialistGguf({}, 'mean')
     const { path: ranker } = await tinySpecialistGguf({ kind: 'rerank' }, 'rank')
     for (const [path, task, sentence] of [
-      [chat, 'rerank', /The GGUF \(llama\) has no head that ranks/],
+      [chat, 'rerank', /The GGUF \(llama\) has no ranking head/],
       [chat, 'embeddings', /The GGUF \(llama\) declares no pooling/],
-      [embedder, 'rerank', /The GGUF \(bert\) has no head that ranks/],
+      [embedder, 'rerank', /The GGUF \(bert\) has no ranking head/],
       [ranker, 'embeddings', /The GGUF \(bert\) is a reranker/],
     ] as const)
       await assert.rejects(imports('gguf-other', path, { task }), sentence)

@@ -191,7 +191,7 @@ describe('specialists', function () {
     )
     await assert.rejects(
       imports({ kind: 'rerank', architecture: 'xlm-roberta' }, 'embeddings'),
-      /XLMRobertaForSequenceClassification has a head for another task and gives no embeddings/,
+      /XLMRobertaForSequenceClassification has a head for another task and produces no embeddings/,
     )
   })
 

@@ -222,7 +222,7 @@ describe('memory in requests', () => {
     assert.doesNotMatch(said, /quoted fact|Notes remembered/)
     // The model's error for the request without memory is passed on.
     assert.match(said, /my question/)
-    assert.match(said, /its own words are not shown/)
+    assert.match(said, /its message is hidden/)
   })
 
   it('is dropped, and the chat answered, when it cannot be decrypted', async () => {

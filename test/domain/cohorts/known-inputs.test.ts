@@ -64,7 +64,7 @@ describe('unknown input members', () => {
     assert.deepEqual([reason?.edge_id, more], ['in-0', []])
     assert.match(
       reason?.message ?? '',
-      /did you mean "instances"\? .* nothing gives it instances, which it needs$/,
+      /did you mean "instances"\? .* nothing provides its required instances$/,
     )
     assert.equal(found(TABLE, { input: { instnces: [] } }).length, 1)
     for (const asked of [
@@ -89,7 +89,7 @@ describe('a fallback with another task type', () => {
     const [reason, ...more] = refused(TABLE, CHAT, { paths: ['/instances/0'] })
 
     assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
-    assert.match(reason?.message ?? '', /"draft" serves chat and takes messages, .*: instances$/)
+    assert.match(reason?.message ?? '', /"draft" serves chat and takes messages, .*, only instances$/)
     assert.equal(refused(CHAT, TABLE, { input: { messages: [], max_tokens: 5 } }).length, 1)
   })
 

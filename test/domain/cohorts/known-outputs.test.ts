@@ -34,7 +34,7 @@ describe('unknown result members', () => {
     assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_output', 'a-b-1', []])
     assert.match(
       reason?.message ?? '',
-      /^edge "a-b-1" takes "\/predictionz\/0" of stage "a", whose result has no "predictionz"; did you mean "predictions"\? It has predictions$/,
+      /^edge "a-b-1" reads "\/predictionz\/0" of stage "a", whose result has no "predictionz"; did you mean "predictions"\? It has predictions$/,
     )
     for (const path of ['/predictions/7', '/model', '']) assert.deepEqual(taken(TABLE, path), [], path)
   })
@@ -48,7 +48,7 @@ describe('unknown result members', () => {
       }),
       new Map([['a', chat('llm-transformers')]]),
     )
-    assert.match(reason?.message ?? '', /^output "verdict" takes "\/nope" .* it has choices, usage$/)
+    assert.match(reason?.message ?? '', /^output "verdict" reads "\/nope" .* it has choices, usage$/)
   })
 
   it("are checked against the task type's members even if the endpoint's schema lists fewer", () => {

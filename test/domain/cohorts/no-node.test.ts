@@ -17,17 +17,17 @@ describe('the reason why no node can run a stage', () => {
     [
       'the one named node is offline',
       why(['b'], ['a'], { 'is not among those that the stage names': 1 }),
-      'it may run on node "second" only, which is offline',
+      'it may only run on node "second", which is offline',
     ],
     [
       'all named nodes are offline',
       why(['b', 'c'], ['a']),
-      'it may run on the nodes "second", "third" only, which are offline',
+      'it may only run on the nodes "second", "third", which are offline',
     ],
     [
       'a named node is unknown',
       why(['x'], ['a']),
-      'it may run on the nodes that it names only: no node has the id x',
+      'it may only run on the nodes that it names: no node has the id x',
     ],
     [
       'one node is offline and one has no room',

@@ -45,13 +45,16 @@ describe('unmadeKinds', () => {
     assert.deepEqual(reasons('kv_cache', 'prefill', 'decode'), [])
     assert.deepEqual(reasons('json', 'infer', 'embed'), [])
     assert.deepEqual(reasons('tokens', 'infer', 'infer'), [])
-    assert.match(reasons('tokens', 'infer', 'infer', 'llm-vllm')[0]?.message ?? '', /llm-vllm takes no ids/)
-    assert.match(reasons('tokens', 'infer', 'decode')[0]?.message ?? '', /"infer" only/)
+    assert.match(
+      reasons('tokens', 'infer', 'infer', 'llm-vllm')[0]?.message ?? '',
+      /llm-vllm does not accept token ids/,
+    )
+    assert.match(reasons('tokens', 'infer', 'decode')[0]?.message ?? '', /only with the operation "infer"/)
     for (const [kind, from, to, said] of [
-      ['embedding', 'infer', 'infer', /hands over embedding by the operation "embed", and "a" has "infer"/],
-      ['kv_cache', 'infer', 'decode', /hands over kv_cache by the operation "prefill"/],
-      ['kv_cache', 'prefill', 'infer', /takes kv_cache by the operation "decode", and "b" has "infer"/],
-      ['hidden_state', 'infer', 'infer', /hidden states is the second step of cohorts/],
+      ['embedding', 'infer', 'infer', /hands over embedding with the operation "embed", but "a" has "infer"/],
+      ['kv_cache', 'infer', 'decode', /hands over kv_cache with the operation "prefill"/],
+      ['kv_cache', 'prefill', 'infer', /takes kv_cache with the operation "decode", but "b" has "infer"/],
+      ['hidden_state', 'infer', 'infer', /hidden states is planned for a later version of cohorts/],
     ] as const) {
       const found = reasons(kind, from, to)
       assert.deepEqual(

@@ -49,7 +49,7 @@ describe('planGraph', () => {
       reasons.map(({ code }) => code),
       ['no_node_fits'],
     )
-    assert.match(reasons[0]?.message ?? '', /"spread" asks for: 3 stages, 2 online/)
+    assert.match(reasons[0]?.message ?? '', /"spread" requires: 3 stages, 2 online/)
   })
 
   it('warns about stages with less time than their endpoints take on average, but stays feasible', () => {

@@ -87,7 +87,7 @@ describe('checkHubRepo', () => {
 
     assert.equal(marian.compatibility.runtime_profile_id, 'specialist-torch')
     assert.deepEqual(marian.files, files.slice(0, -1))
-    assert.match(failing(check('BertModel')).join(), /architecture: BertModel is no model of translation/)
+    assert.match(failing(check('BertModel')).join(), /architecture: BertModel is not a translation model/)
     assert.match(failing(check('MarianMTModel', ['config.json', 'onnx/model.onnx'])).join(), /weights: /)
     const speech = {
       pipelineTag: 'automatic-speech-recognition',
@@ -117,7 +117,7 @@ describe('checkHubRepo', () => {
     assert.equal(compatibility.runtime_profile_id, null)
     assert.match(
       compatibility.checks.find(({ passed }) => !passed)?.message ?? '',
-      /The GGUF \(nomic-bert\) is an encoder, and text-generation needs another model/,
+      /The GGUF \(nomic-bert\) is an encoder, but text-generation needs a model that generates text/,
     )
   })
 

@@ -149,7 +149,7 @@ describe('placement', () => {
       profile: 'cannot run the profile tabular',
       memory: 'has 5 MB within reach, 100 MB are needed',
       gpu: 'is gpu, not cpu',
-      tried: 'was tried for this request already',
+      tried: 'was already tried for this request',
       failed: 'failed to load it: no disk',
       worse: 'scores 20, below 110',
     })

@@ -126,9 +126,12 @@ describe('webhookVerification', () => {
       const { body } = await read(id)
       assert.equal(body.verification_status, 'pending_verification')
       assert.equal(body.verification_error.error_code, code)
-      assert.match(body.verification_error.message, /^The destination is not verified: .*asked again at/)
+      assert.match(
+        body.verification_error.message,
+        /^The destination is not verified: .*challenge is retried after/,
+      )
       await activities().failWebhookVerification(id, 1)
-      assert.match((await read(id)).body.verification_error.message, /not asked again; PATCH its url/)
+      assert.match((await read(id)).body.verification_error.message, /no more retries; PATCH its url/)
       assert.equal(new Set(challenges).size, 1, 'every try carries the same challenge')
     })
   }

@@ -47,7 +47,7 @@ describe('dataset upload', () => {
     const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
     const columns = '\x15\x04\x15,\x15\x04\x15'
     const taken =
-      'storage_format takes csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
+      'storage_format accepts csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
     for (const [storage_format, content, what] of [
       ['csv', `PAR1${columns},${columns}\n`, 'a Parquet file, not csv'],
       ['jsonl', `PAR1${columns}`, 'a Parquet file, not jsonl'],

@@ -71,7 +71,7 @@ describe('private and gated repositories of the hub', () => {
     const { body } = await info('lab/terms', other)
     const check = body.compatibility.checks.find(({ passed }: { passed: boolean }) => !passed)
     assert.deepEqual([body.compatibility.status, check.check], ['incompatible', 'access'])
-    assert.match(check.message, /have the operator of this platform list it for you/)
+    assert.match(check.message, /ask the operator of this platform to enable it/)
     assert.equal((await register('lab/terms', other)).status, 422)
     assert.equal((await info('lab/terms', lent)).body.compatibility.status, 'compatible')
   })
