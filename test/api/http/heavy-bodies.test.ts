@@ -123,9 +123,9 @@ describe('bodies that are expensive to parse', () => {
     plans: ['/api/v1/cohorts:plan', (value) => `{"stages":[],"edges":[],"sample_sizes":${value}}`],
     datasets: [`${BUILDER}/datasets`, (value) => `{"dataset_name":"a","storage_format":"csv","x":${value}}`],
     webhooks: [`${BUILDER}/webhook-endpoints`, (value) => `{"name":"a","x":${value}}`],
-    'arguments of tools': ['/mcp', (value) => mcp(`{"name":"list_datasets","arguments":${value}}`)],
-    'values in arguments of tools': ['/mcp', (value) => mcp(`{"name":"x","arguments":{"a":${value}}}`)],
-    'metadata of messages': ['/mcp', (value) => mcp(`{"name":"list_datasets","_meta":{"a":${value}}}`)],
+    'MCP tool arguments': ['/mcp', (value) => mcp(`{"name":"list_datasets","arguments":${value}}`)],
+    'values in MCP tool arguments': ['/mcp', (value) => mcp(`{"name":"x","arguments":{"a":${value}}}`)],
+    'MCP message metadata': ['/mcp', (value) => mcp(`{"name":"list_datasets","_meta":{"a":${value}}}`)],
   }
 
   const send = (path: string, raw: string) =>

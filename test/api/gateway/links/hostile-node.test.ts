@@ -232,7 +232,7 @@ describe('a hostile node', () => {
       () => many(1_000, FRAME.state, 0, Buffer.from(JSON.stringify({ report: reportOf([{}]) }))),
     ],
     [
-      'changes of one model',
+      'changes to one model',
       () => many(1_000, FRAME.progress, 0, Buffer.from(JSON.stringify({ model: reportOf([{}]).models[0] }))),
     ],
     ['chunks for unknown streams', () => many(14, FRAME.chunk, 4_000_000, Buffer.alloc(MAX_CHUNK))],
