@@ -3,7 +3,7 @@ import { startApi } from '../../../support/servers/api.ts'
 import { startDatabase } from '../../../support/servers/database.ts'
 
 describe('health', () => {
-  it('tells that Temporal is away, and goes on serving', async () => {
+  it('reports a Temporal outage, and the gateway keeps serving', async () => {
     await using api = await startApi()
 
     const { status, body } = await api.call('GET', '/api/builder/v1/health')
@@ -25,7 +25,7 @@ describe('health', () => {
     assert.equal(body.accepts_work, true)
   })
 
-  it('answers 503 when the database is away', async () => {
+  it('answers 503 when the database is unreachable', async () => {
     await using database = await startDatabase()
     await using api = await startApi({ database })
     await api.services.db.destroy()
@@ -37,7 +37,7 @@ describe('health', () => {
     assert.equal(body.database.status, 'unreachable')
   })
 
-  it('names the task types of the catalog', async () => {
+  it('lists the task types of the catalog', async () => {
     await using api = await startApi()
 
     const { body } = await api.call('GET', '/api/builder/v1/capabilities')

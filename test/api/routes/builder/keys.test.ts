@@ -14,7 +14,7 @@ import {
 const KEYS = '/api/builder/v1/keys'
 const ME = '/api/builder/v1/me'
 
-describe('keys of an account', () => {
+describe("an account's API keys", () => {
   let api: TestApi
   let other: TestApi
   before(async () => {
@@ -35,7 +35,7 @@ describe('keys of an account', () => {
   const statusOf = async (key: string, gateway = other) => (await gateway.call('GET', ME, { key })).status
   const ownId = async (key: string): Promise<string> => (await api.call('GET', ME, { key })).body.key.id
 
-  it('are made, listed, changed and revoked by its admins, and shown once', async () => {
+  it('are created, listed, changed and revoked by its admins, and shown once', async () => {
     const { accountId, key } = await api.account()
     const made = await create(key, { name: 'ci', role: 'viewer', limits: { requests_per_minute: 5 } })
     assert.equal(made.status, 201, made.text)
@@ -60,7 +60,7 @@ describe('keys of an account', () => {
     assert.equal((await change(key, id, { name: 'x' })).status, 404)
   })
 
-  it('are those of the account alone', async () => {
+  it('are invisible to other accounts', async () => {
     const [one, two] = [await api.account(), await api.account()]
     const id = await ownId(two.key)
 
@@ -70,7 +70,7 @@ describe('keys of an account', () => {
     assert.equal(await statusOf(two.key), 200)
   })
 
-  it('leave an admin key behind that lasts, also when two admins revoke each other at once', async () => {
+  it('always include a non-expiring, unlimited admin key, even when two admins revoke each other at once', async () => {
     const { accountId, key } = await api.account()
     const id = await ownId(key)
     await create(key, {
@@ -97,7 +97,7 @@ describe('keys of an account', () => {
     )
   })
 
-  it('that expire or have limits make no keys, so they never gain what they lack', async () => {
+  it('cannot create or change keys if they expire or have limits', async () => {
     const { key } = await api.account()
     const expires_at = new Date(Date.now() + 60_000).toISOString()
     for (const term of [{ expires_at }, { limits: { budget_credits_per_month: 1 } }]) {
@@ -107,7 +107,7 @@ describe('keys of an account', () => {
     }
   })
 
-  it('name the field of bad terms', async () => {
+  it('are rejected with the field of invalid terms', async () => {
     const { key } = await api.account()
     const hidden = await buildEndpoint(api.database.db, (await api.account()).accountId)
     const bad = await create(key, {
@@ -124,7 +124,7 @@ describe('keys of an account', () => {
     assert.match(unknown.text, /body.*limits.*requests_per_minute/)
   })
 
-  it('are refused with a clear message once they expire, on every gateway within a second of a change', async () => {
+  it('are rejected with a clear message once they expire, and accepted on every gateway within a second of a change', async () => {
     const { key } = await api.account()
     const soon = new Date(Date.now() + 1_500)
     const { body } = await create(key, { name: 'short', expires_at: soon.toISOString() })
@@ -138,7 +138,7 @@ describe('keys of an account', () => {
     await until(async () => (await statusOf(body.api_key)) === 200, SOON_MS)
   })
 
-  it('say when they were last used, which is written once a minute at most', async () => {
+  it('show when they were last used, written at most once a minute', async () => {
     const { key } = await api.account()
     const read = async () => (await api.call('GET', KEYS, { key })).body.keys[0].last_used_at
     assert.equal(await read(), null)
@@ -150,7 +150,7 @@ describe('keys of an account', () => {
     assert.equal(await read(), first)
   })
 
-  it('take the same terms from operators', async () => {
+  it('can be created by operators with the same terms', async () => {
     const { accountId } = await api.account()
     const operator = { key: OPERATIONS_KEY }
     const path = `/api/v1/admin/accounts/${accountId}/keys`

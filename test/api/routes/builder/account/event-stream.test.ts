@@ -17,7 +17,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const PATH = '/api/builder/v1/events/stream'
 
-describe('the stream of events of an account', function () {
+describe("an account's event stream", function () {
   this.timeout(60_000)
   let api: TestApi
   let accountId: string
@@ -64,7 +64,7 @@ describe('the stream of events of an account', function () {
   }
   const ids = (stream: { told: { id: string }[] }) => stream.told.map(({ id }) => id)
 
-  it('begins now, and tells each event of the account as the list has it, within a second', async () => {
+  it('starts with new events and delivers each one as the list shows it, within a second', async () => {
     await write()
     const stranger = await api.account()
     using stream = await follow()
@@ -75,14 +75,14 @@ describe('the stream of events of an account', function () {
     const id = await write('training.run.failed')
     await until(() => stream.told.length > 0, SOON_MS)
 
-    // The wake-up is a notification: a read from time to time would take up to 15 s.
+    // A notification wakes the stream; the periodic read would take up to 15 s.
     assert.ok(performance.now() - beganAt < SOON_MS)
     assert.deepEqual(ids(stream), [id])
     const { events } = (await api.call('GET', '/api/builder/v1/events?limit=1', { key })).body
     assert.deepEqual([stream.told[0]?.event, stream.told[0]?.data], ['training.run.failed', events[0]])
   })
 
-  it('goes on behind an event, and tells of one that was committed late', async () => {
+  it('resumes after an event, and delivers one that was committed late', async () => {
     const [first, second] = [await write(), await write()]
     using again = await follow(`?after=${first}`)
     await until(() => again.told.length > 0, SOON_MS)
@@ -90,7 +90,7 @@ describe('the stream of events of an account', function () {
     using browser = await follow(`?after=${newId()}`, first)
     await until(() => browser.told.length > 0, SOON_MS)
 
-    // Its id is older than that of the event which was told before it.
+    // Its id is older than that of the previously delivered event.
     const late = firstIdAt(new Date(timeOfId(second) - 3_000))
     await sql`insert into event (id, account_id, type, resource_id, payload)
       select ${late}, account_id, type, ${newId()}, payload from event where id = ${second}`.execute(
@@ -104,7 +104,7 @@ describe('the stream of events of an account', function () {
     assert.deepEqual(ids(again), [second, late, third])
   })
 
-  it('tells more than one page, once each, also to a client that reads late', async () => {
+  it('delivers more than one page of events, once each', async () => {
     using stream = await follow()
     const written: string[] = []
     for (let n = 0; n < 40; n++)
@@ -116,7 +116,7 @@ describe('the stream of events of an account', function () {
     assert.deepEqual(new Set(ids(stream)), new Set(written))
   })
 
-  it('can be of one type, and names what is wrong with a request', async () => {
+  it('filters by type, and reports invalid parameters', async () => {
     using stream = await follow('?type=training.run.failed')
     await write()
     const id = await write('training.run.failed')
@@ -134,7 +134,7 @@ describe('the stream of events of an account', function () {
     }
   })
 
-  it('has a bound per account, is left without a trace, and has a comment in silence', async () => {
+  it('is limited per account, cleans up on disconnect, and sends keep-alive comments', async () => {
     const { eventFollowers } = api.services
     await until(() => eventFollowers.size === 0, SOON_MS)
     const streams = await Promise.all(Array.from({ length: MAX_STREAMS }, () => follow()))
@@ -150,7 +150,7 @@ describe('the stream of events of an account', function () {
     await until(() => eventFollowers.size === 0, SOON_MS)
   })
 
-  it('looks at each event that its type leaves out once, and comes back behind them', async () => {
+  it('reads events of other types only once, and sends an id to resume behind them', async () => {
     const { db } = api.database
     const past = firstIdAt(new Date(Date.now() - 3_600_000))
     await sql`insert into event (id, account_id, type, resource_id, payload)
@@ -195,7 +195,7 @@ describe('the stream of events of an account', function () {
     server.close()
   })
 
-  it('loses nothing that happens while a client that has heard of no event yet comes back', async () => {
+  it('loses no events when a client that has not received any yet reconnects', async () => {
     const other = await startApi({ database: api.database })
     const opened: string[] = []
     let isTold = false
@@ -212,7 +212,7 @@ describe('the stream of events of an account', function () {
     }
     const events = hearth({ baseUrl: other.baseUrl, apiKey: key, fetch: moving }).followEvents()
     const next = events.next()
-    // Its place is told with the first bytes of the answer; one that leaves before begins anew.
+    // The resume point comes with the first bytes of the response; a client that disconnects earlier starts over.
     await until(() => isTold, SOON_MS)
     await other[Symbol.asyncDispose]()
     assert.equal(opened.length, 1)
@@ -223,7 +223,7 @@ describe('the stream of events of an account', function () {
     await events.return()
   })
 
-  it('ends when its gateway stops, and the client goes on at another with nothing told twice', async () => {
+  it('ends when its gateway stops, and the client resumes on another without duplicates', async () => {
     const other = await startApi({ database: api.database })
     using stream = await followRun(`${other.baseUrl}${PATH}`, { key })
     const client = hearth({ baseUrl: api.baseUrl, apiKey: key })
@@ -239,7 +239,7 @@ describe('the stream of events of an account', function () {
     assert.equal(await stream.ended, true)
   })
 
-  it('ends within a second, with an error, when its key is revoked or expires, and no other one does', async () => {
+  it('ends with an error within a second when its key is revoked or expires, unlike streams of other keys', async () => {
     const keyOf = async () => {
       const body = { name: 'follower' }
       const answer = await api.call('POST', '/api/builder/v1/keys', { key, body })

@@ -9,14 +9,14 @@ import { type AnyBody, startApi, type TestApi } from '../../../../support/server
 const PATH = '/api/builder/v1/events'
 const ALL = { type: undefined, since: undefined, until: undefined, before: undefined }
 
-describe('the feed of an account', () => {
+describe("an account's event feed", () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Stores events of these types in order; returns the ids of what they are about. */
+  /** Stores events of these types in order; returns the ids of their resources. */
   async function happened(accountId: string, types: string[]): Promise<string[]> {
     const ids = types.map(() => newId())
     const events = types.map((type, i) => ({
@@ -29,7 +29,7 @@ describe('the feed of an account', () => {
     return ids
   }
 
-  it('has what has ended, newest first, except for tasks that succeeded', async () => {
+  it('lists what has ended, newest first, except for tasks that succeeded', async () => {
     const { accountId, key } = await api.account()
     const [run, , failed] = await happened(accountId, [
       'training.run.completed',
@@ -56,14 +56,14 @@ describe('the feed of an account', () => {
     )
   })
 
-  it('has nothing of another account', async () => {
+  it('contains no events of other accounts', async () => {
     const [one, other] = [await api.account(), await api.account()]
     await happened(one.accountId, ['training.run.failed'])
 
     assert.deepEqual((await api.call('GET', PATH, { key: other.key })).body.events, [])
   })
 
-  it('is read in pages, by type and by time', async () => {
+  it('is paged and filtered by type and time', async () => {
     const { accountId, key } = await api.account()
     await happened(accountId, ['training.run.failed', 'training.merge.failed', 'training.run.failed'])
     const h = hearth({ baseUrl: api.baseUrl, apiKey: key })
@@ -80,7 +80,7 @@ describe('the feed of an account', () => {
     assert.equal((await api.call('GET', `${PATH}?type=nothing`, { key })).status, 422)
   })
 
-  it('reads a page by its index, in which tasks that succeed have no rows', async () => {
+  it('reads a page by its index, which has no entries for tasks that succeeded', async () => {
     const { db } = api.database
     const [large, small] = [await api.account(), await api.account()]
     await sql`insert into event (id, account_id, type, resource_id, payload)

@@ -6,7 +6,7 @@ import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000
 
-describe('the ledger of an account', () => {
+describe("an account's ledger", () => {
   let on: InferenceApi
   let endpoint: EndpointRow
   before(async () => {
@@ -21,7 +21,7 @@ describe('the ledger of an account', () => {
     return body
   }
 
-  it('says who the caller is, what it may do and what it has spent', async () => {
+  it("comes with the caller's identity, permissions and spending", async () => {
     const { accountId } = await on.api.account()
     const key = await on.api.key(accountId, 'operator')
     const { body } = await on.infer(endpoint.id, { input: { instances: [1] } }, key)
@@ -38,7 +38,7 @@ describe('the ledger of an account', () => {
     assert.equal(me.base_url, on.api.services.gateway.baseUrl)
   })
 
-  it('has a hold for each paid task and a refund for each that failed, in pages of whole tasks', async () => {
+  it('has a hold for each paid task and a refund for each failed one, in pages that never split a task', async () => {
     const { key } = await on.api.account()
     const good = await on.infer(endpoint.id, { input: { instances: [1] } }, key)
     const bad = await on.infer(endpoint.id, { input: { refuse: 'no' } }, key)
@@ -68,7 +68,7 @@ describe('the ledger of an account', () => {
     assert.deepEqual(period, { spent_micro: 2 * PRICE, spent_credits: 0.002 })
   })
 
-  it('covers the work of its period, and shows nothing of other accounts', async () => {
+  it('covers the requested period, and shows nothing of other accounts', async () => {
     const { key } = await on.api.account()
     const before = new Date().toISOString()
     await on.infer(endpoint.id, { input: { instances: [1] } }, key)

@@ -11,7 +11,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 const TASKS = '/api/builder/v1/tasks'
 const NEWEST: SortedPage = { sort: 'created_at', order: 'desc', after: undefined, limit: 21 }
 
-describe('the list of tasks', () => {
+describe('the task list', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   let endpoint: EndpointRow
@@ -49,7 +49,7 @@ describe('the list of tasks', () => {
   const idsOf = async (query: string, key?: string): Promise<string[]> =>
     (await list(query, key)).body.tasks.map((task: { task_id: string }) => task.task_id)
 
-  it('has the newest first, in pages, without what was asked and answered', async () => {
+  it('is newest first, in pages, without inputs and results', async () => {
     const ids = [await addTask(), await addTask(), await addTask()].toReversed()
 
     const { body, text } = await list('?limit=2')
@@ -60,7 +60,7 @@ describe('the list of tasks', () => {
     assert.equal(body.tasks[0].endpoint_id, endpoint.id)
   })
 
-  it('goes by status, endpoint, surface and time, and by all of them at once', async () => {
+  it('filters by status, endpoint, surface and time, alone and combined', async () => {
     const other = await buildEndpoint(api.database.db, caller.accountId)
     const failed = await addTask({ endpoint_id: other.id, status: 'failed', error: 'no', surface: 'mcp' })
     const queued = await addTask({ endpoint_id: other.id, status: 'queued', surface: 'cohort' })
@@ -79,7 +79,7 @@ describe('the list of tasks', () => {
     assert.deepEqual(await of(`until=${between}&surface=mcp&status=failed`), [failed])
   })
 
-  it('shows an account its own tasks alone, and refuses a cursor of another list', async () => {
+  it("shows only the account's own tasks, and rejects a cursor of another list", async () => {
     await addTask()
     await addTask()
     const stranger = await api.account()
@@ -98,7 +98,7 @@ describe('the list of tasks', () => {
     )
   })
 
-  it('reads few rows for a page among 100,000 of the account', async () => {
+  it('reads few rows for a page when the account has 100,000 tasks', async () => {
     const { db } = api.database
     const busy = await api.account()
     const rare = await addTask({ account_id: busy.accountId, status: 'failed', error: 'no' })

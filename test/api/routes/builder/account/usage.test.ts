@@ -15,7 +15,7 @@ const BUILDER = '/api/builder/v1'
 const GROUPS = ['day', 'endpoint', 'key', 'model'] as const
 const PRICES = [0, 1_001, 2_500_003]
 const REQUESTS = 60
-/** The tokens of each stage of a cohort. */
+/** The tokens of each cohort stage. */
 const STAGE = { in: 5, out: 6 }
 
 const spentIn = (months: readonly { key_id: string; spent_micro: number }[], key: string): number =>
@@ -31,7 +31,7 @@ interface Row {
   cost_micro: number
 }
 
-describe('the usage of an account', () => {
+describe("an account's usage", () => {
   let chat: ChatApi
   let endpoints: EndpointRow[]
   before(async () => {
@@ -130,7 +130,7 @@ describe('the usage of an account', () => {
     })
   }
 
-  it('equals the ledger to the micro-credit after random traffic, however it is grouped', async () => {
+  it('equals the ledger to the micro-credit after random traffic, under every grouping', async () => {
     const { accountId, key } = await chat.api.account()
     const keys = [key, await chat.api.key(accountId, 'operator'), await chat.api.key(accountId, 'operator')]
     const other = await chat.api.account()
@@ -153,7 +153,8 @@ describe('the usage of an account', () => {
     const failed = sent.reduce((total, one) => total + one.failed, 0)
     assert.ok(spent > 0)
     for (const group of GROUPS) {
-      // Endpoints and models have a request of each of the four stages, days and keys one of each of the two cohorts.
+      // Each of the four stages counts once per endpoint and model; each of the two cohorts counts once per day and
+      // key.
       const isOfStages = group === 'endpoint' || group === 'model'
       const expected = {
         requests: REQUESTS + (isOfStages ? 4 : 2),
@@ -168,7 +169,7 @@ describe('the usage of an account', () => {
       )
       assert.deepEqual(sums, expected, group)
     }
-    // The cost of a stage is at its own endpoint, though its task is at that of an output.
+    // A stage's cost is booked to its own endpoint, though its task belongs to an output's endpoint.
     const { rows: booked } = await sql<{ group: string; cost_micro: number }>`
       select work.endpoint_id as "group", -sum(amount_micro)::bigint as cost_micro
       from ledger_line line join (
@@ -182,7 +183,7 @@ describe('the usage of an account', () => {
         .toSorted((a, b) => String(a.group).localeCompare(String(b.group))),
       booked.filter(({ cost_micro }) => cost_micro > 0),
     )
-    // The budgets of keys go by counts that are folded apart from the tasks.
+    // Key budgets use counts that are folded separately from the tasks.
     await Promise.all([foldUsage(db), foldUsage(db)])
     await foldUsage(db)
     const months = await db.selectFrom('key_month').select(['key_id', 'spent_micro']).execute()
@@ -198,7 +199,7 @@ describe('the usage of an account', () => {
     assert.equal((await read('/me', key)).balance_credits, -spent / 1_000_000)
   })
 
-  it('tells apart endpoints, keys and models, by name, and days', async () => {
+  it('is grouped by endpoint, key and model, with names, and by day', async () => {
     const { accountId, key } = await chat.api.account()
     const second = await chat.api.key(accountId, 'operator')
     const [, paid, dear] = endpoints as [EndpointRow, EndpointRow, EndpointRow]

@@ -32,7 +32,7 @@ describe('actions', () => {
   const slugs = async (query: string, by = key): Promise<string[]> =>
     (await get(`/actions${query}`, by)).body.actions.map(({ slug }: { slug: string }) => slug)
 
-  it('are the endpoints that take requests of the account, newest first, and the operations', async () => {
+  it("are the operations and the endpoints that accept the account's requests, newest first", async () => {
     assert.deepEqual(await slugs(''), [chat.name, offered.name, 'training.merge', 'training.retrain_on'])
     const ownList = await slugs('', on.caller.key)
     assert.ok(ownList.includes(own.name))
@@ -48,7 +48,7 @@ describe('actions', () => {
     assert.deepEqual([wrong.status, wrong.body.detail[0].loc], [422, ['query', 'kind']])
   })
 
-  it('come in pages that hold each once', async () => {
+  it('are listed once each across pages', async () => {
     const seen: string[] = []
     let cursor: string | null = null
     do {
@@ -63,7 +63,7 @@ describe('actions', () => {
     assert.deepEqual(seen, [chat.name, offered.name, 'training.merge', 'training.retrain_on'])
   })
 
-  it('have a detail with the schemas of input and output', async () => {
+  it('have details with input and output schemas', async () => {
     const { status, body } = await get(`/actions/${offered.name}`)
     const merge = await get('/actions/training.merge')
     const byId = await get(`/actions/${offered.id}`)
@@ -82,7 +82,7 @@ describe('actions', () => {
     assert.match(unknown.body.error.message, /^there is no action nope; GET .* lists them$/)
   })
 
-  it('need an API key', async () => {
+  it('require an API key', async () => {
     const { status } = await on.api.call('GET', `${BUILDER}/actions`)
 
     assert.equal(status, 401)

@@ -45,7 +45,7 @@ describe('invocations of endpoints', () => {
     return n
   }
 
-  it('answer with the result of a loaded model, beside the task that did the work', async () => {
+  it('return the result of a loaded model, along with the task that did the work', async () => {
     const { status, body } = await invoke(warm.name, { input: { instances: [1] } })
 
     assert.equal(status, 200)
@@ -65,7 +65,7 @@ describe('invocations of endpoints', () => {
     assert.equal(surface, 'action')
   })
 
-  it('have one event of their own, beside that of the task', async () => {
+  it("have one event of their own, in addition to the task's", async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
 
     const [event, ...others] = await eventsOf(body.invocation_id)
@@ -90,7 +90,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('fail with the sentence of the model', async () => {
+  it("fail with the model's error message", async () => {
     const { status, body } = await invoke(warm.name, { input: { refuse: 'age must be a number' } })
 
     assert.equal(status, 200)
@@ -103,7 +103,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('answer 202 when the model takes longer than the window, and are found again', async () => {
+  it('answer 202 when the model exceeds the timeout, and can be read later', async () => {
     const { status, body } = await invoke(warm.name, { input: { wait_s: 2 }, sync_timeout_s: 1 })
 
     assert.equal(status, 202)
@@ -117,7 +117,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('are queued at once where the caller does not wait', async () => {
+  it('are queued immediately when the caller does not wait', async () => {
     const { status, body } = await invoke(cold.name, { input: { instances: [1] }, sync: false })
 
     assert.equal(status, 202)
@@ -152,7 +152,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('get their event from a pass over open rows when a process of an earlier version ended the task', async () => {
+  it('get their event from a sweep over open rows when an older process has ended the task', async () => {
     const { db } = on.api.database
     const { body } = await invoke(cold.name, { input: { instances: [1] }, sync: false })
     await db
@@ -173,7 +173,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('are refused with the place of the fault, and nothing is written', async () => {
+  it('are rejected with the path of the invalid field before anything is written', async () => {
     const before = await countInvocations()
 
     const wrong = await invoke(warm.name, { input: { instances: [true] } })
@@ -193,7 +193,7 @@ describe('invocations of endpoints', () => {
     assert.equal(await countInvocations(), before)
   })
 
-  it('belong to their account, as the actions do', async () => {
+  it('belong to their account, like the actions', async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
     const { key } = await on.api.account()
 
@@ -209,7 +209,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('need the role operator, and a viewer reads them', async () => {
+  it('require the role operator, while a viewer may read them', async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
     const viewer = await on.api.key(on.caller.accountId, 'viewer')
 
@@ -220,7 +220,7 @@ describe('invocations of endpoints', () => {
     assert.deepEqual([refused.status, status, anonymous.status], [403, 200, 401])
   })
 
-  it('of a paused endpoint are refused, and of a name without an action not found', async () => {
+  it('get 409 for a paused endpoint and 404 for an unknown action', async () => {
     const paused = await on.endpointOver(warm.model_key, { status: 'paused' })
 
     const answers = [
@@ -235,7 +235,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('of a client that leaves are cancelled', async () => {
+  it('are cancelled when their client disconnects', async () => {
     const before = await countInvocations()
     const leaving = new AbortController()
     const asked = request(`${on.api.baseUrl}${BUILDER}/actions/${warm.name}:invoke`, {
@@ -253,7 +253,7 @@ describe('invocations of endpoints', () => {
     assert.equal(await countInvocations(), before)
   })
 
-  it('count as requests of the account, paid like those to the endpoint', async () => {
+  it('are charged like requests to the endpoint', async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
 
     const entries = await on.api.database.db
@@ -272,7 +272,7 @@ describe('invocations of endpoints', () => {
         { headers: { 'idempotency-key': headerKey }, ...(key && { key }) },
       )
 
-    it('are made once, however many requests race', async () => {
+    it('create one invocation for concurrent requests', async () => {
       const key = randomUUID()
       const before = await countInvocations()
 
@@ -287,7 +287,7 @@ describe('invocations of endpoints', () => {
       assert.equal(await countInvocations(), before + 1)
     })
 
-    it('show a repeat the work as it is then', async () => {
+    it("answer a repeat with the invocation's current state", async () => {
       const key = randomUUID()
       const { body } = await keyed(key, { input: { instances: [1] } })
       await on.api.call('POST', `${BUILDER}/tasks/${body.task_id}:cancel`, { key: on.caller.key })
@@ -301,7 +301,7 @@ describe('invocations of endpoints', () => {
       )
     })
 
-    it('refuse another body under the same key, and a key that is no UUID', async () => {
+    it('reject another body under the same key, and a key that is not a UUID', async () => {
       const key = randomUUID()
       await keyed(key, { input: { instances: [1] } })
 

@@ -40,7 +40,7 @@ describe('invocations of operations', () => {
     return rows.map(({ type }) => type)
   }
 
-  it('create the job that the operation creates, and do not wait for it', async () => {
+  it("create the operation's job without waiting for it", async () => {
     const { status, body } = await invoke({ input })
 
     assert.equal(status, 202)
@@ -52,7 +52,7 @@ describe('invocations of operations', () => {
     assert.deepEqual([job.body.job_type, job.body.job_name], ['merge', 'merged'])
   })
 
-  it('take each field of the body of their route', async () => {
+  it("accept every field of their route's body", async () => {
     const { status, text } = await invoke({
       input: { ...input, precision: 'bf16', hardware_preference: 'cpu_only' },
     })
@@ -81,7 +81,7 @@ describe('invocations of operations', () => {
     assert.deepEqual(await eventTypes(stopped.invocation_id), ['invocation.completed'])
   })
 
-  it('answer a caller that waits once the job has ended', async () => {
+  it('answer a waiting caller once the job has ended', async () => {
     const asked = invoke({ input, sync: true, sync_timeout_s: 20 })
     await until(async () => (await jobs()).length === 1)
     const [{ job_id }] = await jobs()
@@ -92,7 +92,7 @@ describe('invocations of operations', () => {
     assert.deepEqual([status, body.status, body.job_id], [200, 'failed', job_id])
   })
 
-  it('are cancelled when the client that waits leaves', async () => {
+  it('are cancelled when the waiting client disconnects', async () => {
     const leaving = new AbortController()
     const asked = fetch(`${api.baseUrl}${BUILDER}/actions/training.merge:invoke`, {
       method: 'POST',
@@ -108,7 +108,7 @@ describe('invocations of operations', () => {
     await until(async () => (await jobs())[0].status === 'cancelled', SOON_MS)
   })
 
-  it('name the fault where the caller sent it', async () => {
+  it('report the invalid field by its path in the request', async () => {
     const answers = [
       await invoke({ input: { ...input, name: undefined } }),
       await invoke({ input: { ...input, colour: 'blue' } }),
@@ -128,7 +128,7 @@ describe('invocations of operations', () => {
     assert.deepEqual(await jobs(), [])
   })
 
-  it('name one fault of a large input, however many it has', async () => {
+  it('report one validation error of a large input, however many it has', async () => {
     const unknown = Object.fromEntries(Array.from({ length: 19_000 }, (_, i) => [`member_${i}`, i]))
 
     const { status, body } = await invoke({ input: { ...input, ...unknown } })
@@ -136,7 +136,7 @@ describe('invocations of operations', () => {
     assert.deepEqual([status, body.detail.length], [422, 1])
   })
 
-  it('are made once under an Idempotency-Key, with one job', async () => {
+  it('create one invocation and one job under an Idempotency-Key', async () => {
     const headers = { 'idempotency-key': randomUUID() }
 
     const answers = await Promise.all(Array.from({ length: 6 }, () => invoke({ input }, headers)))
@@ -146,13 +146,13 @@ describe('invocations of operations', () => {
     assert.equal((await jobs()).length, 1)
   })
 
-  it('need the role of the operation', async () => {
+  it('require the role of the operation', async () => {
     const { status, body } = await invoke({ input }, {}, await api.key(accountId, 'viewer'))
 
     assert.deepEqual([status, body.error.code], [403, 'forbidden'])
   })
 
-  it('take only models of their account', async () => {
+  it('accept only models of their account', async () => {
     const other = await api.account()
 
     const { status } = await invoke({ input }, {}, other.key)

@@ -24,7 +24,7 @@ describe('dataset init, PUT and commit', () => {
     })
   })
 
-  it("gives a URL that expires, takes only the declared type, and is no one else's", async () => {
+  it('returns a signed URL that expires and accepts only the declared type', async () => {
     const id = await on.create()
     const { upload_id, signed_url, expires_at } = await on.init(id, 'application/x-ndjson')
 
@@ -45,7 +45,7 @@ describe('dataset init, PUT and commit', () => {
     assert.equal((await on.call('GET', `/${id}`)).body.status, 'pending')
   })
 
-  it('gives every commit of one upload the same answer, in parallel and later', async () => {
+  it('answers every commit of an upload alike, concurrent or later', async () => {
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)
     await on.put(signed_url, CSV)
@@ -56,7 +56,7 @@ describe('dataset init, PUT and commit', () => {
     for (const answer of parallel) assert.deepEqual([answer.status, answer.body], [200, later.body])
   })
 
-  it('answers 429 while as many files of the account wait to be read as may, and takes the file afterwards', async () => {
+  it("answers 429 while too many of the account's files wait to be read, and accepts the file afterwards", async () => {
     const { db } = on.api.database
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)
@@ -98,7 +98,7 @@ describe('dataset init, PUT and commit', () => {
     assert.equal(taken.status, 200, taken.text)
   })
 
-  it('refuses a bad file the same way every time', async () => {
+  it('rejects a bad file the same way every time', async () => {
     const id = await on.create()
 
     const { uploadId, answer } = await on.fill(id, 'a,b\n1,2\n3\n')
@@ -111,7 +111,7 @@ describe('dataset init, PUT and commit', () => {
     assert.equal((await on.call('GET', `/${id}`)).body.status, 'failed')
   })
 
-  it('takes a better file after a bad one, and keeps good data when a later file is bad', async () => {
+  it('accepts a better file after a bad one, and keeps good data when a later file is bad', async () => {
     const id = await on.create()
 
     await on.fill(id, '')
@@ -122,11 +122,11 @@ describe('dataset init, PUT and commit', () => {
     assert.equal(better.answer.body.status, 'ready')
     assert.equal(worse.answer.status, 422)
     assert.equal(last.answer.body.num_samples, 3)
-    // The file, and what is kept of its first rows.
+    // The file and its preview of the first rows.
     assert.equal((await on.objectsOf(id)).length, 2)
   })
 
-  it('does not let a late PUT change what was checked', async () => {
+  it('ignores a PUT after the commit', async () => {
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)
     await on.put(signed_url, CSV)
@@ -148,7 +148,7 @@ describe('dataset init, PUT and commit', () => {
     const { uploadId } = await on.fill(id, CSV)
 
     const handle = on.temporal.client.workflow.getHandle(`dataset/${id}/${uploadId}`)
-    // The dataset is ready a moment before its workflow has ended.
+    // The dataset becomes ready a moment before its workflow ends.
     await handle.result()
     const about = await handle.describe()
 
@@ -159,7 +159,7 @@ describe('dataset init, PUT and commit', () => {
     assert.match((await about.staticSummary()) ?? '', /dataset/)
   })
 
-  it('answers 404 for unknown uploads and foreign datasets', async () => {
+  it('answers 404 for unknown uploads and for datasets of other accounts', async () => {
     const id = await on.create()
     const { upload_id } = await on.init(id)
     const stranger = await on.api.account()

@@ -11,7 +11,7 @@ describe('datasets', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   describe('create', () => {
-    it('makes a pending record, once per idempotency key', async () => {
+    it('creates one pending record per idempotency key', async () => {
       const body = {
         dataset_name: 'later',
         description: 'd',
@@ -34,7 +34,7 @@ describe('datasets', () => {
       assert.equal(other.status, 409)
     })
 
-    it('refuses unknown formats and blank names', async () => {
+    it('rejects unknown formats and blank names', async () => {
       assert.equal(
         (await on.call('POST', '', { body: { dataset_name: 'x', storage_format: 'xml' } })).status,
         422,
@@ -46,7 +46,7 @@ describe('datasets', () => {
       assert.equal((await on.call('POST', '', { body: { storage_format: 'csv' } })).status, 422)
     })
 
-    it('names fields that nobody knows, in its JSON, in the form and for an upload', async () => {
+    it('reports unknown fields in JSON, in the form and for an upload', async () => {
       const body = { dataset_name: 'x', storage_format: 'csv', visibilty: 'public' }
       const created = await on.call('POST', '', { body })
       const fields = { name: 'x', storage_format: 'csv', visibilty: 'public' }
@@ -69,7 +69,7 @@ describe('datasets', () => {
   })
 
   describe('list, get and delete', () => {
-    it('lists newest first in pages, by status', async () => {
+    it('lists newest first in pages, filtered by status', async () => {
       const own = await on.api.account()
       const ids: string[] = []
       for (let i = 0; i < 5; i++) {
@@ -92,7 +92,7 @@ describe('datasets', () => {
       assert.equal((await page(`status=pending&cursor=${first.body.next_cursor}`)).status, 422)
     })
 
-    it('hides private datasets of others and shows public ones that are ready', async () => {
+    it('hides private datasets of other accounts and shows public ones that are ready', async () => {
       const mine = await on.upload({ name: 'mine', storage_format: 'csv' }, { text: CSV })
       const ours = await on.upload(
         { name: 'ours', storage_format: 'csv', visibility: 'public' },
@@ -108,7 +108,7 @@ describe('datasets', () => {
       assert.equal(remove.status, 404)
     })
 
-    it('deletes the record at once and the files soon after', async () => {
+    it('deletes the record immediately and the files soon after', async () => {
       const { body } = await on.upload({ name: 'gone', storage_format: 'csv' }, { text: CSV })
       const id = body.dataset_id
       const { signed_url } = await on.init(id)
@@ -123,7 +123,7 @@ describe('datasets', () => {
       assert.deepEqual(await on.objectsOf(id), [])
     })
 
-    it('needs an admin to delete and an operator to upload', async () => {
+    it('requires an admin to delete and an operator to upload', async () => {
       const viewer = await on.api.key(on.accountId, 'viewer')
       const operator = await on.api.key(on.accountId, 'operator')
       const id = await on.create()
@@ -134,7 +134,7 @@ describe('datasets', () => {
       assert.equal((await on.api.call('POST', DATASETS, { key: viewer, body })).status, 403)
     })
 
-    it('lets an operator delete a dataset whose upload failed, and nobody with less', async () => {
+    it('lets an operator, but no viewer, delete a dataset whose upload failed', async () => {
       const viewer = await on.api.key(on.accountId, 'viewer')
       const operator = await on.api.key(on.accountId, 'operator')
       const { body } = await on.upload({ name: 'broken', storage_format: 'parquet' }, { text: CSV })
@@ -147,7 +147,7 @@ describe('datasets', () => {
       assert.equal((await on.call('GET', `/${id}`)).status, 404)
     })
 
-    it('keeps a dataset that a pending or running job uses', async () => {
+    it('refuses to delete a dataset that a pending or running job uses', async () => {
       const { body } = await on.upload({ name: 'used', storage_format: 'csv' }, { text: CSV })
       const job = {
         id: newId(),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { hearth } from '../../../../../client/index.ts'
 import { CSV, DATASETS, DatasetApi } from '../../../../support/servers/dataset-api.ts'
 
-describe('rows and profile of a dataset', () => {
+describe("a dataset's rows and profile", () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()
@@ -15,7 +15,7 @@ describe('rows and profile of a dataset', () => {
     return answer.body.dataset_id
   }
 
-  it('are there once it is ready', async () => {
+  it('are available once the dataset is ready', async () => {
     const id = await upload()
     const h = hearth({ baseUrl: on.api.baseUrl, apiKey: on.key })
 
@@ -34,7 +34,7 @@ describe('rows and profile of a dataset', () => {
     assert.deepEqual([profile.sampled_rows, profile.columns[0]?.mean], [2, 38])
   })
 
-  it('are those of the file that replaced another, and go with the dataset', async () => {
+  it('are replaced along with the file, and deleted with the dataset', async () => {
     const id = await upload()
     await on.fill(id, 'n\n1\n2\n3\n')
 
@@ -61,7 +61,7 @@ describe('rows and profile of a dataset', () => {
     }
   })
 
-  it('are refused in words where there are none', async () => {
+  it('are refused with a reason when the dataset has none', async () => {
     const waiting = await on.create()
     const id = await upload()
     const { object_key } = await on.api.database.db

@@ -6,7 +6,7 @@ import { startS3, type TestS3 } from '../../../../support/servers/s3.ts'
 const GIGABYTE = 1_000_000_000
 
 describe('datasets of a gigabyte', function () {
-  it('pass through init, PUT and commit in bounded memory', async () => {
+  it('are initialized, PUT and committed in bounded memory', async () => {
     await using on = await DatasetApi.start()
     const id = await on.create('jsonl')
     const { upload_id, signed_url } = await on.init(id, 'application/x-ndjson')
@@ -34,7 +34,7 @@ describe('datasets of a gigabyte', function () {
     assert.equal(committed.status, 200, committed.text)
     assert.equal(committed.body.num_samples, pages * 100)
     assert.equal(committed.body.total_size_bytes, pages * page.length)
-    // Client, gateway and worker are all this process.
+    // Client, gateway and worker all run in this process.
     assert.ok(peak() < 300e6, `${Math.round(peak() / 1e6)} MB more than before`)
   })
 })
@@ -63,7 +63,7 @@ describe('datasets in S3', function () {
     await s3?.[Symbol.asyncDispose]()
   })
 
-  it('come by the upload form', async () => {
+  it('are uploaded with the form', async () => {
     const { status, body } = await on.upload({ name: 'people', storage_format: 'csv' }, { text: CSV })
 
     assert.equal(status, 201)
@@ -72,7 +72,7 @@ describe('datasets in S3', function () {
     assert.equal(await text((await on.api.services.objects.get(key)).body), CSV)
   })
 
-  it('come by a signed URL of the bucket itself, of the declared type only', async () => {
+  it("are uploaded with the bucket's own signed URL, only as the declared type", async () => {
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)
 
@@ -86,7 +86,7 @@ describe('datasets in S3', function () {
     assert.equal(committed.body.num_samples, 2)
   })
 
-  it('are refused and deleted like all others', async () => {
+  it('are validated and deleted like local ones', async () => {
     const id = await on.create()
 
     const bad = await on.fill(id, 'a,b\n1\n')
@@ -101,7 +101,7 @@ describe('datasets in S3', function () {
   })
 })
 
-/** The most memory this process has, beyond what it had at the call. */
+/** Returns the peak memory of this process above its level at the call. */
 function watchMemory(): () => number {
   const before = process.memoryUsage.rss()
   let most = before

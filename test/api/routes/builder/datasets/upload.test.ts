@@ -9,7 +9,7 @@ describe('dataset upload', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   for (const fileFirst of [false, true]) {
-    it(`reads a file that comes ${fileFirst ? 'before' : 'after'} its fields`, async () => {
+    it(`accepts a file that comes ${fileFirst ? 'before' : 'after'} its fields`, async () => {
       const answer = await on.upload({ name: 'people', storage_format: 'csv' }, { text: CSV }, { fileFirst })
 
       assert.equal(answer.status, 201, answer.text)
@@ -31,7 +31,7 @@ describe('dataset upload', () => {
     })
   }
 
-  it('refuses a file that is not what it claims, names the line and keeps the reason', async () => {
+  it('rejects a file that does not match its format, with the line, and stores the reason', async () => {
     const answer = await on.upload({ name: 'bad', storage_format: 'jsonl' }, { text: '{"a":1}\n{"a":\n' })
 
     assert.equal(answer.status, 422)
@@ -43,7 +43,7 @@ describe('dataset upload', () => {
     assert.deepEqual(await on.objectsOf(body.dataset_id), [])
   })
 
-  it('says of what kind a file really is and what is taken, without quoting its bytes', async () => {
+  it('reports the actual kind of a file and the accepted ones, without quoting its bytes', async () => {
     const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
     const columns = '\x15\x04\x15,\x15\x04\x15'
     const taken =
@@ -68,7 +68,7 @@ describe('dataset upload', () => {
     assert.match(cut.body.detail[0].msg, /^the file is not Parquet/)
   })
 
-  it('refuses names and quotes text that the database cannot hold, and does not try for ever', async () => {
+  it('rejects column names and quoted text that the database cannot store, instead of retrying forever', async () => {
     const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
     for (const [storage_format, content, reason] of [
       ['csv', 'a\0,b\n1,2\n', /^line 1: holds the character NUL \(is it UTF-16\?\)$/],
@@ -84,7 +84,7 @@ describe('dataset upload', () => {
     }
   })
 
-  it('keeps the reason of text that only begins like another kind of file', async () => {
+  it('reports the usual error for text that merely starts like another kind of file', async () => {
     const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
     for (const content of ['PAR1,PAR2\n1,2\n1,2,3\n', 'ARROW1,b\n1,2\n1,2,3\n', 'a,b\n1,2\nx\0y,9,3\n']) {
       const { body } = await on.upload({ name: 'bad', storage_format: 'csv' }, { text: bytes(content) })
@@ -92,7 +92,7 @@ describe('dataset upload', () => {
     }
   })
 
-  it('names what a form lacks and leaves no file behind', async () => {
+  it('reports what a form lacks and leaves no files behind', async () => {
     const before = await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`))
     const wrong: [Parameters<typeof form>, RegExp][] = [
       [[{ storage_format: 'csv' }, { text: CSV }, { fileFirst: true }], /name/],
@@ -114,7 +114,7 @@ describe('dataset upload', () => {
     assert.deepEqual(await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`)), before)
   })
 
-  it('refuses over 100 MB with the way that larger files go, declared or not', async () => {
+  it('rejects files over 100 MB, declared or not, and points to the flow for larger files', async () => {
     const text = new Uint8Array(101 * 1024 * 1024).fill(97)
     const { raw, headers } = await form({ name: 'big', storage_format: 'csv' }, { text })
     const streamed = new ReadableStream({
@@ -138,7 +138,7 @@ describe('dataset upload', () => {
     assert.deepEqual(await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`)), [])
   })
 
-  it('answers 400 to a form that cannot be read and 415 to what is no form', async () => {
+  it('answers 400 to a form that cannot be parsed and 415 to another content type', async () => {
     const cut = (await form({ name: 'x', storage_format: 'csv' }, { text: CSV })).raw.slice(0, -40)
     const { headers } = await form({ name: 'x' })
     const url = `${DATASETS}/upload`

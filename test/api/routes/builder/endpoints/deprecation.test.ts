@@ -32,7 +32,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
   const toolOf = async (slug: string) =>
     (await api.call('GET', `${BUILDER}/mcp/manifest/${slug}`, { key: mine.key })).body
 
-  it('names its replacement, by name or by id, in the endpoint and in the manifest', async () => {
+  it('shows its replacement, set by name or by id, in the endpoint and in the manifest', async () => {
     const [old, next] = [await build(), await build()]
 
     for (const reference of [next.id, next.name, next.name.toUpperCase()]) {
@@ -50,7 +50,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.equal((await toolOf(next.name)).deprecation, null)
   })
 
-  it('is changed while its replacement is deleted: neither request fails for the other', async () => {
+  it('can be changed while its replacement is deleted: neither request fails because of the other', async () => {
     const [old, next] = [await build(), await build()]
     await patch(old.id, { status: 'deprecated', replaced_by: next.name })
     const { db } = api.database
@@ -63,7 +63,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
 
     const { deletion, change } = await db.transaction().execute(async (trx) => {
       await trx.selectFrom('endpoint').select('id').where('id', '=', next.id).forUpdate().execute()
-      // The deletion has the replacement first and waits for the deprecated one, which the change has.
+      // The deletion has locked the replacement and waits for the deprecated endpoint, which the change has locked.
       const deleting = api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key })
       await until(() => waiting(1))
       const changing = patch(old.id, { replaced_by: next.name })
@@ -76,7 +76,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.equal((await read(old.id)).replaced_by, null)
   })
 
-  it('may replace another while that one comes to replace it', async () => {
+  it("survives two endpoints being set as each other's replacement: one request wins, the other gets 422", async () => {
     const [one, two] = [await build(), await build()]
     const deprecate = (endpoint: string, replaced_by: string) =>
       patch(endpoint, { status: 'deprecated', replaced_by })
@@ -90,7 +90,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     }
   })
 
-  it('keeps its date and replacement through other changes, and loses both when it is active again', async () => {
+  it('keeps its date and replacement through other changes, and loses both when reactivated', async () => {
     const [old, next] = [await build(), await build({ ...OFFERED }, other)]
     const first = await patch(old.id, { status: 'deprecated', replaced_by: next.name })
 
@@ -107,7 +107,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at: null })
   })
 
-  it('still takes requests and stays in the manifest', async () => {
+  it('still accepts requests and stays in the manifest', async () => {
     const old = await build()
     await patch(old.id, { status: 'deprecated' })
 
@@ -119,7 +119,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     await until(async () => (await toolOf(old.name)).deprecation?.replacedBy === null)
   })
 
-  it('is refused a replacement that its owner may not use, that is deprecated, or that is itself', async () => {
+  it('rejects a replacement that its owner may not use, that is deprecated, or that is itself', async () => {
     const old = await build()
     const foreign = await build({}, other)
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' }, other)
@@ -151,7 +151,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at: null })
   })
 
-  it('has no replacement any more once that is deleted', async () => {
+  it('loses its replacement when that is deleted', async () => {
     const [old, next] = [await build(), await build()]
     await patch(old.id, { status: 'deprecated', replaced_by: next.name })
 
@@ -162,7 +162,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     await until(async () => (await toolOf(old.name)).deprecation?.replacedBy === null)
   })
 
-  it('names no deleted replacement, whichever of two requests comes first', async () => {
+  it('never refers to a deleted replacement, whichever of two requests comes first', async () => {
     for (let round = 0; round < 10; round++) {
       const [old, next] = [await build(), await build()]
       const [patched, deleted] = await Promise.all([
@@ -170,7 +170,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
         api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key }),
       ])
 
-      // Of two requests that wait for each other, one is refused for the moment.
+      // When two requests deadlock, one of them gets a temporary error.
       assert.ok([200, 422, 503].includes(patched.status), patched.text)
       assert.ok([204, 503].includes(deleted.status), deleted.text)
       if (deleted.status === 204) assert.equal((await read(old.id)).replaced_by, null)
@@ -178,7 +178,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
   })
 })
 
-describe('further examples of an endpoint (2.10)', () => {
+describe('additional examples of an endpoint (2.10)', () => {
   let api: TestApi
   let mine: { accountId: string; key: string }
   before(async () => {
@@ -215,7 +215,7 @@ describe('further examples of an endpoint (2.10)', () => {
     assert.equal(tool.examples.length, 2)
   })
 
-  it('must fit the schemas, also those that come later', async () => {
+  it('must match the schemas, including later ones', async () => {
     const { id } = await build()
 
     const wrong = await patch(id, {

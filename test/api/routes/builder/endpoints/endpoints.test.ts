@@ -65,7 +65,7 @@ describe('GET /endpoints (4.5)', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('shows own endpoints of any review status and what others offer, newest first', async () => {
+  it("lists own endpoints in any review status and other accounts' offers, newest first", async () => {
     const body = await list('')
 
     assert.deepEqual(names(body), ['summaries', 'house-prices', 'churn'])
@@ -77,7 +77,7 @@ describe('GET /endpoints (4.5)', () => {
     assert.equal(body.facets, undefined)
   })
 
-  it('keeps to the own account with owner=me', async () => {
+  it("lists only the account's own endpoints with owner=me", async () => {
     assert.deepEqual(names(await list('owner=me')), ['house-prices', 'churn'])
   })
 
@@ -108,13 +108,13 @@ describe('GET /endpoints (4.5)', () => {
     })
   }
 
-  it('counts everything that matches, also beyond the last page', async () => {
+  it('counts every match, even past the last page', async () => {
     const body = await list('limit=1&offset=50')
 
     assert.deepEqual([body.endpoints.length, body.total], [0, 3])
   })
 
-  it('gives facets that ignore source, base model and category', async () => {
+  it('returns facets that ignore source, base model and category', async () => {
     const { facets, total } = await list('include_facets=true&source=catalog&base_model=small-llm')
 
     assert.equal(total, 1)
@@ -126,7 +126,7 @@ describe('GET /endpoints (4.5)', () => {
     ])
   })
 
-  it('says how near each model is when asked', async () => {
+  it("returns each model's readiness on request", async () => {
     const { endpoints } = await list('include_readiness=true&limit=1')
     const [first] = endpoints as unknown as Record<string, unknown>[]
 
@@ -143,13 +143,13 @@ describe('GET /endpoints (4.5)', () => {
     'sort=price',
     'owner=you',
   ]) {
-    it(`refuses ?${query}`, async () => {
+    it(`rejects ?${query}`, async () => {
       const { status } = await api.call('GET', `${PATH}?${query}`, { key: mine.key })
       assert.equal(status, 422)
     })
   }
 
-  it('adds usage up once, whoever folds it and however often', async () => {
+  it('folds usage exactly once, despite concurrent and repeated folds', async () => {
     const { db } = api.database
     const endpoint = await buildEndpoint(db, mine.accountId, { name: 'busy' })
     const delta = {
@@ -175,7 +175,7 @@ describe('GET /endpoints (4.5)', () => {
     await usageRepository.foldUsage(db)
 
     const { body } = await api.call('GET', `${PATH}/busy`, { key: mine.key })
-    // Stages of cohorts are requests to the endpoint, and no tasks of the account.
+    // Cohort stages are requests to the endpoint, but not tasks of the account.
     for (const { total_requests, total_tokens_processed, last_used_at } of [before.body, body]) {
       assert.deepEqual([total_requests, total_tokens_processed], [502, 3500])
       assert.notEqual(last_used_at, null)
@@ -187,7 +187,7 @@ describe('GET /endpoints (4.5)', () => {
   })
 })
 
-describe('one endpoint', () => {
+describe('a single endpoint', () => {
   let api: TestApi
   let mine: { accountId: string; key: string }
   let other: { accountId: string; key: string }
@@ -228,7 +228,7 @@ describe('one endpoint', () => {
     assert.equal((await call('GET', 'no-such-name')).status, 404)
   })
 
-  it('is deleted softly, by an admin, and not when it is a base model', async () => {
+  it('is soft-deleted by an admin, unless it is a base model', async () => {
     const endpoint = await build({ name: 'short-lived' })
     const base = await build({ ...OFFERED, is_base_model: true, source: 'catalog' })
     const operator = await api.key(mine.accountId, 'operator')
@@ -241,7 +241,7 @@ describe('one endpoint', () => {
     assert.equal((await call('DELETE', endpoint.id)).status, 404)
   })
 
-  it('is paused, described and renamed for display', async () => {
+  it('can be paused, described and given a display name', async () => {
     const endpoint = await build()
 
     const { status, body } = await call('PATCH', endpoint.id, {
@@ -261,7 +261,7 @@ describe('one endpoint', () => {
     )
   })
 
-  it('becomes public by review only, and private at once (3.6)', async () => {
+  it('becomes public only after review, and private immediately (3.6)', async () => {
     const endpoint = await build()
 
     const refused = await call('PATCH', endpoint.id, { visibility: 'public' })
@@ -294,7 +294,7 @@ describe('one endpoint', () => {
 })
 
 describe('GET /inference/models (2.8)', () => {
-  it('shows without a key what is open to everybody', async () => {
+  it('lists publicly available models without a key', async () => {
     await using api = await startApi()
     const { accountId } = await api.account()
     const { db } = api.database

@@ -29,14 +29,14 @@ describe('an endpoint with a large listing', () => {
     assert.equal(await call('DELETE', `${ENDPOINTS}/${id}`), 204)
   })
 
-  it('replaces another one without reading it', async () => {
+  it('replaces another endpoint without reading it', async () => {
     const [old, next] = [await build({}), await build()]
 
     const change = { status: 'deprecated', replaced_by: next.name }
     assert.equal(await call('PATCH', `${ENDPOINTS}/${old.id}`, change), 200)
   })
 
-  it('shows operators its loaded nodes without reading it', async () => {
+  it('has its loaded nodes shown to operators without reading it', async () => {
     const { id } = await build()
 
     const path = `/api/v1/admin/endpoints/${id}/min-warm`

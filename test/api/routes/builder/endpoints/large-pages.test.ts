@@ -11,7 +11,7 @@ const LARGE_BYTES = 300_000
 const large = (text: string) => JSON.stringify({ text: text.repeat(LARGE_BYTES / text.length) })
 const bytesOf = (body: unknown) => Buffer.byteLength(JSON.stringify(body))
 
-describe('pages whose rows have large texts', () => {
+describe('pages of rows with large texts', () => {
   let api: TestApi
   let mine: { accountId: string; key: string }
   let ids: string[]
@@ -44,7 +44,7 @@ describe('pages whose rows have large texts', () => {
     }
   }
 
-  it('keep every endpoint, and leave out schemas and examples beyond the bytes of a page', async () => {
+  it('list every endpoint, and omit schemas and examples beyond the byte limit of a page', async () => {
     const { body } = await api.call('GET', `${PATH}?limit=100`, mine)
 
     assert.deepEqual(
@@ -68,7 +68,7 @@ describe('pages whose rows have large texts', () => {
     assert.ok(bytesOf(whole) > LARGE_BYTES)
   })
 
-  it('have fewer endpoints for review than the limit, each whole and once', async () => {
+  it('list fewer endpoints for review than the limit, each complete and once', async () => {
     const seen: string[] = []
     for await (const page of pagesOf('/api/v1/admin/endpoints?limit=100', OPERATIONS_KEY)) {
       assert.ok(bytesOf(page) < MAX_PAGE_BYTES + LARGE_BYTES + 100_000, `${bytesOf(page)} bytes`)
@@ -84,7 +84,7 @@ describe('pages whose rows have large texts', () => {
     ['desc', 'created_at'],
     ['asc', 'name'],
   ] as const) {
-    it(`have fewer runs than the limit, each once by ${by}, without the losses per epoch`, async () => {
+    it(`list fewer runs than the limit, each once by ${by}, without per-epoch losses`, async () => {
       const { accountId, key } = await api.account()
       const { db } = api.database
       const runs: string[] = []

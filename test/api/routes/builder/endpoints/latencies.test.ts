@@ -7,7 +7,7 @@ import { addModel } from '../../../../support/servers/node.ts'
 
 const WAIT_MS = 300
 
-describe('the estimated latency of an endpoint (2.8)', () => {
+describe("an endpoint's estimated latency (2.8)", () => {
   let on: InferenceApi
   before(async () => {
     on = await InferenceApi.start()
@@ -25,7 +25,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
       .values({ account_id, endpoint_id: id, enqueued: succeeded, succeeded, inference_ms })
       .execute()
 
-  it('is what its inferences have taken, once there are any, and not what failed ones took', async () => {
+  it('is based on its successful inferences once there are any', async () => {
     const endpoint = await on.endpointOver(await on.loadedModel())
     const unmeasured = await estimate(endpoint)
 
@@ -39,7 +39,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     assert.ok(unmeasured < WAIT_MS && (await estimate(endpoint)) >= WAIT_MS)
   })
 
-  it('follows later inferences, the more the more there are', async () => {
+  it('follows later inferences, weighted by their number', async () => {
     const { db } = on.api.database
     const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
     await took(endpoint, 1, 1_000)
@@ -56,7 +56,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     assert.equal(await estimate(endpoint), 400)
   })
 
-  it('passes over counts that came without a time, as gateways of an earlier version append them', async () => {
+  it('ignores counts without a duration, as older gateways append them', async () => {
     const { db } = on.api.database
     const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
     const unmeasured = await estimate(endpoint)
@@ -70,7 +70,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     assert.equal(await estimate(endpoint), 1_000)
   })
 
-  it('adds the measured load while the model is not loaded', async () => {
+  it('adds the measured load time while the model is not loaded', async () => {
     const { db } = on.api.database
     const model_key = await addModel(on.api, { name: 'cold' })
     const endpoint = await on.endpointOver(model_key)

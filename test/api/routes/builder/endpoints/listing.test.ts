@@ -23,7 +23,7 @@ const LISTING = {
   example_output: { n: 2.5 },
 }
 
-describe('what an endpoint says of itself', () => {
+describe("an endpoint's listing", () => {
   let api: TestApi
   let mine: { accountId: string; key: string }
   let other: { accountId: string; key: string }
@@ -41,7 +41,7 @@ describe('what an endpoint says of itself', () => {
   const review = (id: string, verdict: string, body: object = {}) =>
     api.call('POST', `/api/v1/admin/endpoints/${id}:${verdict}`, { key: OPERATIONS_KEY, body })
 
-  it('is given whole in the request that makes it public', async () => {
+  it('is accepted as a whole in the request that makes the endpoint public', async () => {
     const { id } = await build()
 
     const { status, body } = await patch(id, { visibility: 'public', ...LISTING })
@@ -53,7 +53,7 @@ describe('what an endpoint says of itself', () => {
     assert.deepEqual((await read(id, other.key)).body.example_output, { n: 2.5 })
   })
 
-  it('names everything that is missing, the price that nobody has set among it', async () => {
+  it('reports every missing field, including a price that was never set', async () => {
     const { id } = await build()
 
     const { status, body } = await patch(id, { visibility: 'public', display_name: 'Nearly' })
@@ -69,7 +69,7 @@ describe('what an endpoint says of itself', () => {
     assert.equal((await patch(priced, { visibility: 'public', ...rest })).status, 200)
   })
 
-  it('is checked as at registration', async () => {
+  it('is validated as at registration', async () => {
     const { id } = await build()
     for (const [change, field] of [
       [{ input_schema: { type: 'nonsense' } }, 'input_schema'],
@@ -85,7 +85,7 @@ describe('what an endpoint says of itself', () => {
     }
   })
 
-  it('is what inputs are held against from then on', async () => {
+  it('applies its input schema to inputs from then on', async () => {
     const { id } = await build()
     const infer = (input: object) =>
       api.call('POST', `${BUILDER}/endpoints/${id}/infer`, { key: mine.key, body: { input, sync: false } })
@@ -98,7 +98,7 @@ describe('what an endpoint says of itself', () => {
     assert.equal((await infer({ n: 3 })).status, 200)
   })
 
-  it('is reviewed anew once an approved endpoint says something else', async () => {
+  it("is reviewed again when an approved endpoint's listing changes", async () => {
     const changes: Record<string, object> = {
       description: { description: 'Demand, and the weather' },
       display_name: { display_name: 'Oracle' },
@@ -125,7 +125,7 @@ describe('what an endpoint says of itself', () => {
     }
   })
 
-  it('is approved only as the operator has read it', async () => {
+  it('is approved only in the version that the operator has read', async () => {
     const { id } = await build()
     const { updated_at } = (await patch(id, { visibility: 'public', ...LISTING })).body
     await patch(id, { description: 'Something else altogether' })
@@ -137,15 +137,15 @@ describe('what an endpoint says of itself', () => {
     assert.equal((await review(id, 'approve', { updated_at: fresh })).body.review_status, 'approved')
   })
 
-  it('of one that became public without a named price is kept', async () => {
+  it('keeps working for an endpoint that became public without an explicit price', async () => {
     const { id } = await build({ ...OFFERED, tags: ['x'], description: 'd', display_name: 'n' })
 
     assert.equal((await patch(id, { status: 'paused' })).status, 200)
   })
 })
 
-describe('making something public', () => {
-  it('takes an admin key, at creation too', async () => {
+describe('making a resource public', () => {
+  it('requires an admin key, at creation too', async () => {
     await using api = await startApi()
     const { accountId, key } = await api.account()
     const operator = await api.key(accountId, 'operator')

@@ -7,7 +7,7 @@ import type { TestNode } from '../../../../support/servers/node.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('the readiness of a model (2.8, 3.3)', () => {
+describe("a model's readiness (2.8, 3.3)", () => {
   let chat: ChatApi
   let other: TestNode
   let endpoint: EndpointRow
@@ -44,7 +44,7 @@ describe('the readiness of a model (2.8, 3.3)', () => {
       return count.warm === warm && count.cached === cached
     })
 
-  it('counts the nodes that have it loaded, then those that have it on disk alone', async () => {
+  it('counts the nodes that have the model loaded, and those that only have it on disk', async () => {
     assert.deepEqual(await told(), thrice({ readiness: 'cold', warm_nodes: 0, cached_nodes: 0 }))
 
     await Promise.all([chat.node, other].map(({ parts }) => parts.models.load(endpoint.model_key)))

@@ -53,11 +53,11 @@ describe('register-for-inference (4.4)', () => {
     ['llm-qlora-finetune', 'llm-transformers', ['chat', 'code', 'text-generation'], ['embeddings']],
     ['embedding-finetune', 'specialist-onnx', ['embeddings'], ['rerank', 'text-to-image', 'specialist']],
     ['text-classification-finetune', 'specialist-onnx', ['classification'], ['moderation', 'Classification']],
-    // A config that the catalog no longer has: its runtime profile decides.
+    // A config that was removed from the catalog: its runtime profile decides.
     ['no-longer-here', 'tabular', ['regression', 'classification', 'forecasting'], ['chat', 'stt']],
   ]
   for (const [config, profile, fits, others] of KINDS) {
-    it(`takes the task types that a model of ${config} can do, and names them for any other`, async () => {
+    it(`accepts the task types of a ${config} model, and lists them for any other`, async () => {
       const { id } = await runOf(config, profile)
       const words = fits.map((one) => JSON.stringify(one)).join(', ')
       for (const task_type of others) {
@@ -73,11 +73,11 @@ describe('register-for-inference (4.4)', () => {
     })
   }
 
-  it('lets its owner correct a task type that does not fit', async () => {
+  it('lets the owner correct a wrong task type', async () => {
     const { run, version } = await completedRun()
     const { body: made } = await register(run.id, { name: 'mislabelled' })
     const row = api.database.db.updateTable('endpoint').where('id', '=', made.endpoint_id)
-    // As an earlier release has let it be registered.
+    // As an earlier release allowed it to be registered.
     await row.set({ task_type: 'chat' }).execute()
     const patch = (task_type: string, key = mine.key) =>
       api.call('PATCH', '/api/builder/v1/endpoints/mislabelled', { key, body: { task_type } })
@@ -94,7 +94,7 @@ describe('register-for-inference (4.4)', () => {
     assert.equal((await patch('regression', other.key)).status, 404)
   })
 
-  it('has a changed task type of an approved endpoint reviewed again', async () => {
+  it("requires another review when an approved endpoint's task type changes", async () => {
     const { id } = await runOf('llm-qlora-finetune', 'llm-transformers')
     const listing = { ...LISTING, task_type: 'chat', visibility: 'public' }
     const { body } = await register(id, { name: 'talker', ...listing })
@@ -108,7 +108,7 @@ describe('register-for-inference (4.4)', () => {
     await api.call('DELETE', '/api/builder/v1/endpoints/talker', { key: mine.key })
   })
 
-  it('serves the run’s model to its own account at once, with what the training said of it', async () => {
+  it("makes the run's model available to its own account at once, with the examples from training", async () => {
     const { run, version } = await completedRun()
 
     const { status, body } = await register(run.id, { name: 'prices-1' })
@@ -135,7 +135,7 @@ describe('register-for-inference (4.4)', () => {
     return run
   }
 
-  it('gives the name of a deleted endpoint to its own account again, and to no other', async () => {
+  it('lets only the same account reuse the name of a deleted endpoint', async () => {
     const { run } = await completedRun()
     const foreign = await runOfOther()
     const name = 'used-again'
@@ -155,7 +155,7 @@ describe('register-for-inference (4.4)', () => {
     for (const id of ids) assert.equal((await read(id, mine.key)).status, 404)
   })
 
-  it('tells nothing of the endpoint that has a name, whoever has it', async () => {
+  it('answers alike for every unavailable name, whoever owns the endpoint', async () => {
     const { run } = await completedRun()
     const foreign = await runOfOther()
     const made = await register(foreign.id, { name: 'not-for-you' }, other.key)
@@ -172,7 +172,7 @@ describe('register-for-inference (4.4)', () => {
     assert.deepEqual(await refused(run.id, mine.key), words)
   })
 
-  it('keeps what was done with the deleted endpoint apart from the new one of its name', async () => {
+  it('keeps the history of a deleted endpoint apart from a new one with its name', async () => {
     const { db } = api.database
     const { run } = await completedRun()
     const name = 'twice'
@@ -193,7 +193,7 @@ describe('register-for-inference (4.4)', () => {
       [task],
     )
     assert.deepEqual(await tasks(second), [])
-    // An agent that knows the tool by its name sees that its input is another one.
+    // An agent that knows the tool by name sees from the version that its input has changed.
     await until(async () => (await manifest()).version === '2.0.0')
     assert.deepEqual((await manifest()).inputSchema, input_schema)
     const names = await db.selectFrom('endpoint').select('name').where('id', '=', first).execute()
@@ -228,7 +228,7 @@ describe('register-for-inference (4.4)', () => {
       )
     ).rows as [{ stored: number }]
     assert.ok(stored < 2_000, `${stored} bytes`)
-    // The name stays with its account, and the next manifest of the tool is a major version.
+    // The account keeps the name, and the tool's next manifest is a major version.
     await register(run.id, {
       name: 'wordy',
       ...listing,
@@ -238,7 +238,7 @@ describe('register-for-inference (4.4)', () => {
     await until(async () => (await manifest('wordy')).version === '2.0.0')
   })
 
-  it('gives a name once when many ask for it at the same time', async () => {
+  it('assigns a name once to concurrent requests', async () => {
     const { run } = await completedRun()
     const { body } = await register(run.id, { name: 'contended' })
     await remove(body.endpoint_id)
@@ -256,7 +256,7 @@ describe('register-for-inference (4.4)', () => {
   const RESERVED = ['training.merge', 'training_merge', 'list_endpoints', 'recall', 'hf-x']
   const UNFIT = ['', 'Prices', 'a b', '-a', 'a-', 'a/b', 'a:b', 'ä', 'x'.repeat(101), newId()]
   for (const name of [...UNFIT, ...RESERVED]) {
-    it(`refuses the name ${JSON.stringify(name)}`, async () => {
+    it(`rejects the name ${JSON.stringify(name)}`, async () => {
       const { run } = await completedRun()
       const { status, body } = await register(run.id, { name })
       assert.equal(status, 422)
@@ -264,7 +264,7 @@ describe('register-for-inference (4.4)', () => {
     })
   }
 
-  it('names every field that a public endpoint lacks', async () => {
+  it('reports every field that a public endpoint lacks', async () => {
     const { run } = await completedRun()
 
     const { status, body } = await register(run.id, { name: 'public-1', visibility: 'public', tags: [] })
@@ -276,7 +276,7 @@ describe('register-for-inference (4.4)', () => {
     )
   })
 
-  it('refuses what is no schema and examples that do not fit', async () => {
+  it('rejects invalid schemas and examples that do not match', async () => {
     const { run } = await completedRun()
 
     const noSchema = await register(run.id, { name: 'bad-1', input_schema: { type: 'objekt' } })
@@ -291,7 +291,7 @@ describe('register-for-inference (4.4)', () => {
     assert.equal(negative.status, 422)
   })
 
-  it('is listed for everybody once an operator approves it (3.6)', async () => {
+  it('lists an endpoint publicly once an operator approves it (3.6)', async () => {
     const { run } = await completedRun()
     const { status, body } = await register(run.id, { ...LISTING, name: 'public-2', visibility: 'public' })
     assert.deepEqual([status, body.review_status, body.price_per_request], [201, 'pending_review', 0.001])
@@ -316,7 +316,7 @@ describe('register-for-inference (4.4)', () => {
     assert.equal(row.price_micro, 100_000)
   })
 
-  it('stays its owner’s when rejected, says why, and may be offered again', async () => {
+  it('keeps a rejected endpoint private, shows the reason, and lets its owner offer it again', async () => {
     const { run } = await completedRun()
     const { body } = await register(run.id, { ...LISTING, name: 'public-3', visibility: 'public' })
 
@@ -332,7 +332,7 @@ describe('register-for-inference (4.4)', () => {
     assert.equal(again.body.review_status, 'pending_review')
   })
 
-  it('reviews nothing that is not public', async () => {
+  it('answers 409 to the review of an endpoint that is not public', async () => {
     const { run } = await completedRun()
     const { body } = await register(run.id, { name: 'own-1' })
 
@@ -340,7 +340,7 @@ describe('register-for-inference (4.4)', () => {
     assert.equal((await review(newId(), 'approve')).status, 404)
   })
 
-  it('takes only a completed run of the caller', async () => {
+  it('accepts only a completed run of the caller', async () => {
     const { db } = api.database
     for (const status of ['pending', 'running', 'failed', 'cancelled'] as const) {
       const run = await buildRun(db, mine.accountId, { status })

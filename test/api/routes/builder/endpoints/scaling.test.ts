@@ -26,7 +26,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     return answer.error.details.issues[0].loc.slice(1).join('.')
   }
 
-  it('is that of an endpoint without one until it is set, and is replaced as a whole', async () => {
+  it('returns defaults until it is set, and replaces the settings as a whole', async () => {
     const endpoint = await chat.cold({ name: 'plain' })
     const { body: plain } = await get(endpoint)
 
@@ -63,7 +63,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.deepEqual((await get(endpoint)).body, second.body)
   })
 
-  it('loads min copies at once, unloads what is more when it is lowered, and says what is missing', async () => {
+  it('loads min copies immediately, unloads surplus ones when lowered, and reports what is missing', async () => {
     await using second = await startChatNode(chat.api)
     const nodes = [chat.node, second]
     const endpoint = await chat.cold({ name: 'kept' })
@@ -77,7 +77,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     await until(() => loaded().length === 2)
     const { status } = await set(endpoint, { min: 1, max: 1, idle_timeout_s: 1 })
     assert.equal(status, 200)
-    // The node that gives its copy up does so after its next round of upkeep.
+    // The node unloads its copy after its next maintenance round.
     await until(() => loaded().length === 1, 20_000)
     const { db } = chat.api.database
     const rows = () =>
@@ -89,7 +89,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.deepEqual((await get(endpoint)).body.copies, { wanted: 1, loaded: 1, loading: 0 })
   })
 
-  it('unloads what is more than a lower max at once, also where requests load the only copy', async () => {
+  it('unloads copies beyond a lowered max immediately, even when requests load the only copy', async () => {
     await using second = await startChatNode(chat.api)
     const endpoint = await chat.cold({ name: 'lowered' })
     const loaded = () =>
@@ -104,7 +104,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     await until(() => loaded().length === 1, 20_000)
   })
 
-  it('keeps no copy for a paused endpoint, and says so', async () => {
+  it('reserves no copies for a paused endpoint, and says so', async () => {
     const endpoint = await chat.cold({ name: 'resting' })
     await set(endpoint, { min: 1, max: 1 })
     await until(async () => (await get(endpoint)).body.copies.loaded === 1)
@@ -136,7 +136,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.equal((await get(endpoint)).body.idle_timeout_s, 7)
   })
 
-  it('holds the account to its quota of copies, also when endpoints are set at the same time', async () => {
+  it("enforces the account's copy quota, even for concurrent changes", async () => {
     const { account_id } = { account_id: chat.caller.accountId }
     const endpoints = await Promise.all([1, 2, 3].map((nr) => chat.cold({ name: `quota-${nr}` })))
     await chat.api.database.db.deleteFrom('endpoint_scaling').execute()
@@ -158,7 +158,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     )
   })
 
-  it('leaves other requests their database connections while many settings change', async () => {
+  it('leaves database connections to other requests while many settings change', async () => {
     const accounts = await Promise.all(Array.from({ length: 8 }, () => chat.api.account()))
     const endpoints = await Promise.all(
       accounts.map(async (account) => ({
@@ -182,7 +182,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     )
   })
 
-  it('costs the planner nothing, and few events, where an endpoint reserves no copies', async () => {
+  it('adds no planner work and few events for endpoints that reserve no copies', async () => {
     const { db } = chat.api.database
     const [free, reserving] = [await chat.cold({ name: 'free' }), await chat.cold({ name: 'reserving' })]
     await db.deleteFrom('endpoint_scaling').execute()
@@ -217,7 +217,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     await sql`delete from endpoint_scaling where reserved = 0`.execute(db)
   })
 
-  it('counts no task that waits for a paused endpoint', async () => {
+  it('ignores tasks that wait for a paused endpoint', async () => {
     const { db } = chat.api.database
     const endpoint = await chat.cold({ name: 'paused' })
     const waiting = async () =>
@@ -233,7 +233,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.equal(await waiting(), 0)
   })
 
-  it('names the field that cannot be', async () => {
+  it('reports the invalid field', async () => {
     const endpoint = await chat.cold({ name: 'faults' })
     const entry = { cron: '0 8 * * *', timezone: 'UTC', min: 1 }
 
@@ -251,7 +251,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.deepEqual((await get(endpoint)).body.schedule, [])
   })
 
-  it('belongs to the owner, and to admins of its account', async () => {
+  it('is limited to the owner, and to admins of its account', async () => {
     const endpoint = await chat.cold({ name: 'own' }, { visibility: 'public', review_status: 'approved' })
     const other = await chat.api.account()
     const viewer = await chat.api.call('POST', '/api/builder/v1/keys', {

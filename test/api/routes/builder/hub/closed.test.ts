@@ -8,7 +8,7 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 
 const MODELS = '/api/builder/v1/models'
 
-describe('private and gated repositories of the hub', () => {
+describe('private and gated hub repositories', () => {
   let hub: TestHub
   let api: TestApi
   let node: SignedNode
@@ -53,7 +53,7 @@ describe('private and gated repositories of the hub', () => {
     return (await claimJob(node, await createRun(api, key, run))).specification.base
   }
 
-  it('that are private are not there for accounts that no operator lists them for', async () => {
+  it("look absent to accounts without the operator's permission for them, if private", async () => {
     assert.deepEqual(await found(lent), ['corp/secret', 'corp/open'])
     assert.deepEqual(await found(other), ['corp/open'])
     assert.equal((await info('corp/secret', lent)).status, 200)
@@ -67,7 +67,7 @@ describe('private and gated repositories of the hub', () => {
     }
   })
 
-  it('that are gated are shown with the next step, and refused', async () => {
+  it('are shown with the next step and rejected, if gated', async () => {
     const { body } = await info('lab/terms', other)
     const check = body.compatibility.checks.find(({ passed }: { passed: boolean }) => !passed)
     assert.deepEqual([body.compatibility.status, check.check], ['incompatible', 'access'])
@@ -76,7 +76,7 @@ describe('private and gated repositories of the hub', () => {
     assert.equal((await info('lab/terms', lent)).body.compatibility.status, 'compatible')
   })
 
-  it('are no base of a run either', async () => {
+  it("are unavailable as a run's base without permission", async () => {
     for (const repoId of ['corp/secret', 'lab/terms']) {
       const mine = await baseFor(lent, repoId)
       const theirs = await baseFor(other, repoId)
@@ -86,7 +86,7 @@ describe('private and gated repositories of the hub', () => {
     }
   })
 
-  it('are not merged into what can be downloaded either', async () => {
+  it('are unavailable as merge sources without permission', async () => {
     const mergeFor = async ({ key }: { key: string }) => {
       const { body } = await api.call('POST', '/api/builder/v1/training/merges', {
         key,
@@ -104,7 +104,7 @@ describe('private and gated repositories of the hub', () => {
     assert.deepEqual(await mergeFor(other), ['files', 'unavailable'])
   })
 
-  it('are offered to others only once an operator has looked at them, and never to build on', async () => {
+  it('are visible to others only after operator approval, and never as a base to train on', async () => {
     const { endpoint_id, model_config_id, version_id } = (await register('corp/secret', lent)).body
     const seen = () => api.call('GET', `/api/builder/v1/endpoints/${endpoint_id}`, { key: other.key })
     const promoted = await api.call('PATCH', `/api/v1/admin/hub-models/${model_config_id}/lifecycle`, {
@@ -133,7 +133,7 @@ describe('private and gated repositories of the hub', () => {
     assert.equal(status, 422)
   })
 
-  it('are taken back by a list without them', async () => {
+  it("are withdrawn when the operator's list no longer has them", async () => {
     assert.equal((await lend(['corp'])).body.hub_repos.length, 1)
     assert.equal((await info('corp/secret', lent)).status, 404)
     assert.equal((await lend(['corp/sec*'])).status, 422)
@@ -141,7 +141,7 @@ describe('private and gated repositories of the hub', () => {
     assert.equal((await info('corp/secret', lent)).status, 200)
   })
 
-  it('cost the hub nothing when the same is searched again, and an account only so much', async () => {
+  it("are searched through a cache, and an account's searches are rate-limited", async () => {
     for (let i = 0; i < 30; i++) hub.put(llamaRepo(`bulk/model-${i}`))
     const { key } = await api.account()
     const search = (query: string) => api.call('POST', `${MODELS}/hf/search`, { key, body: { query } })
@@ -164,8 +164,8 @@ describe('private and gated repositories of the hub', () => {
   })
 })
 
-describe('a search of the hub', () => {
-  it('goes on until enough fit, and gives what cannot be served its true size', async () => {
+describe('a hub search', () => {
+  it('continues until it has enough matches, and returns the true size of unsupported weights', async () => {
     await using hub = await startHub()
     for (let i = 0; i < 60; i++) {
       const files = { 'pytorch_model.bin': Buffer.alloc(5 * 1024 * 1024) }

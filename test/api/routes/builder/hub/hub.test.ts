@@ -17,7 +17,7 @@ const CUSTOM = Buffer.from(
   JSON.stringify({ architectures: ['OddForCausalLM'], auto_map: { AutoModel: 'modeling.Odd' } }),
 )
 
-describe('the hub', () => {
+describe('the model hub', () => {
   let hub: TestHub
   let api: TestApi
   let key: string
@@ -47,7 +47,7 @@ describe('the hub', () => {
   const lend = (id: string, hub_repos: string[]) =>
     api.call('PATCH', `/api/v1/admin/accounts/${id}`, { key: OPERATIONS_KEY, body: { hub_repos } })
 
-  it('says of a repository what it takes and whether it can be served', async () => {
+  it('shows whether a repository can be served and what that takes', async () => {
     const { status, body } = await api.call('GET', infoPath('acme/Tiny-Llama'), { key })
 
     assert.equal(status, 200)
@@ -59,7 +59,7 @@ describe('the hub', () => {
     assert.equal(body.revision, commitOf(REPO))
   })
 
-  it('names the failing check of what cannot be served', async () => {
+  it('names the failing check of a repository that cannot be served', async () => {
     for (const [repo, check] of [
       ['acme/pickle', 'weights'],
       ['acme/custom', 'remote_code'],
@@ -94,7 +94,7 @@ describe('the hub', () => {
     )
   })
 
-  it('ignores a task type outside the vocabulary', async () => {
+  it('ignores an unknown task type', async () => {
     const { status, body } = await search({ query: 'acme', task_type: 'feature-extraction' })
 
     assert.equal(status, 200)
@@ -111,7 +111,7 @@ describe('the hub', () => {
     ])
   })
 
-  it('surfaces the rate limit of the hub with the time to wait', async () => {
+  it("passes on the hub's rate limit with the time to wait", async () => {
     hub.faults.limited = { left: 1, seconds: 87 }
 
     const { status, headers, body } = await api.call('GET', infoPath('acme/Tiny-Llama'), { key })
@@ -121,7 +121,7 @@ describe('the hub', () => {
     assert.equal(body.error.code, 'rate_limited')
   })
 
-  it('registers a repository as a public candidate without a price, and the same one again', async () => {
+  it('registers a repository as a free public candidate, and registers it again as the same import', async () => {
     const first = await register({ repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' })
     const again = await register({ repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' })
 
@@ -147,7 +147,7 @@ describe('the hub', () => {
     )
   })
 
-  it('lets two accounts import one repository under names of their own', async () => {
+  it('lets two accounts import one repository under different names', async () => {
     const other = await api.account()
     const { status, body } = await register(
       { repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' },
@@ -158,7 +158,7 @@ describe('the hub', () => {
     assert.match(body.model_name, /^hf-acme-tiny-llama--[0-9a-f]{8}$/)
   })
 
-  it('makes one import of two requests at once', async () => {
+  it('creates one import for concurrent requests', async () => {
     const body = { repo_id: 'acme/own-licence', task_type: 'text-generation' }
 
     const answers = await Promise.all([register(body), register(body), register(body)])
@@ -170,7 +170,7 @@ describe('the hub', () => {
     assert.equal(new Set(answers.map((answer) => answer.body.endpoint_id)).size, 1)
   })
 
-  it('takes no other visibility, lifecycle or price', async () => {
+  it('rejects any other visibility, lifecycle or price', async () => {
     const body = { repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' }
     const others = [
       { visibility: 'private' },
@@ -186,7 +186,7 @@ describe('the hub', () => {
     assert.equal((await register({ ...body, ...same })).status, 201)
   })
 
-  it('refuses a gated or incompatible repository with the failing check and the next step', async () => {
+  it('rejects a gated or incompatible repository with the failing check and the next step', async () => {
     const gated = await register({ repo_id: 'acme/gated', task_type: 'text-generation' })
     const pickle = await register({ repo_id: 'acme/pickle', task_type: 'text-generation' })
 
@@ -197,7 +197,7 @@ describe('the hub', () => {
     assert.match(pickle.text, /safetensors/)
   })
 
-  it('reads a gated repository with a token that has been granted access, and says what is missing without', async () => {
+  it('reads a gated repository with an authorized token, and reports missing access otherwise', async () => {
     for (const [token, passed] of [
       [HUB_TOKEN, true],
       [HUB_TOKEN_WITHOUT_GRANT, false],
@@ -214,14 +214,14 @@ describe('the hub', () => {
     }
   })
 
-  it('shows its token to nobody but the hub', () => {
+  it('is the only host that receives its token, not its CDN', () => {
     const shown = hub.requests.filter(({ headers }) => headers.authorization !== undefined)
 
     assert.ok(shown.length > 0)
     assert.ok(shown.every(({ line }) => !line.includes('/cdn/')))
   })
 
-  it('is told apart from a hub that is not configured or does not answer', async () => {
+  it('answers 503 with different messages when the hub is not configured and when it is unreachable', async () => {
     await using none = await startApi({ database: api.database })
     await using dead = await startApi({
       env: { HEARTH_HUB_ENDPOINT: 'http://127.0.0.1:1' },
@@ -240,7 +240,7 @@ describe('the hub', () => {
     assert.match(answers[1]!.text, /cannot be reached/)
   })
 
-  it('keeps endpoint names of accounts from standing in its way', async () => {
+  it("is unaffected by accounts' endpoints with a colliding name", async () => {
     await buildEndpoint(api.database.db, accountId, { name: 'hf-acme--named' })
     hub.put(llamaRepo('acme/named'))
 
@@ -250,7 +250,7 @@ describe('the hub', () => {
     assert.match(body.model_name, /^hf-acme-named--[0-9a-f]{8}$/)
   })
 
-  it('imports a GGUF in parts with all of them, each pinned by its digest', async () => {
+  it('imports a split GGUF with all of its parts, each pinned by its digest', async () => {
     const parts = {
       'Q4_K_M/m-00001-of-00002.gguf': Buffer.alloc(3_000_000, 1),
       'Q4_K_M/m-00002-of-00002.gguf': Buffer.alloc(2_000_000, 2),
@@ -275,7 +275,7 @@ describe('the hub', () => {
     assert.equal(new Set(files.map(({ sha256 }) => sha256)).size, 2)
   })
 
-  it('refuses weights of which a part is missing, by its name', async () => {
+  it('rejects weights with a missing part, and names it', async () => {
     const { 'config.json': config, 'model.safetensors': weights } = REPO.files
     assert.ok(config && weights)
     const index = { weight_map: { a: 'first.safetensors', b: 'second.safetensors' } }

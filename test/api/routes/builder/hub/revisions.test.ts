@@ -12,7 +12,7 @@ const at = (text: string, repoId = REPO): HubRepo => {
 }
 const [FIRST, SECOND, HEAD] = [at('first'), at('second'), at('third')]
 
-describe('what is offered under the name of a hub repository', () => {
+describe('the revision of a hub import', () => {
   let hub: TestHub
   let api: TestApi
   before(async () => {
@@ -42,7 +42,7 @@ describe('what is offered under the name of a hub repository', () => {
   const override = (id: string, body: object, key = OPERATIONS_KEY) =>
     api.call('PATCH', `/api/v1/admin/hub-models/${id}/lifecycle`, { key, body })
 
-  it('is no commit that its owners have not taken into the default branch', async () => {
+  it('must be reachable from the default branch', async () => {
     const { key } = await api.account()
     const proposals = ['refs/pr/7', commitOf(at('a stranger proposes')), 'experiments', 'nightly', 'no-such']
 
@@ -56,7 +56,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.equal((await register(key, 'main', 'famous-lab/absent')).status, 404)
   })
 
-  it('may be a branch head, an earlier commit, or a tag of one', async () => {
+  it('may be a branch head, an earlier commit, or a tag', async () => {
     for (const [revision, repo] of [
       [undefined, HEAD],
       ['main', HEAD],
@@ -71,7 +71,7 @@ describe('what is offered under the name of a hub repository', () => {
     }
   })
 
-  it('is looked for over the pages of a long history, and not without end', async () => {
+  it('is searched for in the newest 5,000 commits, page by page', async () => {
     const repoId = 'famous-lab/busy'
     const commits = Array.from({ length: 5_200 }, (_, i) => ({
       ...at('', repoId),
@@ -90,7 +90,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.equal(old.status, 201, old.text)
   })
 
-  it('is made ready by no key of its account, only by its test or the operator', async () => {
+  it('becomes ready by its test or an operator, not by a key of its account', async () => {
     const { key, accountId } = await api.account()
     const stranger = await api.account()
     const { model_config_id: id, endpoint_id } = (await register(key, 'v1')).body
@@ -109,7 +109,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.equal((await override(endpoint_id, { lifecycle_status: 'ready' })).status, 404)
   })
 
-  it('can be tested anew, its note gone', async () => {
+  it('can be tested again, which clears its note', async () => {
     const { key } = await api.account()
     const { model_config_id: id, version_id } = (await register(key)).body
     await api.database.db
@@ -129,7 +129,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.equal(tests, 1)
   })
 
-  it('says everywhere which commit it is and who imported it', async () => {
+  it('is shown with its importer on every surface', async () => {
     const { key, accountId } = await api.account()
     const stranger = await api.account()
     const { model_config_id: id, endpoint_id, model_name } = (await register(key, commitOf(FIRST))).body
@@ -150,7 +150,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.deepEqual(said(listed), origin)
   })
 
-  it('keeps the listing that its repository gives it', async () => {
+  it("keeps its repository's listing: an account cannot change it", async () => {
     const { key } = await api.account()
     const { endpoint_id } = (await register(key)).body
     const patch = (body: object) =>
@@ -164,7 +164,7 @@ describe('what is offered under the name of a hub repository', () => {
     assert.deepEqual([paused.status, paused.body.status], [200, 'paused'])
   })
 
-  it('has a name that no other repository has, and no endpoint that was not imported', async () => {
+  it('has a unique model name for each repository, which account endpoints cannot take', async () => {
     const names = new Set<string>()
     for (const repoId of [
       'a-b/c-d',

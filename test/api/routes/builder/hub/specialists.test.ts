@@ -3,7 +3,7 @@ import { encoderRepo, json, llamaRepo, MODULES, safetensors } from '../../../../
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 
-/** A repository of GGUF files, whose bytes end within their vocabulary; a chat model declares no pooling. */
+/** A repository of GGUF files, truncated within the vocabulary; a chat model declares no pooling. */
 function ggufRepo(repoId: string, architecture: string, pooling?: number): HubRepo {
   const text = (value: string) => Buffer.concat([number(value.length, 8), Buffer.from(value)])
   const settings = [
@@ -36,7 +36,7 @@ function number(value: number, bytes: 4 | 8): Buffer {
   return buffer
 }
 
-/** A repository of a model that writes text; the files of several tokenizers lie in it. */
+/** A repository of a text-generating model that contains the files of several tokenizers. */
 const writerRepo = (repoId: string, config: object, pipelineTag: string): HubRepo => ({
   repoId,
   files: {
@@ -101,7 +101,7 @@ describe('specialists on the hub', () => {
   const register = (repo_id: string, task_type: string) =>
     api.call('POST', '/api/builder/v1/models/hf/register', { key, body: { repo_id, task_type } })
 
-  /** Registers a repository for a task whose inputs have this field, and returns what is imported of it. */
+  /** Registers a repository for a task whose inputs have this field, and returns the imported rows. */
   async function imported(repo: string, task: string, field: string) {
     const { status, body, text } = await register(repo, task)
     assert.equal(status, 201, text)
@@ -119,7 +119,7 @@ describe('specialists on the hub', () => {
     return { profile: files[0]?.runtime_profile, paths: files.map(({ path }) => path) }
   }
 
-  it('are imported with the files of their layout, and listed with what they take and answer', async () => {
+  it('are imported with the files of their layout, and listed with their inputs and outputs', async () => {
     for (const [repo, task, field] of [
       ['acme/embedder', 'embeddings', 'text'],
       ['acme/classifier', 'moderation', 'text'],
@@ -143,7 +143,7 @@ describe('specialists on the hub', () => {
     assert.equal((await register('acme/only-onnx', 'embeddings')).status, 201)
   })
 
-  it('write text of texts, pictures and sounds, with the files of their processors', async () => {
+  it("are imported with their processors' files when they generate text from text, images and audio", async () => {
     for (const [repo, task, wanted, field] of [
       ['acme/marian', 'translation', 'specialist-torch', 'text'],
       ['acme/trocr', 'ocr', 'specialist-torch', 'image_url'],
@@ -165,7 +165,7 @@ describe('specialists on the hub', () => {
     }
   })
 
-  it('are GGUF files where there are no others, for the task that their head is for', async () => {
+  it("are imported from GGUF files when there are no others, for the task of the GGUF's head", async () => {
     for (const [repo, task, field] of [
       ['acme/gguf-embedder', 'embeddings', 'text'],
       ['acme/gguf-reranker', 'rerank', 'documents'],
@@ -177,7 +177,7 @@ describe('specialists on the hub', () => {
     }
   })
 
-  it('are refused for a task of another kind, with the failing check', async () => {
+  it('are rejected for a task of another kind, with the failing check', async () => {
     for (const [repo, task, reason] of [
       ['acme/classifier', 'embeddings', /has a head for another task/],
       ['acme/classifier', 'rerank', /has 3 labels, but a reranker has one/],
@@ -197,7 +197,7 @@ describe('specialists on the hub', () => {
       ['acme/trocr', 'stt', /is not a Whisper model/],
       ['acme/llama', 'embeddings', /LlamaForCausalLM is not a text encoder/],
     ] as const) {
-      // A repository that is imported already is answered again, so a refusal needs an account without it.
+      // An existing import is returned again, so a rejection needs an account without one.
       const other = await api.account()
       const { status, body } = await api.call('POST', '/api/builder/v1/models/hf/register', {
         key: other.key,
@@ -210,7 +210,7 @@ describe('specialists on the hub', () => {
     }
   })
 
-  it('are found under each of their tags, most downloaded first', async () => {
+  it('are found under each of their tags', async () => {
     const { body } = await api.call('POST', '/api/builder/v1/models/hf/search', {
       key,
       body: { query: 'acme', task_type: 'embeddings', only_supported: true },

@@ -48,14 +48,14 @@ describe('GET /mcp/manifest (4.6)', () => {
   }
   const namesOf = async (account: Account) =>
     (await manifest(account)).names.filter((name) => !OPERATIONS.includes(name))
-  /** Builds an endpoint as a request would: every gateway hears of it. */
+  /** Builds an endpoint as a request would: every gateway is notified. */
   const build = async (overrides: Parameters<typeof buildEndpoint>[2] = {}, account = mine) => {
     const { db } = api.database
     const endpoint = await buildEndpoint(db, account.accountId, overrides)
     await db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [endpoint.id]))
     return endpoint
   }
-  /** Waits until the gateway has heard of all earlier changes. */
+  /** Waits until the gateway has processed all earlier changes. */
   const settled = async () => {
     const watcher = await api.account()
     const { name } = await build({}, watcher)
@@ -66,7 +66,7 @@ describe('GET /mcp/manifest (4.6)', () => {
       .transaction()
       .execute((trx) => endpointRepository.updateEndpoint(trx, id, changed, new Date()))
 
-  it('lists the operations in every manifest, also in an empty one', async () => {
+  it('always lists the operations, even without endpoints', async () => {
     const { status, body, names } = await manifest(mine)
 
     assert.equal(status, 200)
@@ -90,7 +90,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     }
   })
 
-  it('lists own endpoints that take requests, and approved public ones of others', async () => {
+  it('lists own endpoints that accept requests, and approved public ones of other accounts', async () => {
     await build({ name: `${mine.accountId}-own`, visibility: 'private' })
     await build({ name: `${mine.accountId}-paused`, status: 'paused' })
     await build({ name: `${mine.accountId}-deleted`, deleted_at: new Date() })
@@ -126,7 +126,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     )
   })
 
-  it('answers 304 without a body while nothing visible has changed, and not for long after', async () => {
+  it('answers 304 while nothing visible has changed, and 200 soon after a change', async () => {
     const endpoint = await build({ description: 'first' })
     await settled()
     const { headers, body } = await manifest(mine)
@@ -151,7 +151,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     assert.equal(next.body.tools.find(({ name }) => name === endpoint.name)?.description, 'second')
   })
 
-  it('keeps the tag when a change is taken back, apart from the version', async () => {
+  it("keeps its ETag when a change is reverted, but not the tool's version", async () => {
     const endpoint = await build({ tags: ['a'] })
     await settled()
     const before = await tool(mine, endpoint.name)
@@ -164,7 +164,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     assert.deepEqual({ ...(await tool(mine, endpoint.name)), version: before.version }, before)
   })
 
-  it('says of a tool what is known of its endpoint', async () => {
+  it('describes a tool with everything known about its endpoint', async () => {
     const { db } = api.database
     const run = await buildRun(db, mine.accountId, {
       hyperparameters: JSON.stringify({ target_column: 'price', epochs: 3 }),
@@ -196,7 +196,7 @@ describe('GET /mcp/manifest (4.6)', () => {
         name: endpoint.name,
         displayName: 'House prices',
         version: '1.0.0',
-        // One example is too few for `stable`.
+        // One example is not enough for `stable`.
         stability: 'beta',
         kind: 'trained_model',
         category: 'tabular',
@@ -227,7 +227,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     assert.equal(described.examples.length, 1)
   })
 
-  it('shows others of a lineage only what its owner has made public', async () => {
+  it('shows other accounts only the public parts of a lineage', async () => {
     const { db } = api.database
     const run = await buildRun(db, other.accountId, {
       hyperparameters: JSON.stringify({ target_column: 'price' }),
@@ -252,7 +252,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     ['private', { dataset: null, datasetDomain: null, columns: {} }],
     ['public', { dataset: 'homes', datasetDomain: 'tabular', columns: { label_column: 'price' } }],
   ] as const) {
-    it(`shows others ${visibility === 'public' ? 'a' : 'no'} dataset that is ${visibility}`, async () => {
+    it(`shows other accounts ${visibility === 'public' ? 'a' : 'no'} dataset that is ${visibility}`, async () => {
       const { db } = api.database
       const dataset = await db
         .insertInto('dataset')
@@ -284,7 +284,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     })
   }
 
-  it('leaves an endpoint out that has the name of an operation', async () => {
+  it('omits an endpoint with the name of an operation', async () => {
     const endpoint = await build({ name: 'training.merge' })
     await settled()
 
@@ -293,7 +293,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     await api.database.db.deleteFrom('endpoint').where('id', '=', endpoint.id).execute()
   })
 
-  it('sends a manifest of many megabytes whole', async () => {
+  it('sends a manifest of many megabytes in full', async () => {
     const note = 'x'.repeat(1024 * 1024)
     for (let i = 0; i < 5; i++)
       await build({ input_schema: JSON.stringify({ type: 'object', 'x-note': note }) })
@@ -308,7 +308,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     assert.equal((await api.call('GET', `${PATH}/no-such-tool`, { key: mine.key })).status, 404)
   })
 
-  it('shows a change that was noted without its endpoints', async () => {
+  it('reflects a change that was recorded without its endpoints', async () => {
     const endpoint = await build({ description: 'first' })
     await settled()
     await tool(mine, endpoint.name)

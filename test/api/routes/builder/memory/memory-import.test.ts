@@ -5,7 +5,7 @@ import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/serv
 
 const BUILDER = '/api/builder/v1'
 
-describe('imports of memory', () => {
+describe('memory imports', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_ENTRIES: '20' } })
@@ -23,7 +23,7 @@ describe('imports of memory', () => {
     return caller
   }
 
-  it('keep times and sources, and what is stored is unreadable without the keys', async () => {
+  it('keep times and sources, and store contents encrypted', async () => {
     const { accountId, key } = await accountWithMemory()
     const entries = [
       { text: 'older', created_at: '2020-01-01T00:00:00Z' },
@@ -64,7 +64,7 @@ describe('imports of memory', () => {
     assert.equal((await texts(key)).length, 7)
   })
 
-  it('add once under one Idempotency-Key, and answer a repeat the same', async () => {
+  it('add entries once under one Idempotency-Key, and answer a repeat alike', async () => {
     const { accountId, key } = await accountWithMemory()
     const idempotencyKey = newId()
     const send = (text: string, account = accountId) =>

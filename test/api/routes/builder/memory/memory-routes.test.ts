@@ -33,7 +33,7 @@ describe('memory routes', () => {
     return caller
   }
 
-  it('are absent where the deployment serves no memory, which is not the same as being disabled', async () => {
+  it('answer 404 without HEARTH_MEMORY, as opposed to a disabled memory', async () => {
     await using other = await startApi()
     const { key } = await other.account()
 
@@ -47,7 +47,7 @@ describe('memory routes', () => {
     assert.deepEqual(await status(plain), { enabled: false, ready: false, detail: null })
   })
 
-  it('tell why memory is not ready, and stay ready while newer snapshots are built', async () => {
+  it('report why memory is not ready, and stay ready while newer snapshots are built', async () => {
     const { accountId, key } = await api.account()
     const { db } = api.database
     const path = `/accounts/${accountId}/memory`
@@ -74,12 +74,12 @@ describe('memory routes', () => {
     assert.deepEqual(await status(key), { enabled: false, ready: false, detail: null })
   })
 
-  it('need an account for the status', async () => {
+  it('require an account for the status', async () => {
     assert.equal((await api.call('GET', `${BUILDER}/memory/status`)).status, 401)
     assert.equal((await call('hk_unknown', 'GET', '/status')).status, 401)
   })
 
-  it('remember, list, page, export, forget and clear', async () => {
+  it('remember, list, page, export, forget and clear entries', async () => {
     const { key } = await accountWithMemory()
     for (const text of ['one', 'two', 'three']) await remember(api, key, text, { source: 'chat' })
 
@@ -110,7 +110,7 @@ describe('memory routes', () => {
     assert.equal((await call(key, 'GET', '/export')).text, '')
   })
 
-  it('recall the newest entries, none that was superseded or deleted', async () => {
+  it('recall the newest entries, except superseded and deleted ones', async () => {
     const { key } = await accountWithMemory()
     const old = await remember(api, key, 'lives in Oslo')
     await remember(api, key, 'has a cat')
@@ -131,7 +131,7 @@ describe('memory routes', () => {
     assert.deepEqual((await texts(key)).length, 3)
   })
 
-  it('let a key read and write by its grants alone, until they are revoked', async () => {
+  it('let a key read and write only by its grants, until they are revoked', async () => {
     const { accountId, key: admin } = await accountWithMemory()
     const agent = await api.key(accountId, 'operator')
     const write = () => call(agent, 'POST', '/entries', { text: 'seen' })
@@ -166,7 +166,7 @@ describe('memory routes', () => {
     )
   })
 
-  it('are granted to no key that could not use them, and show no grants of revoked keys', async () => {
+  it('refuse grants that a key could not use, and hide those of revoked keys', async () => {
     const { accountId, key: admin } = await accountWithMemory()
     const viewer = await keyIdOf(api, await api.key(accountId, 'viewer'))
     const limited = async (tools: string[]) => {
@@ -200,7 +200,7 @@ describe('memory routes', () => {
     )
   })
 
-  it('write nothing once a revocation has answered, whatever was being written', async () => {
+  it('write nothing after a revocation has returned, whatever was in progress', async () => {
     const { accountId, key } = await accountWithMemory()
     const agent = await api.key(accountId, 'operator')
     await grant(api, agent, 'write')
@@ -221,7 +221,7 @@ describe('memory routes', () => {
     assert.equal(statuses.filter((code) => code === 201).length, atRevocation)
   })
 
-  it('show no account the entries of another', async () => {
+  it("hide each account's entries from other accounts", async () => {
     const mine = await accountWithMemory()
     const other = await accountWithMemory()
     const id = await remember(api, mine.key, 'a secret of mine')
@@ -242,7 +242,7 @@ describe('memory routes', () => {
     assert.doesNotMatch((await call(other.key, 'GET', '/export')).text, /secret/)
   })
 
-  it('refuse bad input with its place, and more entries than an account may have', async () => {
+  it("reject invalid input with its path, and entries beyond the account's limit", async () => {
     const { accountId, key } = await accountWithMemory()
 
     for (const [path, body, loc] of [
@@ -287,7 +287,7 @@ describe('memory routes', () => {
     assert.ok(rows.every((reply) => !reply.includes('only once')))
   })
 
-  it('bring nothing back when the memory of an account is deleted and made again', async () => {
+  it("restore nothing when an account's memory is deleted and re-created", async () => {
     const caller = await accountWithMemory()
     await remember(api, caller.key, 'from before')
     await buildSnapshots(api)
@@ -303,7 +303,7 @@ describe('memory routes', () => {
     assert.equal((await operate(api, 'DELETE', `/accounts/${newId()}/memory`)).status, 404)
   })
 
-  it('read and write nothing while memory is switched off, and let its owner see and delete what is kept', async () => {
+  it('refuse to recall and remember while disabled, but let the owner list and delete entries', async () => {
     const { accountId, key } = await accountWithMemory()
     const id = await remember(api, key, 'kept')
 

@@ -16,7 +16,7 @@ const LLM = 'llm-qlora-finetune'
 const CHAINS = 4
 const STEPS = 14
 
-/** The same numbers for the same seed. */
+/** A generator that returns the same numbers for the same seed. */
 function randomFrom(seed: number) {
   let state = seed >>> 0
   const next = () => {
@@ -31,7 +31,7 @@ function randomFrom(seed: number) {
   }
 }
 
-describe('lineage tells the truth (4.4)', function () {
+describe('lineage is correct (4.4)', function () {
   this.timeout(240_000)
   let hub: TestHub
   let api: TestApi
@@ -80,7 +80,7 @@ describe('lineage tells the truth (4.4)', function () {
     assert.equal(shared.status, 200, shared.text)
   }
 
-  it('of an hf base that is ignored for base_model, which the log says', async () => {
+  it('for an hf base that is ignored in favor of base_model, with a log line', async () => {
     const [a, b] = [world.advance('org-a/model'), world.advance('org-b/model')]
 
     const made = await tune(own, a, { base: { type: 'hf', repo_id: b.label } })
@@ -94,7 +94,7 @@ describe('lineage tells the truth (4.4)', function () {
     assert.equal(hyperparameters.base_model, 'org-a/model')
   })
 
-  it('of a retrain on a merge, which stands there once', async () => {
+  it('for a retrain on a merge, which appears once', async () => {
     const [one, two] = [await tune(own, world.advance('m/one')), await tune(own, world.advance('m/two'))]
     const parts = [one, two]
     const merged = await world.merge(own, {
@@ -106,7 +106,7 @@ describe('lineage tells the truth (4.4)', function () {
     await check(await tune(own, merged, { base: refOf(merged, 'job') }))
   })
 
-  it('of a chain of retrains, each run with its name, also one named as a parent only', async () => {
+  it('for a chain of retrains, each run with its name, even if only named as a parent', async () => {
     const dataset = await world.dataset(own, 'table', 'private')
     const first = await world.run(own, { dataset, base: null, body: {} })
     const second = await world.run(own, { dataset, base: first, body: { base: refOf(first, 'job') } })
@@ -121,7 +121,7 @@ describe('lineage tells the truth (4.4)', function () {
     await check(apart)
   })
 
-  it('of the commit that a repository was fetched at, whatever it becomes afterwards', async () => {
+  it('for the commit that a repository was fetched at, whatever is pushed later', async () => {
     const then = world.advance('acme/moving')
     const made = await tune(own, then)
     const later = await world.import(own, world.advance('acme/moving'))
@@ -130,7 +130,7 @@ describe('lineage tells the truth (4.4)', function () {
     await check(await tune(own, later, { base: undefined, hyperparameters: { base_model: 'acme/moving' } }))
   })
 
-  it('of a dataset of another account that is public, and without its name once it no longer is', async () => {
+  it("for another account's public dataset, and without its name once it is private", async () => {
     const dataset = await world.dataset(stranger, 'table', 'public')
     const made = await world.run(own, { dataset, base: null, body: {} })
     await check(made)
@@ -144,7 +144,7 @@ describe('lineage tells the truth (4.4)', function () {
     )
   })
 
-  it('of the columns that a run left out, which other accounts do not see', async () => {
+  it('for the columns that a run left out, which other accounts do not see', async () => {
     const dataset = await world.dataset(stranger, 'table', 'public')
     const { db } = api.database
     const left_out_columns = [{ column: 'id', reason: 'it has no values' }]
@@ -168,7 +168,7 @@ describe('lineage tells the truth (4.4)', function () {
     assert.equal(leftOutOf(base), undefined)
   })
 
-  it('of models at addresses of the object store and of repositories that a merge is made of', async () => {
+  it('for a merge of stored models and hub repositories', async () => {
     const parts = [await world.store(own), world.advance('acme/fetched'), await world.store(own)]
     const merged = await world.merge(own, {
       parts,
@@ -184,7 +184,7 @@ describe('lineage tells the truth (4.4)', function () {
     await check(await tune(own, await world.store(own)))
   })
 
-  it('of a table model that is given an hf base, which it cannot use', async () => {
+  it('for a table model with an hf base, which it cannot use', async () => {
     const dataset = await world.dataset(own, 'table', 'private')
     const body = { base: { type: 'hf', repo_id: 'org-c/model' } }
 
@@ -196,7 +196,7 @@ describe('lineage tells the truth (4.4)', function () {
     )
   })
 
-  it('of a base that slerp is given and does not use', async () => {
+  it('for a base that is passed to slerp but not used', async () => {
     const [base, ...parts] = [await world.store(own), await world.store(own), world.advance('acme/slerped')]
     const sources = parts.map((part) => refOf(part))
     await check(
@@ -206,7 +206,7 @@ describe('lineage tells the truth (4.4)', function () {
 
   const first = Number(process.env['HEARTH_TEST_SEED'] ?? Date.now() % 1_000_000)
   for (let i = 0; i < CHAINS; i++) {
-    it(`of a random chain, seed ${first + i} (HEARTH_TEST_SEED=${first + i} repeats it)`, () =>
+    it(`for a random chain, seed ${first + i} (HEARTH_TEST_SEED=${first + i} repeats it)`, () =>
       randomChain(first + i))
   }
 
@@ -234,7 +234,7 @@ describe('lineage tells the truth (4.4)', function () {
       async import() {
         const id = pick(repoIds) ?? ''
         const known = imports.get(id)
-        // The first import is answered again, however far the repository has moved since.
+        // The first import is returned again, however far the repository has moved since.
         const one = known ?? (await world.import(own, heads.get(id) ?? advance(id)))
         imports.set(id, one)
         return one
@@ -285,7 +285,7 @@ describe('lineage tells the truth (4.4)', function () {
       async fold() {
         const adapter = pick(made.filter(({ hasAdapter }) => hasAdapter))
         if (!adapter?.base) return undefined
-        // A repository that was imported later at the same commit is that import.
+        // A later import of the same commit is the same import.
         const same = [...imports.values()].find(({ nodes }) => nodes.some((node) => node === adapter.base))
         const base = same ?? adapter.base
         return world.merge(own, { parts: [base, adapter], base, body: { adapters: [refOf(adapter)] } })

@@ -23,7 +23,7 @@ describe('model configs', () => {
     assert.deepEqual((await api.call('GET', `${configs}?framework=none`)).body, { model_configs: [] })
   })
 
-  it('tell their hyperparameters with type, default and limits', async () => {
+  it('list their hyperparameters with type, default and limits', async () => {
     const detail = await api.call('GET', `${configs}/tabular-regression`)
     const epochs = detail.body.user_configurable_params.find((one: { name: string }) => one.name === 'epochs')
     assert.equal(epochs.default, 100)

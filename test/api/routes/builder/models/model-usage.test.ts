@@ -9,7 +9,7 @@ interface Caller {
   key: string
 }
 
-describe('what uses a model', () => {
+describe("a model's usage", () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
@@ -19,7 +19,7 @@ describe('what uses a model', () => {
   const usage = (modelId: string, { key }: Caller) =>
     api.call('GET', `/api/builder/v1/models/${modelId}/usage`, { key })
 
-  /** An endpoint of an account, whose version belongs to a model of it. */
+  /** An endpoint of an account, whose version belongs to one of its models. */
   async function modelOf({ accountId, key }: Caller) {
     const { db } = api.database
     const endpoint = await buildEndpoint(db, accountId)
@@ -40,7 +40,7 @@ describe('what uses a model', () => {
     return (await buildRun(api.database.db, accountId, { status, base })).id
   }
 
-  it('are its endpoints, the versions made of it and the open runs on it', async () => {
+  it('lists its endpoints, the versions derived from it and its open runs', async () => {
     const own = await api.account()
     const { db } = api.database
     const made = await modelOf(own)
@@ -74,7 +74,7 @@ describe('what uses a model', () => {
     assert.deepEqual(body.others, { endpoints: 0, versions: 0, jobs: 0 })
   })
 
-  it('of other accounts is counted and never named', async () => {
+  it("counts other accounts' usage without naming it", async () => {
     const [own, stranger] = [await api.account(), await api.account()]
     const made = await modelOf(own)
     const theirs = await addRun(stranger, made.versionId, 'running')

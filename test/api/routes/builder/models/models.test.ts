@@ -37,7 +37,7 @@ describe('models', () => {
       (one: { model_config_id: string }) => one.model_config_id === id,
     )
 
-  it('are named from a version or a job, the next one under that name joining the first', async () => {
+  it('are created from a version or a job; later versions under the same name join the model', async () => {
     const { db } = api.database
     const run = await buildRun(db, accountId)
     const [first, second] = [
@@ -62,7 +62,7 @@ describe('models', () => {
     assert.equal((await post(MODELS, { name: 'other', version_id: second.id })).status, 409)
   })
 
-  it('take exactly one of version and job, and only what is the caller’s own', async () => {
+  it("require exactly one of version and job, from the caller's own account", async () => {
     const stranger = await api.account()
     const version = await buildVersion(api.database.db, accountId)
 
@@ -75,7 +75,7 @@ describe('models', () => {
     }
   })
 
-  it('let a version be renamed by an operator and shared by an admin', async () => {
+  it('let an operator rename a version and an admin share it', async () => {
     const version = await buildVersion(api.database.db, accountId)
     const { body: model } = await post(MODELS, { name: 'renamed', version_id: version.id })
     const path = `${MODELS}/${model.model_id}/versions/${version.id}`
@@ -91,7 +91,7 @@ describe('models', () => {
     assert.equal((await api.call('PATCH', path, { key, body: {} })).status, 422)
   })
 
-  it('show what they were made of, back to datasets, runs, merges and hub repositories', async () => {
+  it('show their lineage back to datasets, runs, merges and hub repositories', async () => {
     const { db } = api.database
     const hubModel = await imported()
     const dataset = newId()
@@ -160,7 +160,7 @@ describe('models', () => {
     ])
   })
 
-  it('tell nothing of private versions of others in their lineage', async () => {
+  it('hide private versions of other accounts in their lineage', async () => {
     const { db } = api.database
     const stranger = await api.account()
     const secret = await buildVersion(db, stranger.accountId, { name: 'secret' })
@@ -173,7 +173,7 @@ describe('models', () => {
     assert.doesNotMatch(text, /secret"/)
   })
 
-  it('of the catalog and the hub stand in one registry', async () => {
+  it('from the catalog and the hub are listed in one registry', async () => {
     const { model_config_id } = await imported()
 
     const { status, body } = await get(`${MODELS}/registry`)
@@ -189,7 +189,7 @@ describe('models', () => {
     assert.equal(mine.price_per_request, 0)
   })
 
-  it('take each state, and are opened by their test or an operator alone (3.5)', async () => {
+  it('pass through each state, and become ready only by their test or an operator (3.5)', async () => {
     const other = await api.account()
     const { model_config_id: id, endpoint_id } = await imported()
     const endpoint = `${BUILDER}/endpoints/${endpoint_id}`
@@ -221,7 +221,7 @@ describe('models', () => {
     assert.match(unknown.body.error.message, /GET \/api\/builder\/v1\/models\/registry lists them/)
   })
 
-  it('that are disabled, which needs a reason, take no inference and leave /v1/models', async () => {
+  it('refuse inference and leave /v1/models when disabled, which requires a reason', async () => {
     const { model_config_id: id, endpoint_id } = await imported()
     const listed = async () =>
       (await api.call('GET', '/v1/models', { headers: { authorization: `Bearer ${key}` } })).text
@@ -242,7 +242,7 @@ describe('models', () => {
     await until(async () => (await infer()).status === 200)
   })
 
-  it('are reopened by the importer that disabled them, and never after an operator did (3.5)', async () => {
+  it('are re-enabled by the importer that disabled them, but not after an operator did (3.5)', async () => {
     const { model_config_id: id, endpoint_id } = await imported()
     const { db } = api.database
     const override = (body: object) =>
@@ -271,7 +271,7 @@ describe('models', () => {
     await move(id, disabled)
     assert.equal((await override(disabled)).status, 200)
     assert.equal(await status('ready'), 403)
-    // Neither another `disabled` nor a stop at `candidate` makes it the importer's own.
+    // Neither another `disabled` nor a stop at `candidate` lets the importer re-enable it.
     await move(id, disabled)
     assert.equal(await status('ready'), 403)
     assert.equal(await status('candidate'), 200)
@@ -279,7 +279,7 @@ describe('models', () => {
     assert.equal(await status('preferred'), 403)
   })
 
-  it('that were disabled before the time of `ready` was stored count as base models (4.5)', async () => {
+  it('count as base models if they were disabled before `ready_at` was stored (4.5)', async () => {
     const owner = await api.account()
     const { model_config_id: id, endpoint_id } = await imported(owner.key)
     const { db } = api.database
@@ -302,7 +302,7 @@ describe('models', () => {
     assert.equal(deleted.status, 409, deleted.text)
   })
 
-  it('of the catalog are disabled for the account that says so, and for no other', async () => {
+  it('from the catalog are disabled for one account only', async () => {
     const other = await api.account()
     const endpoint = await buildEndpoint(api.database.db, accountId)
     const id = 'tabular-regression'

@@ -8,7 +8,7 @@ import { startHub, type TestHub } from '../../../../support/servers/hub-server.t
 
 const BUILDER = '/api/builder/v1'
 
-describe('the registry', () => {
+describe('the model registry', () => {
   let hub: TestHub
   let api: TestApi
   before(async () => {
@@ -36,7 +36,7 @@ describe('the registry', () => {
       body: { lifecycle_status, reason: 'by hand' },
     })
 
-  it('says what runs a model and what it is for', async () => {
+  it('shows what runs a model and what it is for', async () => {
     const { key } = await api.account()
     await register(key, 'acme/plain')
     await register(key, 'acme/Quantized')
@@ -54,7 +54,7 @@ describe('the registry', () => {
     ])
   })
 
-  it('is read to its end by pages, the catalog after the last import', async () => {
+  it('is paged to its end, with the catalog after the last import', async () => {
     const { key } = await api.account()
     const other = await api.account()
     await register(key, 'acme/plain')
@@ -81,7 +81,7 @@ describe('the registry', () => {
     assert.equal(stolen.status, 422)
   })
 
-  it('and the models to chat with lose nothing beyond a thousand', async () => {
+  it('and /v1/models list every model beyond a thousand', async () => {
     const { key, accountId } = await api.account()
     const version = await buildVersion(api.database.db, accountId)
     const ids = Array.from({ length: 2_050 }, () => newId())
@@ -98,7 +98,7 @@ describe('the registry', () => {
     assert.deepEqual([listed.size >= ids.length, ids.every((id) => listed.has(id))], [true, true])
   })
 
-  it('withdraws an import with its endpoint, and the repository can be imported again under its name', async () => {
+  it('drops an import with its endpoint, and the repository can be imported again under its name', async () => {
     const { key } = await api.account()
     hub.put(llamaRepo('gone/again'))
     const first = await register(key, 'gone/again')
@@ -115,7 +115,7 @@ describe('the registry', () => {
     assert.notEqual(second.version_id, first.version_id)
   })
 
-  it('keeps an import that was ready once, also when it is disabled or a candidate again (4.5)', async () => {
+  it('keeps an import that was ever ready, even when it is disabled or a candidate again (4.5)', async () => {
     const { key } = await api.account()
     const other = await api.account()
     hub.put(llamaRepo('used/much'))
@@ -132,7 +132,7 @@ describe('the registry', () => {
     assert.equal((await api.call('GET', `${BUILDER}/endpoints/${endpoint_id}`, { key })).status, 200)
   })
 
-  it('lets an import that was never ready be withdrawn once it is disabled', async () => {
+  it('lets an import that was never ready be deleted once it is disabled', async () => {
     const { key } = await api.account()
     hub.put(llamaRepo('never/ready'))
     const { endpoint_id, model_config_id } = await register(key, 'never/ready')
@@ -141,7 +141,7 @@ describe('the registry', () => {
     assert.equal((await remove(key, endpoint_id)).status, 204)
   })
 
-  it('keeps an import that something was built on', async () => {
+  it('keeps an import that other versions are built on', async () => {
     const { key, accountId } = await api.account()
     hub.put(llamaRepo('base/of'))
     const { endpoint_id, version_id } = await register(key, 'base/of')

@@ -12,7 +12,7 @@ import { until } from '../../../../support/servers/node.ts'
 
 const REASON = 'its weights cannot be used: they are of clay'
 
-describe('a version whose weights are said to be unusable', () => {
+describe('a version whose weights are reported as unusable', () => {
   let hub: TestHub
   let api: TestApi
   let owner: { accountId: string; key: string }
@@ -71,7 +71,7 @@ describe('a version whose weights are said to be unusable', () => {
       body: { input: { messages: [{ role: 'user', content: 'hi' }] }, sync: false },
     })
 
-  it('is marked by the word of its own account and of shared nodes, never of others', async () => {
+  it("is marked on reports of its own account's nodes and of shared nodes only", async () => {
     const cases = [
       [await node(owner.accountId, 'dedicated'), true],
       [await node(other.accountId, 'shared'), true],
@@ -86,7 +86,7 @@ describe('a version whose weights are said to be unusable', () => {
     }
   })
 
-  it('is not marked once some node has loaded it', async () => {
+  it('is not marked once any node has loaded it', async () => {
     const shared = await node(owner.accountId, 'shared')
     const loaded = await version()
     const sample = { model_key: loaded.model_key, start_state: 'cold' as const, hardware: 'cpu' as const }
@@ -98,7 +98,7 @@ describe('a version whose weights are said to be unusable', () => {
     assert.equal(await mark(tested.model_key, shared), false)
   })
 
-  it('is not marked while a node that is believed has it loaded', async () => {
+  it('is not marked while a trusted node has it loaded', async () => {
     const saying = await node(owner.accountId, 'dedicated')
     const cases = [
       [await node(other.accountId, 'shared'), 'running', false],
@@ -115,7 +115,7 @@ describe('a version whose weights are said to be unusable', () => {
     }
   })
 
-  it('keeps its first reason, cut to what can be read, and the reason for which it was disabled', async () => {
+  it('keeps its first reason, truncated, and the reason for which it was disabled', async () => {
     const shared = await node(owner.accountId, 'shared')
     const twice = await version()
     const disabled = await version({ lifecycle_status: 'disabled', lifecycle_note: 'by hand' })
@@ -128,7 +128,7 @@ describe('a version whose weights are said to be unusable', () => {
     assert.equal((await found(disabled.id)).lifecycle_note, 'by hand')
   })
 
-  it('is refused with the reason until it is moved, by its account or by the operator', async () => {
+  it('is rejected with the reason until its account or an operator moves it', async () => {
     const shared = await node(owner.accountId, 'shared')
     for (const [repo, path, key] of [
       ['acme/clay', '/api/builder/v1/models/registry', owner.key],
@@ -158,7 +158,7 @@ describe('a version whose weights are said to be unusable', () => {
     }
   })
 
-  it('stays a candidate with what its node said of it', async () => {
+  it('stays a candidate with the reason that the node reported', async () => {
     const shared = await node(owner.accountId, 'shared')
     const { id, model_key } = await version({ lifecycle_status: 'candidate' })
     const candidates = createCandidateActivities({ ...api.services, now: () => new Date() })

@@ -3,7 +3,7 @@ import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 
-describe('a task is cancelled', () => {
+describe('cancelling a task', () => {
   let on: InferenceApi
   before(async () => {
     on = await InferenceApi.start()
@@ -13,7 +13,7 @@ describe('a task is cancelled', () => {
   const cancel = (taskId: string, key: string, userId: string) =>
     on.api.call('POST', `/api/builder/v1/tasks/${taskId}:cancel`, { key, headers: { 'x-user-id': userId } })
 
-  it('whatever the request says of its user, which only a cohort keeps', async () => {
+  it("ignores the request's user id for a plain task, however long", async () => {
     const { key } = await on.api.account()
     const endpoint = await on.endpointOver(await on.loadedModel(), OFFERED)
     const queued = await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, key)
@@ -23,7 +23,7 @@ describe('a task is cancelled', () => {
     assert.equal(status, 200, text)
   })
 
-  it('with a cohort, whose events say who has done it in at most 200 characters', async () => {
+  it('cancels its cohort too, whose event records the user id cut to 200 characters', async () => {
     const { db } = on.api.database
     const { accountId, key } = await on.api.account()
     const cohort = await buildCohort(db, accountId)

@@ -41,7 +41,7 @@ describe('a task with a large input or result', () => {
     return [row?.status, row?.error]
   }
 
-  it('is cancelled without reading them, whether it has ended or not', async () => {
+  it('is cancelled without reading them, whether or not it has ended', async () => {
     const ended = await build({ status: 'succeeded', input: null, result: LARGE })
     const open = await build({})
 
@@ -49,7 +49,7 @@ describe('a task with a large input or result', () => {
     assert.equal((await lean(() => cancel(open))).status, 200)
   })
 
-  it('is placed, and given up, without reading them', async () => {
+  it('is placed, and abandoned, without reading them', async () => {
     const activities = createInferenceActivities(api.services)
     const id = await build({ error: 'the last node was lost' })
 

@@ -36,7 +36,7 @@ describe('a long result', () => {
     return text.length
   }
 
-  it('and short ones are each that of their own task, when many are read at once', async () => {
+  it('is returned for its own task when many results are read concurrently', async () => {
     const other = await api.account()
     const lengths = [0, 100, 10_000, 100_000, 300_000]
     const tasks = await Promise.all(lengths.map((length) => ended({ text: 'x'.repeat(length) })))
@@ -56,7 +56,7 @@ describe('a long result', () => {
     assert.deepEqual([...new Set(refused.map(({ status }) => status))], [404])
   })
 
-  it('is that of its task in every spelling of the id, and one that is refused fails no other', async () => {
+  it('is found by every spelling of the task id, while an invalid id fails only its own request', async () => {
     const task = await ended({ text: 'x' })
     const spellings = [task, task.toUpperCase(), `urn:uuid:${task}`, 'x', task]
 
@@ -70,7 +70,7 @@ describe('a long result', () => {
     )
   })
 
-  it('is read in turns of its account, while its other tasks are read at once', async () => {
+  it("is read in turns per account, while the account's other tasks are read immediately", async () => {
     const [long, short] = [await ended({ text: 'x'.repeat(LONG_BYTES) }), await ended({ text: 'x' })]
     const invocation = newId()
     await api.database.db
@@ -107,7 +107,7 @@ describe('a long result', () => {
     assert.ok(others < last, `${others} ms, ${last} ms`)
   })
 
-  it('of a loaded model is parsed in turns of its account', async () => {
+  it('of a loaded model is parsed in turns per account', async () => {
     const endpoint = await on.endpointOver(await on.loadedModel())
     const instances = Array.from({ length: 400_000 }, (_, i) => i + 1_000_000)
     const ends = await Promise.all(
@@ -120,11 +120,12 @@ describe('a long result', () => {
 
     const [one, other] = ends.toSorted((a, b) => a.at - b.at)
     assert.ok(one && other && one.bytes > 2 << 20, JSON.stringify(ends))
-    // The bodies of both requests took turns as well, so the second answer would follow soon after the first.
+    // The bodies of both requests took turns as well, so without turns the second answer would follow soon after the
+    // first.
     assert.ok(other.at - one.at > one.bytes / (8 * 1024) / 2, JSON.stringify(ends))
   })
 
-  it('of a model that no node has loaded is read in turns of its account', async () => {
+  it('of a model that no node has loaded is read in turns per account', async () => {
     const { db } = api.database
     const endpoint = await on.endpointOver(await addModel(api, { name: 'away' }))
     const answers = Array.from({ length: 2 }, async () => {
@@ -155,7 +156,7 @@ describe('a long result', () => {
   const get = (id: string) => fetch(urlOf(id), { headers: { 'x-api-key': caller.key } })
   const urlOf = (id: string) => new URL(`${BUILDER}/tasks/${id}`, api.baseUrl)
 
-  it('is sent as the text that it is stored as, without parsing it', async () => {
+  it('is sent as stored, without parsing it', async () => {
     const result = `{ "values": [${'1.50,'.repeat(100_000)} 2e0] }`
     const id = await buildHeldTask(api.database.db, caller.accountId, {
       status: 'succeeded',
@@ -168,7 +169,7 @@ describe('a long result', () => {
     assert.equal((JSON.parse(text) as { status: string }).status, 'succeeded')
   })
 
-  it('is read in turns by repeats of an invocation too', async () => {
+  it('is also read in turns for repeated invocations', async () => {
     const endpoint = await on.endpointOver(await on.loadedModel())
     const key = newId()
     const invoke = async () => {
@@ -192,7 +193,7 @@ describe('a long result', () => {
     assert.ok(Math.max(...ends) - Math.min(...ends) > REST_MS, ends.join())
   })
 
-  it('is in memory once for each account, until its client has read it or has left', async () => {
+  it('is in memory once per account, until its client has read it or disconnected', async () => {
     const id = await ended({ text: 'x'.repeat(4 * LONG_BYTES) })
     const unread = request(urlOf(id), { headers: { 'x-api-key': caller.key }, agent: false }).end()
     const [first] = (await once(unread, 'response')) as [IncomingMessage]

@@ -52,8 +52,8 @@ async function detailOf(row: TaskRow, model?: Partial<NodeModel>, environment?: 
   return status_detail
 }
 
-describe('the progress of a task', () => {
-  it('is that of the environment where nothing is left to download, also of a conversion', async () => {
+describe("a task's progress", () => {
+  it('is that of the environment when nothing is left to download, also during a conversion', async () => {
     for (const bytes of [{}, { bytes_total: 10, bytes_downloaded: 10 }]) {
       const detail = await detailOf(ROW, { state: 'downloading_model', ...bytes }, INSTALLING)
 
@@ -64,7 +64,7 @@ describe('the progress of a task', () => {
     assert.equal((await detailOf(ROW, half, INSTALLING))?.status, 'downloading_model')
   })
 
-  it('has no step of a holder once the task has ended, and keeps other details', async () => {
+  it("drops the holder's step once the task has ended, and keeps other details", async () => {
     const uploading = { status: 'uploading_output', progress_pct: 0, metadata: { files: 1 } }
     const cohort = { status: 'finishing', progress_pct: 100, metadata: {} }
 
@@ -76,8 +76,8 @@ describe('the progress of a task', () => {
   })
 })
 
-describe('a download whose files are on the disk', () => {
-  it('reports that they are there', () => {
+describe('a download whose files are on disk', () => {
+  it('reports that the files are present', () => {
     const reports: DownloadProgress[] = []
     const meter = new DownloadMeter(30, (progress) => reports.push(progress))
     meter.skip(10)

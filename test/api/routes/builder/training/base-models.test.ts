@@ -17,7 +17,7 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 const BUILDER = '/api/builder/v1'
 const LLM = 'llm-qlora-finetune'
 
-describe('base models of runs, merges and endpoints', function () {
+describe('the base models of runs, merges and endpoints', function () {
   this.timeout(60_000)
   let hub: TestHub
   let api: TestApi
@@ -80,7 +80,7 @@ describe('base models of runs, merges and endpoints', function () {
     }
   }
 
-  it('names the true base of every kind of run, to its node and to its caller', async () => {
+  it('are reported correctly to the node and the caller, for every kind of run', async () => {
     const head = world.advance('acme/named')
     const stored = await world.store(own)
     const imported = await world.import(own, world.advance('acme/imported'))
@@ -107,7 +107,7 @@ describe('base models of runs, merges and endpoints', function () {
     }
   })
 
-  it('folds adapters into the base they were trained on, wherever that lies', async () => {
+  it('are the models that adapters were trained on when a merge folds these in, wherever they are stored', async () => {
     const stored = await world.store(own)
     const onStored = await tuned(stored, { base: refOf(stored) })
     const fetched = world.advance('acme/fetched')
@@ -127,7 +127,7 @@ describe('base models of runs, merges and endpoints', function () {
     }
   })
 
-  it('takes repositories and addresses alone as what is merged, each repository at one commit', async () => {
+  it('of a merge may be hub repositories and stored models only, each repository at one commit', async () => {
     const then = world.advance('acme/whole')
     const adapterRepo = {
       ...llamaRepo('acme/adapter'),
@@ -164,7 +164,7 @@ describe('base models of runs, merges and endpoints', function () {
     assert.equal((await world.get(own, `/training/runs/${blend.body.job_id}`)).model_config_id, LLM)
   })
 
-  it('fails a merge of what the hub does not have, with the reason', async () => {
+  it('that the hub does not have fail a merge with the reason', async () => {
     const { body } = await post('/training/merges', {
       name: 'absent',
       method: 'slerp',
@@ -180,7 +180,7 @@ describe('base models of runs, merges and endpoints', function () {
     assert.match(ingredients[0].from.message, /^The model nobody\/nothing cannot be had: the hub has no such/)
   })
 
-  it('trains on no model that the account has disabled, however it is named', async () => {
+  it('cannot be models that the account has disabled, however they are referenced', async () => {
     const imported = await world.import(own, world.advance('acme/barred'))
     const other = await world.store(own)
     await disable(imported)
@@ -206,7 +206,7 @@ describe('base models of runs, merges and endpoints', function () {
     }
   })
 
-  it('trains an import that is named by its uuid, and says why not where it cannot', async () => {
+  it('may be imports referenced by UUID; unknown and private ones are rejected with a reason', async () => {
     const imported = await world.import(own, world.advance('acme/by-uuid'))
     const { status, body } = await tune({ model_config_id: imported.config })
     assert.equal(status, 202)
@@ -227,7 +227,7 @@ describe('base models of runs, merges and endpoints', function () {
     assert.match(both.body.error.message, /body\.base: the run already starts from acme\/by-uuid/)
   })
 
-  it('fails a run whose stored base is gone, where it waited for ever', async () => {
+  it('that are gone from the store fail a run, which used to wait forever', async () => {
     const stored = await world.store(own)
     const { body } = await tune({ base: refOf(stored) })
     await api.services.objects.deletePrefix(stored.label.replace('s3://hearth/', ''))
@@ -240,7 +240,7 @@ describe('base models of runs, merges and endpoints', function () {
     })
   })
 
-  it('shows of an endpoint the model at the beginning of its chain, which the facet counts once', async () => {
+  it('of an endpoint are the start of its chain, which the facet counts once', async () => {
     const imported = await world.import(own, world.advance('acme/root'))
     const stored = await world.store(own)
     const first = await tuned(imported, { hyperparameters: { base_model: 'acme/root' } })

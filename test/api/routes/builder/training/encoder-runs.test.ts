@@ -13,7 +13,7 @@ const EMBEDDING = 'embedding-finetune'
 const CLASSIFIER = 'text-classification-finetune'
 const RERANKER = { architectures: ['BertForSequenceClassification'], id2label: { 0: 'LABEL_0' } }
 
-describe('runs that tune encoders of texts', function () {
+describe('runs that tune text encoders', function () {
   this.timeout(60_000)
   let hub: TestHub
   let api: TestApi
@@ -60,7 +60,7 @@ describe('runs that tune encoders of texts', function () {
     return { base: { type: 'model_version', version_id: body.version_id }, config: body.model_config_id }
   }
 
-  it('name the column that a dataset lacks, and the values that they do not take', async () => {
+  it('report a column that the dataset lacks, and invalid hyperparameters', async () => {
     for (const [model, hyperparameters, columns, reason] of [
       [EMBEDDING, {}, text('anchor', 'answer'), /needs the column positive; the dataset has anchor, answer/],
       [
@@ -98,7 +98,7 @@ describe('runs that tune encoders of texts', function () {
     }
   })
 
-  it('start from models of their kind, and say what another one is for', async () => {
+  it('start from models of their own kind, and report the purpose of any other model', async () => {
     const embedder = await imported('acme/embedder', 'embeddings')
     const reranker = await imported('acme/reranker', 'rerank')
     const chatty = await imported('acme/chatty', 'text-generation')
@@ -140,7 +140,7 @@ describe('runs that tune encoders of texts', function () {
     )
   })
 
-  it('make nothing that a merge takes', async () => {
+  it('are not accepted as sources of a merge', async () => {
     const { base } = await imported('acme/embedder', 'embeddings')
     const body = { name: 'mixed', method: 'slerp', sources: [base, base] }
 
@@ -153,7 +153,7 @@ describe('runs that tune encoders of texts', function () {
     )
   })
 
-  it('tune an import that is named by its uuid by what it is for', async () => {
+  it('use the model config that fits an import referenced by UUID', async () => {
     const { config } = await imported('acme/embedder', 'embeddings')
 
     const accepted = await create(config, {}, rowsOf(EMBEDDING))
@@ -163,7 +163,7 @@ describe('runs that tune encoders of texts', function () {
     assert.equal(specification.model_config_id, EMBEDDING)
   })
 
-  it('give their nodes the files of a repository that say how vectors are made', async () => {
+  it("give their nodes the repository's files that define how vectors are computed", async () => {
     const { body } = await create(EMBEDDING, { hyperparameters: { base_model: 'acme/embedder' } })
 
     const { specification } = await claimJob(node, body.job_id)
@@ -175,7 +175,7 @@ describe('runs that tune encoders of texts', function () {
     assert.ok(!paths.some((path) => path.startsWith('onnx/') || path.endsWith('.bin')), paths.join())
   })
 
-  it('become endpoints that take and answer what their task type says', async () => {
+  it('become endpoints with the schemas of their task type', async () => {
     const { body } = await create(EMBEDDING, { hyperparameters: { base_model: 'acme/embedder' } })
     const { lease_token } = await claimJob(node, body.job_id)
     const file = { kind: 'artifact', filename: 'model.safetensors', text: 'weights' } as const
@@ -201,7 +201,7 @@ describe('runs that tune encoders of texts', function () {
     assert.deepEqual([run.metrics.train_mrr, run.metrics.eval_mrr], [1, 0.5])
   })
 
-  it('prefer a GPU only where a node offers one now', async () => {
+  it('prefer a GPU only while a node offers one', async () => {
     const { db } = api.database
     const { nodeId } = await signedNode(api, 'with-a-gpu')
     await db.updateTable('node').set({ hardware: 'gpu' }).where('id', '=', nodeId).execute()

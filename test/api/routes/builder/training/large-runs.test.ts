@@ -27,7 +27,7 @@ describe('a run with large metrics and a large model description', () => {
     return (await on.lean(() => on.api.call(method, `/api/builder/v1${path}`, call))).status
   }
 
-  it('is refused changes of its state without reading them', async () => {
+  it('rejects state changes without reading them', async () => {
     const { runId } = await build()
 
     const statuses: number[] = []
@@ -47,7 +47,7 @@ describe('a run with large metrics and a large model description', () => {
     assert.deepEqual(statuses, [200, 200, 200, 200])
   })
 
-  it('gives its version to a model and takes it back without reading them', async () => {
+  it('adds its version to a model and removes it without reading them', async () => {
     const { runId } = await build()
     const name = `model-${newId()}`
 

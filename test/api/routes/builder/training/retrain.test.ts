@@ -75,7 +75,7 @@ describe('retraining (2.4, 4.3)', () => {
 
   const chatDataset = () => readyDataset(api, accountId, { columns: ['instruction', 'input', 'output'] })
 
-  it('starts from a version or from the job it came out of, and keeps the lineage', async () => {
+  it('starts from a version or from the job that created it, and records the lineage', async () => {
     const first = await finished()
 
     for (const base of [
@@ -95,7 +95,7 @@ describe('retraining (2.4, 4.3)', () => {
     }
   })
 
-  it('tells the node which model to start from, and keeps that model while the run is open', async () => {
+  it('gives the node the model to start from, and protects that model while the run is open', async () => {
     const first = await finished()
     const jobId = await createRun(api, key, { dataset_id, base: { type: 'job', job_id: first.jobId } })
 
@@ -114,7 +114,7 @@ describe('retraining (2.4, 4.3)', () => {
     assert.equal(plain.specification.base, null)
   })
 
-  it('starts again from the same model, and names the run that is run again', async () => {
+  it('reruns from the same model, and refers to the original run', async () => {
     const first = await finished()
     const jobId = await createRun(api, key, { dataset_id, base: { type: 'job', job_id: first.jobId } })
 
@@ -128,7 +128,7 @@ describe('retraining (2.4, 4.3)', () => {
     assert.equal(after.parent_job_id, jobId)
   })
 
-  it('takes public versions of others, and of private ones says that there are none', async () => {
+  it('accepts public versions of other accounts, and answers for private ones as if they did not exist', async () => {
     const other = await api.account()
     const shared = await version({ account_id: other.accountId, visibility: 'public' })
     const hidden = await version({ account_id: other.accountId })
@@ -151,7 +151,7 @@ describe('retraining (2.4, 4.3)', () => {
     assert.match(job.body.error.message, /your account has no such job/)
   })
 
-  it('refuses a base that does not fit the config', async () => {
+  it('rejects a base that does not fit the config', async () => {
     const language = await version()
     const adapterOnly = await version({}, ['adapter/adapter_model.safetensors'])
     const rows = { model_config_id: LLM, dataset_id: await chatDataset() }
@@ -169,7 +169,7 @@ describe('retraining (2.4, 4.3)', () => {
     }
   })
 
-  it("reads stored files below the account's own folder and nowhere else", async () => {
+  it("reads stored files only below the account's own folder", async () => {
     const folder = `accounts/${accountId}/models/mine`
     for (const name of ['config.json', 'model.safetensors']) {
       await api.services.objects.put(`${folder}/${name}`, Buffer.from('x'), { contentType: 'text/plain' })
@@ -200,7 +200,7 @@ describe('retraining (2.4, 4.3)', () => {
   })
 })
 
-describe('runs of the language model config (4.3)', () => {
+describe('language model runs (4.3)', () => {
   let api: TestApi
   let accountId: string
   let key: string
@@ -224,7 +224,7 @@ describe('runs of the language model config (4.3)', () => {
     return (await rows.executeTakeFirstOrThrow()).task_queue
   }
 
-  it('takes a GPU node by itself when one is online, and a CPU node when there is none or it is asked for', async () => {
+  it('are queued for GPU nodes while one is online, and for CPU nodes otherwise or on request', async () => {
     const columns = ['instruction', 'output']
     const queue = async (more: object) => queueOf((await create(columns, {}, more)).body.job_id)
     assert.equal(await queue({}), 'train.cpu')
@@ -242,7 +242,7 @@ describe('runs of the language model config (4.3)', () => {
     await db.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
   })
 
-  it('needs a base that can be had, and says so at once where there is no hub', async () => {
+  it('require an available base, and are rejected immediately without a hub', async () => {
     await using lonely = await startApi()
     const own = await lonely.account()
     const dataset_id = await readyDataset(lonely, own.accountId, { columns: ['instruction', 'output'] })
@@ -254,7 +254,7 @@ describe('runs of the language model config (4.3)', () => {
     }
   })
 
-  it('needs the columns of its kind of rows, and names the one that is missing', async () => {
+  it('require the columns of their dataset type, and report the missing one', async () => {
     assert.equal((await create(['instruction', 'output'], {})).status, 202)
     assert.equal((await create(['conversations'], { dataset_type: 'chat' })).status, 202)
     const named = { dataset_type: 'text', text_column: 'body' }
@@ -270,7 +270,7 @@ describe('runs of the language model config (4.3)', () => {
     }
   })
 
-  it('places 8-bit optimizers on GPU nodes, and refuses them where there can be none', async () => {
+  it('are placed on GPU nodes for 8-bit optimizers, which cpu_only rejects', async () => {
     const eight = { optimizer: 'adamw_8bit' }
     const { body } = await create(['instruction', 'output'], eight)
     assert.equal(await queueOf(body.job_id), 'train.gpu')
@@ -280,7 +280,7 @@ describe('runs of the language model config (4.3)', () => {
     assert.match(refused.body.error.message, /adamw_8bit needs a CUDA node/)
   })
 
-  it('takes every spelling of the contract, and names what is out of range', async () => {
+  it('accept every spelling of the contract, and report values out of range', async () => {
     const columns = ['instruction', 'output']
     const { body } = await create(columns, {
       num_epochs: 2,

@@ -4,7 +4,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-describe('a training run that is run again', () => {
+describe('rerunning a training run', () => {
   let api: TestApi
   let accountId: string
   let key: string
@@ -29,7 +29,7 @@ describe('a training run that is run again', () => {
     api.call('POST', `${RUNS}/${runId}:again`, { key, body, ...(headers && { headers }) })
   const read = async (id: string) => (await api.call('GET', `${RUNS}/${id}`, { key })).body
 
-  it('is the same run under another id, and names the first', async () => {
+  it('creates the same run with a new id that refers to the original', async () => {
     const { status, body } = await again()
 
     assert.equal(status, 202)
@@ -49,14 +49,14 @@ describe('a training run that is run again', () => {
     assert.equal(second.status, 'pending')
   })
 
-  it('reads null hyperparameters as no change', async () => {
+  it('treats null hyperparameters as unchanged', async () => {
     const { status, body } = await again({ hyperparameters: { epochs: null, target_column: null } })
 
     assert.equal(status, 202)
     assert.deepEqual((await read(body.job_id)).hyperparameters, (await read(runId)).hyperparameters)
   })
 
-  it('takes changes, and names those that are wrong', async () => {
+  it('applies changes, and reports invalid ones', async () => {
     const other = await readyDataset(api, accountId)
     const changed = await again({ job_name: 'more', dataset_id: other, hyperparameters: { epochs: 9 } })
     const run = await read(changed.body.job_id)
@@ -77,7 +77,7 @@ describe('a training run that is run again', () => {
     assert.match(theirs.body.error.message, /dataset_id/)
   })
 
-  it('is made once per key, within the quota, and only of runs of the account', async () => {
+  it("happens once per idempotency key, within the quota, and only for the account's own runs", async () => {
     const headers = { 'idempotency-key': crypto.randomUUID() }
     const [one, two] = [await again({}, headers), await again({}, headers)]
     assert.equal(two.body.job_id, one.body.job_id)

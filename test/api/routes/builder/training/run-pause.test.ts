@@ -25,7 +25,7 @@ describe('pausing a training run', () => {
       .where('id', '=', on.accountId)
       .execute()
 
-  it('keeps the status of a queued one, and takes it out of the queue and the quota', async () => {
+  it('leaves a queued run pending, and removes it from the queue and the quota', async () => {
     await setQuota(2)
     const first = await on.newJob()
     const behind = await on.newJob()
@@ -55,7 +55,7 @@ describe('pausing a training run', () => {
     await on.newJob()
   })
 
-  it('may be said twice, and so may resuming it', async () => {
+  it('is idempotent, like resuming', async () => {
     const runId = await on.newJob()
     const paused = [await call(runId, 'pause'), await call(runId, 'pause')]
     const resumed = [await call(runId, 'resume'), await call(runId, 'resume')]
@@ -69,7 +69,7 @@ describe('pausing a training run', () => {
     assert.equal((await on.claim(on.node, runId)).status, 200)
   })
 
-  it('tells the node with the next renewal and the next checkpoint, which ends its attempt', async () => {
+  it('is signalled to the node with the next renewal and checkpoint, which ends the attempt', async () => {
     const runId = await on.newJob()
     const { lease_token } = await claimJob(on.node, runId)
     assert.equal('pause' in (await on.lease(on.node, lease_token, 'renew')).body, false)
@@ -77,7 +77,7 @@ describe('pausing a training run', () => {
     await call(runId, 'pause')
 
     assert.equal((await on.lease(on.node, lease_token, 'renew')).body.pause, true)
-    // A node of before reads `preempt` alone.
+    // An older node reads only `preempt`.
     const { body } = await checkpoint(on.node, lease_token, 3)
     assert.deepEqual([body.pause, body.preempt], [true, true])
     const ended = { code: 'paused', message: 'The run was paused.', retryable: true }
@@ -93,7 +93,7 @@ describe('pausing a training run', () => {
     assert.deepEqual(await types(runId), ['queued', 'started', 'paused', 'checkpoint', 'queued', 'resumed'])
   })
 
-  it('gives its place in the quota back when its node has let go, and takes one to go on', async () => {
+  it("frees the run's quota slot once the node has released it, and resuming takes a slot again", async () => {
     await setQuota(1)
     const runId = await on.newJob()
     const { lease_token } = await claimJob(on.node, runId)
@@ -118,7 +118,7 @@ describe('pausing a training run', () => {
     assert.equal((await call(runId, 'resume')).status, 200)
   })
 
-  it('enqueues its workflow with the resumption, in one transaction', async () => {
+  it('is followed by a resume that enqueues the workflow in the same transaction', async () => {
     const runId = await on.newJob()
     await on.api.database.db.deleteFrom('workflow_start').execute()
     await call(runId, 'pause')
@@ -139,7 +139,7 @@ describe('pausing a training run', () => {
     assert.equal(start?.options?.signal, 'resumed')
   })
 
-  it('does not hinder its cancellation, after which it is paused no more', async () => {
+  it('does not prevent cancelling the run, which clears the pause', async () => {
     const runId = await on.newJob()
     await call(runId, 'pause')
 
@@ -154,7 +154,7 @@ describe('pausing a training run', () => {
     }
   })
 
-  it('is refused once the result is stored, for merges, and to other accounts', async () => {
+  it('is refused for a run with a stored result, for merges, and for other accounts', async () => {
     const done = await on.newJob()
     await completeJob(on.node, (await claimJob(on.node, done)).lease_token)
     const merge = await createMerge(on.api, on.key, {

@@ -7,7 +7,7 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 
 const RUNS = '/api/builder/v1/training/runs'
 
-describe('how far a training run is', () => {
+describe("a training run's progress", () => {
   let api: TestApi
   let node: SignedNode
   let key: string
@@ -25,7 +25,7 @@ describe('how far a training run is', () => {
   const renew = (token: string, progress: object) =>
     node.post(`/api/v1/leases/${token}:renew`, { lease_s: 30, progress })
 
-  it('is its place in the queue until it begins, then what its node says', async () => {
+  it('is its queue position until it starts, then what its node reports', async () => {
     const first = await createRun(api, key, { dataset_id })
     const second = await createRun(api, key, { dataset_id })
     assert.equal((await read(second)).queue_position, (await read(first)).queue_position + 1)
@@ -48,7 +48,7 @@ describe('how far a training run is', () => {
     assert.equal((await read(first)).progress, null)
   })
 
-  it('shows in its checkpoints, without where they are stored', async () => {
+  it('is shown in its checkpoints, without their storage location', async () => {
     const runId = await createRun(api, key, { dataset_id })
     const { lease_token, attempt } = await claimJob(node, runId)
     await checkpoint(node, lease_token, 4)

@@ -17,7 +17,7 @@ import {
 
 const BUILDER = '/api/builder/v1'
 
-describe('removal of a run beside those who use its model', function () {
+describe('removing a run while other requests use its model', function () {
   this.timeout(60_000)
   let hub: TestHub
   let api: TestApi
@@ -86,7 +86,7 @@ describe('removal of a run beside those who use its model', function () {
     'a model': () => call('POST', '/models', { name: 'named', version_id: made.versionId }),
   }
 
-  /** Holds rows until released; whoever needs them waits. */
+  /** Holds a lock until released, so that other requests for the rows wait. */
   async function holding(lock: (trx: Kysely<Database>) => Promise<unknown>) {
     const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const done = api.database.db.transaction().execute(async (trx) => {
@@ -113,7 +113,7 @@ describe('removal of a run beside those who use its model', function () {
     })
 
   for (const [what, use] of Object.entries(users)) {
-    it(`waits for ${what} that came first, and then finds it`, async () => {
+    it(`waits for ${what} that came first, and then respects it`, async () => {
       const before = await artifacts()
       const release = await holding((trx) =>
         trx.selectFrom('account').selectAll().where('id', '=', own.accountId).forUpdate().execute(),
@@ -121,7 +121,7 @@ describe('removal of a run beside those who use its model', function () {
       const using = use()
       await waiting(1)
       const removing = remove()
-      // A model is named before its version is held: the removal may then come first.
+      // A model is named before its version is locked, so the removal may come first.
       if (what === 'a model') await removing
       else await waiting(2)
       await release()
@@ -138,7 +138,7 @@ describe('removal of a run beside those who use its model', function () {
       assert.equal(await artifacts(), before)
     })
 
-    it(`keeps ${what} out that comes after it`, async () => {
+    it(`rejects ${what} that comes after it`, async () => {
       const { db } = api.database
       const row = { job_id: made.jobId ?? '', attempt: 1, seq: 1, message: 'x', created_at: new Date() }
       await db.insertInto('job_log').values(row).execute()
@@ -158,7 +158,7 @@ describe('removal of a run beside those who use its model', function () {
     })
   }
 
-  it('is not undone by the test of a candidate that is promised after it', async () => {
+  it('is not undone by a candidate test enqueued after it', async () => {
     const { db } = api.database
     assert.equal((await remove()).status, 204)
     await db.deleteFrom('workflow_start').execute()
@@ -175,7 +175,7 @@ describe('removal of a run beside those who use its model', function () {
     assert.deepEqual(starts, [])
   })
 
-  it('takes the files once it has committed, and promises that in the same transaction', async () => {
+  it('deletes the files after its commit, with a workflow enqueued in the same transaction', async () => {
     const before = await artifacts()
     const keys = await api.database.db
       .selectFrom('artifact')
@@ -198,14 +198,14 @@ describe('removal of a run beside those who use its model', function () {
     for (const { object_key } of keys) assert.equal(await api.services.objects.head(object_key), undefined)
   })
 
-  describe('whose version has been named as a model', () => {
+  describe("when a model contains the run's version", () => {
     let path: string
     beforeEach(async () => {
       const { body } = await call('POST', '/models', { name: 'named', version_id: made.versionId })
       path = `/models/${body.model_id}`
     })
 
-    it('follows once the version has been taken out', async () => {
+    it('succeeds once the version has been removed from the model', async () => {
       const kept = await remove()
       assert.equal(kept.status, 409)
       const versionPath = `${path}/versions/${made.versionId}`
@@ -223,7 +223,7 @@ describe('removal of a run beside those who use its model', function () {
       assert.equal((await remove()).status, 204)
     })
 
-    it('follows once the model has been deleted, whose name is then free', async () => {
+    it('succeeds once the model has been deleted, whose name is then free', async () => {
       assert.equal((await call('DELETE', path)).status, 204)
 
       assert.equal((await call('GET', path)).status, 404)
@@ -233,7 +233,7 @@ describe('removal of a run beside those who use its model', function () {
       assert.equal((await remove()).status, 204)
     })
 
-    it('is refused like the removal of the model while somebody uses the version', async () => {
+    it("is refused, like the model's removal, while the version is in use", async () => {
       const served = await users['a registration']?.()
       assert.equal(served?.status, 201)
 

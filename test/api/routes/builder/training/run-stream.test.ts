@@ -10,7 +10,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-describe('the stream of a training run', () => {
+describe("a training run's stream", () => {
   let api: TestApi
   let key: string
   let accountId: string
@@ -30,7 +30,7 @@ describe('the stream of a training run', () => {
       .where('status', '=', 'pending')
       .execute()
     runId = await createRun(api, key, { dataset_id: await readyDataset(api, accountId) })
-    // It says that no node is there.
+    // Removes the log line that no node is available.
     await db.deleteFrom('job_log').where('job_id', '=', runId).execute()
   })
 
@@ -63,7 +63,7 @@ describe('the stream of a training run', () => {
     told.filter(({ event }) => event === 'log').map(({ data }) => data.message)
   const LONG_AGO = new Date(Date.now() - 60_000)
 
-  it('tells in order what was there and what comes, and ends with the run', async () => {
+  it('delivers past and new entries in order, and ends with the run', async () => {
     await begin()
     await say('first')
     using stream = await follow()
@@ -96,7 +96,7 @@ describe('the stream of a training run', () => {
     assert.ok(stream.comments.includes('retry: 2000'))
   })
 
-  it('goes on at every position with nothing lost and nothing twice', async () => {
+  it('resumes at any position without losses or duplicates', async () => {
     await begin()
     await say('a', 'b')
     await epoch(1, 3)
@@ -110,14 +110,14 @@ describe('the stream of a training run', () => {
       using query = await follow(`?after=${id}`)
       await Promise.all([header.ended, query.ended])
       const rest = whole.told.slice(at + 1)
-      // The last place is told of once more, because whoever asks again wants to know that nothing follows.
+      // The last entry is repeated, so a client that resumes there sees that nothing follows.
       const expected = rest.length > 0 ? rest : whole.told.slice(-1)
       assert.deepEqual(header.told, expected)
       assert.deepEqual(query.told, expected)
     }
   })
 
-  it('loses nothing of writers who overlap', async () => {
+  it('loses no entries of concurrent writers', async () => {
     await begin()
     using stream = await follow('?types=log')
     const { db } = api.database
@@ -154,7 +154,7 @@ describe('the stream of a training run', () => {
     )
   })
 
-  it('tells again of an epoch that a later attempt measured otherwise, and of no other', async () => {
+  it('repeats an epoch only when a later attempt measured it differently', async () => {
     await begin()
     using stream = await follow('?types=metric')
     await epoch(1, 3)
@@ -170,7 +170,7 @@ describe('the stream of a training run', () => {
     )
   })
 
-  it('tells at once of a run that ended before, and waits a moment for the last lines of one that has just ended', async () => {
+  it('ends immediately for a run that ended earlier, and waits briefly for the last lines of a recent one', async () => {
     await end({ status: 'cancelled' }, LONG_AGO)
     const startedAt = performance.now()
     using old = await follow()
@@ -179,7 +179,7 @@ describe('the stream of a training run', () => {
     assert.equal(old.told.at(-1)?.data.status, 'cancelled')
   })
 
-  it('takes in lines that come after the end', async () => {
+  it('includes lines that arrive after the end', async () => {
     await begin()
     await end()
     using stream = await follow('?types=log')
@@ -189,7 +189,7 @@ describe('the stream of a training run', () => {
     assert.deepEqual(messages(stream.told), ['late'])
   })
 
-  it('is for its account, and names what is wrong with a request', async () => {
+  it('is limited to its account, and reports invalid parameters', async () => {
     const other = await api.account()
     const path = `${RUNS}/${runId}/stream`
     assert.equal((await api.call('GET', path, { key: other.key })).status, 404)
@@ -214,7 +214,7 @@ describe('the stream of a training run', () => {
     assert.match(header.body.error.message, /header\.Last-Event-ID/)
   })
 
-  it('is left by a client without a trace, and has a bound per account', async () => {
+  it('cleans up when a client disconnects, and is limited per account', async () => {
     const { runFollowers } = api.services
     const streams = await Promise.all(Array.from({ length: 64 }, () => follow()))
     assert.equal(runFollowers.size, 64)
@@ -226,7 +226,7 @@ describe('the stream of a training run', () => {
     await until(() => runFollowers.size === 0, SOON_MS)
   })
 
-  it('has a comment when nothing happens', async () => {
+  it('sends a keep-alive comment when nothing happens', async () => {
     using stream = await follow()
 
     await until(() => stream.comments.includes(': keep-alive'), 5 * SOON_MS)
@@ -245,7 +245,7 @@ describe('the stream of a training run', () => {
     )
   })
 
-  it('follows a thousand lines a second, and keeps nothing for a client that does not read', async () => {
+  it('keeps up with a thousand lines a second, and buffers nothing for a client that does not read', async () => {
     await begin()
     using stream = await follow('?types=log')
     const lazy = await fetchUnread()
@@ -268,13 +268,13 @@ describe('the stream of a training run', () => {
     stream.told.length = 0
     globalThis.gc?.()
     const grown = process.memoryUsage().external + process.memoryUsage().heapUsed - before
-    // Six megabytes were written, of which the lazy client has taken next to nothing.
+    // Six megabytes were written, of which the lazy client has read next to nothing.
     assert.ok(grown < 64 * 1024 * 1024, `${grown} bytes`)
     lazy()
     await until(() => api.services.runFollowers.size === 1, SOON_MS)
   })
 
-  /** Asks for the stream and reads nothing of it; returns what leaves. */
+  /** Requests the stream without reading it; returns a function that disconnects. */
   async function fetchUnread(): Promise<() => void> {
     const { connect } = await import('node:net')
     const socket = connect(Number(new URL(api.baseUrl).port), '127.0.0.1')
@@ -284,7 +284,7 @@ describe('the stream of a training run', () => {
     return () => socket.destroy()
   }
 
-  it('ends within a second, with an error, when its key is revoked', async () => {
+  it('ends with an error within a second when its key is revoked', async () => {
     await begin()
     const { body } = await api.call('POST', '/api/builder/v1/keys', { key, body: { name: 'follower' } })
     using stream = await followRun(address(), { key: body.api_key })
@@ -316,7 +316,7 @@ describe('the stream of a training run', () => {
         return rows.length > 0
       }, SOON_MS)
       assert.equal((await api.call('DELETE', `/api/builder/v1/keys/${body.key_id}`, { key })).status, 204)
-      // Until every gateway has heard of it, also one that misses the notification.
+      // By then every gateway has noticed, even one that missed the notification.
       await sleep(2_000)
     })
     const releasedAt = performance.now()
@@ -330,14 +330,14 @@ describe('the stream of a training run', () => {
   })
 })
 
-describe('the log of a training run read forwards', () => {
+describe("paging forward through a training run's log", () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('goes on behind the lines that were read, late ones among them', async () => {
+  it('resumes after the lines already read, and includes late ones', async () => {
     const { accountId, key } = await api.account()
     const runId = await createRun(api, key, { dataset_id: await readyDataset(api, accountId) })
     const path = `${RUNS}/${runId}/logs`

@@ -23,7 +23,7 @@ describe('the target column of a training run', () => {
       body: { job_name: 'prices', model_config_id: 'tabular-regression', ...body },
     })
 
-  it('is shown where none is named', async () => {
+  it('is shown when none is given', async () => {
     const number = (name: string) => ({ name, type: 'number' })
     const target = async (
       columns: { name: string; type: string }[],
@@ -48,13 +48,13 @@ describe('the target column of a training run', () => {
     assert.equal(await target([number('a'), text], series), 'a')
     assert.equal(await target([text, { name: 'a', type: 'integer' }], series), 'a')
     assert.equal(await target([number('a'), number('t')], series, { time_column: 't' }), 'a')
-    // The trainer chooses: texts of JSON may be numbers, and columns may count the rows or hold parts of times.
+    // The trainer chooses: JSON strings may be numbers, and columns may be row counters or parts of dates.
     assert.equal(await target([number('a'), text], series, { format: 'jsonl' }), '')
     assert.equal(await target([number('a'), { name: 'id', type: 'integer' }], series), '')
     assert.equal(await target([number('a'), number('month')], series), '')
   })
 
-  it('may be one of texts for a regression where JSON may have numbers in them', async () => {
+  it('may be a text column for a regression on JSON, where texts may contain numbers', async () => {
     const columns = [
       { name: 'price', type: 'string' },
       { name: 'size', type: 'number' },
@@ -73,7 +73,7 @@ describe('the target column of a training run', () => {
     assert.deepEqual(await statuses('csv'), [422, 422])
   })
 
-  it('is refused where it is of another kind than the model predicts, with those that would do', async () => {
+  it('is rejected when it is of the wrong kind for the model, with the suitable columns', async () => {
     const dataset_of_texts = await readyDataset(api, accountId, {
       columns: [
         { name: 'size', type: 'integer' },

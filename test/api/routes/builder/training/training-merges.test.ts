@@ -37,7 +37,7 @@ describe('training merges (4.3)', () => {
     api.call('POST', MERGES, { key, body: { name: 'merged', ...body }, ...(headers && { headers }) })
   const job = async (id: string) => (await api.call('GET', `${RUNS}/${id}`, { key })).body
 
-  it('is a job of type merge with its place in the queue, its sources and a start of its own', async () => {
+  it('are jobs of type merge with a queue position, their sources and a workflow start of their own', async () => {
     const { status, body } = await merge({ method: 'ties', base, sources: [base, other], weights: [1, 3] })
 
     assert.equal(status, 202)
@@ -63,7 +63,7 @@ describe('training merges (4.3)', () => {
     assert.equal(start.workflow, 'merge')
   })
 
-  it('can be read back and sent again, whatever its method', async () => {
+  it('can be read back and sent again, for every method', async () => {
     const bodies: Record<string, object> = {
       adapter_merge: { adapters: [adapter, adapter], weights: [0.5, 2] },
       slerp: { method: 'slerp', sources: [other, base], weights: [1, 3], hardware_preference: 'cpu_only' },
@@ -86,7 +86,7 @@ describe('training merges (4.3)', () => {
     }
   })
 
-  it('shows those of an earlier version as they were requested, once the database is migrated', async () => {
+  it('of an older version are shown as requested once the database is migrated', async () => {
     const { db } = api.database
     const kinds: [object, object | null, object][] = [
       [{ method: 'adapter_merge', weights: [1], sources: [base, adapter] }, base, { adapters: [adapter] }],
@@ -111,7 +111,7 @@ describe('training merges (4.3)', () => {
     }
   })
 
-  it('takes the base that the adapters were trained on when none is named', async () => {
+  it('use the base that the adapters were trained on by default', async () => {
     const jobId = await createMerge(api, key, { adapters: [adapter] })
 
     const node = await signedNode(api)
@@ -132,11 +132,11 @@ describe('training merges (4.3)', () => {
       ingredients[0].names.includes(`hearth://model_version/${base.version_id}`),
       String(ingredients[0].names),
     )
-    // Its chunks and, of a tiny adapter, one more.
+    // Its chunks and, for a tiny adapter, one more.
     assert.equal(body.merge.memory_mb, 161)
   })
 
-  describe('refuses with the field in question', () => {
+  describe('rejected merges and the field in the error', () => {
     const cases: [string, () => object, string][] = [
       ['slerp of one', () => ({ method: 'slerp', sources: [base] }), 'sources'],
       ['slerp of three', () => ({ method: 'slerp', sources: [base, other, base] }), 'sources'],
@@ -151,13 +151,13 @@ describe('training merges (4.3)', () => {
       ],
       ['an adapter as source', () => ({ method: 'slerp', sources: [base, adapter] }), 'sources.1'],
       ['too few weights', () => ({ method: 'slerp', sources: [base, other], weights: [1] }), 'weights'],
-      ['weights of nothing', () => ({ method: 'slerp', sources: [base, other], weights: [0, 0] }), 'weights'],
+      ['all weights zero', () => ({ method: 'slerp', sources: [base, other], weights: [0, 0] }), 'weights'],
       [
         'a negative weight',
         () => ({ method: 'slerp', sources: [base, other], weights: [2, -1] }),
         'weights.1',
       ],
-      ['a version that is not there', () => ({ adapters: [versionRef(newId())] }), 'adapters.0.version_id'],
+      ['an unknown version', () => ({ adapters: [versionRef(newId())] }), 'adapters.0.version_id'],
       [
         'a job without a model',
         () => ({ adapters: [{ type: 'job', job_id: newId() }] }),
@@ -173,11 +173,7 @@ describe('training merges (4.3)', () => {
         () => ({ method: 'slerp', sources: [base, { type: 'storage', uri: 's3://hearth/accounts/x/' }] }),
         'sources.1.uri',
       ],
-      [
-        'a field that it does not know',
-        () => ({ adapters: [{ ...adapter, revision: 'main' }] }),
-        'adapters.0.revision',
-      ],
+      ['an unknown field', () => ({ adapters: [{ ...adapter, revision: 'main' }] }), 'adapters.0.revision'],
       ['a field of another request', () => ({ adapters: [adapter], job_name: 'merged' }), 'job_name'],
       ['an unknown method', () => ({ method: 'average', sources: [base, other] }), 'method'],
       ['a density of 0', () => ({ method: 'ties', base, sources: [base, other], density: 0 }), 'density'],
@@ -194,7 +190,7 @@ describe('training merges (4.3)', () => {
   })
 
   for (const hardware_preference of ['auto', 'cpu_only', 'gpu_only', 'gpu_preferred']) {
-    it(`takes ${hardware_preference}, and says where it runs`, async () => {
+    it(`accept ${hardware_preference}, and report where they run`, async () => {
       const { status, body } = await merge({ adapters: [adapter], hardware_preference })
 
       assert.equal(status, 202)
@@ -203,7 +199,7 @@ describe('training merges (4.3)', () => {
     })
   }
 
-  it('takes public versions of others and no private ones (2.4)', async () => {
+  it('accept public versions of other accounts but no private ones (2.4)', async () => {
     const stranger = await api.account()
     const open = await addLlmVersion(api, stranger.accountId, { model: {}, visibility: 'public' })
     const closed = await addLlmVersion(api, stranger.accountId, { model: {} })
@@ -212,13 +208,13 @@ describe('training merges (4.3)', () => {
     assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(closed)] })).status, 422)
   })
 
-  it('refuses versions that are disabled', async () => {
+  it('reject disabled versions', async () => {
     const off = await addLlmVersion(api, accountId, { model: {}, lifecycle_status: 'disabled' })
 
     assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(off)] })).status, 422)
   })
 
-  it("takes models below the account's own addresses of the object store", async () => {
+  it("accept models only below the account's own addresses in the object store", async () => {
     using folder = temporaryFolder()
     writeCheckpoint(join(folder.path))
     for (const [path, bytes] of filesBelow(folder.path)) {
@@ -237,7 +233,7 @@ describe('training merges (4.3)', () => {
     assert.ok(from.files.some(({ path }: { path: string }) => path === 'model.safetensors'))
   })
 
-  it('counts against the same quota as training runs', async () => {
+  it('count against the same quota as training runs', async () => {
     await api.database.db
       .updateTable('account')
       .set({ training_quota: 1 })
@@ -251,7 +247,7 @@ describe('training merges (4.3)', () => {
     assert.equal(body.error.code, 'training_quota_exceeded')
   })
 
-  it('happens once for each idempotency key', async () => {
+  it('are created once per idempotency key', async () => {
     const headers = { 'idempotency-key': newId() }
 
     const first = await merge({ adapters: [adapter] }, headers)
@@ -262,20 +258,20 @@ describe('training merges (4.3)', () => {
     assert.equal((await merge({ adapters: [adapter, adapter] }, headers)).status, 409)
   })
 
-  it('tells in the log what is accepted without an effect', async () => {
+  it('log parameters that are accepted without an effect', async () => {
     const jobId = await createMerge(api, key, { method: 'slerp', base, sources: [base, other], seed: 3 })
 
     const { logs } = (await api.call('GET', `${RUNS}/${jobId}/logs`, { key })).body
     assert.deepEqual(
       logs
         .map(({ message }: { message: string }) => message)
-        // Without a node it also says that it waits.
+        // Without a node it also logs that it waits.
         .filter((message: string) => !message.startsWith('Waiting: ')),
       ['slerp does not use base; it is ignored.', 'slerp does not use seed; it is ignored.'],
     )
   })
 
-  it('keeps the versions it is made of from being removed', async () => {
+  it('protect the versions that they are made of from removal', async () => {
     await createMerge(api, key, { method: 'slerp', sources: [base, other] })
 
     assert.match(

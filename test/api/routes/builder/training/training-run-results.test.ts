@@ -6,7 +6,7 @@ import { signedNode } from '../../../../support/servers/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-describe('training runs that have begun', () => {
+describe('training runs that have started', () => {
   let api: TestApi
   let accountId: string
   let key: string
@@ -21,7 +21,7 @@ describe('training runs that have begun', () => {
     dataset_id = await readyDataset(api, accountId)
   })
 
-  it('is cancelled once; again is harmless, and an ended run cannot be', async () => {
+  it('are cancelled idempotently; a run that has ended cannot be cancelled', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const node = await signedNode(api)
     const claim = await claimJob(node, jobId)
@@ -50,7 +50,7 @@ describe('training runs that have begun', () => {
     assert.match(late.body.error.message, /failed/)
   })
 
-  it('is deleted with its files once it has ended, unless something uses them', async () => {
+  it('are deleted with their files after the end, unless those are in use', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const open = await api.call('DELETE', `${RUNS}/${jobId}`, { key })
     assert.equal(open.status, 409)
@@ -75,7 +75,7 @@ describe('training runs that have begun', () => {
     for (const { object_key } of stored) assert.equal(await api.services.objects.head(object_key), undefined)
   })
 
-  it('lists the artifacts and signs downloads within the limits of expiry', async () => {
+  it('list their artifacts and sign downloads within the limits of expiry', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const node = await signedNode(api)
     const { lease_token } = await claimJob(node, jobId)
@@ -102,7 +102,7 @@ describe('training runs that have begun', () => {
     assert.equal((await api.call('GET', `${urls}?files=absent.bin`, { key })).status, 404)
   })
 
-  it('shows losses while it runs and the final figures after', async () => {
+  it('show losses while running and the final figures afterwards', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const node = await signedNode(api)
     const { lease_token, attempt } = await claimJob(node, jobId)

@@ -28,14 +28,14 @@ describe('training runs', () => {
       ...(headers && { headers }),
     })
 
-  it('starts as pending with its place in the queue, no price, and a queued event (2.3, 3.2)', async () => {
+  it('start as pending with a queue position, no price, and a queued event (2.3, 3.2)', async () => {
     const { status, body } = await create({ hyperparameters: { epochs: 50 } })
 
     assert.equal(status, 202)
     assert.equal(body.status, 'pending')
     assert.match(body.message, /^Training run queued/)
     assert.equal(typeof body.queue_position, 'number')
-    // No job is charged, whatever it trains for how long.
+    // No job is charged, whatever it trains and however long.
     assert.equal(body.estimated_cost_credits, null)
     const read = await api.call('GET', `${RUNS}/${body.job_id}`, { key })
     assert.equal(read.body.estimated_cost_credits, null)
@@ -60,7 +60,7 @@ describe('training runs', () => {
     assert.equal(start.options?.fairnessKey, accountId)
   })
 
-  it('is read back with every field of the contract', async () => {
+  it('are read back with every field of the contract', async () => {
     const jobId = await createRun(api, key, { dataset_id, hyperparameters: { learning_rate: 0.5 } })
 
     const { body } = await api.call('GET', `${RUNS}/${jobId}`, { key })
@@ -80,7 +80,7 @@ describe('training runs', () => {
     assert.equal(body.completed_at, null)
   })
 
-  it('takes the config under the name `model` as well', async () => {
+  it('accept the config under the name `model` as well', async () => {
     const { status } = await create({ model_config_id: undefined, model: 'tabular-regression' })
     assert.equal(status, 202)
 
@@ -99,7 +99,7 @@ describe('training runs', () => {
     )
   })
 
-  it('names everything that is wrong with a body at once, unknown fields among it', async () => {
+  it('are rejected with every validation error at once, unknown fields included', async () => {
     const { status, body } = await api.call('POST', RUNS, {
       key,
       body: { base: { type: 'job', job_id: newId(), version_id: newId() }, epochs: 3 },
@@ -116,7 +116,7 @@ describe('training runs', () => {
     ])
   })
 
-  it('names what is missing or of the wrong kind', async () => {
+  it('are rejected with missing fields and fields of the wrong type', async () => {
     for (const field of ['job_name', 'dataset_id']) {
       const { status, body } = await create({ [field]: undefined })
       assert.equal(status, 422)
@@ -131,7 +131,7 @@ describe('training runs', () => {
     assert.match(base.body.detail[0].msg, /"hf", "model_version", "job", "storage", not "foo"/)
   })
 
-  it('warns of unknown hyperparameters in the log and ignores them', async () => {
+  it('log a warning for unknown hyperparameters and ignore them', async () => {
     const jobId = await createRun(api, key, { dataset_id, hyperparameters: { warp_factor: 9, epochs: 3 } })
 
     const { body } = await api.call('GET', `${RUNS}/${jobId}`, { key })
@@ -142,7 +142,7 @@ describe('training runs', () => {
     assert.ok(Date.parse(logs.body.logs[0].timestamp))
   })
 
-  it('names what it ignores in its answer, as in its log', async () => {
+  it('report ignored hyperparameters in the response, as in the log', async () => {
     const { body } = await create({ hyperparameters: { targt_column: 'age', epochs: 3 } })
     const hyperparameters = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`other_${i}`, i]))
     const many = await create({ hyperparameters })
@@ -154,7 +154,7 @@ describe('training runs', () => {
     assert.match(many.body.message, /other_9 .*20 more: see its log\.$/)
   })
 
-  it('refuses known hyperparameters that are out of range or of the wrong type, naming the path', async () => {
+  it('reject known hyperparameters that are out of range or of the wrong type, with their path', async () => {
     const range = await create({ hyperparameters: { epochs: 0 } })
     assert.equal(range.status, 422)
     assert.match(range.body.error.message, /hyperparameters\.epochs/)
@@ -166,7 +166,7 @@ describe('training runs', () => {
     assert.match(alias.body.error.message, /hyperparameters\.num_epochs/)
   })
 
-  it('refuses a target column that the dataset lacks, naming those there are', async () => {
+  it('reject a target column that the dataset lacks, and list the existing ones', async () => {
     const { status, body } = await create({ hyperparameters: { target_column: 'price' } })
 
     assert.equal(status, 422)
@@ -174,7 +174,7 @@ describe('training runs', () => {
     assert.match(body.error.message, /age, income, region, target/)
   })
 
-  it('refuses columns to ignore that the dataset lacks, each by its place', async () => {
+  it('reject unknown columns in ignore_columns, each by its position', async () => {
     const { status, body } = await create({ hyperparameters: { ignore_columns: ['age', 'rent', 'tax'] } })
 
     assert.equal(status, 422)
@@ -186,7 +186,7 @@ describe('training runs', () => {
     assert.equal((await create({ hyperparameters: { ignore_columns: ['age'] } })).status, 202)
   })
 
-  it('truncates long column names in its errors, lists twenty and names as many missing ones', async () => {
+  it('truncate long column names in errors, list twenty of them and report twenty missing ones', async () => {
     const columns = Array.from({ length: 100 }, (_, i) => `${i}_`.padEnd(9_000, 'x'))
     const wide = { dataset_id: await readyDataset(api, accountId, { columns }) }
     const label = { name: 'label', type: 'string' }
@@ -206,9 +206,9 @@ describe('training runs', () => {
     }
   })
 
-  it('neither parses nor checks the columns of a dataset whose names an earlier version stored without a limit', async () => {
+  it('skip column checks when an older version stored column names beyond the current limit', async () => {
     const limits = [
-      // PostgreSQL stores repeated letters in a hundredth of their size, and random ones as they are.
+      // PostgreSQL compresses repeated letters to a hundredth of their size, but not random ones.
       Array.from({ length: 300 }, (_, i) => `${i}_`.padEnd(10_000, 'x')),
       Array.from({ length: 300 }, () => randomBytes(5_000).toString('hex')),
     ]
@@ -226,7 +226,7 @@ describe('training runs', () => {
     assert.deepEqual([body.columns.length, body.message], [4, null])
   })
 
-  it('needs a dataset of its own or a public one, and one that is ready', async () => {
+  it("require a ready dataset that is the account's own or public", async () => {
     const other = await api.account()
     const foreign = await create({ dataset_id: await readyDataset(api, other.accountId) })
     assert.equal(foreign.status, 422)
@@ -241,7 +241,7 @@ describe('training runs', () => {
     assert.match(pending.body.error.message, /pending/)
   })
 
-  it('waits for the hardware that is asked for', async () => {
+  it('wait for the requested hardware', async () => {
     const queueOf = async (hardware_preference: string) => {
       const { body } = await create({ hardware_preference })
       const { db } = api.database
@@ -258,13 +258,13 @@ describe('training runs', () => {
     assert.equal(await queueOf('gpu_preferred'), 'train.cpu')
   })
 
-  it('keeps the own base of its config when `base` names a repository of the hub', async () => {
+  it("keep their config's own base when `base` names a hub repository", async () => {
     assert.equal((await create({ base: { type: 'hf', repo_id: 'org/name' } })).status, 202)
     const malformed = await create({ base: { type: 'hf' } })
     assert.equal(malformed.status, 422)
   })
 
-  it("takes only the caller's own job as parent", async () => {
+  it("accept only the caller's own job as parent", async () => {
     const parent = await createRun(api, key, { dataset_id })
     const child = await createRun(api, key, { dataset_id, parent_job_id: parent })
     const { body } = await api.call('GET', `${RUNS}/${child}`, { key })
@@ -283,7 +283,7 @@ describe('training runs', () => {
     assert.equal(foreign.status, 422)
   })
 
-  it('holds the quota of open jobs, also when many are created at once', async () => {
+  it('respect the quota of open jobs, even when created concurrently', async () => {
     const answers = await Promise.all(Array.from({ length: 12 }, () => create({})))
 
     const refused = answers.filter(({ status }) => status === 429)
@@ -293,7 +293,7 @@ describe('training runs', () => {
     assert.ok(Number(refused[0]?.headers['retry-after']) > 0)
   })
 
-  it('answers a repeat under the same key with the first answer and creates one run', async () => {
+  it('are created once per idempotency key, and a repeat gets the first response', async () => {
     const headers = { 'idempotency-key': newId() }
 
     const answers = await Promise.all([1, 2, 3].map(() => create({}, headers)))
@@ -305,7 +305,7 @@ describe('training runs', () => {
     assert.equal(other.body.error.code, 'idempotency_key_reused')
   })
 
-  it('lists newest first by status, page by page', async () => {
+  it('are listed newest first by status, page by page', async () => {
     const made = [await createRun(api, key, { dataset_id }), await createRun(api, key, { dataset_id })]
     const third = await createRun(api, key, { dataset_id })
     await api.call('POST', `${RUNS}/${third}/cancel`, { key })
@@ -331,7 +331,7 @@ describe('training runs', () => {
     )
   })
 
-  it('hides the runs of other accounts', async () => {
+  it('are hidden from other accounts', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const other = await api.account()
     for (const path of ['', '/logs', '/metrics', '/events', '/artifacts', '/artifacts/download-urls']) {

@@ -18,7 +18,7 @@ describe('challenges to webhook destinations', () => {
   beforeEach(() => on.newAccount())
 
   const urlOn = (host: string, n = 0) => ({ ...WEBHOOK_BODY, url: `https://${host}/in?n=${n}` })
-  /** As if so many seconds had passed. */
+  /** Ages all verifications by this many seconds. */
   const later = (seconds: number) =>
     sql`update webhook_verification set created_at = created_at - make_interval(secs => ${seconds})`.execute(
       on.api.database.db,
@@ -36,7 +36,7 @@ describe('challenges to webhook destinations', () => {
         .execute()
     ).length
 
-  it('are not sent again within 10 s of the last to the same destination, whatever restarts them', async () => {
+  it('are sent to a destination at most every 10 s, whatever restarts them', async () => {
     const { path } = await on.create()
 
     for (const change of [{ url: WEBHOOK_BODY.url }, { url: 'https://other.hearth-user.com/' }]) {
@@ -54,7 +54,7 @@ describe('challenges to webhook destinations', () => {
     assert.equal((await patch(path, { enabled: true })).status, 200)
   })
 
-  it('to one host are counted over all destinations of an account, deleted ones too', async () => {
+  it("are limited per host over all of an account's destinations, including deleted ones", async () => {
     for (let n = 0; n < PER_HOST; n++) {
       const { path, headers } = await on.create(urlOn('one.hearth-user.com', n))
       await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
@@ -69,7 +69,7 @@ describe('challenges to webhook destinations', () => {
     assert.equal((await on.call('POST', ENDPOINTS, urlOn('one.hearth-user.com', 9))).status, 201)
   })
 
-  it('of an account to many hosts end as well, and leave other accounts alone', async () => {
+  it('are limited per account over all hosts, without affecting other accounts', async () => {
     for (let n = 0; n < 3 * PER_HOST; n++) await on.create(urlOn(`h${n}.hearth-user.com`))
 
     assert.equal((await on.call('POST', ENDPOINTS, urlOn('last.hearth-user.com'))).status, 429)
@@ -77,7 +77,7 @@ describe('challenges to webhook destinations', () => {
     assert.equal((await on.call('POST', ENDPOINTS, urlOn('last.hearth-user.com'))).status, 201)
   })
 
-  it('are never made to a name that no public resolver knows', async () => {
+  it('are never sent to a host name that no public resolver knows', async () => {
     for (const host of [
       'hooks.company-internal',
       'a.b.cluster',

@@ -16,7 +16,7 @@ describe('webhook delivery routes', () => {
   after(() => on?.api[Symbol.asyncDispose]())
   beforeEach(() => on.newAccount())
 
-  it('make a delivery per event and endpoint that is subscribed, enabled and verified at that moment', async () => {
+  it('create one delivery per event for each subscribed, enabled and verified endpoint', async () => {
     const [verified, pending, disabled, other] = await Promise.all([
       on.create(),
       on.create(),
@@ -74,7 +74,7 @@ describe('webhook delivery routes', () => {
     assert.equal((await on.call('GET', `${DELIVERIES}?status=nonsense`)).status, 422)
   })
 
-  it('redeliver as the next generation, once while it is under way', async () => {
+  it('redeliver as the next generation, once while a redelivery is in progress', async () => {
     const { id, path } = await on.create()
     await on.activate(id)
     await on.emit()
@@ -106,7 +106,7 @@ describe('webhook delivery routes', () => {
       .executeTakeFirstOrThrow()
     assert.deepEqual([pinned.pinned_version, pinned.pinned_secrets?.length], [1, 1])
 
-    // A changed URL ends what was pinned to the earlier one.
+    // A changed URL cancels deliveries that are pinned to the earlier one.
     const { headers } = await on.call('GET', path)
     await on.call('PATCH', path, { url: `${WEBHOOK_BODY.url}&new` }, ifMatch(headers['etag']))
     const { body } = await on.call('GET', `${DELIVERIES}/${third.body.delivery_id}`)
@@ -115,7 +115,7 @@ describe('webhook delivery routes', () => {
     assert.deepEqual([unverified.status, unverified.body.error.code], [409, 'conflict'])
   })
 
-  it('redeliver at once what is still being retried, without ending that', async () => {
+  it('redeliver a delivery immediately while it is being retried, without ending its retries', async () => {
     const { id } = await on.create()
     await on.activate(id)
     await on.emit()
@@ -135,7 +135,7 @@ describe('webhook delivery routes', () => {
     assert.equal(body.status, 'retrying')
   })
 
-  it('answer 410 once the event is past its 30 days, whatever was sent again since', async () => {
+  it('answer 410 once the event is older than 30 days, despite later redeliveries', async () => {
     const { id } = await on.create()
     await on.activate(id)
     await on.emit()

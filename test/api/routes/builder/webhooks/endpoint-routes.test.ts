@@ -21,7 +21,7 @@ describe('webhook endpoint routes', () => {
   after(() => on?.api[Symbol.asyncDispose]())
   beforeEach(() => on.newAccount())
 
-  it('show the secret on create and on no read, the URL on neither', async () => {
+  it('show the secret only on create, and the full URL never', async () => {
     const { body, text, path, headers } = await on.create()
 
     assert.match(body.secret, /^whsec_[\w-]{43}$/)
@@ -35,7 +35,7 @@ describe('webhook endpoint routes', () => {
     for (const shown of [one.text, list.text]) assert.ok(!shown.includes(body.secret))
   })
 
-  it('keep URL and secret sealed in the database', async () => {
+  it('store URL and secret encrypted in the database', async () => {
     const { id, body } = await on.create()
     const { db } = on.api.database
 
@@ -51,7 +51,7 @@ describe('webhook endpoint routes', () => {
     assert.ok(!kept.includes(body.secret))
   })
 
-  it('change only what the caller has seen: 428 without If-Match, 412 with a stale one', async () => {
+  it('answer 428 to changes without If-Match and 412 to a stale one', async () => {
     const { path, headers } = await on.create()
 
     const blind = await on.call('PATCH', path, { name: 'a' })
@@ -71,7 +71,7 @@ describe('webhook endpoint routes', () => {
     assert.deepEqual((await on.call('GET', ENDPOINTS)).body.webhook_endpoints, [])
   })
 
-  it('answer a repeated key with the same secret, another body with 409', async () => {
+  it('answer a repeated key with the same secret, and another body with 409', async () => {
     const headers = { 'idempotency-key': newId() }
 
     const first = await on.call('POST', ENDPOINTS, WEBHOOK_BODY, { headers })
@@ -84,7 +84,7 @@ describe('webhook endpoint routes', () => {
     assert.equal((await on.call('GET', ENDPOINTS)).body.webhook_endpoints.length, 1)
   })
 
-  it('rotate once for a repeated key, and change the tag', async () => {
+  it('rotate the secret once for a repeated key, and change the ETag', async () => {
     const { path, id, body, headers: created } = await on.create()
     const headers = { 'idempotency-key': newId() }
 
@@ -117,7 +117,7 @@ describe('webhook endpoint routes', () => {
     )
   })
 
-  it('let two secrets sign at most: a second rotation ends the overlap of the first', async () => {
+  it('let at most two secrets sign: a second rotation ends the overlap of the first', async () => {
     const { path, id } = await on.create()
     const { db } = on.api.database
 
@@ -130,7 +130,7 @@ describe('webhook endpoint routes', () => {
     )
   })
 
-  it('forget the secrets of a deleted endpoint', async () => {
+  it('delete the secrets of a deleted endpoint', async () => {
     const { path, id, headers } = await on.create()
 
     await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
@@ -139,7 +139,7 @@ describe('webhook endpoint routes', () => {
     assert.deepEqual(await webhookEndpointRepository.validWebhookSecrets(db, id, new Date()), [])
   })
 
-  it('queue one test event for a repeated key, and none to an endpoint that is not verified', async () => {
+  it('queue one test event for a repeated key, and none for an unverified endpoint', async () => {
     const { path, id } = await on.create()
     const early = await on.call('POST', `${path}/test`, {})
     await on.activate(id)
@@ -169,7 +169,7 @@ describe('webhook endpoint routes', () => {
     ['a user name', { ...WEBHOOK_BODY, url: 'https://me@hooks.hearth-user.com/' }],
     ['localhost', { ...WEBHOOK_BODY, url: 'https://localhost/' }],
   ] as const) {
-    it(`refuse ${what} with 422`, async () => {
+    it(`answer 422 to ${what}`, async () => {
       const { status, body: told } = await on.call('POST', ENDPOINTS, body)
 
       assert.equal(status, 422)
@@ -177,7 +177,7 @@ describe('webhook endpoint routes', () => {
     })
   }
 
-  it('end with 409 at 20 endpoints of an account, deleted ones not counted', async () => {
+  it('answer 409 beyond 20 endpoints of an account, not counting deleted ones', async () => {
     const { id, path } = await on.create()
     await sql`
       insert into webhook_endpoint (id, account_id, name, url_sealed, url_origin, event_types, verification_status, secret_hint)
@@ -198,7 +198,7 @@ describe('webhook endpoint routes', () => {
     assert.equal((await on.call('POST', ENDPOINTS, WEBHOOK_BODY)).status, 201)
   })
 
-  it('show nothing of another account', async () => {
+  it('hide webhooks of other accounts', async () => {
     const { path, id } = await on.create()
     await on.activate(id)
     await on.emit()
@@ -218,7 +218,7 @@ describe('webhook endpoint routes', () => {
     assert.deepEqual((await on.call('GET', DELIVERIES, undefined, { key: stranger.key })).body.deliveries, [])
   })
 
-  it('restart the verification when the URL changes, even to the same, or the endpoint is enabled again', async () => {
+  it('restart verification when the URL is set, even to the same value, or the endpoint is re-enabled', async () => {
     const { id, path } = await on.create()
     await on.activate(id)
     let { headers } = await on.call('GET', path)
@@ -246,7 +246,7 @@ describe('webhook endpoint routes', () => {
     assert.equal(new Set(windows.map(({ challenge }) => challenge)).size, 3)
   })
 
-  it('are not there, nor in the document, unless the feature is on', async () => {
+  it('answer 404 and are absent from the OpenAPI document unless the feature is on', async () => {
     await using plain = await startApi()
     const owner = await plain.account()
 

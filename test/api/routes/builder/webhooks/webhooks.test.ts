@@ -69,7 +69,7 @@ describe('webhooks', () => {
     return id
   }
 
-  it('verifies a destination, then delivers signed events at once', async () => {
+  it('verify a destination, then deliver signed events immediately', async () => {
     const { accountId, key } = await platform.api.account()
     const { secret } = await verifiedEndpoint(key)
 
@@ -93,7 +93,7 @@ describe('webhooks', () => {
     assert.equal(detail.body.attempts[0].status_class, '2xx')
   })
 
-  it('never shows the URL or the secret again', async () => {
+  it('never show the URL or the secret again', async () => {
     const { key } = await platform.api.account()
     const { path, secret } = await verifiedEndpoint(key)
 
@@ -105,7 +105,7 @@ describe('webhooks', () => {
     assert.equal(read.body.secret_hint, secret.slice(-4))
   })
 
-  it('keeps a delivery that failed as a workflow that can be hurried', async () => {
+  it('retry a failed delivery in a workflow that accepts a retry_now signal', async () => {
     const { accountId, key } = await platform.api.account()
     await verifiedEndpoint(key)
     destination.answer = 500
@@ -144,7 +144,7 @@ describe('webhooks', () => {
     await handle.result()
   })
 
-  it('disables an endpoint that answers 410', async () => {
+  it('disable an endpoint that answers 410', async () => {
     const { accountId, key } = await platform.api.account()
     const { path } = await verifiedEndpoint(key)
     destination.answer = 410
