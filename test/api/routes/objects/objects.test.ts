@@ -8,7 +8,7 @@ const CONTENT = '0123456789'
 
 const BASE64URL = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 
-describe('signed URLs of the local store', () => {
+describe('signed URLs of the local object store', () => {
   let api: TestApi
   let url: string
 
@@ -23,7 +23,7 @@ describe('signed URLs of the local store', () => {
   const signPut = async (key: string) =>
     (await api.services.objects.signPut(key, { expiresInS: 60, ...CSV })).url
 
-  it('carry the key as one segment and the signature last', () => {
+  it('contain the key as one segment and end with the signature', () => {
     assert.match(url, /\/objects\/a%2Ffile\.csv\?[^#]*&signature=[\w-]{43}$/)
   })
 
@@ -58,7 +58,7 @@ describe('signed URLs of the local store', () => {
     })
   }
 
-  it('resume only the same object, and answer 304 to who has it', async () => {
+  it('resume only the same object, and answer 304 to a matching ETag', async () => {
     const etag = (await get({})).headers.get('etag') ?? ''
 
     assert.equal((await get({ range: 'bytes=5-', 'if-range': etag })).status, 206)
@@ -82,11 +82,11 @@ describe('signed URLs of the local store', () => {
     assert.match(headers.get('content-security-policy') ?? '', /sandbox/)
   })
 
-  it('are refused without, or for another method, key, type or name', async () => {
+  it('answer 403 without a signature, or with another method, key, type or name', async () => {
     const put = await signPut('a/new.csv')
     const changed = [
       url.replace(/&signature=.*/, ''),
-      // Another text for the same bytes.
+      // A different signature text for the same bytes.
       url.replace(/.$/, (last) => BASE64URL[BASE64URL.indexOf(last) ^ 1] ?? ''),
       `${url}&signature=again`,
       url.replace('file.csv', 'new.csv'),
@@ -104,7 +104,7 @@ describe('signed URLs of the local store', () => {
     assert.equal((await fetch(otherType, { method: 'PUT', body: 'x', headers })).status, 403)
   })
 
-  it('take an upload only with its content type', async () => {
+  it('accept an upload only with its content type', async () => {
     const put = await signPut('b/typed')
     const types: [Record<string, string>, number][] = [
       [{}, 415],
@@ -116,7 +116,7 @@ describe('signed URLs of the local store', () => {
     }
   })
 
-  it('keep nothing of an upload that breaks off', async () => {
+  it('store nothing of an upload that breaks off', async () => {
     const { pathname, search } = new URL(await signPut('b/broken'))
     const socket = connectTo(api.baseUrl)
     await once(socket, 'connect')

@@ -9,25 +9,28 @@ import { connectTo } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const CLIENTS = 60
-/** No request ends by itself while a test runs. */
+/** No request ends by itself during a test. */
 const NEVER_MS = 600_000
 
-/** One way in which clients leave; bench/harness/abort-probe.mjs has the same ones. */
+/** One way in which clients disconnect; bench/harness/abort-probe.mjs has the same ones. */
 interface Leaving {
   title: string
   body: object
-  /** Settles when the client is to leave. */
+  /** Settles when the client should disconnect. */
   until: (socket: Socket, at: { number: number; allAsked: () => Promise<void> }) => Promise<unknown>
-  /** Streams have a row from the moment when a node gets the request. */
+  /** Streams have a row from the moment a node receives the request. */
   rows: number
-  /** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
+  /**
+   * In a flood some clients disconnect before the gateway has read their request, so the model server never receives
+   * it.
+   */
   isFlood?: boolean
 }
 
 const silent = { fake: { delay_ms: NEVER_MS } }
 const LEAVINGS: Leaving[] = [
   {
-    title: 'before an answer in one piece',
+    title: 'before a response without streaming',
     body: silent,
     until: (_socket, { allAsked }) => allAsked(),
     rows: 0,
@@ -48,7 +51,7 @@ const LEAVINGS: Leaving[] = [
     rows: CLIENTS,
   },
   {
-    title: 'in a flood, wherever their requests are',
+    title: 'in a flood, at any stage',
     body: silent,
     until: (_socket, { number }) => sleep(3 + number),
     rows: 0,
@@ -56,9 +59,9 @@ const LEAVINGS: Leaving[] = [
   },
 ]
 
-describe('chats whose clients leave', () => {
+describe('chats whose clients disconnect', () => {
   let chat: ChatApi
-  /** Requests under way, as the gateway counts them for its choice of a node. */
+  /** Requests in flight, as the gateway counts them to choose a node. */
   let pending = 0
   before(async () => {
     chat = await ChatApi.start()
@@ -72,7 +75,7 @@ describe('chats whose clients leave', () => {
   after(() => chat[Symbol.asyncDispose]())
 
   for (const leaving of LEAVINGS) {
-    it(`are cancelled at the model server within a second and leave nothing behind: ${leaving.title}`, async () => {
+    it(`are aborted at the model server within a second and leave nothing behind: ${leaving.title}`, async () => {
       const endpoint = await chat.warm()
       assert.equal((await chat.chat(endpoint.id)).status, 200)
       const { requests: earlier } = await chat.stats(endpoint)
@@ -80,7 +83,7 @@ describe('chats whose clients leave', () => {
 
       await leave(endpoint, leaving)
 
-      // This request comes after all others, none of which reaches the model server any more.
+      // This request comes after all others, none of which can reach the model server any more.
       assert.equal((await chat.chat(endpoint.id)).status, 200)
       await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
       const { aborted, requests } = await chat.stats(endpoint)
@@ -104,7 +107,7 @@ describe('chats whose clients leave', () => {
       messages: [{ role: 'user', content: 'hi' }],
       ...body,
     })
-    // All share one check, because the first client to leave changes the result for the others.
+    // All clients share one check, because the first one to disconnect changes the result for the others.
     let allThere: Promise<void> | undefined
     const allAsked = () =>
       (allThere ??= until(async () => (await chat.stats(endpoint)).in_flight === CLIENTS))
@@ -120,7 +123,7 @@ describe('chats whose clients leave', () => {
     await Promise.all(Array.from({ length: CLIENTS }, one))
   }
 
-  /** Counts the tasks of an endpoint, of one status or of all. */
+  /** Counts the tasks of an endpoint, in one status or in all. */
   async function rows({ id }: EndpointRow, status?: TaskStatus): Promise<number> {
     const all = chat.api.database.db.selectFrom('task').select('id').where('endpoint_id', '=', id)
     return (await (status ? all.where('status', '=', status) : all).execute()).length

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { until } from '../../../support/assertions/until.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
-describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
+describe('the maximum wait of a chat for a cold model (4.7, design 10.7)', () => {
   let chat: ChatApi
   before(async () => {
     chat = await ChatApi.start({ env: { HEARTH_STREAM_KEEPALIVE_S: '1' } })
@@ -13,7 +13,7 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
   const ceilingMs = (need: Parameters<typeof chat.api.services.loads.ceilingMs>[0]) =>
     chat.api.services.loads.ceilingMs(need)
 
-  it('is 120 s while no load from where the model is has been measured', async () => {
+  it("is 120 s until a load from the model's current location has been measured", async () => {
     const endpoint = await chat.cold({ name: 'unmeasured' })
     assert.equal(await ceilingMs(endpoint), 120_000)
 
@@ -21,7 +21,7 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     assert.equal(await ceilingMs(endpoint), 120_000)
   })
 
-  it('is one and a half times what its loads have taken, over all kinds of nodes', async () => {
+  it('is one and a half times the measured load time, over all kinds of nodes', async () => {
     const endpoint = await chat.cold({ name: 'measured' })
 
     await chat.measured(endpoint, 'cold', 10_000)
@@ -31,7 +31,7 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     assert.equal(await ceilingMs(endpoint), 30_000)
   })
 
-  it('goes by loads from disk where a node has the model there', async () => {
+  it('uses load times from disk when a node has the model cached', async () => {
     const endpoint = await chat.warm()
     await chat.measured(endpoint, 'cold', 40_000)
     await chat.measured(endpoint, 'cached', 10_000)
@@ -44,7 +44,7 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     assert.equal(await ceilingMs(endpoint), 15_000)
   })
 
-  it('goes by loads from nowhere while the first node still fetches the model', async () => {
+  it('uses cold load times while the first node is still downloading the model', async () => {
     const endpoint = await chat.cold({ name: 'fetched' })
     await chat.measured(endpoint, 'cold', 40_000)
     await chat.measured(endpoint, 'cached', 10_000)
@@ -55,19 +55,19 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     assert.equal(await ceilingMs(endpoint), 60_000)
   })
 
-  it('is 2 s where a load takes less: the load has to be ordered first', async () => {
+  it('is at least 2 s, because a load must first be ordered', async () => {
     const endpoint = await chat.cold({ name: 'quick' })
     await chat.measured(endpoint, 'cold', 100)
 
     assert.equal(await ceilingMs(endpoint), 2_000)
   })
 
-  it('ends with a status, also that of a stream: no comment goes out before', async () => {
+  it('ends with an HTTP status even for streams, because no keep-alive comment precedes it', async () => {
     const endpoint = await chat.cold({ name: 'never' })
     await chat.measured(endpoint, 'cold', 2_000)
     const began = performance.now()
 
-    // Comments are due every second. Timers of one process go off in their order, however busy the machine is.
+    // Comments are due every second. Timers within one process fire in order, however busy the machine is.
     const late = sleep(4_000, 'late' as const)
     const answers = Promise.all([chat.chat(endpoint.id), chat.chat(endpoint.id, { stream: true })])
     const inTime = await Promise.race([answers, late])

@@ -11,7 +11,7 @@ describe('chat completions', () => {
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  it('answer with what the model server said, byte for byte', async () => {
+  it("return the model server's response byte for byte", async () => {
     const endpoint = await chat.warm()
     const text =
       '{ "id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"length"}],  "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3} }'
@@ -24,7 +24,7 @@ describe('chat completions', () => {
     assert.equal(answer.text, text)
   })
 
-  it('send the model server the bytes of the client', async () => {
+  it("send the model server the client's bytes", async () => {
     const endpoint = await chat.warm()
     const raw = `{ "messages":[{"role":"user","content":"a \\"model\\": \\u00e9 b","model":"inner"}],\t"mod\\u0065l" : "${endpoint.name}", "x_unknown": 1.50 }`
 
@@ -38,7 +38,7 @@ describe('chat completions', () => {
     assert.equal(last, raw)
   })
 
-  it('stream events as they are produced, with headers that keep proxies from holding them', async () => {
+  it('stream events as they are produced, with headers that keep proxies from buffering', async () => {
     const endpoint = await chat.warm()
 
     const answer = await chat.chat(endpoint.id, { stream: true, fake: { tokens: 4 } })
@@ -53,13 +53,13 @@ describe('chat completions', () => {
     assert.equal(events.at(-1), '[DONE]')
   })
 
-  it('become tasks with their tokens, ledger and event', async () => {
+  it('become tasks with tokens, ledger entries and an event', async () => {
     const endpoint = await chat.warm({ price_micro: 1_000 })
 
     const answers = [
       await chat.chat(endpoint.id, { fake: { tokens: 5 } }),
       await chat.chat(endpoint.id, { stream: true, fake: { tokens: 6 } }),
-      // The response is too long for the node to parse, so its bytes are passed on as they arrive.
+      // The response is too long for the node to parse, so the node passes its bytes on as they arrive.
       await chat.chat(endpoint.id, { fake: { tokens: 30_000 } }),
     ]
 
@@ -86,7 +86,7 @@ describe('chat completions', () => {
     )
   })
 
-  it('say zero where the model server does not count', async () => {
+  it('report zero usage when the model server counts no tokens', async () => {
     const endpoint = await chat.warm()
 
     const { body } = await chat.chat(endpoint.id, { fake: { no_usage: true } })
@@ -94,7 +94,7 @@ describe('chat completions', () => {
     assert.deepEqual(body.usage, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 })
   })
 
-  it('take a model of another account by its name once it is offered to all (4.7)', async () => {
+  it("accept another account's model by name once it is offered publicly (4.7)", async () => {
     const { key } = await chat.api.account()
     const base = await chat.warm({ ...OFFERED, is_base_model: true })
     const offered = await chat.warm(OFFERED)
@@ -117,7 +117,7 @@ describe('chat completions', () => {
     assert.equal((await chat.chat(own.name)).status, 200)
   })
 
-  it("answer for another account's endpoint as for one that does not exist", async () => {
+  it("answer alike for another account's endpoint and for an unknown one", async () => {
     const { key } = await chat.api.account()
     const { id, name } = await chat.warm()
     const answer = async (model: string, stream: boolean) => {
@@ -133,7 +133,7 @@ describe('chat completions', () => {
     }
   })
 
-  it('take the roles of the OpenAI API and no others, and leave other members of a message alone', async () => {
+  it('accept only the roles of the OpenAI API, and leave other members of a message alone', async () => {
     const endpoint = await chat.warm()
     const say = (role: string) =>
       chat.chat(endpoint.id, { messages: [{ role, content: 'x', x_unknown: { role: 'king' } }] })
@@ -153,7 +153,7 @@ describe('chat completions', () => {
     )
   })
 
-  it('need content in every message but those of an assistant that calls tools', async () => {
+  it("require content in every message except an assistant's with tool calls", async () => {
     const endpoint = await chat.warm()
     const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }
     const fine = [
@@ -195,7 +195,7 @@ describe('chat completions', () => {
     }
   })
 
-  it('are told all that is missing at once', async () => {
+  it('get one error that lists every missing field', async () => {
     const { status, body } = await chat.api.call('POST', '/v1/chat/completions', {
       body: {},
       headers: { authorization: `Bearer ${chat.caller.key}` },
@@ -205,7 +205,7 @@ describe('chat completions', () => {
     assert.match(body.error.message, /body\.model: Field required; body\.messages: Field required/)
   })
 
-  it('may ask for no more than a share of the model, whatever server it runs on', async () => {
+  it('are rejected beyond the limits that protect a model server, on every surface', async () => {
     const endpoint = await chat.warm()
     const ladder = {
       $ref: '#/$defs/a0',
@@ -264,7 +264,7 @@ describe('chat completions', () => {
     assert.equal((await chat.chat(endpoint.id, fine)).status, 200)
   })
 
-  it('refuse in the words of the OpenAI API', async () => {
+  it('return errors in OpenAI format', async () => {
     const endpoint = await chat.warm()
     const regression = await chat.cold({ name: 'r' }, { task_type: 'regression' })
     const raw = (text: string) =>

@@ -6,7 +6,7 @@ import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
 
-/** The behaviour of the fake model server; the client sends unknown fields unchanged. */
+/** The behaviour of the fake model server; the client passes unknown fields through. */
 const fake = (what: object): object => ({ fake: what })
 
 describe('the official openai client', () => {
@@ -21,7 +21,7 @@ describe('the official openai client', () => {
   const client = (apiKey = chat.caller.key) =>
     new OpenAI({ baseURL: `${chat.api.baseUrl}/v1`, apiKey, maxRetries: 0 })
 
-  it('lists models and looks one up by id and by name', async () => {
+  it('lists models and retrieves one by id and by name', async () => {
     const ids: string[] = []
     for await (const model of client().models.list()) ids.push(model.id)
     const byId = await client().models.retrieve(endpoint.id)
@@ -63,7 +63,7 @@ describe('the official openai client', () => {
     assert.equal(last, 'stop')
   })
 
-  it('sends tools and a response format, and gets tool calls from a stream', async () => {
+  it('sends tools and a response format, and receives tool calls from a stream', async () => {
     const asked = {
       model: endpoint.id,
       messages,

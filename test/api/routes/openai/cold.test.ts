@@ -15,7 +15,7 @@ describe('a chat with a cold model', () => {
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  it('is answered as soon as the model is loaded, and says so in its task', async () => {
+  it('is answered as soon as the model is loaded, and its task records the cold start', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'slow', load_s: 0.3 })
 
@@ -31,7 +31,7 @@ describe('a chat with a cold model', () => {
     assert.ok(load.mean_ms >= 300)
   })
 
-  it('measures nothing where it joins a load that was under way', async () => {
+  it('records no load time when it joins a load in progress', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'joined', load_s: 1 })
     const first = chat.node.parts.models.load(endpoint.model_key)
@@ -46,7 +46,7 @@ describe('a chat with a cold model', () => {
 
     await first
     assert.equal(answer.status, 200)
-    // By the time that the next load is recorded, an earlier one would be too.
+    // By the time the next load is recorded, an earlier one would have been too.
     const next = await chat.cold({ name: 'next' })
     assert.equal((await chat.chat(next.id)).status, 200)
     const measured = async ({ model_key }: EndpointRow) =>
@@ -61,7 +61,7 @@ describe('a chat with a cold model', () => {
     assert.equal(await measured(endpoint), 0)
   })
 
-  it('loads once for a thousand clients', async () => {
+  it('triggers a single load for a thousand clients', async () => {
     await using worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'popular', load_s: 1 })
 
@@ -71,7 +71,7 @@ describe('a chat with a cold model', () => {
     assert.deepEqual(worker.loads, [endpoint.model_key])
   }).timeout(60_000)
 
-  it('does not wait for a model that cannot be loaded', async () => {
+  it('fails without waiting when the model cannot be loaded', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'broken', broken: true })
 
@@ -79,12 +79,12 @@ describe('a chat with a cold model', () => {
 
     assert.equal(status, 503)
     assert.match(body.error.message, /could not be loaded/)
-    // Its server has written where its program lies.
+    // Its server has logged the path of its program.
     assert.match(body.error.message, /…\/fake-llm\.ts/)
     assert.doesNotMatch(body.error.message, /\w\/test\//)
   })
 
-  it('is refused for good when the weights of its model cannot be used', async () => {
+  it('gets 422 without Retry-After when the weights are unusable', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'clay', unusable: true })
 
@@ -109,7 +109,7 @@ describe('a chat with a cold model', () => {
       await until(async () => (await chat.task(answer)).status === 'succeeded')
     })
 
-    it(`is told to come back when that one is not loaded in time (stream: ${stream})`, async () => {
+    it(`gets 503 with Retry-After when the reload takes too long (stream: ${stream})`, async () => {
       const endpoint = await chat.warm()
       await chat.measured(endpoint, 'cached', 100)
 
@@ -121,7 +121,7 @@ describe('a chat with a cold model', () => {
     })
   }
 
-  it('is told when to come back where the only node puts its next try off for long', async () => {
+  it("gets Retry-After until the only node's next load attempt", async () => {
     const { db, log } = chat.api.services
     const placement = new PlacementIndex()
     const failed = { model_key: 'm', state: 'cold' as const, in_flight: 0, memory_mb: 0, error: 'broken' }
@@ -148,12 +148,12 @@ describe('a chat with a cold model', () => {
     const seconds = await secondsTold()
     assert.ok(seconds > 50 && seconds <= 60, `${seconds} s`)
 
-    // At most an hour, whatever the node says.
+    // At most an hour, whatever the node reports.
     put(8.64e15)
     assert.equal(await secondsTold(), 3_600)
   })
 
-  it('ends its wait when the client leaves', async () => {
+  it('stops waiting when the client disconnects', async () => {
     const endpoint = await chat.cold({ name: 'left' })
     const leave = new AbortController()
     const asked = openStream(chat, endpoint.id, {}, leave.signal)

@@ -14,7 +14,7 @@ import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../../support/server
 
 const CLIENTS = 30
 
-describe('a chat on a machine whose environment is not installed yet', function () {
+describe('a chat on a node whose environment is not installed yet', function () {
   this.timeout(240_000)
   let api: TestApi
   before(async () => {
@@ -46,7 +46,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
     writeFileSync(join(cacheDir, 'install-times.json'), JSON.stringify({ slow }))
   }
 
-  it('is answered, with all others, when it may wait longer than the installation takes', async () => {
+  it('is answered, for every client, when the installation takes less than the maximum wait', async () => {
     using folder = temporaryFolder()
     await using environment = await slowEnvironment(folder.path, 2_000)
     const chat = await open(environment, 'none')
@@ -73,7 +73,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
     await until(async () => (await environmentsOf(chat.node.nodeId))[0]?.state === 'ready')
   })
 
-  it('is told at once when to come back where the installation takes longer than it may wait', async () => {
+  it('gets 503 with Retry-After immediately when the installation takes longer than the maximum wait', async () => {
     using folder = temporaryFolder()
     await using environment = await slowEnvironment(folder.path, 2_000)
     const chat = await open(environment, 'none')
@@ -95,12 +95,12 @@ describe('a chat on a machine whose environment is not installed yet', function 
       const seconds = Number(headers['retry-after'])
       assert.ok(seconds >= 100 && seconds <= 125, `${seconds} s`)
     }
-    // The refused request has started the installation.
+    // The rejected request has started the installation.
     await until(async () => (await chat.chat(endpoint.id)).status === 200, 200_000)
     assert.equal(environment.fetched, 1)
   })
 
-  it('is told so in its task where it was not asked to wait, and the installation is no part of how long a load takes', async () => {
+  it("shows the installation in an async task's progress, and excludes it from the load time", async () => {
     using folder = temporaryFolder()
     await using environment = await slowEnvironment(folder.path, 2_000)
     const chat = await open(environment, 'none')
@@ -135,7 +135,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
     await until(async () => (await task()).status_detail?.status === 'running')
   })
 
-  it('finds it installed where the node has prepared it in the background', async () => {
+  it('finds the environment installed when the node has prepared it in the background', async () => {
     using folder = temporaryFolder()
     await using environment = await slowEnvironment(folder.path, 1_000)
     const chat = await open(environment, 'slow')
@@ -152,7 +152,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
     assert.ok(seen.has('installing'), [...seen].join())
   })
 
-  it('waits without the time of the installation counting, and then no longer than usual', async () => {
+  it('does not count the installation towards its wait, and then waits the usual time', async () => {
     const { db, log } = api.services
     const placement = new PlacementIndex()
     const slow = { name: 'slow', profiles: ['tiny'], state: 'installing' as const, progress: 0.9, eta_s: 0 }

@@ -7,7 +7,7 @@ const event = (value: object | string, gap = '\n\n') =>
 const word = (content: string, usage: object | null = null) => ({ choices: [{ delta: { content } }], usage })
 const usage = { prompt_tokens: 12, completion_tokens: 200, total_tokens: 212 }
 
-/** Returns the tokens that a stream counts, for events in these pieces. */
+/** Returns the tokens that a stream counts when its events arrive in these pieces. */
 function tokensOf(...pieces: string[]): number {
   const events = new EventStream({ grow: () => true })
   for (const piece of pieces) events.take(Buffer.from(piece))
@@ -15,10 +15,10 @@ function tokensOf(...pieces: string[]): number {
   return read + out
 }
 
-describe('the tokens of a stream', () => {
+describe('the token count of a stream', () => {
   const words = Array.from({ length: 200 }, (_, i) => event(word(`w${i}`)))
 
-  it('are those of its last count, of however many events came at once', () => {
+  it('is the last reported count, however many events arrive at once', () => {
     const counts = event({ choices: [], usage })
     assert.equal(tokensOf([...words, counts, event('[DONE]')].join('')), 212)
     assert.equal(tokensOf(words.join(''), counts, event('[DONE]')), 212)
@@ -27,18 +27,18 @@ describe('the tokens of a stream', () => {
     assert.equal(tokensOf([earlier, ...words].join('')), 3)
   })
 
-  it('are found with carriage returns, and beside text that speaks of usage', () => {
+  it('is found with carriage returns, and next to text that mentions usage', () => {
     const said = event(word('the "usage" of words'), '\r\n\r\n')
     const counts = event({ choices: [], usage }, '\r\n\r\n')
     assert.equal(tokensOf([said, counts, said, event('[DONE]', '\r\n\r\n')].join('')), 212)
   })
 
-  it('are none where nothing is counted', () => {
+  it('is zero when no event reports usage', () => {
     assert.equal(tokensOf(words.join('')), 0)
     assert.equal(tokensOf(event('no "usage" here')), 0)
   })
 
-  it('are not searched in an event that would take long to parse, also not by translated streams', () => {
+  it('is not searched for in an event that would take long to parse, nor by translated streams', () => {
     const names = Object.fromEntries(Array.from({ length: 100_000 }, (_, nth) => [`k${nth}`, 0]))
     const long = event({ ...word('long '.repeat(100_000)), usage })
 

@@ -4,7 +4,7 @@ import { assertRefunded } from '../../../support/assertions/refunds.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { ChatApi, follow, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
 
-describe('a chat that fails is a failed task, costs nothing and is told once (6.1)', () => {
+describe('a failed chat is one failed task, costs nothing and is reported once (6.1)', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   before(async () => {
@@ -22,7 +22,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
       .where('endpoint_id', '=', endpoint.id)
       .execute()
 
-  /** The one task of the endpoint, once it has failed and its books are looked through. */
+  /** The endpoint's only task, once it has failed and its ledger entries are checked. */
   async function failedTask() {
     await until(async () => (await tasks()).some(({ status }) => status === 'failed'), SOON_MS)
     const [task, ...others] = await tasks()
@@ -33,7 +33,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
   }
 
   for (const stream of [false, true]) {
-    it(`when the model server refuses it (stream: ${stream})`, async () => {
+    it(`when the model server rejects it (stream: ${stream})`, async () => {
       const { status, body, headers } = await chat.chat(endpoint.id, { stream, fake: { status: 500 } })
 
       assert.equal(status, 500)
@@ -44,7 +44,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
     })
   }
 
-  it('when its model server names a file of its node, of which the folders are not told', async () => {
+  it('when the error names a file on the node, whose folders are removed', async () => {
     const fake = { status: 500, message: 'could not map /root/.hearth/cache/m/model.safetensors' }
     const { body } = await chat.chat(endpoint.id, { fake })
 
@@ -53,7 +53,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
   })
 
   for (const stream of [false, true]) {
-    it(`when its model server dies before its first byte, and the model is not loaded again in time (stream: ${stream})`, async () => {
+    it(`when its model server dies before the first byte, and the model is not reloaded in time (stream: ${stream})`, async () => {
       await chat.measured(endpoint, 'cached', 100)
 
       const answer = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
@@ -64,7 +64,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
       assert.equal(error, answer.body.error.message)
     })
 
-    it(`when the model servers of two nodes die before its first byte (stream: ${stream})`, async () => {
+    it(`when the model servers of two nodes die before the first byte (stream: ${stream})`, async () => {
       await using other = await startChatNode(chat.api)
       await other.parts.models.load(endpoint.model_key)
       const { placement } = chat.api.services.links
@@ -79,7 +79,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
     })
   }
 
-  it('except that one for which no node was asked never becomes a task', async () => {
+  it('except that a chat without an available node never becomes a task', async () => {
     const cold = await chat.cold({ name: 'broken', broken: true })
     await chat.measured(cold, 'cold', 1)
 
@@ -99,7 +99,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
     assert.equal((await failedTask()).id, answer.headers['x-hearth-task-id'])
   })
 
-  it('when its client leaves in the middle of its stream', async () => {
+  it('when its client disconnects in the middle of its stream', async () => {
     const leave = new AbortController()
     const body = { fake: { tokens: 2_000, gap_ms: 10 } }
     const stream = follow(await openStream(chat, endpoint.id, body, leave.signal))
@@ -111,7 +111,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
     assert.match((await failedTask()).error ?? '', /the client left/)
   })
 
-  it('except that one whose client leaves before its only answer never becomes a task', async () => {
+  it('except that a chat whose client disconnects before a non-streamed response never becomes a task', async () => {
     const leave = new AbortController()
     const body = { stream: false, fake: { delay_ms: 60_000 } }
     const asked = openStream(chat, endpoint.id, body, leave.signal)
@@ -121,7 +121,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
 
     await assert.rejects(asked)
     await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
-    // The rows of the next chat are written after all that this one could write.
+    // The next chat's rows are written after any that this one could write.
     assert.equal((await chat.chat(endpoint.id)).status, 200)
     assert.deepEqual(
       (await tasks()).map(({ status }) => status),

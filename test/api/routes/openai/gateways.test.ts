@@ -16,7 +16,7 @@ import { ChatApi, eventsOf, follow, openStream } from '../../../support/servers/
 import { gatewayEnv, runGateway } from '../../../support/servers/gateway-process.ts'
 import { requireInstalled } from '../../../support/skip.ts'
 
-/** nginx with the settings it comes with, as a proxy of a proxy. */
+/** nginx with its default settings, as a proxy behind a proxy. */
 async function startNginx(target: string): Promise<AsyncDisposable & { url: string }> {
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(temporaryFolder()).path
@@ -46,14 +46,14 @@ async function startNginx(target: string): Promise<AsyncDisposable & { url: stri
   return { url, [Symbol.asyncDispose]: () => opened.disposeAsync() }
 }
 
-describe('chats between gateways and proxies', () => {
+describe('chats across gateways and proxies', () => {
   let chat: ChatApi
   before(async () => {
     chat = await ChatApi.start()
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  it('arrive event by event through two hops of nginx', async function () {
+  it('arrive event by event through two nginx hops', async function () {
     await requireInstalled(this, process.env.HEARTH_TEST_NGINX_MISSING, findNginx)
     await using proxy = await startNginx(chat.api.baseUrl)
     const endpoint = await chat.warm()
@@ -80,7 +80,7 @@ describe('chats between gateways and proxies', () => {
     assert.ok(arrivals.at(-1)! - arrivals[0]! > 350, 'they came at once')
   })
 
-  it('are served by whichever gateway they reach, and one that is killed loses its own streams alone, which are refunded', async () => {
+  it('are served by any gateway, and a killed gateway loses only its own streams, which are refunded', async () => {
     const endpoint = await chat.warm({ price_micro: 1_000 })
     const { db, url } = chat.api.database
     using folder = temporaryFolder()
@@ -130,7 +130,7 @@ describe('chats between gateways and proxies', () => {
     assert.equal((await chat.chat(endpoint.id)).status, 200)
     assert.equal((await chat.stats(endpoint)).in_flight, 0)
 
-    // Its lease runs out by itself, and the gateway that is left finds what it left open.
+    // Its lease expires, and the remaining gateway fails the tasks that it left open.
     assert.deepEqual(
       openThere.map(({ id }) => id).toSorted(),
       theirs.map(({ headers }) => String(headers[TASK_HEADER])).toSorted(),

@@ -18,10 +18,10 @@ const ONE_PIXEL = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
-/** Fields of ours, which the clients send as they are. */
+/** Our own fields, which the clients pass through. */
 const QUICK = { num_inference_steps: 2, seed: 7 }
 
-describe('the OpenAI surface of pictures', function () {
+describe('the OpenAI image API', function () {
   this.timeout(300_000)
   const stack = new AsyncDisposableStack()
   let world: GenerativeWorld
@@ -59,7 +59,7 @@ describe('the OpenAI surface of pictures', function () {
   const post = (body: object) =>
     world.on.api.call('POST', '/v1/images/generations', { key: world.on.key, body })
 
-  it('are those of infer, in the response, which stores nothing', async () => {
+  it('returns the same image as infer, in the response only', async () => {
     const prompt = 'a red ball'
     const before = await world.outputs()
     const asked = { model: 'painter', prompt, size: '64x64', ...QUICK } as const
@@ -87,7 +87,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.deepEqual([task.status, task.result], ['succeeded', null])
   })
 
-  it('are several, each with a seed of its own', async () => {
+  it('makes several images, each with its own seed', async () => {
     const one = async (seed: number, n = 1) => {
       const asked = { model: 'painter', prompt: 'a', n, size: '64x64', num_inference_steps: 2, seed }
       const { data = [] } = await client().generate(asked as never)
@@ -99,7 +99,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.equal(new Set(many).size, 3)
   })
 
-  it('lie behind URLs that the task signs anew', async () => {
+  it('returns URLs, and the task signs new ones', async () => {
     const asked = { model: 'painter', prompt: 'a', n: 2, size: '64x64', response_format: 'url', ...QUICK }
     const { data: made, response } = await client()
       .generate(asked as never)
@@ -123,7 +123,7 @@ describe('the OpenAI surface of pictures', function () {
     }
   })
 
-  it('are made of others by edits and variations', async () => {
+  it('edits images and makes variations', async () => {
     const changed = { model: 'retoucher', image: await file(), ...QUICK, strength: 0.9 }
     const edit = await client().edit({ ...changed, prompt: 'in winter' } as never)
     const variation = await client().createVariation({
@@ -144,7 +144,7 @@ describe('the OpenAI surface of pictures', function () {
     )
   })
 
-  it('are made for the Python client', async () => {
+  it('serves the Python client', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'picture.png')
     await writeFile(path, picture())
@@ -163,7 +163,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.equal((await fetched(url)).subarray(0, 8).toString('hex'), PNG)
   })
 
-  it('are not made to the end for a client that leaves', async () => {
+  it('stops generating when the client disconnects', async () => {
     const leaving = new AbortController()
     const long = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 900 }
     const asked = client().generate(long as never, { signal: leaving.signal, maxRetries: 0 })
@@ -177,7 +177,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.ok(performance.now() - leftAt < 3_000, 'the rest of 900 steps takes longer')
   })
 
-  it('are made from the beginning where their server is killed', async () => {
+  it('restarts the generation when the model server is killed', async () => {
     const long = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 150, seed: 7 }
     const quick = await client().generate({ ...long, num_inference_steps: 1 } as never)
     assert.equal(quick.data?.length, 1)
@@ -195,7 +195,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.deepEqual(bytesOf(JSON.parse(text).data[0].b64_json), await inferred('painter', whole))
   })
 
-  it('are refused with the field that cannot be used, and then made again', async () => {
+  it('rejects invalid fields by name, and keeps serving', async () => {
     const whole = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 1 }
     const cases: [object, number, string][] = [
       [{ ...whole, model: undefined }, 422, 'model'],
@@ -225,7 +225,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.equal((await post(whole)).status, 200)
   })
 
-  it('are refused with the part of a form that cannot be used', async () => {
+  it('rejects invalid form parts by name', async () => {
     const whole = { model: 'retoucher', prompt: 'a', image: picture() }
     const { image: _, ...without } = whole
     const cases: [Parts, number, string][] = [
@@ -263,7 +263,7 @@ describe('the OpenAI surface of pictures', function () {
     assert.equal((await postForm('/v1/images/variations', bare)).status, 200)
   })
 
-  it('that are no pictures are an error that no client repeats', async () => {
+  it('answers 422, which clients do not retry, when the output is not a valid image', async () => {
     const { status, body, headers } = await post({ model: 'blank', prompt: 'a', size: '64x64', ...QUICK })
 
     assert.equal(status, 422)

@@ -15,7 +15,7 @@ describe('chats while the kill switch is active (3.8, 7)', () => {
     assert.equal((await chat.api.call('POST', path, { key: OPERATIONS_KEY })).status, 200)
   }
 
-  it('are refused in the words of the OpenAI API, and those under way go on to their end', async () => {
+  it('are rejected in OpenAI format, while chats in flight finish', async () => {
     const endpoint = await chat.warm()
     const body = { fake: { tokens: 300, gap_ms: 10 } }
     const admitted = follow(await openStream(chat, endpoint.id, body))
@@ -26,7 +26,7 @@ describe('chats while the kill switch is active (3.8, 7)', () => {
     const refused = [
       await chat.chat(endpoint.id),
       await chat.chat(endpoint.id, { stream: true }),
-      // Callers of a model that does not exist get the same refusal.
+      // Callers of an unknown model get the same error.
       await chat.chat('no-such-model'),
     ]
     const cameMeanwhile = admitted.events.length
@@ -55,7 +55,7 @@ describe('chats while the kill switch is active (3.8, 7)', () => {
     assert.equal(later.status, 200)
   })
 
-  it('are refused for their key before anything is said of the switch (5)', async () => {
+  it('are rejected for an invalid key before the switch is checked (5)', async () => {
     const endpoint = await chat.warm()
     await turn('activate?reason=fire%20drill')
     const { status, body } = await chat.chat(endpoint.id, {}, 'sk-wrong')

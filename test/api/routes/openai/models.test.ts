@@ -8,7 +8,7 @@ const IN_REVIEW = { visibility: 'public', review_status: 'pending_review' } as c
 const REJECTED = { visibility: 'public', review_status: 'rejected' } as const
 const BASE = { ...OFFERED, is_base_model: true } as const
 
-describe('models to chat with (4.7)', () => {
+describe('chat models (4.7)', () => {
   let api: TestApi
   let key: string
   let own: Record<'chat' | 'code' | 'inReview' | 'paused' | 'regression', EndpointRow>
@@ -50,7 +50,7 @@ describe('models to chat with (4.7)', () => {
       headers: headers(),
     })
 
-  it('are the own ones and the approved public ones, language models alone', async () => {
+  it("are listed when they are the account's own or approved public language models", async () => {
     const { status, body } = await api.call('GET', '/v1/models', { headers: headers() })
 
     assert.equal(status, 200)
@@ -69,7 +69,7 @@ describe('models to chat with (4.7)', () => {
     })
   })
 
-  it('are found by their id and by their name, whichever account offers them', async () => {
+  it('are found by id and by name, whichever account offers them', async () => {
     const statuses = async (rows: Record<string, EndpointRow>) => {
       const asked = Object.entries(rows).map(async ([what, { id, name }]) => {
         const answers = [await retrieve(id), await retrieve(name)]
@@ -97,7 +97,7 @@ describe('models to chat with (4.7)', () => {
     })
   })
 
-  it('are told apart from those that are not there in nothing', async () => {
+  it('that are hidden get the same 404 as unknown ones', async () => {
     const nowhere = newId()
     for (const [hidden, unknown] of [
       [others.hidden.id, nowhere],
@@ -115,7 +115,7 @@ describe('models to chat with (4.7)', () => {
   })
 
   for (const stream of [false, true]) {
-    it(`answer to the name of an active base model, not of a paused one (stream: ${stream})`, async () => {
+    it(`are found by the name of an active base model, not of a paused one (stream: ${stream})`, async () => {
       const refused = await chat(others.pausedBase.name, stream)
       const paused = await chat(others.pausedBase.id, stream)
       const active = await chat(others.base.name, stream)
@@ -123,12 +123,12 @@ describe('models to chat with (4.7)', () => {
       assert.equal(refused.status, 404)
       assert.equal(refused.body.error.type, 'not_found_error')
       assert.equal(paused.status, 409)
-      // No node serves it here, so this error shows that it was found.
+      // No node serves it here, so this error shows that the model was found.
       assert.equal(active.body.error.code, 'no_capacity')
     })
   }
 
-  it('answer by name on every route, also those of another account (4.7)', async () => {
+  it('are found by name on every route, including those of another account (4.7)', async () => {
     const stranger = await api.account()
     const bodies: Record<string, [taskType: string, body: object]> = {
       '/v1/completions': ['code', { prompt: 'x' }],
@@ -143,13 +143,13 @@ describe('models to chat with (4.7)', () => {
       const build = (overrides: Partial<NewEndpoint>) =>
         buildEndpoint(api.database.db, stranger.accountId, { task_type, ...overrides })
       const [open, closed] = [await build(OFFERED), await build(IN_REVIEW)]
-      // No node serves it here, so this error shows that it was found.
+      // No node serves it here, so this error shows that the model was found.
       assert.equal(await ask(open.name), 'no_capacity', path)
       assert.equal(await ask(closed.name), 'not_found', path)
     }
   })
 
-  it('are only those that a limited key may ask', async () => {
+  it('are limited to those that a limited key may use', async () => {
     const limited = async (models: string[]) => {
       const body = { name: 'limited', limits: { models } }
       const made = await api.call('POST', '/api/builder/v1/keys', { key, body })

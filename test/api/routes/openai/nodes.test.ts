@@ -12,7 +12,7 @@ describe('a chat and the node that serves it', function () {
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  it('has comments in its stream while the first token is long in coming, and none after it', async () => {
+  it('has keep-alive comments in its stream until a late first token, and none after it', async () => {
     const endpoint = await chat.warm()
 
     const { text } = await chat.chat(endpoint.id, {
@@ -26,7 +26,7 @@ describe('a chat and the node that serves it', function () {
     assert.equal(eventsOf(text).at(-1), '[DONE]')
   })
 
-  it('still fails by its status after a wait for the first token', async () => {
+  it('can still fail with an HTTP status while waiting for the first token', async () => {
     const endpoint = await chat.warm()
 
     const { status, headers } = await chat.chat(endpoint.id, {
@@ -38,7 +38,7 @@ describe('a chat and the node that serves it', function () {
     assert.ok(Number(headers['retry-after']) >= 1)
   })
 
-  it('comes as a single chunk from a node whose runtime is older than 0.10.195 (4.7)', async () => {
+  it('arrives as a single chunk from a node with a runtime older than 0.10.195 (4.7)', async () => {
     const endpoint = await chat.warm()
     const { links } = chat.api.services
     const { nodeId, parts } = chat.node

@@ -6,7 +6,7 @@ import { loadPromised } from '../../../support/builders/promised-loads.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { ChatApi, startChatNode } from '../../../support/servers/chat-api.ts'
 
-describe('a chat whose model needs the memory of one that was loaded a moment ago', function () {
+describe('a chat whose model needs the memory of a recently loaded one', function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
@@ -14,10 +14,10 @@ describe('a chat whose model needs the memory of one that was loaded a moment ag
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Starts a node with room for one model. */
+  /** Starts a node with memory for one model. */
   const open = async () => new ChatApi(api, await startChatNode(api, { memoryMb: 90 }), await api.account())
 
-  /** Loads a model slowly and returns the duration, which is also how long the node then keeps the model. */
+  /** Loads a model slowly and returns the duration, for which the node then protects the model. */
   async function loadSlowly(chat: ChatApi, load_s: number): Promise<number> {
     const slow = await chat.cold({ name: 'slow', load_s })
     const startedAt = performance.now()
@@ -44,12 +44,12 @@ describe('a chat whose model needs the memory of one that was loaded a moment ag
   const shown = ({ node }: ChatApi, { model_key }: EndpointRow) =>
     api.services.links.placement.model(node.nodeId, model_key)
 
-  it('waits without that time counting, nor as load time, where it is shorter than the ceiling', async () => {
+  it('excludes that protection from its wait and from the load time while it is below the maximum wait', async () => {
     const chat = await open()
     await using _node = chat.node
     await using _worker = loadPromised(chat)
     const protectedMs = await loadSlowly(chat, 3)
-    // The wait is within the ceiling, but the wait and the load together are not.
+    // The wait is below the maximum, but the wait and the load together are not.
     const meanMs = protectedMs / 1.5
     const endpoint = await measured(chat, meanMs, 2)
     const startedAt = performance.now()
@@ -63,12 +63,12 @@ describe('a chat whose model needs the memory of one that was loaded a moment ag
     assert.ok(performance.now() - startedAt > 1.5 * meanMs)
     assert.ok(chat.node.parts.models.delayMs(endpoint.model_key) > 1_000)
     assert.equal(shown(chat, endpoint)?.memory_in_ms, undefined)
-    // A load is recorded shortly after it has woken its requests.
+    // A load is recorded shortly after its requests have been woken.
     await sleep(500)
     assert.deepEqual(await samples(endpoint), [1, 1])
   })
 
-  it('is refused at once with the time that is left where it exceeds the ceiling, and the load continues', async () => {
+  it('gets 503 immediately with the remaining time when it exceeds the maximum wait, while the load continues', async () => {
     const chat = await open()
     await using _node = chat.node
     await using worker = loadPromised(chat)

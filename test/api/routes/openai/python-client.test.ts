@@ -18,7 +18,7 @@ import {
 
 const messages = [{ role: 'user', content: 'hi' }]
 
-describe('the official openai client of Python', () => {
+describe('the official openai client for Python', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   let client: PythonClient
@@ -33,7 +33,7 @@ describe('the official openai client of Python', () => {
     await chat?.[Symbol.asyncDispose]()
   })
 
-  /** Builds the arguments of a chat; `extra_body` is how the client sends fields that it does not know. */
+  /** Builds the arguments of a chat; the client sends unknown fields through `extra_body`. */
   const chatOf = (fake: object, more: object = {}) => ({
     model: endpoint.id,
     messages,
@@ -43,7 +43,7 @@ describe('the official openai client of Python', () => {
   const call = (name: string, options?: object) => client.call(name, chat.caller.key, options)
   const received = async () => JSON.parse((await chat.stats(endpoint)).last)
 
-  it('lists models and looks one up by id and by name', async () => {
+  it('lists models and retrieves one by id and by name', async () => {
     const ids = await call('list_models')
     const byId = await call('retrieve', { model: endpoint.id })
     const byName = await call('retrieve', { model: endpoint.name })
@@ -75,7 +75,7 @@ describe('the official openai client of Python', () => {
     assert.deepEqual([stream, sent], [true, stream_options])
   })
 
-  it('calls a tool, whole and put together from a stream, and sends what came of it', async () => {
+  it("calls a tool, with and without streaming, and sends the tool's result", async () => {
     const asked = { tools: TOOLS, tool_choice: 'auto' }
 
     const whole = await call('chat', chatOf(wholeToolCall(), asked))
@@ -104,7 +104,7 @@ describe('the official openai client of Python', () => {
     assert.deepEqual((await received()).messages, result)
   })
 
-  it('sends a response format and fields that nobody knows', async () => {
+  it('sends a response format and unknown fields', async () => {
     const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
     const response_format = { type: 'json_schema', json_schema: { name: 'place', schema, strict: true } }
     const unknown = { top_k: 40, chat_template_kwargs: { enable_thinking: false }, 'x-ü': [1.5, null, '🌍'] }
@@ -115,7 +115,7 @@ describe('the official openai client of Python', () => {
     assert.deepEqual(sent, { model: endpoint.id, messages, response_format, ...unknown })
   })
 
-  it('raises its own exceptions for 401, 403, 404, 422 and what the model server refuses', async () => {
+  it('raises its own exceptions for 401, 403, 404, 422 and errors of the model server', async () => {
     const viewer = await chat.api.key(chat.caller.accountId, 'viewer')
     const refused = async (options: object, { name = 'chat', key = chat.caller.key } = {}) => {
       const raised = await client.raisedBy(name, key, options)
@@ -133,7 +133,7 @@ describe('the official openai client of Python', () => {
     assert.equal(await refused(chatOf({ status: 400 })), 'BadRequestError 400 bad_request')
   })
 
-  it('raises its own exception for 429 where the account sends too much, and hears when to come back', async () => {
+  it('raises its own exception for 429 with Retry-After when the account exceeds its rate', async () => {
     const { key } = await chat.api.account()
 
     const { name, status, code, retry_after } = await client.raisedBy('until_refused', key)
@@ -142,7 +142,7 @@ describe('the official openai client of Python', () => {
   })
 
   for (const how of ['chat', 'stream']) {
-    it(`raises its own exception for 503 while the model is cold, and hears when to come back (${how})`, async () => {
+    it(`raises its own exception for 503 with Retry-After while the model is cold (${how})`, async () => {
       const cold = await coldForNow(chat)
       const asked = chatOf({ tokens: 2 }, { model: cold.id })
 

@@ -70,7 +70,7 @@ describe('the Responses API', () => {
     ])
   })
 
-  it('gives the model a conversation with pictures, calls and their outputs', async () => {
+  it('passes the model a conversation with images, calls and their outputs', async () => {
     await client().responses.create({
       model: endpoint.id,
       input: [
@@ -128,7 +128,7 @@ describe('the Responses API', () => {
     })
   })
 
-  it('answers with function calls, whole and in a stream', async () => {
+  it('returns function calls, with and without streaming', async () => {
     const asked = { model: endpoint.id, input: 'Look x up', tools: [LOOK_UP] }
     const whole = await client().responses.create({ ...asked, ...fake(wholeToolCall()) })
     const streamed = await client()
@@ -143,7 +143,7 @@ describe('the Responses API', () => {
     }
   })
 
-  it('streams the events of every kind of item in their order', async () => {
+  it('streams the events of every kind of item in order', async () => {
     const stream = await client().responses.create({
       model: endpoint.id,
       input: 'Everything',
@@ -191,7 +191,7 @@ describe('the Responses API', () => {
     assert.equal(ids.size, 4)
   })
 
-  it('is whole whatever the pieces that the model server writes', async () => {
+  it('reassembles a stream from single bytes of the model server', async () => {
     const [{ pieces: [all = ''] = [] }] = [streamWithUsage() as { pieces?: string[] }]
     const bytes = Buffer.from(all, 'base64')
     const pieces = Array.from(bytes, (_, i) => bytes.subarray(i, i + 1).toString('base64'))
@@ -202,7 +202,7 @@ describe('the Responses API', () => {
     assert.equal(response.output_text, 'Grüße 🌍')
   })
 
-  it('says that an answer was cut off', async () => {
+  it('reports a truncated answer as incomplete', async () => {
     const choice = { index: 0, message: { role: 'assistant', content: 'Half' }, finish_reason: 'length' }
     const body = Buffer.from(JSON.stringify({ choices: [choice] })).toString('base64')
     const response = await client().responses.create({
@@ -216,7 +216,7 @@ describe('the Responses API', () => {
     assert.equal(response.output_text, 'Half')
   })
 
-  it('serves the client of Python', async () => {
+  it('serves the Python client', async () => {
     const asked = { model: endpoint.id, input: 'Hello' }
     const whole = await python.call('respond', chat.caller.key, { ...asked, ...fake({ tokens: 1 }) })
     const streamed = await python.call('respond_in_a_stream', chat.caller.key, {
@@ -229,7 +229,7 @@ describe('the Responses API', () => {
     assert.deepEqual([text, output], ['Grüße 🌍', ['message']])
   })
 
-  it('ends a stream whose model server dies with response.failed, and the task fails', async () => {
+  it('ends a stream with response.failed and fails the task when the model server dies', async () => {
     const broken = await chat.warm()
     const stream = await client().responses.create({
       model: broken.id,
@@ -244,7 +244,7 @@ describe('the Responses API', () => {
     assert.match(last.response.error?.message ?? '', /dropped the connection/)
   })
 
-  it('refuses what a chat cannot do, by its place', async () => {
+  it('rejects what a chat cannot do, with the path of the field', async () => {
     const cases = [
       [{}, 'input'],
       [{ input: [] }, 'input'],
@@ -273,7 +273,7 @@ describe('the Responses API', () => {
     assert.equal((await post({ input: 'a', ...fake({ status: 400 }) })).status, 400)
   })
 
-  it('completes a prompt, whole, echoed and in a stream', async () => {
+  it('completes a prompt, plain, echoed and streamed', async () => {
     const create = { model: endpoint.id, prompt: 'Once', max_tokens: 5 }
     const extra = (what: object): object => ({ fake: what })
     const whole = await client().completions.create({ ...create, ...extra({ tokens: 2 }) })
@@ -302,7 +302,7 @@ describe('the Responses API', () => {
     assert.deepEqual([messages, max_tokens, prompt], [[{ role: 'user', content: 'Once' }], 5, undefined])
   })
 
-  it('refuses completions that it cannot give, by their field', async () => {
+  it('rejects unsupported completions with the field', async () => {
     for (const [field, value] of Object.entries({
       prompt: ['a', 'b'],
       suffix: 'x',

@@ -12,11 +12,11 @@ import { type InferenceWorld, startInferenceWorld } from '../../../support/serve
 import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
 
 const MIB = 1024 * 1024
-/** With a temperature this low the same sound has the same text each time; at none the library raises it by itself. */
+/** At this low temperature the same audio yields the same text each time; at zero the library raises it by itself. */
 const SETTLED = 0.0001
 const TRANSCRIPTIONS = '/v1/audio/transcriptions'
 
-describe('the OpenAI surface of speech to text', function () {
+describe('the OpenAI transcription API', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
@@ -42,7 +42,7 @@ describe('the OpenAI surface of speech to text', function () {
     world.api.call('POST', path, { key: world.key, ...(await callOf(form)) })
   const spoken = (parts: Parts) => formOf(parts, 'speech.wav')
 
-  it('writes what infer hears in each format, cold and warm', async () => {
+  it('returns the same text as infer in each format, cold and warm', async () => {
     const asked = { model: model.name, temperature: SETTLED, language: 'en' } as const
     const { data: verbose, response } = await client()
       .transcriptions.create({ ...asked, file: await sound(42), response_format: 'verbose_json' })
@@ -81,7 +81,7 @@ describe('the OpenAI surface of speech to text', function () {
     assert.deepEqual([row.status, row.surface, row.input, row.result], ['succeeded', 'openai', null, null])
   })
 
-  it('tells when words are spoken, alone or beside segments', async () => {
+  it('returns word timestamps, alone or along with segments', async () => {
     const asked = { model: model.name, temperature: SETTLED, response_format: 'verbose_json' } as const
     const both = await client().transcriptions.create({
       ...asked,
@@ -101,7 +101,7 @@ describe('the OpenAI surface of speech to text', function () {
     assert.equal(alone.segments, undefined)
   })
 
-  it('translates, and answers the Python client', async () => {
+  it('translates, and serves the Python client', async () => {
     const verbose = await client().translations.create({
       model: model.endpoint_id,
       file: await sound(3),
@@ -129,7 +129,7 @@ describe('the OpenAI surface of speech to text', function () {
     assert.match(String(srt), /^(1\n00:00:\d\d,\d{3} --> 00:00:\d\d,\d{3}\n|$)/)
   })
 
-  it('makes up nothing in silence', async () => {
+  it('returns no text for silence', async () => {
     const file = new File([wav(2, { silent: true })], 'a.wav')
     const said = async (response_format: 'json' | 'vtt' | 'srt') =>
       client().transcriptions.create({ model: model.name, file, response_format })
@@ -139,7 +139,7 @@ describe('the OpenAI surface of speech to text', function () {
     assert.equal(await said('srt'), '')
   })
 
-  it('names the part of a form that it cannot use, and serves the next one', async () => {
+  it('rejects invalid form parts by name, and keeps serving', async () => {
     const file = wav(1)
     const m = model.name
     const cases: [Record<string, string | Buffer<ArrayBuffer> | string[]>, number, string][] = [
@@ -194,14 +194,14 @@ describe('the OpenAI surface of speech to text', function () {
     assert.equal((await post(spoken({ file, model: m }))).status, 200)
   })
 
-  it('holds files in the memory of bodies, and gives it back', async () => {
+  it('holds files in the memory of request bodies, and releases it', async () => {
     const file = Buffer.concat([wav(1), Buffer.alloc(24 * MIB)])
     const answers = await Promise.all(
       Array.from({ length: 4 }, () => post(spoken({ file, model: model.name }))),
     )
     const statuses = answers.map(({ status }) => status)
 
-    // The memory of bodies takes three of them at most, and an account what it leaves free.
+    // Body memory has space for three files at most, and an account may take what it leaves free.
     assert.ok(statuses.includes(503), statuses.join())
     for (const { status, body } of answers)
       if (status === 503) assert.equal(body.error.code, 'no_capacity', JSON.stringify(body))

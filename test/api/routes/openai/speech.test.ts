@@ -4,7 +4,7 @@ import { requireGenerative } from '../../../support/builders/tiny-generative.ts'
 import { GenerativeWorld } from '../../../support/servers/generative-world.ts'
 import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
 
-/** The first bytes of files of each format, and their types. */
+/** The first bytes of files in each format, and their types. */
 const FORMATS = {
   mp3: ['audio/mpeg', /^(494433|fff[23b])/],
   opus: ['audio/ogg', /^4f676753.{48}4f70757348656164/],
@@ -14,7 +14,7 @@ const FORMATS = {
 } as const
 const INPUT = 'hello world, how are you today?'
 
-describe('the OpenAI surface of speech', function () {
+describe('the OpenAI speech API', function () {
   this.timeout(300_000)
   let world: GenerativeWorld
   before(requireGenerative)
@@ -36,7 +36,7 @@ describe('the OpenAI surface of speech', function () {
   }
   const post = (body: object) => world.on.api.call('POST', '/v1/audio/speech', { key: world.on.key, body })
 
-  it('is made in every format, MP3 by default, for the TypeScript client', async () => {
+  it('returns every format, MP3 by default, to the TypeScript client', async () => {
     const usual = await speak()
     assert.equal(usual.headers.get('content-type'), 'audio/mpeg')
     assert.match(usual.bytes.subarray(0, 4).toString('hex'), FORMATS.mp3[1])
@@ -49,12 +49,12 @@ describe('the OpenAI surface of speech', function () {
     }
     const wave = (await speak({ response_format: 'wav', seed: 7 })).bytes
     const samples = (await speak({ response_format: 'pcm', seed: 7 })).bytes
-    // The tiny model speaks at 16 kHz; samples without a head are at 24 kHz.
+    // The tiny model generates audio at 16 kHz; raw samples are at 24 kHz.
     assert.equal(wave.readUInt32LE(24), 16_000)
     assert.ok(Math.abs(samples.length - (wave.length - 44) * 1.5) <= 4, `${samples.length} ${wave.length}`)
   })
 
-  it('is what infer makes, by the same speaker with the same seed', async () => {
+  it('returns the same audio as infer, for the same speaker and seed', async () => {
     const { result } = await world.ask('voices', { text: INPUT, voice_preset: '2', seed: 7, format: 'flac' })
     const [artifact] = result.output_artifacts
     const inferred = Buffer.from(await (await fetch(artifact.url)).arrayBuffer())
@@ -69,7 +69,7 @@ describe('the OpenAI surface of speech', function () {
     assert.deepEqual([task.status, task.result], ['succeeded', null])
   })
 
-  it('is made of a long text in pieces, the same again with the same seed', async () => {
+  it('synthesizes a long text in pieces, reproducibly with the same seed', async () => {
     const long = `${INPUT} `.repeat(40)
     const made = async () => {
       const { result } = await world.ask('voices', { text: long, seed: 7, format: 'wav' })
@@ -86,18 +86,18 @@ describe('the OpenAI surface of speech', function () {
     assert.ok(first.bytes.length > 25 * short.bytes.length, `${first.bytes.length} ${short.bytes.length}`)
   })
 
-  it('goes as fast as asked, and is by the first speaker where the model lacks the name', async () => {
+  it('follows the requested speed, and falls back to the first speaker for an unknown voice', async () => {
     const length = async (speed: number) =>
       (await speak({ voice: 'alloy', speed, seed: 7, response_format: 'wav' })).bytes.length
 
     const [slow, usual, fast] = [await length(0.5), await length(1), await length(2)]
 
-    // Each piece of so short a text is at least one step of the model long.
+    // Each piece of so short a text lasts at least one step of the model.
     assert.ok(slow > 1.3 * usual && usual > 1.2 * fast, `${slow} ${usual} ${fast}`)
     assert.equal((await speak({ voice: 'alloy' })).headers.get('x-voice-used'), '0')
   })
 
-  it('is made for the Python client', async () => {
+  it('serves the Python client', async () => {
     await using python = await startPythonClient(`${world.on.api.baseUrl}/v1`)
     const asked = { model: 'voices', input: INPUT, voice: '1', response_format: 'wav' }
     const spoken = (await python.call('speak', world.on.key, asked)) as { bytes: string; type: string }
@@ -106,7 +106,7 @@ describe('the OpenAI surface of speech', function () {
     assert.match(Buffer.from(spoken.bytes, 'base64').subarray(0, 12).toString('hex'), FORMATS.wav[1])
   })
 
-  it('is refused with the field that cannot be used, and then made again', async () => {
+  it('rejects invalid fields by name, and keeps serving', async () => {
     const whole = { model: 'voices', input: INPUT, voice: '0' }
     const cases: [object, number, string][] = [
       [{ ...whole, model: undefined }, 422, 'model'],

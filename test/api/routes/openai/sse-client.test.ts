@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { SseClient } from '../../../../api/routes/openai/chat-completions/sse-client.ts'
 
-describe('the stream of a chat', () => {
+describe("a chat's stream", () => {
   /** Returns the bytes that a client has received after a moment of keep-alive comments. */
   async function received(keepAliveMs: number): Promise<string> {
     const server = createServer((_req, res) => {
@@ -24,7 +24,7 @@ describe('the stream of a chat', () => {
     }
   }
 
-  it('gets comments while it waits, and none for a time longer than any timer runs', async () => {
+  it('sends comments while it waits, and none for an interval longer than any timer', async () => {
     assert.match(await received(5), /^(: keep-alive\n\n)+$/)
     assert.equal(await received(10 ** 12), '')
   })

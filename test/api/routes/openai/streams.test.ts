@@ -7,7 +7,7 @@ import { ChatApi, eventsOf, openStream, startChatNode } from '../../../support/s
 
 const base64 = (text: string | Uint8Array) => Buffer.from(text as Uint8Array).toString('base64')
 
-/** Cuts bytes into pieces of one size, wherever that falls. */
+/** Cuts bytes into pieces of one size, even within a character. */
 function cut(text: string, size: number): string[] {
   const bytes = Buffer.from(text)
   const pieces: string[] = []
@@ -18,14 +18,14 @@ function cut(text: string, size: number): string[] {
 const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`
 const delta = (content: object) => event({ choices: [{ index: 0, delta: content, finish_reason: null }] })
 
-/** Returns a text of at least so many UTF-16 units without repetitions, with characters of every length in UTF-8. */
+/** Returns a text of at least `length` UTF-16 units without repetitions, with characters of every length in UTF-8. */
 function prose(length: number): string {
   let text = ''
   for (let i = 0; text.length < length; i++) text += `${i} é"\\ 漢 🌍\n`
   return text
 }
 
-/** Says where two long texts part, which `assert.equal` would print whole. */
+/** Reports where two long texts differ, because `assert.equal` would print both in full. */
 function assertSame(actual: string, expected: string): void {
   if (actual === expected) return
   let at = 0
@@ -35,7 +35,7 @@ function assertSame(actual: string, expected: string): void {
   assert.fail(`at ${at}: ${around(actual)} instead of ${around(expected)}`)
 }
 
-describe('streams of chats', () => {
+describe('chat streams', () => {
   let chat: ChatApi
   before(async () => {
     chat = await ChatApi.start()
@@ -65,7 +65,7 @@ describe('streams of chats', () => {
   }
   for (const [what, text] of Object.entries(golden)) {
     for (const size of [1, 7, 64, 100_000]) {
-      it(`carry ${what} untouched, in pieces of ${size}`, async () => {
+      it(`carry ${what} unchanged, in pieces of ${size}`, async () => {
         const endpoint = await warm()
 
         const answer = await chat.chat(endpoint.id, {
@@ -97,7 +97,7 @@ describe('streams of chats', () => {
     })
   })
 
-  it('end with [DONE] when the model server leaves it out, and only once when it goes on behind it', async () => {
+  it('end with a single [DONE], whether the model server omits it or continues after it', async () => {
     const endpoint = await warm()
 
     const without = await chat.chat(endpoint.id, { stream: true, fake: { no_done: true } })
@@ -115,7 +115,7 @@ describe('streams of chats', () => {
     it(`carry a prompt of 200 KB to the model server byte for byte (stream: ${stream})`, async () => {
       const endpoint = await warm()
       const messages = [{ role: 'user', content: prose(200_000) }]
-      // Spaces and escapes that a serializer would not reproduce.
+      // Whitespace and escapes that a serializer wouldn't reproduce.
       const sent = `{ "model" :"${endpoint.id}",\n"messages":${JSON.stringify(messages)}, "stream":${stream}, "x":"\\u00fc\\/" }`
 
       const { status } = await chat.api.call('POST', CHAT_PATH, {
@@ -128,7 +128,7 @@ describe('streams of chats', () => {
     })
   }
 
-  it('carry an answer of 1 MB back byte for byte, streamed in small events and in large ones', async () => {
+  it('carry a response of 1 MB byte for byte, in small events and in large ones', async () => {
     const endpoint = await warm()
     const said = prose(1_000_000)
     for (const size of [500, 200_000]) {
@@ -145,7 +145,7 @@ describe('streams of chats', () => {
     }
   })
 
-  it('carry an answer of 1 MB back byte for byte, whole', async () => {
+  it('carry a response of 1 MB byte for byte, without streaming', async () => {
     const endpoint = await warm()
     const message = { role: 'assistant', content: prose(1_000_000) }
     const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }
@@ -159,7 +159,7 @@ describe('streams of chats', () => {
     assertSame(answer.text, text)
   })
 
-  it('give the whole completion as one chunk when the server does not stream', async () => {
+  it('send the whole completion as one chunk when the server does not stream', async () => {
     const endpoint = await warm()
     const message = {
       role: 'assistant',
@@ -182,7 +182,7 @@ describe('streams of chats', () => {
     assert.equal(JSON.parse(chunk).choices[0].delta.tool_calls[0].index, 0)
   })
 
-  it('that come as something that cannot be passed on are refused, and the gateway goes on', async () => {
+  it('fail with an error when the response cannot be passed on, and the gateway keeps serving', async () => {
     const endpoint = await chat.warm()
     const nested = `{"choices":${'['.repeat(30_000)}${']'.repeat(30_000)}}`
 
@@ -212,7 +212,7 @@ describe('streams of chats', () => {
   })
 
   for (const stream of [false, true]) {
-    it(`are tried once more elsewhere when the model server dies before the first byte (stream: ${stream})`, async () => {
+    it(`are retried once on another node when the model server dies before the first byte (stream: ${stream})`, async () => {
       using death = await dieOnce()
       await using other = await startChatNode(chat.api)
       const endpoint = await chat.warm({}, [chat.node, other])
@@ -224,7 +224,7 @@ describe('streams of chats', () => {
     })
   }
 
-  it('are tried elsewhere as often as nobody listens at a model server', async () => {
+  it('are retried on other nodes as long as model servers refuse connections', async () => {
     await using second = await startChatNode(chat.api)
     await using third = await startChatNode(chat.api)
     const endpoint = await chat.warm({}, [chat.node, second, third])
@@ -235,7 +235,7 @@ describe('streams of chats', () => {
     for (let i = 0; i < 12; i++) assert.equal((await chat.chat(endpoint.id, {})).status, 200)
   })
 
-  it('fail when that one dies as well', async () => {
+  it('fail when the second model server dies as well', async () => {
     await using other = await startChatNode(chat.api)
     const endpoint = await chat.warm({}, [chat.node, other])
 
@@ -245,7 +245,7 @@ describe('streams of chats', () => {
     assert.match(body.error.message, /dropped the connection/)
   })
 
-  it('stop at the model server within a second of the client leaving', async () => {
+  it('are aborted at the model server within a second when the client disconnects', async () => {
     const endpoint = await chat.warm()
     const leave = new AbortController()
     const before = await openStream(chat, endpoint.id, { fake: { tokens: 1_000, gap_ms: 10 } }, leave.signal)
@@ -263,7 +263,7 @@ describe('streams of chats', () => {
     await assert.rejects(other)
   })
 
-  it('wait for a slow reader without holding the others', async () => {
+  it('wait for a slow reader without delaying others', async () => {
     const endpoint = await chat.warm()
     const slow = await openStream(chat, endpoint.id, { fake: { tokens: 400, size: 60_000 } })
     await sleep(500)

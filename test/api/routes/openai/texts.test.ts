@@ -19,7 +19,7 @@ const KINDS = {
 const TEXTS = ['The lazy dog.', 'Paris is the capital of France.', '']
 const LONG = 'the lazy dog '.repeat(400)
 
-describe('the OpenAI surface of models of texts', function () {
+describe('the OpenAI surface for text models', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
@@ -46,7 +46,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.equal(body.status, 'succeeded', text)
     return body.result
   }
-  /** The tokens that have been counted, and those that wait to be added to the endpoint. */
+  /** Counted tokens, plus those not yet added to the endpoint. */
   async function tokensOf(endpointId: string): Promise<number> {
     const { db } = world.api.database
     const rows = await db
@@ -59,11 +59,11 @@ describe('the OpenAI surface of models of texts', function () {
   const isNear = (a: readonly number[], b: readonly number[]) =>
     a.length === b.length && a.every((value, i) => Math.abs(value - (b[i] ?? Number.NaN)) < 1e-6)
 
-  it('gives the clients of OpenAI the vectors of infer, as numbers and as base64', async () => {
+  it("returns infer's vectors to the OpenAI clients, as numbers and as base64", async () => {
     const { embeddings } = await inferred('embeddings', { text: TEXTS })
     const model = models.embeddings.name
 
-    // The client asks for base64 unless it is told otherwise.
+    // The client requests base64 by default.
     const packed = await client().embeddings.create({ model, input: TEXTS })
     const plain = await client().embeddings.create({ model, input: TEXTS, encoding_format: 'float' })
     const one = await client().embeddings.create({ model: models.embeddings.endpoint_id, input: TEXTS[1]! })
@@ -84,7 +84,7 @@ describe('the OpenAI surface of models of texts', function () {
     for (const [i, vector] of (inPython as number[][]).entries()) assert.ok(isNear(vector, embeddings[i]))
   })
 
-  it('takes the tokens of a text, of one or of many', async () => {
+  it('accepts token ids, for one text or for many', async () => {
     const model = models.embeddings.name
     const ask = (input: number[] | number[][]) =>
       client().embeddings.create({ model, input, encoding_format: 'float' })
@@ -96,7 +96,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.ok(isNear(one.data[0]?.embedding ?? [], many.data[0]?.embedding ?? []))
   })
 
-  it('names a token that is not in the vocabulary of the model, rather than leaving it out', async () => {
+  it("rejects a token id that is not in the model's vocabulary, rather than skipping it", async () => {
     const model = models.embeddings.name
     for (const input of [[5, 999_999], [[5], [6, 2 ** 40]], [[1_820, 2_579, 39_935]]]) {
       const { status, body, text } = await post('/v1/embeddings', { model, input })
@@ -110,7 +110,7 @@ describe('the OpenAI surface of models of texts', function () {
     }
   })
 
-  it('takes null for an optional field as its absence', async () => {
+  it('treats null for an optional field as absent', async () => {
     const model = models.embeddings.name
     const query = 'Where?'
     const [plain, nulls] = [
@@ -149,7 +149,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.ok(isNear(inferred.body.result.embedding, plain.body.data[0].embedding))
   })
 
-  it('ranks for the clients of Cohere and of Jina, the best first, with the scores of infer', async () => {
+  it("reranks for the Cohere and Jina clients, best first, with infer's scores", async () => {
     const query = 'Where does the dog sleep?'
     const { scores } = (await inferred('rerank', { query, documents: TEXTS })) as { scores: number[] }
     const order = scores.map((_, i) => i).toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
@@ -176,7 +176,7 @@ describe('the OpenAI surface of models of texts', function () {
     )
   })
 
-  it('moderates for the clients of OpenAI', async () => {
+  it('moderates for the OpenAI clients', async () => {
     const model = models.moderation.name
     const { results } = await inferred('moderation', { text: TEXTS })
 
@@ -192,7 +192,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.deepEqual(parts.results[0]?.categories, results[0].categories)
   })
 
-  it('names the field of a request that it cannot answer', async () => {
+  it('reports the field of an invalid request', async () => {
     const [e, r, m] = [models.embeddings.name, models.rerank.name, models.moderation.name]
     const cases = [
       ['/v1/embeddings', { model: null, input: 'a' }, 422, 'model'],
@@ -246,7 +246,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.equal(await tokensOf(models.embeddings.endpoint_id), counted + data.usage.total_tokens)
   })
 
-  it('counts the tokens of an answer that is too large to be parsed on its way', async () => {
+  it('counts the tokens of a response that is too large to parse in transit', async () => {
     const before = await tokensOf(models.embeddings.endpoint_id)
     const asked = { model: models.embeddings.name, input: Array.from({ length: 200 }, () => TEXTS[1]) }
     const { body, text } = await post('/v1/embeddings', asked)
@@ -256,7 +256,7 @@ describe('the OpenAI surface of models of texts', function () {
     assert.equal(await tokensOf(models.embeddings.endpoint_id), before + body.usage.total_tokens)
   })
 
-  it('lists its models by task type, and models of chats otherwise', async () => {
+  it('lists its models by task type, and only chat models by default', async () => {
     const list = async (query: string) =>
       (await world.api.call('GET', `/v1/models${query}`, { key: world.key })).body.data.map(
         ({ name }: { name: string }) => name,
