@@ -9,7 +9,7 @@ import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers
 
 const ADMIN = '/api/v1/admin'
 
-describe('administration', () => {
+describe('the admin API', () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
@@ -18,7 +18,7 @@ describe('administration', () => {
   const call = (method: string, path: string, body?: unknown) =>
     api.call(method, ADMIN + path, { key: OPERATIONS_KEY, ...(body !== undefined && { body }) })
 
-  it('makes an account, gives it keys and takes them back within a second', async () => {
+  it('creates an account and its keys, and revokes a key within a second', async () => {
     const account = (await call('POST', '/accounts', { name: 'Acme', training_quota: 2 })).body
     const first = await call('POST', `/accounts/${account.account_id}/keys`, { name: 'ci', role: 'viewer' })
     const second = await call('POST', `/accounts/${account.account_id}/keys`, { name: 'ops' })
@@ -39,7 +39,7 @@ describe('administration', () => {
     assert.equal((await call('DELETE', `/keys/${second.body.key_id}`)).status, 404)
   })
 
-  it('keeps only the hash of a key', async () => {
+  it('stores only the hash of a key', async () => {
     const { accountId } = await api.account()
     const { body } = await call('POST', `/accounts/${accountId}/keys`, { name: 'hidden' })
 
@@ -63,7 +63,7 @@ describe('administration', () => {
     assert.deepEqual(seen.slice(0, 3), ids)
   })
 
-  it('says what is wrong with what it is given', async () => {
+  it('rejects invalid input and unknown accounts', async () => {
     assert.equal((await call('POST', '/accounts', { name: ' ' })).status, 422)
     assert.equal((await call('POST', '/accounts', { name: 'x', training_quota: -1 })).status, 422)
     assert.equal((await call('PATCH', `/accounts/${newId()}`, { name: 'x' })).status, 404)
@@ -73,14 +73,14 @@ describe('administration', () => {
     assert.equal((await call('GET', '/accounts?cursor=none')).status, 422)
   })
 
-  it('makes join tokens', async () => {
+  it('creates join tokens', async () => {
     const { accountId } = await api.account()
     const { status, body } = await call('POST', '/node-tokens', { account_id: accountId })
     assert.deepEqual([status, body.account_id], [201, accountId])
     assert.match(body.node_token, /^hnt_/)
   })
 
-  it('shows what a task has booked, and that it sums to zero (4.9)', async () => {
+  it('shows the ledger entries of a task, which sum to zero (4.9)', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(db, accountId)
@@ -139,7 +139,7 @@ describe('administration', () => {
       platform: 20,
       [`owner:${accountId}`]: 80,
     })
-    // From before transfers.
+    // From before the introduction of transfers.
     const old = ['platform', 'escrow'] as const
     for (const [i, purse] of old.entries()) {
       await sql`insert into ledger_entry (id, task_id, kind, purse, amount_micro)

@@ -11,7 +11,9 @@ import { signedNode } from '../../../support/servers/signed-node.ts'
 import { scriptTool } from '../../../support/servers/tools.ts'
 
 const KEYS = '/api/builder/v1/keys'
-/** Operations that are asserted elsewhere: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`. */
+/**
+ * Operations that other tests assert: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`.
+ */
 const ELSEWHERE = [
   'overrideLifecycle',
   'giveAccountCredits',
@@ -43,7 +45,7 @@ describe('the audit log', () => {
   }
   const log = async (query: string): Promise<AnyBody[]> => (await call('GET', `/audit-log?${query}`)).entries
 
-  it('has an entry of every kind of change that an operator can make', async () => {
+  it('records every kind of change that an operator can make', async () => {
     const { account_id: account } = await call('POST', '/accounts', { name: 'Acme' })
     await call('PATCH', `/accounts/${account}`, { training_quota: 3 })
     const made = await call('POST', `/accounts/${account}/keys`, { name: 'one' })
@@ -98,7 +100,7 @@ describe('the audit log', () => {
     })
   }
 
-  it('tells what was and what is, and nothing of a change that changes nothing', async () => {
+  it('records old and new values, and skips a change without an effect', async () => {
     const { account_id: id } = await call('POST', '/accounts', { name: 'before' })
     await call('PATCH', `/accounts/${id}`, { name: 'after', training_quota: 9 })
     await call('PATCH', `/accounts/${id}`, { name: 'after' })
@@ -117,7 +119,7 @@ describe('the audit log', () => {
     assert.deepEqual(entries[0].subject, { kind: 'account', id })
   })
 
-  it('has the changes of keys by their own account, with the key that asked for them', async () => {
+  it('records changes of keys by their own account, with the key that made them', async () => {
     const { accountId, key } = await api.account()
     const made = (await api.call('POST', KEYS, { key, body: { name: 'ci' } })).body
     await api.call('PATCH', `${KEYS}/${made.key_id}`, { key, body: { limits: { requests_per_minute: 5 } } })
@@ -133,7 +135,7 @@ describe('the audit log', () => {
     assert.ok(!JSON.stringify(entries).includes(made.api_key))
   })
 
-  it('has no entry of a change that was refused', async () => {
+  it('has no entry for a refused change', async () => {
     const { accountId, key } = await api.account()
     const own = await keyIdOf(api, key)
     const refused = await api.call('DELETE', `${KEYS}/${own}`, { key })
@@ -142,7 +144,7 @@ describe('the audit log', () => {
     assert.deepEqual(await log(`account_id=${accountId}`), [])
   })
 
-  it('has orders to the kill switch that came by its workflow', async () => {
+  it('records kill-switch orders from the workflow', async () => {
     const { db } = api.database
     const order = { active: true, reason: 'fire', actor: 'ann' }
     await killSwitchRepository.writeKillSwitch(db, order, new Date())
@@ -155,7 +157,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('is read in pages, by time and by action, and only with the operations key', async () => {
+  it('is paged and filtered by time and action, and only with the operations key', async () => {
     const { accountId, key } = await api.account()
     for (const name of ['a', 'b', 'c']) await call('POST', `/accounts/${accountId}/keys`, { name })
 
@@ -191,7 +193,7 @@ describe('the audit log', () => {
     assert.deepEqual(await log(`subject_id=${id}`), [])
   })
 
-  it('reads a page by an index, whatever it is filtered by', async () => {
+  it('reads a page by an index under every filter', async () => {
     const { db } = api.database
     const account = newId()
     await sql`insert into audit_log (id, actor, action, subject_kind, subject_id, account_id, changes)

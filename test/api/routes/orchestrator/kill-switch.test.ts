@@ -19,7 +19,7 @@ const admit = route({
   success: { status: 200, schema: Type.Object({ taken: Type.Boolean() }) },
   handler: async () => ({ taken: true }),
 })
-/** Work that is promised in a transaction, behind a row that others may hold. */
+/** Enqueues work in a transaction, after locking a row that others may hold. */
 const promise = route({
   operationId: 'promise',
   summary: 'Promise new work',
@@ -59,7 +59,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     here.call(method, `/api/v1/admin/killswitch/${action}`, { key: OPERATIONS_KEY })
   const work = (api: TestApi) => api.call('POST', '/api/builder/v1/work', { key })
 
-  it('is in force on every gateway when activating answers, also while Temporal is down', async () => {
+  it('is in force on every gateway once activation returns, even while Temporal is down', async () => {
     const { status, body } = await admin('activate?reason=fire%20drill')
 
     assert.equal(status, 200)
@@ -76,7 +76,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     assert.equal((await admin('status', 'GET')).body.active, true)
   })
 
-  it('admits work again everywhere when deactivating answers', async () => {
+  it('admits work again everywhere once deactivation returns', async () => {
     await admin('activate?reason=again')
 
     const { status, body } = await admin('deactivate')
@@ -85,13 +85,13 @@ describe('the kill switch (3.8, 4.9)', () => {
     for (const api of [here, there]) assert.equal((await work(api)).status, 200)
   })
 
-  it('asks for a reason to activate and none to deactivate', async () => {
+  it('requires a reason to activate and none to deactivate', async () => {
     assert.equal((await admin('activate')).status, 422)
     assert.equal((await admin('activate?reason=')).status, 422)
     assert.equal((await admin('deactivate?reason=')).status, 200)
   })
 
-  it('takes the operations key and no other', async () => {
+  it('accepts only the operations key', async () => {
     for (const action of ['activate?reason=x', 'deactivate', 'status']) {
       const method = action === 'status' ? 'GET' : 'POST'
       const answer = await here.call(method, `/api/v1/admin/killswitch/${action}`, { key })
@@ -99,7 +99,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     }
   })
 
-  it('follows the row whoever writes it', async () => {
+  it('follows the database row, whichever process writes it', async () => {
     await killSwitchRepository.writeKillSwitch(
       here.database.db,
       { active: true, reason: 'by hand', actor: 'me' },
@@ -115,7 +115,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     await until(async () => (await work(there)).status === 200, SOON_MS)
   })
 
-  it('lets nothing be promised any more that passed the gate before and waited for a lock', async () => {
+  it('also refuses work that passed the gate earlier and then waited for a lock', async () => {
     const { db } = here.database
     const { accountId, key: caller } = await here.account()
     const nameOf = async () =>
@@ -154,7 +154,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     }
   })
 
-  it('counts gateways by the clock of the database', async () => {
+  it('counts live gateways by the database clock', async () => {
     const { db } = here.database
     const ahead = { ...here.services, db, now: () => new Date(Date.now() + 60_000) }
     const row = await killSwitchRepository.readKillSwitch(db)
@@ -170,7 +170,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     await until(async () => (await work(there)).status === 200, SOON_MS)
   })
 
-  it('does not wait longer than two seconds for a gateway that does not answer', async () => {
+  it('waits at most two seconds for a gateway that does not respond', async () => {
     const { db } = here.database
     await db
       .insertInto('gateway')
@@ -190,7 +190,7 @@ describe('the kill switch (3.8, 4.9)', () => {
     await admin('deactivate')
   })
 
-  it('holds new work on a gateway that cannot see the switch', async () => {
+  it('refuses new work on a gateway that cannot read the switch', async () => {
     const view = here.services.killSwitch as { seenAt: number }
     await here.database.db.schema.alterTable('kill_switch').renameTo('kill_switch_gone').execute()
     try {

@@ -17,7 +17,7 @@ describe('min_warm', function () {
   })
   afterEach(() => api[Symbol.asyncDispose]())
 
-  /** Creates an endpoint over a model that no node has. */
+  /** Creates an endpoint with a model that no node has. */
   async function endpoint(name: string, memoryMb = 90): Promise<EndpointRow> {
     const { accountId } = await api.account()
     const { db } = api.database
@@ -41,7 +41,7 @@ describe('min_warm', function () {
     api.services.links.placement.model(nodeId, model_key)?.pinned === true
   const isFull = (err: unknown) => err instanceof ModelUnavailableError && err.code === 'no_capacity'
 
-  it('loads the model on as many nodes as an operator says, where placement finds room, and promises the loads', async () => {
+  it('loads the model on as many nodes as requested, where it fits, and enqueues the loads', async () => {
     await using stack = new AsyncDisposableStack()
     const small = stack.use(await startNode(api, { memoryMb: 60 }))
     const [a, b] = [stack.use(await startNode(api)), stack.use(await startNode(api))]
@@ -60,7 +60,7 @@ describe('min_warm', function () {
     assert.deepEqual(promised.map(({ workflow_id }) => workflow_id).toSorted(), loads.toSorted())
   })
 
-  it('is evicted for no other model, and like any other once it is wanted no more', async () => {
+  it('protects the model from eviction, until it is lowered', async () => {
     await using node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
     const [row, other] = [await endpoint('kept'), await endpoint('other', 150)]
     await set(row, 1)
@@ -77,7 +77,7 @@ describe('min_warm', function () {
     assert.ok(!isLoaded(node, row))
   })
 
-  it('goes to another node when one is lost for longer than a gateway takes to restart', async () => {
+  it('moves to another node when one is lost for longer than a gateway restart takes', async () => {
     const { db } = api.database
     await using stack = new AsyncDisposableStack()
     const first = await startNode(api)
@@ -99,7 +99,7 @@ describe('min_warm', function () {
     assert.deepEqual((await get(row)).body.nodes, [second.nodeId])
   })
 
-  it('moves off a node that drains, and loads again what died', async () => {
+  it('moves off a draining node, and reloads a model whose server died', async () => {
     await using stack = new AsyncDisposableStack()
     const first = stack.use(await startNode(api))
     const row = await endpoint('kept')
@@ -116,7 +116,7 @@ describe('min_warm', function () {
     assert.deepEqual((await get(row)).body.nodes, [second.nodeId])
   })
 
-  it('moves off a node that is removed at once', async () => {
+  it('moves off a removed node immediately', async () => {
     await using stack = new AsyncDisposableStack()
     const first = stack.use(await startNode(api))
     const row = await endpoint('kept')
@@ -130,7 +130,7 @@ describe('min_warm', function () {
     await until(() => isLoaded(second, row))
   })
 
-  it('ends with the endpoint, and asks for nothing while it is paused', async () => {
+  it('is suspended while the endpoint is paused', async () => {
     await using node = await startNode(api)
     const row = await endpoint('kept')
     await set(row, 1)
@@ -143,7 +143,7 @@ describe('min_warm', function () {
     assert.deepEqual([min_warm, nodes], [1, []])
   })
 
-  it('is refused for an endpoint that is not there and for numbers that make no sense', async () => {
+  it('is rejected for an unknown endpoint and for invalid numbers', async () => {
     const row = await endpoint('kept')
 
     assert.equal((await set({ ...row, id: newId() }, 1)).status, 404)

@@ -14,7 +14,7 @@ import { signedNode } from '../../../support/servers/signed-node.ts'
 const BUILDER = '/api/builder/v1'
 const ADMIN = '/api/v1/admin'
 
-describe('orders of operators', function () {
+describe('operator actions', function () {
   this.timeout(60_000)
   let on: InferenceApi
   before(async () => {
@@ -36,8 +36,8 @@ describe('orders of operators', function () {
   const audited = async (action: string, subject: string): Promise<AnyBody[]> =>
     (await read(`${ADMIN}/audit-log?action=${action}&subject_id=${subject}`)).entries
 
-  describe('give credits', () => {
-    it('that the account sees in its balance and its ledger, with the reason, and may be taken back', async () => {
+  describe('giving credits', () => {
+    it("shows up in the account's balance and ledger with the reason, and can be reversed", async () => {
       const { accountId, key } = await on.api.account()
       const path = `/accounts/${accountId}/credits`
       const endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: 250_000, ...OFFERED })
@@ -87,7 +87,7 @@ describe('orders of operators', function () {
       )
     })
 
-    it('once for an Idempotency-Key, and for an account that exists', async () => {
+    it('happens once per Idempotency-Key, and only for an existing account', async () => {
       const { accountId, key } = await on.api.account()
       const once = { 'idempotency-key': randomUUID() }
       const body = { amount_credits: 1, reason: 'once' }
@@ -112,8 +112,8 @@ describe('orders of operators', function () {
     })
   })
 
-  describe('cancel work', () => {
-    it('of any account: a run, which its account is told of', async () => {
+  describe('cancelling work', () => {
+    it('cancels a run of any account and records an event that the account sees', async () => {
       const { accountId, key } = await on.api.account()
       const runId = await createRun(on.api, key, { dataset_id: await readyDataset(on.api, accountId) })
 
@@ -130,7 +130,7 @@ describe('orders of operators', function () {
       assert.equal((await order(`/runs/${newId()}:cancel`)).status, 404)
     })
 
-    it('of any account: a task, whose price goes back', async () => {
+    it('cancels a task of any account and refunds its price', async () => {
       const { accountId, key } = await on.api.account()
       const endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: 1_000, ...OFFERED })
       const queued = await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, key)
@@ -148,7 +148,7 @@ describe('orders of operators', function () {
     })
   })
 
-  describe('load and evict models', () => {
+  describe('loading and evicting models', () => {
     const of = (modelKey: string, verb: string, nodeId = on.node.nodeId) =>
       order(`/nodes/${nodeId}/models/${modelKey}:${verb}`)
     const state = (modelKey: string) =>
@@ -160,7 +160,7 @@ describe('orders of operators', function () {
       await until(() => isDraining() === (verb === 'drain'))
     }
 
-    it('by an order as for a request, whose workflow is enqueued', async () => {
+    it('orders a load like a request does, and enqueues its workflow', async () => {
       const modelKey = await addModel(on.api, { name: 'wanted' })
 
       const { status, body } = await of(modelKey, 'load')
@@ -180,7 +180,7 @@ describe('orders of operators', function () {
       assert.equal(entries[0].changes.loaded_model.to, modelKey)
     })
 
-    it('unless the node or the model does not exist, is not connected, or cannot run it', async () => {
+    it('rejects an unknown or unconnected node, an unknown model, and a node that cannot run the model', async () => {
       const modelKey = await addModel(on.api, { name: 'nowhere' })
       const other = await signedNode(on.api, 'silent')
 
@@ -194,7 +194,7 @@ describe('orders of operators', function () {
       assert.equal((await of(modelKey, 'evict', other.nodeId)).status, 409)
     })
 
-    it('frees the memory of an idle model, and says why it does not of one in use', async () => {
+    it('frees the memory of an idle model, and reports why it does not evict one in use', async () => {
       const modelKey = await on.loadedModel()
       const use = on.node.parts.models.use(modelKey)
 
@@ -218,7 +218,7 @@ describe('orders of operators', function () {
       assert.equal((await of(modelKey, 'evict')).status, 200)
     })
 
-    it('asks no node before the order is on record, and records that a node gave no answer', async () => {
+    it('contacts the node only after recording the order, and records a missing answer', async () => {
       const modelKey = await on.loadedModel()
       const held = Promise.withResolvers<void>()
       const locked = Promise.withResolvers<void>()
@@ -249,14 +249,14 @@ describe('orders of operators', function () {
       assert.equal(order.changes.ordered_eviction.to, modelKey)
     })
 
-    it('takes a model in use from a node that drains, and loads none there', async () => {
+    it('evicts a model in use from a draining node, and loads none there', async () => {
       const modelKey = await on.loadedModel()
       using _use = on.node.parts.models.use(modelKey)
       await setDraining('drain')
       try {
         assert.match((await of(modelKey, 'load')).body.error.message, /draining/)
 
-        // The node learns of it a moment after the gateway.
+        // The node notices a moment after the gateway.
         await until(async () => (await of(modelKey, 'evict')).status === 200)
 
         assert.equal(state(modelKey), 'evicted')
@@ -265,7 +265,7 @@ describe('orders of operators', function () {
       }
     })
 
-    it('leaves a model that is pinned', async () => {
+    it('refuses to evict a pinned model', async () => {
       const modelKey = await on.loadedModel()
       const endpoint = await on.endpointOver(modelKey)
       await on.api.call('PUT', `${ADMIN}/endpoints/${endpoint.id}/min-warm`, {

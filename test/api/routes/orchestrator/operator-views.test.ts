@@ -17,7 +17,7 @@ const SECRETS = {
   S3_ACCESS_KEY_ID: 'secret-s3-id',
 }
 
-describe('views of operators', () => {
+describe('operator views', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({
@@ -36,7 +36,7 @@ describe('views of operators', () => {
     return body
   }
 
-  it('list accounts with what each has and does, and nothing of another', async () => {
+  it('list accounts with their own resources and activity', async () => {
     const { db } = api.database
     const [busy, idle] = [await api.account(), await api.account()]
     await sql`update account set name = 'Busy & Co' where id = ${busy.accountId}`.execute(db)
@@ -91,7 +91,7 @@ describe('views of operators', () => {
     assert.equal(first.last_used_at, '2026-01-02T03:04:05.000Z')
   })
 
-  it('show the settings in force, and no secret', async () => {
+  it('show the effective settings, without secrets', async () => {
     const answer = await operate(api, 'GET', '/settings')
     const of = (name: string) => answer.body.settings.find((setting: AnyBody) => setting.name === name)
 
@@ -115,11 +115,11 @@ describe('views of operators', () => {
         )
         .toSorted(),
     )
-    // What only nodes and the gate read is not set here.
+    // Settings that only nodes and the gate read aren't set here.
     assert.equal(of('HEARTH_NODE_TOKEN'), undefined)
   })
 
-  it('explain of each node why work for a model goes there or not', async () => {
+  it('explain for each node why it gets or does not get work for a model', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(db, accountId)
@@ -200,7 +200,7 @@ describe('views of operators', () => {
     assert.equal((await operate(api, 'GET', '/work')).status, 422)
   })
 
-  it('read usage and ledger of any account as the account itself does', async () => {
+  it('show the usage and ledger of any account as the account itself sees them', async () => {
     const { accountId, key } = await api.account()
     const { db } = api.database
     const endpoint = await buildEndpoint(db, accountId)
@@ -226,7 +226,7 @@ describe('views of operators', () => {
     assert.equal((await operate(api, 'GET', `/accounts/${newId()}/ledger`)).status, 404)
   })
 
-  it('list the models on the nodes that are online, copy by copy', async () => {
+  it('list the models on online nodes, copy by copy', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(db, accountId, { min_warm: 2 })

@@ -10,7 +10,7 @@ import { startTemporal } from '../../../support/servers/temporal.ts'
 
 type Task = Partial<{ status: string; created_at: Date; completed_at: Date; waiting_since: Date }>
 
-describe('the overview of operators', () => {
+describe('the operator overview', () => {
   let api: TestApi
   let accountId: string
   beforeEach(async () => {
@@ -45,7 +45,7 @@ describe('the overview of operators', () => {
       .execute()
   }
 
-  it('has nothing that needs attention on a platform that is well', async () => {
+  it('lists nothing under attention on a healthy platform', async () => {
     const body = await read('/overview')
 
     // Temporal does not run in this test.
@@ -76,7 +76,7 @@ describe('the overview of operators', () => {
     assert.ok(Math.abs(requests.window_s - 300) < 5, requests.window_s)
   })
 
-  it('says in words what needs attention, the most severe first', async () => {
+  it('describes what needs attention, most severe first', async () => {
     const { db } = api.database
     const long = new Date(Date.now() - 90_000)
     await addTasks([{ status: 'queued', created_at: long, waiting_since: long }])
@@ -94,7 +94,7 @@ describe('the overview of operators', () => {
     assert.match(attention[2].message, /1 node offline: gone/)
     assert.match(attention[3].message, /1 task .* for up to 9\d s/)
 
-    // The rest of a batch that nodes work on is nothing to attend to.
+    // The rest of a batch that nodes work on needs no attention.
     await sql`insert into task (id, account_id, endpoint_id, surface, model_key, status, node_id)
       select ${newId()}::uuid, account_id, endpoint_id, surface, model_key, 'claimed', ${node.nodeId}::uuid
       from task where waiting_since is not null`.execute(db)
@@ -103,7 +103,7 @@ describe('the overview of operators', () => {
     )
   })
 
-  it('has the models of nodes that are online, and those that fail', async () => {
+  it('lists the models of online nodes, and those that fail', async () => {
     const node = await rawNode(api.database.db)
     using _link = await node.link(api.baseUrl, { models: ['a', 'b'] })
 
@@ -114,7 +114,7 @@ describe('the overview of operators', () => {
     assert.equal(body.gateways[0].nodes, 1)
   })
 
-  it('counts open work by kind, with the age of what has waited longest', async () => {
+  it('counts open work by kind, with the age of the oldest waiting item', async () => {
     const { db } = api.database
     const minute = new Date(Date.now() - 60_000)
     await addTasks([{ status: 'queued', created_at: minute }, { status: 'running' }, {}])
@@ -130,13 +130,13 @@ describe('the overview of operators', () => {
     assert.deepEqual([body.temporal, body.queues], ['unreachable', []])
   })
 
-  it('is for the operations key alone', async () => {
+  it('requires the operations key', async () => {
     const { key } = await api.account()
     for (const path of ['overview', 'queues', `nodes/${newId()}`, `nodes/${newId()}/logs`])
       assert.equal((await api.call('GET', `/api/v1/admin/${path}`, { key })).status, 401)
   })
 
-  it('tells the backlog of the task queues', async function () {
+  it('reports the backlog of the task queues', async function () {
     this.timeout(60_000)
     await using temporal = await startTemporal()
     await using linked = await startApi({ env: { TEMPORAL_ADDRESS: temporal.address } })
@@ -155,14 +155,14 @@ describe('the overview of operators', () => {
   })
 })
 
-describe('nodes of operators', () => {
+describe("the operators' node list", () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ env: { TEMPORAL_UI_URL: 'http://ui.test/' } })
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('are found by state, owner and a part of their name', async () => {
+  it('finds nodes by state, owner and a part of their name', async () => {
     const { db } = api.database
     const [online, offline] = [await rawNode(db), await rawNode(db)]
     await sql`update node set name = 'Rack-7', inventory = ${JSON.stringify(INVENTORY)} where id = ${offline.nodeId}`.execute(
@@ -181,7 +181,7 @@ describe('nodes of operators', () => {
     assert.equal((await operate(api, 'GET', '/nodes?status=gone')).status, 422)
   })
 
-  it('show what they have at work, with its workflow, and the log of their runs', async () => {
+  it("shows a node's current work with its workflow, and the log of its runs", async () => {
     const { db } = api.database
     const node = await rawNode(db)
     await sql`update node set inventory = ${JSON.stringify(INVENTORY)} where id = ${node.nodeId}`.execute(db)

@@ -12,7 +12,7 @@ import { startNode } from '../../../support/servers/node.ts'
 
 const PATH = '/api/v1/admin/events/stream'
 
-describe('the stream of events of the platform', function () {
+describe('the platform event stream', function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
@@ -41,7 +41,7 @@ describe('the stream of events of the platform', function () {
   const ids = ({ told }: RunStream) => told.map(({ id }) => id)
   const types = ({ told }: RunStream) => told.map(({ event }) => event)
 
-  it('tells what ends for every account within a second, as the account has it, with the account', async () => {
+  it('delivers what ends for every account within a second, as the account sees it, plus the account', async () => {
     const [one, other] = [await api.account(), await api.account()]
     using stream = await follow()
     await write(one.accountId, 'inference.task.succeeded')
@@ -57,7 +57,7 @@ describe('the stream of events of the platform', function () {
     assert.deepEqual(stream.told[0]?.data, { ...list.body.events[0], account_id: one.accountId })
   })
 
-  it('tells what happens to nodes', async () => {
+  it('delivers node events', async () => {
     const { accountId } = await api.account()
     using stream = await follow(`?account_id=${accountId}`)
     using stranger = await follow(`?account_id=${(await api.account()).accountId}`)
@@ -94,7 +94,7 @@ describe('the stream of events of the platform', function () {
     assert.deepEqual(ids(stranger), [])
   })
 
-  it('goes on behind an event, named in the address or by a browser that comes back', async () => {
+  it('resumes after an event given in the URL or by a reconnecting browser', async () => {
     const { accountId } = await api.account()
     const [first, second] = [
       await write(accountId, 'training.run.completed'),
@@ -107,7 +107,7 @@ describe('the stream of events of the platform', function () {
     assert.deepEqual([ids(again), ids(browser)], [[second], [second]])
   })
 
-  it('is of operators alone, has a bound, and names what is wrong with a request', async () => {
+  it('requires the operations key, is limited in number, and reports invalid parameters', async () => {
     const { key } = await api.account()
     assert.equal((await api.call('GET', PATH, { key })).status, 401)
     for (const query of ['after=x', 'type=shoe', 'account_id=x']) {
@@ -124,7 +124,7 @@ describe('the stream of events of the platform', function () {
     await until(() => eventFollowers.size === 0, SOON_MS)
   })
 
-  it('keeps what happened to nodes for 30 days', async () => {
+  it('keeps node events for 30 days', async () => {
     const { db } = api.database
     await sql`update node_event set created_at = now() - interval '31 days' where type = 'node.joined'`.execute(
       db,

@@ -9,7 +9,7 @@ import type { AnyBody, TestApi } from '../../../support/servers/api.ts'
 import { InferenceApi } from '../../../support/servers/inference-api.ts'
 import { startControlOnly } from '../../../support/servers/training-workflow.ts'
 
-describe('views of the platform', function () {
+describe('platform views', function () {
   this.timeout(60_000)
 
   const read = async (api: TestApi, path: string): Promise<AnyBody> => {
@@ -18,7 +18,7 @@ describe('views of the platform', function () {
     return body
   }
 
-  it('list the workers that ask Temporal for work, by process', async () => {
+  it('list the workers that poll Temporal, by process', async () => {
     const { world, control } = await startControlOnly()
     try {
       const workers = async () => read(world.api, '/workers')
@@ -35,18 +35,18 @@ describe('views of the platform', function () {
     }
   })
 
-  describe('of one gateway with a node', () => {
+  describe('with one gateway and a node', () => {
     let on: InferenceApi
     before(async () => {
       on = await InferenceApi.start({ config: { HEARTH_FEATURES: ['webhooks'] } })
     })
     after(() => on?.[Symbol.asyncDispose]())
 
-    it('say that Temporal is away', async () => {
+    it('report that Temporal is unreachable', async () => {
       assert.deepEqual((await read(on.api, '/workers')).temporal, 'unreachable')
     })
 
-    it('list gateways, dead ones too, in pages', async () => {
+    it('list gateways, including dead ones, in pages', async () => {
       const { db } = on.api.database
       const dead = newId()
       await sql`insert into gateway (id, base_url, lease_expires_at)
@@ -69,7 +69,7 @@ describe('views of the platform', function () {
       assert.equal(gateways.find((one: AnyBody) => one.gateway_id === dead).live, false)
     })
 
-    it('tell of each order to the kill switch its reason and who gave it', async () => {
+    it('list each kill-switch order with its reason and actor', async () => {
       const { db } = on.api.database
       const orders = [
         { active: true, reason: 'fire', actor: 'ann' },
@@ -90,7 +90,7 @@ describe('views of the platform', function () {
       assert.deepEqual([...page.orders, ...rest.orders], told)
     })
 
-    it('count deliveries that have not ended, most where most are', async () => {
+    it('count open deliveries, starting with the largest backlog', async () => {
       const { db } = on.api.database
       const { accountId } = await on.api.account()
       const endpointId = newId()
@@ -121,7 +121,7 @@ describe('views of the platform', function () {
       )
     })
 
-    it('sum up the use of all accounts, at the costs of the ledger', async () => {
+    it('sum up the usage of all accounts, at the costs of the ledger', async () => {
       const model = await on.loadedModel()
       const endpoint = await on.endpointOver(model, { price_micro: 1_000, ...OFFERED })
       const callers = [await on.api.account(), await on.api.account()]

@@ -15,12 +15,12 @@ const SPEC = {
   timeout_s: 60,
 }
 
-describe('claims of stages', () => {
+describe('stage claims', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  /** A stage that a node was called for; returns the claim of that node. */
+  /** A stage that was dispatched to a node; returns a function that claims it as this node. */
   async function called(model_key: string, { input = {} }: { input?: object } = {}) {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -40,7 +40,7 @@ describe('claims of stages', () => {
     return Object.assign(claim, { accountId, stage })
   }
 
-  it('answers a claim again whose first answer was lost, for a stage that needs no load', async () => {
+  it('return the same lease when repeated, for a stage that needs no load', async () => {
     const claim = await called('tool:run_python')
     const first = await claim()
     assert.equal(first.status, 200, first.text)
@@ -50,7 +50,7 @@ describe('claims of stages', () => {
     assert.equal(again.body.lease_token, first.body.lease_token)
   })
 
-  it('answers a claim again whose first answer was lost, for a model that is loading', async () => {
+  it('return the same lease when repeated, for a model that is loading', async () => {
     const claim = await called(`model-${newId()}`)
     const first = await claim()
     const again = await claim()
@@ -59,7 +59,7 @@ describe('claims of stages', () => {
     assert.equal(again.body.lease_token, first.body.lease_token)
   })
 
-  it('carry the static input of the stage, and what edges take of the input of the run', async () => {
+  it("contain the stage's static input, and the run input that edges map into it", async () => {
     const claim = await called('tool:run_python', { input: { code: 'print(1)', more: [1, 2] } })
     const { db } = api.database
     const other = await buildStage(db, { id: claim.stage.cohort_id, account_id: claim.accountId })

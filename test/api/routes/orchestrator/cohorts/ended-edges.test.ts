@@ -21,7 +21,7 @@ describe('the hand-overs of a cohort that ends', () => {
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  /** Builds a cohort with a hand-over in each state, and an attempt at those that nodes have come to. */
+  /** Builds a cohort with a hand-over in each state, and an attempt for each one that nodes have started. */
   async function withEdges() {
     const { db } = api.database
     const { accountId, key } = await api.account()
@@ -59,7 +59,7 @@ describe('the hand-overs of a cohort that ends', () => {
   )
   Object.assign(ended, { consumed: ['consumed', null], failed: ['failed', 'no_room'] })
 
-  /** The attempts that are not as their edges are now, and first ones that are not as they were. */
+  /** Attempts that differ from the state of their edges, and first attempts that have changed. */
   async function strays(cohortId: string) {
     const { rows } = await sql`select edge.name, tried.attempt, tried.state, tried.failure
       from cohort_edge_attempt tried join cohort_edge edge on edge.id = tried.edge_id
@@ -71,7 +71,7 @@ describe('the hand-overs of a cohort that ends', () => {
   }
 
   for (const ending of ENDINGS)
-    it(`have ended with it when it has ${ending.status}, and stay so`, async () => {
+    it(`end with the cohort and stay ended when it has ${ending.status}`, async () => {
       const { cohort, read } = await withEdges()
       const end = () =>
         api.database.db.transaction().execute((trx) => endCohort(trx, cohort.id, ending, new Date()))
@@ -94,7 +94,7 @@ describe('the hand-overs of a cohort that ends', () => {
       assert.equal(events.at(-1).type, `cohort.${ending.status}`)
     })
 
-  it('are no failures in the health of cohorts', async () => {
+  it('do not count as failures in the health of cohorts', async () => {
     const { accountId, key } = await api.account()
     const cohort = await buildCohort(api.database.db, accountId)
     const [from, to] = [
@@ -112,7 +112,7 @@ describe('the hand-overs of a cohort that ends', () => {
     assert.deepEqual(body.edges, { open: 0, held_bytes: 0, failed_1h: 0, relayed_1h: 0 })
   })
 
-  it('have ended too where the cohort had before they did, while those of one at work go on', async () => {
+  it('are ended by a migration if their cohort ended earlier, while those of a running cohort continue', async () => {
     const [before, open] = [await withEdges(), await withEdges()]
     const { db } = api.database
     await db.updateTable('cohort').set({ status: 'failed' }).where('id', '=', before.cohort.id).execute()

@@ -4,14 +4,14 @@ import { buildCohort, buildStage, leaseStage } from '../../../../support/builder
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
 
-describe('the lease of a stage', () => {
+describe('a stage lease', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  // A quick model tells of its first step before its node has told that it runs.
+  // A fast model may report its first step before its node reports that it runs.
   for (const status of ['running', 'generating', 'uploading_output'])
-    it(`tells by "${status}" that the stage runs`, async () => {
+    it(`sets the stage to running when the node reports "${status}"`, async () => {
       const { db } = api.database
       const { accountId } = await api.account()
       const node = await signedNode(api)
@@ -33,7 +33,7 @@ describe('the lease of a stage', () => {
       assert.ok(row.started_at)
     })
 
-  /** A stage at work with this operation, whose cohort a key with a limit of tokens has asked for. */
+  /** A running stage with this operation, in a cohort that was started by a key with a token limit. */
   async function metered(operation: StageOperation) {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -76,7 +76,7 @@ describe('the lease of a stage', () => {
   }
   const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 
-  it('counts the tokens of its model for the stage, and against the limit of the key that asked', async () => {
+  it("counts the model's tokens for the stage and towards the key's limit", async () => {
     const { lease, complete, counted } = await metered('infer')
     const token = await lease()
 
@@ -85,7 +85,7 @@ describe('the lease of a stage', () => {
     assert.deepEqual(await counted(), [12, 30, 42])
   })
 
-  it('counts a prompt where it is read, and where it is continued what is written', async () => {
+  it('counts the prompt for prefill, and only the generated tokens for decode', async () => {
     const [reader, writer] = [await metered('prefill'), await metered('decode')]
 
     await reader.complete(await reader.lease(), { tokens: 12, size_bytes: 4_096 })
@@ -95,7 +95,7 @@ describe('the lease of a stage', () => {
     assert.deepEqual(await writer.counted(), [0, 30, 30])
   })
 
-  it('counts once what is repeated because its payload is gone', async () => {
+  it('counts tokens once when a stage is repeated because its payload is gone', async () => {
     const { stage, lease, complete, counted } = await metered('prefill')
     await complete(await lease(), { tokens: 12, size_bytes: 4_096 })
     await api.database.db

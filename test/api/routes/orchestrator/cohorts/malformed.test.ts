@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-describe('texts with NUL in cohort routes', () => {
+describe('NUL in texts of cohort routes', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
@@ -17,7 +17,7 @@ describe('texts with NUL in cohort routes', () => {
     })
 
   for (const path of ['/cohorts:plan', '/cohorts:run'])
-    it(`are refused by ${path}`, async () => {
+    it(`is rejected by ${path}`, async () => {
       const plan = {
         name: 'a\u0000b',
         stages: [{ stage_id: 'a', endpoint_id: 'x\u0000', input: { 'k\u0000': '\ud800' } }],
@@ -30,7 +30,7 @@ describe('texts with NUL in cohort routes', () => {
       assert.equal(status, 422, text)
     })
 
-  it('name no endpoint', async () => {
+  it('does not match any endpoint', async () => {
     const { status, text } = await api.call<AnyBody>(
       'GET',
       '/api/v1/cohorts/capabilities?endpoint_id=a%00b',

@@ -13,7 +13,7 @@ const edge = (from: string, to: string, path: string, from_path = '') => ({
   to: { stage_id: to, path },
 })
 
-describe('plans of cohorts whose members are misspelt', () => {
+describe('cohort plans with misspelt members', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
@@ -29,7 +29,7 @@ describe('plans of cohorts whose members are misspelt', () => {
       body,
     })
 
-  it('name what endpoints neither take nor give, and fallbacks that can do nothing with the input', async () => {
+  it('report unknown inputs and outputs of endpoints, and fallbacks that cannot use the input', async () => {
     const { db } = api.database
     const schema = (name: string) =>
       JSON.stringify({ type: 'object', properties: { [name]: {} }, required: [name] })

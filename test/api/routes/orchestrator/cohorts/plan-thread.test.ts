@@ -10,10 +10,10 @@ import { longestTurnMs } from '../../../../support/longest-turn.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const [NODES, STAGES, EDGES] = [300, 64, 256]
-/** B 7: no plan may hold the event loop longer. */
+/** B 7: no plan may block the event loop for longer. */
 const MAX_TURN_MS = 50
 
-describe('large plans of cohorts', () => {
+describe('large cohort plans', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   let endpoints: string[]
@@ -87,10 +87,10 @@ describe('large plans of cohorts', () => {
         assert.equal(body.feasible, true, JSON.stringify(body.reasons))
         assert.equal(body.stages[0].endpoint_id, objective === 'cost' ? cheap : dear)
       }
-      // The first one loads and compiles code.
+      // The first plan loads and compiles code.
       await plan()
       const turns = [await longestTurnMs(plan)]
-      // The collection of garbage that others left may fall into one of them.
+      // The garbage of other work may be collected during one of them.
       if (turns[0]! >= MAX_TURN_MS) turns.push(await longestTurnMs(plan))
 
       assert.ok(Math.min(...turns) < MAX_TURN_MS, `${turns.join(' and ')} ms of CPU in one turn`)
@@ -100,14 +100,14 @@ describe('large plans of cohorts', () => {
   const large = largeRequest(randomNumbers(5), { nodes: 20, stages: STAGES, edges: EDGES })
   const owner = { accountId: 'a', signal: new AbortController().signal }
 
-  it('are the same from a thread', async () => {
+  it('are the same when made in a worker thread', async () => {
     await using planner = new Planner()
     const { planner: _, ...expected } = planGraph(large)
     const { planner: __, ...planned } = await planner.plan(large, owner)
     assert.deepEqual(planned, expected)
   })
 
-  it('end with a 503 when they take too long', async () => {
+  it('end with 503 when they take too long', async () => {
     await using planner = new Planner({ timeoutMs: 1 })
     await assert.rejects(planner.plan(large, owner), { code: 'no_capacity', message: /takes too long/ })
   })

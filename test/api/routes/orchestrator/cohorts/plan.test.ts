@@ -14,7 +14,7 @@ const edge = (from: string, to: string, path = '/value', more: object = {}) => (
   to: { stage_id: to, path, ...more },
 })
 
-describe('plans of cohorts', () => {
+describe('cohort plans', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   let endpoint: string
@@ -38,7 +38,7 @@ describe('plans of cohorts', () => {
     return [...new Set<string>(body.reasons.map(({ code }: AnyBody) => code))].toSorted()
   }
 
-  it('of one account are made one after another, and do not delay those of others', async () => {
+  it('are made one at a time per account, without delaying other accounts', async () => {
     const other = await api.account()
     const plan = { stages: [stage('a', endpoint)], edges: [] }
     const turn = await api.services.longAnswers.take(caller.accountId, new AbortController().signal)
@@ -53,7 +53,7 @@ describe('plans of cohorts', () => {
     assert.equal((await waiting).status, 200)
   })
 
-  it('that have not expired are bounded for each account, and expired ones make room', async () => {
+  it('are limited per account while they have not expired', async () => {
     const { db } = api.database
     const owner = await api.account()
     const plan = { stages: [stage('a', endpoint)], edges: [] }
@@ -77,12 +77,12 @@ describe('plans of cohorts', () => {
       ['cycle'],
     ],
     [
-      'an edge from nowhere',
+      'an edge from an unknown stage',
       (id) => ({ stages: [stage('a', id)], edges: [edge('ghost', 'a')] }),
       ['unknown_stage'],
     ],
     [
-      'two writers of one place',
+      'two edges into the same path',
       (id) => ({
         stages: [stage('a', id), stage('b', id), stage('c', id)],
         edges: [edge('a', 'c', '/x'), edge('b', 'c', '/x/y')],
@@ -90,7 +90,7 @@ describe('plans of cohorts', () => {
       ['two_writers'],
     ],
     [
-      'a place that would be a list and an object',
+      'a path that would be both a list and an object',
       (id) => ({
         stages: [stage('a', id), stage('b', id), stage('c', id)],
         edges: [edge('a', 'c', '/k/0'), edge('b', 'c', '/k/name')],
@@ -98,7 +98,7 @@ describe('plans of cohorts', () => {
       ['two_writers'],
     ],
     [
-      'an edge of a name that every object has',
+      'an edge named like a property of Object.prototype',
       () => ({
         stages: [stage('a', 'no-such-endpoint')],
         edges: [{ ...edge('input', 'a'), edge_id: 'constructor' }],
@@ -107,7 +107,7 @@ describe('plans of cohorts', () => {
       ['unknown_endpoint'],
     ],
     [
-      'a stage that works for nothing',
+      'a stage whose result is never used',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
         edges: [],
@@ -116,12 +116,12 @@ describe('plans of cohorts', () => {
       ['dead_end'],
     ],
     [
-      'an endpoint that is not there',
+      'an unknown endpoint',
       () => ({ stages: [stage('a', 'no-such-endpoint')], edges: [] }),
       ['unknown_endpoint'],
     ],
     [
-      'a session of a value',
+      'a session for a plain value',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
         edges: [{ ...edge('a', 'b'), mode: 'session' }],
@@ -129,7 +129,7 @@ describe('plans of cohorts', () => {
       ['operation_not_supported'],
     ],
     [
-      'a session of a prompt, which is read as a whole',
+      'a session for a prompt, which is read as a whole',
       (id) => ({
         stages: [stage('a', id, { operation: 'prefill' }), stage('b', id, { operation: 'decode' })],
         edges: [{ ...edge('a', 'b'), mode: 'session', space: { source: 'kv', target: 'kv' } }],
@@ -137,7 +137,7 @@ describe('plans of cohorts', () => {
       ['operation_not_supported', 'space_missing'],
     ],
     [
-      'spaces that nobody has registered',
+      'unregistered spaces',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
         edges: [{ ...edge('a', 'b'), space: { source: 'nothing', target: 'nowhere' } }],
@@ -145,7 +145,7 @@ describe('plans of cohorts', () => {
       ['space_missing'],
     ],
   ]
-  it('say of what is the second step that it is', async () => {
+  it('report features that are reserved for the second step of cohorts', async () => {
     const { body } = await call('/cohorts:plan', {
       stages: [stage('a', endpoint, { operation: 'layers' }), stage('b', endpoint)],
       edges: [{ ...edge('a', 'b'), edge_id: 'over', transports: ['engine'] }],
@@ -164,13 +164,13 @@ describe('plans of cohorts', () => {
   })
 
   for (const [what, graph, codes] of GRAPHS) {
-    it(`name ${codes.join()} for ${what}`, async () => {
+    it(`report ${codes.join()} for ${what}`, async () => {
       const found = await reasons(graph(endpoint))
       for (const code of codes) assert.ok(found.includes(code), found.join())
     })
   }
 
-  it('name the fallback that is not there, its stage, and no other', async () => {
+  it('report only unknown fallbacks, with their stage', async () => {
     const foreign = await buildEndpoint(api.database.db, (await api.account()).accountId)
     const { body } = await call('/cohorts:plan', {
       stages: [stage('a', endpoint, { fallbacks: [endpoint, 'no-such-fallback', foreign.id] })],
@@ -186,7 +186,7 @@ describe('plans of cohorts', () => {
     assert.equal(body.feasible, false)
   })
 
-  it('say of each node why none fits, when none is connected', async () => {
+  it('report no_node_fits for each stage when no node is connected', async () => {
     const { body } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })
     assert.deepEqual(
       body.reasons.map(({ code, stage_id }: AnyBody) => [code, stage_id]),
@@ -201,24 +201,24 @@ describe('plans of cohorts', () => {
 
   const FAULTS: [string, object, string][] = [
     [
-      'two stages of one name',
+      'two stages with the same name',
       { stages: ['a', 'a'].map((id) => stage(id, 'x')), edges: [] },
       'stages.1.stage_id',
     ],
     ['a stage named input', { stages: [stage('input', 'x')], edges: [] }, 'stages.0.stage_id'],
     [
-      'a template without its place',
+      'a template without a placeholder',
       { stages: [stage('a', 'x')], edges: [edge('input', 'a', '/t', { template: 'none' })] },
       'edges.0.to.template',
     ],
-    ['a quorum beyond its edges', { stages: [stage('a', 'x', { quorum: 2 })], edges: [] }, 'stages.0.quorum'],
+    ['a quorum above its edges', { stages: [stage('a', 'x', { quorum: 2 })], edges: [] }, 'stages.0.quorum'],
     [
-      'a default of a required stage',
+      'a default output for a required stage',
       { stages: [stage('a', 'x', { default_output: 1 })], edges: [] },
       'stages.0.default_output',
     ],
     [
-      'a default beyond 64 KiB',
+      'a default output beyond 64 KiB',
       {
         stages: [stage('a', 'x', { required: false, default_output: 'é'.repeat(33_000) })],
         edges: [],
@@ -226,12 +226,12 @@ describe('plans of cohorts', () => {
       'stages.0.default_output',
     ],
     [
-      'a pointer that is none',
+      'an invalid JSON pointer',
       { stages: [stage('a', 'x')], edges: [edge('input', 'a', 'text')] },
       'edges.0.to.path',
     ],
     [
-      'an edge that takes the name of another',
+      'an edge with the generated name of another',
       {
         stages: [stage('a', 'x'), stage('b', 'x')],
         edges: [{ ...edge('a', 'b', '/x'), edge_id: 'a-b-2' }, edge('a', 'b', '/y')],
@@ -242,7 +242,7 @@ describe('plans of cohorts', () => {
     ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
   ]
   for (const [what, body, place] of FAULTS) {
-    it(`refuse ${what} with 422, which names its place`, async () => {
+    it(`answer 422 with the path of ${what}`, async () => {
       const answer = await call('/cohorts:plan', body)
       assert.equal(answer.status, 422, JSON.stringify(answer.body))
       const places = answer.body.detail.map(({ loc }: AnyBody) => loc.join('.'))
@@ -253,7 +253,7 @@ describe('plans of cohorts', () => {
     })
   }
 
-  it('are refused by a run at the place of the graph in its request', async () => {
+  it('are rejected by a run with the path within its request', async () => {
     const plan = { stages: [stage('a', endpoint, { quorum: 9 })], edges: [] }
     const { status, body } = await call('/cohorts:run', { plan, input: {} })
     assert.equal(status, 422)
@@ -263,7 +263,7 @@ describe('plans of cohorts', () => {
     )
   })
 
-  it('ask whether another endpoint of the account was meant, and never one of others', async () => {
+  it('suggest another endpoint of the account, but never one of other accounts', async () => {
     const { db } = api.database
     await buildEndpoint(db, caller.accountId, { name: 'mail-judge' })
     await buildEndpoint(db, (await api.account()).accountId, { name: 'secret-draft' })
@@ -279,7 +279,7 @@ describe('plans of cohorts', () => {
     assert.deepEqual(await messages('secret-drafd'), ['stage "a": there is no endpoint "secret-drafd"'])
   })
 
-  it('name the node that a stage is bound to, and none of other accounts', async () => {
+  it('name the node that a stage is bound to, but none of other accounts', async () => {
     const { db } = api.database
     const nodeOf = async (accountId: string, name: string) => {
       const id = newId()
@@ -301,7 +301,7 @@ describe('plans of cohorts', () => {
     assert.match(await messageFor(foreign), new RegExp(`no node has the id ${foreign}$`))
   })
 
-  it('are of their account alone, and run until they expire', async () => {
+  it('belong to their account, and can be run until they expire', async () => {
     const { body: plan } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })
     const stranger = await api.account()
     const foreign = await call('/cohorts:run', { plan_id: plan.plan_id, input: {} }, stranger)
@@ -315,7 +315,7 @@ describe('plans of cohorts', () => {
     assert.deepEqual([late.status, late.body.error.details.reason], [409, 'plan_expired'])
   })
 
-  it('need the account, and a run its user', async () => {
+  it('require an account, and a run requires a user', async () => {
     const body = { stages: [stage('a', endpoint)], edges: [] }
     const bare = await api.call('POST', '/api/v1/cohorts:plan', { key: caller.key, body })
     assert.equal(bare.status, 422)
@@ -328,7 +328,7 @@ describe('plans of cohorts', () => {
     assert.equal(run.status, 422, JSON.stringify(run.body))
   })
 
-  it('can be looked at before, by the name of an endpoint as by its id', async () => {
+  it("can be prepared from capabilities, which are found by an endpoint's name or id", async () => {
     const { id, name } = await buildEndpoint(api.database.db, caller.accountId)
     const look = (ref: string) =>
       api.call<AnyBody>('GET', `/api/v1/cohorts/capabilities?endpoint_id=${ref}`, {
@@ -345,7 +345,7 @@ describe('plans of cohorts', () => {
     assert.equal((await look(newId())).status, 404)
   })
 
-  it('tell which operations hand over in frames', async () => {
+  it('list which operations support hand-overs in frames', async () => {
     const { db } = api.database
     const look = async (overrides: object) => {
       const { id } = await buildEndpoint(db, caller.accountId, overrides)
@@ -360,7 +360,7 @@ describe('plans of cohorts', () => {
     assert.deepEqual(await look({}), [['transfer'], []])
   })
 
-  it('name the edge and what its session would need', async () => {
+  it('report an edge that needs a session, and what the session would require', async () => {
     const { body } = await call('/cohorts:plan', {
       stages: [stage('a', endpoint), stage('b', endpoint)],
       edges: [{ ...edge('a', 'b'), edge_id: 'frames', mode: 'session' }],
@@ -373,7 +373,7 @@ describe('plans of cohorts', () => {
     assert.match(message, /edge "frames": a value is handed over as a whole.*"embed".*"space"/)
   })
 
-  it('count against the rate of their account, and a look at capabilities does not', async () => {
+  it("count towards the account's rate limit, unlike reading capabilities", async () => {
     await using limited = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
     const { accountId, key } = await limited.account()
     const { id } = await buildEndpoint(limited.database.db, accountId)

@@ -11,7 +11,7 @@ describe('a run whose models have no spaces yet', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Builds an endpoint of an encoder, whose configuration is a file of the store. */
+  /** Builds an endpoint of an encoder, whose configuration is a file in the object store. */
   async function encoder(accountId: string): Promise<{ endpoint: string; version: string }> {
     const { db } = api.database
     const { id, model_key } = await buildVersion(db, accountId)
@@ -36,7 +36,7 @@ describe('a run whose models have no spaces yet', () => {
     return { endpoint: endpoint.id, version: id }
   }
 
-  it('reads their files before its transaction begins', async () => {
+  it("reads the models' files before its transaction begins", async () => {
     const { accountId, key } = await api.account()
     const [from, to] = [await encoder(accountId), await encoder(accountId)]
     const { objects } = api.services
@@ -69,7 +69,7 @@ describe('a run whose models have no spaces yet', () => {
           },
         },
       })
-      // No node could run it, which is said once the files were read.
+      // No node can run it, which is reported after the files were read.
       assert.equal(status, 409, JSON.stringify(body))
       assert.deepEqual(open, [0, 0])
     } finally {

@@ -5,15 +5,15 @@ import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-/** No node is connected, so a run that was read is refused. */
+/** No node is connected, so a run is refused once it has been read. */
 const REFUSED = 409
 
-describe('runs of cohorts that take long to read', () => {
+describe('cohort runs that take long to read', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  it('wait for a turn of their account, and hold no transaction meanwhile', async () => {
+  it('wait for a turn of their account without holding a transaction', async () => {
     const { accountId, key } = await api.account()
     const { db } = api.database
     const { id, model_key } = await buildVersion(db, accountId)

@@ -23,13 +23,13 @@ const spec = (stage_id: string) =>
     timeout_s: 60,
   })
 
-describe('a storm of calls at one cohort', function () {
+describe('a storm of calls to one cohort', function () {
   this.timeout(120_000)
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  it('ends in no deadlock that a caller sees, and in no other error than a refusal', async () => {
+  it('causes no deadlocks visible to callers, and only expected refusals', async () => {
     const { db } = api.database
     const bad: string[] = []
     for (let round = 0; round < ROUNDS; round++) {

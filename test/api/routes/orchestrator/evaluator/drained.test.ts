@@ -4,7 +4,7 @@ import { buildCohortRows } from '../../../../support/builders/cohort-rows.ts'
 import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-describe('evidence that drains', () => {
+describe('evidence that is draining', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
@@ -20,12 +20,12 @@ describe('evidence that drains', () => {
     return { id, space: body.spaces[0].space_id as string }
   }
 
-  it('ends at once when a model that it is about is revoked at once', async () => {
+  it('ends immediately when one of its models is revoked immediately', async () => {
     const [source, target] = [await encoder(4), await encoder(6)]
     const ids = { source_space_id: source.space, target_space_id: target.space }
     const { body } = await evaluate(api, 'evidence', evidenceBody(ids))
     const evidence_id = body.evidence_id as string
-    // The edge of a model whose space equals that of the source: it names the evidence alone.
+    // An edge of a model whose space equals the source's space: it refers to the evidence only.
     const { cohortId } = await buildCohortRows(api, [{ evidence_id, state: 'transferred' }])
     await evaluate(api, `evidence/${evidence_id}:revoke`, { reason: 'old', effect: 'drain' })
 
@@ -37,7 +37,7 @@ describe('evidence that drains', () => {
       .where('cohort_id', '=', cohortId)
       .executeTakeFirstOrThrow()
     assert.deepEqual([revoked.status, state], [200, 'failed'], JSON.stringify(revoked.body))
-    // It had ended before.
+    // The evidence had already ended.
     assert.deepEqual(revoked.body.evidence_revoked, [])
   })
 })

@@ -26,7 +26,7 @@ describe('evidence', () => {
     const { id } = await buildVersion(api.database.db, accountId)
     const { body } = await evaluate(api, 'model-spaces', {
       model_config_id: id,
-      // Models without files would otherwise have one digest.
+      // Without this, models without files would share one digest.
       spaces: [
         embeddingSpace(dimensions, { weights_digest: id.replaceAll('-', '').repeat(2), ...overrides }),
       ],
@@ -54,7 +54,7 @@ describe('evidence', () => {
     assert.deepEqual(await buffer(stored), mapFile(4, 6))
   })
 
-  it('counts for every pair of equal spaces', async () => {
+  it('applies to every pair of equal spaces', async () => {
     const { ids, source } = await pair()
     const digest = source.id.replaceAll('-', '').repeat(2)
     const twin = await encoder(4, { weights_digest: digest })
@@ -65,7 +65,7 @@ describe('evidence', () => {
     assert.equal(rows.length, 1)
   })
 
-  it('answers a repeat with the first, and is superseded by other content', async () => {
+  it('returns the first registration for a repeat, and is superseded by different content', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const first = await register(body)
@@ -83,7 +83,7 @@ describe('evidence', () => {
     assert.deepEqual([old.status, old.body.error.details.status], [409, 'superseded'])
   })
 
-  it('never becomes active again once it is revoked, and tells it apart from expired', async () => {
+  it('stays revoked, as opposed to expired', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const { body: first } = await register(body)
@@ -113,7 +113,7 @@ describe('evidence', () => {
     assert.equal(locked?.status, 'expired')
   })
 
-  it('ends with the model of one of its spaces, which then is a 409 until it is registered anew', async () => {
+  it('ends when the model of one of its spaces is revoked, and new evidence gets 409 until it is registered again', async () => {
     const { ids, target } = await pair()
     const { body: first } = await register(evidenceBody(ids))
 
@@ -145,7 +145,7 @@ describe('evidence', () => {
     assert.equal((await register(evidenceBody(ids))).body.detail[0].loc.at(-1), 'source_space_id')
   })
 
-  it('about what nodes apply no map to has none, and may say that spaces are alike', async () => {
+  it('may state the identity of spaces, but has no map, if nodes cannot apply a map to them', async () => {
     const forms = {
       hidden_state: embeddingSpace(4, { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }),
       kv_cache: {
@@ -171,32 +171,32 @@ describe('evidence', () => {
   })
 
   const broken: [string, (base: ReturnType<typeof evidenceBody>) => object, string][] = [
-    ['a score that is not the lower end', (base) => ({ ...base, score: 0.96 }), 'score'],
-    ['an estimate outside of the interval', (base) => ({ ...base, estimate: 0.999 }), 'estimate'],
+    ['a score that is not the lower bound', (base) => ({ ...base, score: 0.96 }), 'score'],
+    ['an estimate outside the interval', (base) => ({ ...base, estimate: 0.999 }), 'estimate'],
     [
-      'a metric that chance reaches',
+      'a metric that is not significant',
       (base) => ({ ...base, null_model: { ...base.null_model, p_value: 0.2 } }),
       'p_value',
     ],
     [
-      'a null as good as the score',
+      'a null model as good as the score',
       (base) => ({ ...base, null_model: { ...base.null_model, upper_95: 0.95 } }),
       'upper_95',
     ],
     [
-      'more than 180 days',
+      'a validity of more than 180 days',
       (base) => ({ ...base, valid_until: new Date(Date.now() + 181 * DAY).toISOString() }),
       'valid_until',
     ],
     [
-      'a time that is over',
+      'an end date in the past',
       (base) => ({ ...base, valid_until: new Date(Date.now() - DAY).toISOString() }),
       'valid_until',
     ],
     ['too few samples', (base) => ({ ...base, sample_count: 199 }), 'sample_count'],
     ['a missing map', (base) => ({ ...base, adapter: null }), 'adapter'],
     [
-      'a map of other dimensions',
+      'a map with other dimensions',
       (base) => ({
         ...base,
         ...evidenceBody(base, { file: mapFile(6, 4) }),
@@ -210,22 +210,22 @@ describe('evidence', () => {
     ],
     ['an unknown space', (base) => ({ ...base, source_space_id: newId() }), 'source_space_id'],
     [
-      'a file of another digest',
+      'a file with another digest',
       (base) => ({ ...base, adapter: { ...base.adapter, sha256: 'ab'.repeat(32) } }),
       'sha256',
     ],
     [
-      'a file of another size',
+      'a file with another size',
       (base) => ({ ...base, adapter: { ...base.adapter, size_bytes: 7 } }),
       'size_bytes',
     ],
     [
-      'a file that is not there',
+      'a missing file',
       (base) => ({ ...base, adapter: { ...base.adapter, uri: 's3://hearth/evaluator/none' } }),
       'uri',
     ],
     [
-      'a file of somebody',
+      'a file outside the evaluator folder',
       (base) => ({ ...base, adapter: { ...base.adapter, uri: 's3://hearth/datasets/x' } }),
       'uri',
     ],
@@ -235,7 +235,7 @@ describe('evidence', () => {
       'uri',
     ],
     [
-      'a file that is no safetensors',
+      'a file that is not safetensors',
       (base) => evidenceBody(base, { file: Buffer.from('garbage, and more of it') }),
       'uri',
     ],
@@ -252,7 +252,7 @@ describe('evidence', () => {
     ],
   ]
   for (const [what, change, field] of broken) {
-    it(`is refused with ${what}`, async () => {
+    it(`is rejected with ${what}`, async () => {
       const { ids } = await pair()
 
       const { status, body } = await register(change(evidenceBody(ids)))

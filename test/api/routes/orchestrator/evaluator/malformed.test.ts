@@ -35,7 +35,7 @@ describe('malformed evidence', function () {
     'data:;base64,%%%',
     'data:text/plain,hello',
   ])
-    it(`refuses the address ${uri.slice(0, 50)}`, async () => {
+    it(`is rejected for the address ${uri.slice(0, 50)}`, async () => {
       const body = evidenceBody(ids)
       const { status, text } = await evaluate(api, 'evidence', { ...body, adapter: { ...body.adapter, uri } })
       assert.equal(status, 422, text.slice(0, 300))
@@ -48,7 +48,7 @@ describe('malformed evidence', function () {
     '9999-12-31T00:00:00Z',
     '0000-01-01T00:00:00Z',
   ])
-    it(`refuses the end ${valid_until}`, async () => {
+    it(`is rejected for the end ${valid_until}`, async () => {
       const { status, text } = await evaluate(api, 'evidence', { ...evidenceBody(ids), valid_until })
       assert.equal(status, 422, text.slice(0, 300))
     })
@@ -58,12 +58,12 @@ describe('malformed evidence', function () {
     'a large count': { sample_count: 1e300 },
     diagnostics: { diagnostics: { kl: 1e308 } },
   }))
-    it(`answers something else than 500 for ${name}`, async () => {
+    it(`never causes a 500 for ${name}`, async () => {
       const { status, text } = await evaluate(api, 'evidence', { ...evidenceBody(ids), ...more })
       assert.ok(status < 500, text.slice(0, 300))
     })
 
-  it('takes twenty registrations of one pair at once, of which one counts', async () => {
+  it('is accepted in twenty concurrent registrations of one pair, of which one is active', async () => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, seed) => evaluate(api, 'evidence', { ...evidenceBody(ids), seed })),
     )

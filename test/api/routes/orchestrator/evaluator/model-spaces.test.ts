@@ -31,7 +31,7 @@ describe('model spaces', () => {
     assert.match(first.body.spaces[0].fingerprint, /^[0-9a-f]{64}$/)
   })
 
-  it('make a new generation when they change, and planners see only that', async () => {
+  it('form a new generation when they change, and planners see only that', async () => {
     const id = await version()
     const before = await register(id, embeddingSpace(4))
 
@@ -74,7 +74,7 @@ describe('model spaces', () => {
     ['media without their types', { name: 'sound', role: 'accepts', kind: 'media' }, 'content_types'],
     ['a name with capitals', embeddingSpace(4, { name: 'Output' }), 'name'],
   ] as const) {
-    it(`refuse ${what}, and say what is missing`, async () => {
+    it(`reject ${what}, and report what is missing`, async () => {
       const { status, body } = await register(await version(), space)
 
       assert.equal(status, 422)
@@ -85,7 +85,7 @@ describe('model spaces', () => {
     })
   }
 
-  it('refuse an unknown model, and two spaces of one name', async () => {
+  it('reject an unknown model, and two spaces with the same name', async () => {
     const unknown = await register(newId(), embeddingSpace(4))
     const twice = await register(await version(), embeddingSpace(4), embeddingSpace(6))
 
@@ -93,7 +93,7 @@ describe('model spaces', () => {
     assert.deepEqual([twice.status, twice.body.detail[0].loc], [422, ['body', 'spaces', 1, 'name']])
   })
 
-  it('equal those of another model where they are said to', async () => {
+  it('equal those of another model with same_as', async () => {
     const [encoder, consumer] = [await version(), await version()]
     const of = await register(encoder, embeddingSpace(4, { normalized: true }))
     const taking = (space: string) =>
@@ -116,7 +116,7 @@ describe('model spaces', () => {
     assert.match(wrong.body.detail[0].msg, /it has: output/)
   })
 
-  it('are revoked until they are registered anew; a repeat answers the first revocation', async () => {
+  it('stay revoked until they are registered again; a repeat returns the first revocation', async () => {
     const id = await version()
     await register(id, embeddingSpace(4))
 
@@ -133,7 +133,7 @@ describe('model spaces', () => {
     assert.equal(later.body.reason, 'once more')
   })
 
-  it('of an unknown model are a 404 to revoke', async () => {
+  it('of an unknown model answer 404 to a revocation', async () => {
     assert.equal((await evaluate(api, `model-spaces/${newId()}:revoke`, { reason: 'x' })).status, 404)
   })
 })

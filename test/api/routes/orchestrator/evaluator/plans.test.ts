@@ -6,7 +6,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const DAY = 86_400_000
 
-describe('a plan with vectors', () => {
+describe('a plan with vector hand-overs', () => {
   let api: TestApi
   let key: string
   let accountId: string
@@ -32,7 +32,7 @@ describe('a plan with vectors', () => {
     return { id, endpoint: endpoint.id, space: body.spaces[0].space_id as string }
   }
 
-  /** Returns the reasons of a plan about its only hand-over. */
+  /** Returns the reasons that a plan gives for its only hand-over. */
   async function told(
     from: { endpoint: string },
     to: { endpoint: string; fallbacks?: string[] },
@@ -60,7 +60,7 @@ describe('a plan with vectors', () => {
 
   const reasons = async (...sides: Parameters<typeof told>) => (await told(...sides)).map(({ code }) => code)
 
-  it('names the endpoints of both sides, and the fallback in the place of one', async () => {
+  it('names the endpoints of both sides, or the fallback that replaces one', async () => {
     const from = await model(embeddingSpace(4))
     const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
     const fallback = await model(embeddingSpace(4, { name: 'input', role: 'accepts' }))
@@ -77,7 +77,7 @@ describe('a plan with vectors', () => {
     assert.match(ofFallback?.message ?? '', new RegExp(`"input" of "${fallback.endpoint}" are different`))
   })
 
-  it('says what is missing, until there is evidence, and when it has ended', async () => {
+  it('reports missing evidence until there is some, and when it has expired or been revoked', async () => {
     const from = await model(embeddingSpace(4))
     const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
     const ids = { source_space_id: from.space, target_space_id: to.space }
@@ -100,7 +100,7 @@ describe('a plan with vectors', () => {
     )
   })
 
-  it('passes over evidence whose map no node applies, as earlier versions took it', async () => {
+  it('ignores evidence with a map that no node applies, which older versions accepted', async () => {
     const kind = { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }
     const from = await model(embeddingSpace(4, kind))
     const to = await model(embeddingSpace(4, { ...kind, name: 'input', role: 'accepts' }))
@@ -130,7 +130,7 @@ describe('a plan with vectors', () => {
       .where('id', '=', body.evidence_id)
       .execute()
 
-    // Hidden states are handed over by nobody yet.
+    // No node hands over hidden states yet.
     const never = 'operation_not_supported'
     assert.deepEqual(
       [before, await reasons(from, to), await feeds()],
@@ -138,14 +138,14 @@ describe('a plan with vectors', () => {
     )
   })
 
-  it('asks for no evidence between equal spaces', async () => {
+  it('needs no evidence between equal spaces', async () => {
     const weights_digest = 'ab'.repeat(32)
     const from = await model(embeddingSpace(4, { weights_digest }))
     const to = await model(embeddingSpace(4, { weights_digest, name: 'input', role: 'accepts' }))
 
     assert.deepEqual(await reasons(from, to), [])
   })
-  it('refuses a fallback that cannot take the vectors, until there is evidence', async () => {
+  it('rejects a fallback that cannot accept the vectors, until there is evidence', async () => {
     const from = await model(embeddingSpace(4))
     const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
     const spare = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))

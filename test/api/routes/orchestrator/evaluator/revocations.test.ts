@@ -40,7 +40,7 @@ describe('a revocation', () => {
     return rows.map(({ state, failure }) => [state, failure])
   }
 
-  it('of evidence fails every hand-over that relies on it and is not consumed', async () => {
+  it('of evidence fails every unconsumed hand-over that depends on it', async () => {
     const { id } = await evidence()
     const { cohortId, stages } = await buildCohortRows(api, [
       { evidence_id: id, state: 'planned' },
@@ -74,7 +74,7 @@ describe('a revocation', () => {
     assert.deepEqual(events[0]?.data, { evidence_ids: [id], reason: 'evidence_revoked' })
   })
 
-  it('takes a stage from its node that works on what it consumed, and leaves no attempt for it', async () => {
+  it('revokes the lease of a stage that works on a consumed hand-over, and allows no other attempt', async () => {
     const { id } = await evidence()
     const { cohortId, stages } = await buildCohortRows(api, [{ evidence_id: id, state: 'consumed' }, {}])
     const { db } = api.database
@@ -110,7 +110,7 @@ describe('a revocation', () => {
     })
   })
 
-  it('leaves no attempt for a stage that waits, and lets one run that does without', async () => {
+  it('allows no more attempts for a waiting stage, and leaves a running one that does not depend on it', async () => {
     const { id } = await evidence()
     const [waiting, running] = [
       await buildCohortRows(api, [{ evidence_id: id, state: 'open' }]),
@@ -138,7 +138,7 @@ describe('a revocation', () => {
     )
   })
 
-  it('leaves hand-overs alone that may drain, until one follows that does not', async () => {
+  it('with `drain` leaves hand-overs alone, until an immediate revocation follows', async () => {
     const { id } = await evidence()
     const { cohortId } = await buildCohortRows(api, [{ evidence_id: id, state: 'open' }])
     const revoke = (effect: string) => evaluate(api, `evidence/${id}:revoke`, { reason: effect, effect })
@@ -152,7 +152,7 @@ describe('a revocation', () => {
     assert.deepEqual(await states(cohortId), [['failed', 'evidence_revoked']])
   })
 
-  it('of a model fails hand-overs from and to its spaces, also those that need no evidence', async () => {
+  it('of a model fails hand-overs from and to its spaces, even without evidence', async () => {
     const { source, id, spaces } = await evidence()
     const { cohortId } = await buildCohortRows(api, [
       { evidence_id: id, state: 'open', ...spaces },
@@ -174,7 +174,7 @@ describe('a revocation', () => {
     ])
   })
 
-  it('waits for a hand-over that is just being consumed, and leaves that one alone', async () => {
+  it('waits for a hand-over that is being consumed, and leaves it alone', async () => {
     const { id } = await evidence()
     const { edges, cohortId, stages } = await buildCohortRows(api, [
       { evidence_id: id, state: 'transferred' },

@@ -89,7 +89,7 @@ describe('structured runs', () => {
     assert.deepEqual(promised, [{ workflow: 'structuredEvaluation' }])
   })
 
-  it('go by retrieval where no consumer is named', async () => {
+  it('are evaluated by retrieval when no consumer is given', async () => {
     const { body: accepted } = await start({ consumer: undefined })
 
     const path = `${EVALUATOR}/structured-runs/${accepted.run_id}`
@@ -103,8 +103,8 @@ describe('structured runs', () => {
       ['source', 'model_config_id'],
     ],
     ['an unknown space', () => ({ target: { ...body.target, space: 'other' } }), ['target', 'space']],
-    ['a space of texts', () => ({ source: { ...body.source, space: 'text' } }), ['source', 'space']],
-    ['one space twice', () => ({ target: body.source }), ['target']],
+    ['a text space', () => ({ source: { ...body.source, space: 'text' } }), ['source', 'space']],
+    ['the same space twice', () => ({ target: body.source }), ['target']],
     [
       'an unknown dataset',
       () => ({ anchors: { ...body.anchors, dataset_id: newId() } }),
@@ -126,7 +126,7 @@ describe('structured runs', () => {
       ['consumer', 'endpoint_id'],
     ],
     [
-      'no place for a vector',
+      'an input path that takes no vector',
       () => ({ consumer: { ...body.consumer, input_path: '/x' } }),
       ['consumer', 'input_path'],
     ],
@@ -135,8 +135,16 @@ describe('structured runs', () => {
       async () => ({ consumer: { ...body.consumer, endpoint_id: await classifier(5) } }),
       ['consumer', 'input_path'],
     ],
-    ['no answer', () => ({ consumer: { ...body.consumer, answer_path: '/x' } }), ['consumer', 'answer_path']],
-    ['no pointer', () => ({ consumer: { ...body.consumer, answer_path: 'x' } }), ['consumer', 'answer_path']],
+    [
+      'an answer path outside the output',
+      () => ({ consumer: { ...body.consumer, answer_path: '/x' } }),
+      ['consumer', 'answer_path'],
+    ],
+    [
+      'an invalid JSON pointer',
+      () => ({ consumer: { ...body.consumer, answer_path: 'x' } }),
+      ['consumer', 'answer_path'],
+    ],
     [
       'agreement without a consumer',
       () => ({ consumer: undefined, metric: 'consumer_agreement' }),
@@ -145,7 +153,7 @@ describe('structured runs', () => {
     ['too few permutations', () => ({ permutations: 20 }), ['permutations']],
   ]
   for (const [what, change, loc] of faults) {
-    it(`are refused with ${what}`, async () => {
+    it(`are rejected with ${what}`, async () => {
       const { status, body: answer } = await start(await change())
 
       assert.equal(status, 422, JSON.stringify(answer))
@@ -153,7 +161,7 @@ describe('structured runs', () => {
     })
   }
 
-  it('are no new work while the kill switch is on', async () => {
+  it('count as new work, which the kill switch refuses', async () => {
     const switchTo = (active: boolean) =>
       killSwitchRepository.writeKillSwitch(
         api.database.db,

@@ -6,11 +6,11 @@ import { signedNode } from '../../../../support/servers/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-describe('claims of jobs (10.10)', () => {
+describe('job claims (10.10)', () => {
   const on = leaseSuite()
   const { newJob, claim, lease, events, expire } = on
 
-  it('gives a node everything it needs, and the run is running', async () => {
+  it('give a node everything it needs, and set the run to running', async () => {
     const jobId = await newJob({ hyperparameters: { epochs: 7 }, operating_mode: 'eco' })
 
     const { status, body } = await claim(on.node, jobId)
@@ -37,7 +37,7 @@ describe('claims of jobs (10.10)', () => {
     assert.ok(run.body.started_at)
   })
 
-  it('lets one of twenty claims at once through', async () => {
+  it('succeed for only one of twenty concurrent requests', async () => {
     const jobId = await newJob()
 
     const answers = await Promise.all(Array.from({ length: 20 }, () => claim(on.node, jobId)))
@@ -48,7 +48,7 @@ describe('claims of jobs (10.10)', () => {
     assert.equal(refused[0]?.body.error.details.state, 'held')
   })
 
-  it('lets one of twenty nodes that were handed it one after another take it', async () => {
+  it('succeed for only one of twenty nodes that the job was dispatched to', async () => {
     const jobId = await newJob()
     const nodes = await Promise.all(Array.from({ length: 20 }, () => signedNode(on.api)))
 
@@ -58,7 +58,7 @@ describe('claims of jobs (10.10)', () => {
     assert.ok(answers.every(({ status }) => [200, 404, 409].includes(status)))
   })
 
-  it('goes to another node only when the lease has run out, with the next attempt number', async () => {
+  it('move to another node only after the lease has expired, with the next attempt number', async () => {
     const jobId = await newJob()
     const first = await claimJob(on.node, jobId, 1)
     assert.equal((await claim(on.other, jobId)).status, 409)
@@ -79,7 +79,7 @@ describe('claims of jobs (10.10)', () => {
     assert.match(resumed?.detail ?? '', /second.*first was lost/)
   })
 
-  it('needs a signature', async () => {
+  it('require a signature', async () => {
     const jobId = await newJob()
     const { status, body } = await on.api.call('POST', `/api/v1/jobs/${jobId}/claim`, {
       key: on.key,
@@ -89,7 +89,7 @@ describe('claims of jobs (10.10)', () => {
     assert.match(body.detail[0].loc.join('.'), /^header\.x-(?:node|account)-/)
   })
 
-  it('starts a node that takes over at the newest checkpoint', async () => {
+  it('let a node that takes over start at the newest checkpoint', async () => {
     const jobId = await newJob()
     const first = await claimJob(on.node, jobId)
     for (const epoch of [3, 6, 9]) {
@@ -124,7 +124,7 @@ describe('claims of jobs (10.10)', () => {
     )
   })
 
-  it('starts an equal run of the same account at the checkpoint of the cancelled one, and says so', async () => {
+  it('start an equal run of the same account at the checkpoint of the cancelled one, and report that', async () => {
     const cancelled = await newJob({ hyperparameters: { epochs: 30 } })
     const first = await claimJob(on.node, cancelled)
     await checkpoint(on.node, first.lease_token, 12)
@@ -141,8 +141,8 @@ describe('claims of jobs (10.10)', () => {
     assert.equal(different.checkpoint, null)
   })
 
-  it('asks an eco run to yield at a checkpoint when a better one has waited', async () => {
-    // Jobs of earlier tests would wait as well.
+  it('make an eco run yield at a checkpoint when a run of a better mode has waited', async () => {
+    // Otherwise jobs of earlier tests would wait as well.
     await on.api.database.db
       .updateTable('training_run')
       .set({ status: 'failed' })

@@ -14,7 +14,7 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 const REPO = 'acme/base'
 const SEVEN_B_BYTES = 14e9
 
-/** An `nvidia-smi` of GPUs of these sizes, until disposed. */
+/** A fake `nvidia-smi` with GPUs of these sizes, until disposed. */
 function fakeGpus(sizesMb: readonly number[]): Disposable {
   const folder = temporaryFolder()
   const { PATH } = process.env
@@ -30,7 +30,7 @@ function fakeGpus(sizesMb: readonly number[]): Disposable {
   }
 }
 
-describe('claims of runs on language models', function () {
+describe('claims of language model runs', function () {
   this.timeout(30_000)
   let hub: TestHub
   let api: TestApi
@@ -56,7 +56,7 @@ describe('claims of runs on language models', function () {
   const tune = (hyperparameters: Record<string, unknown>, body: object = {}) =>
     createRun(api, key, { model_config_id: 'llm-qlora-finetune', dataset_id, hyperparameters, ...body })
 
-  /** Creates a version with the file sizes of a model of 7B. */
+  /** Creates a version with the file sizes of a 7B model. */
   async function largeVersion(): Promise<string> {
     const id = await addLlmVersion(api, accountId, { model: {} })
     await api.database.db
@@ -69,7 +69,7 @@ describe('claims of runs on language models', function () {
   }
 
   describe('the memory they reserve', () => {
-    it('follows from the size of the base and from how it is trained', async () => {
+    it('depends on the size of the base and on the training method', async () => {
       const base = versionRef(await largeVersion())
       const reserved = async (adapter: string) =>
         (await claimJob(node, await tune({ adapter }, { base }))).specification.memory_mb / 1024
@@ -80,7 +80,7 @@ describe('claims of runs on language models', function () {
       assert.ok(none > 100 && none < 115, `${none} GB`)
     })
 
-    it('ends a run that fits no node, with the numbers', async () => {
+    it('fails a run that fits no node, with the required and the largest available memory', async () => {
       await using small = await startNode(api, { memoryMb: 2_000 })
       const jobId = await tune({ adapter: 'none' }, { base: versionRef(await largeVersion()) })
 
@@ -93,7 +93,7 @@ describe('claims of runs on language models', function () {
       )
     })
 
-    it('is too rough a guess to refuse a run on a table', async () => {
+    it('is too rough an estimate to reject a run on a table', async () => {
       await using small = await startNode(api, { memoryMb: 2_000 })
       const table = await readyDataset(api, accountId)
       await api.database.db
@@ -108,7 +108,7 @@ describe('claims of runs on language models', function () {
       assert.equal(specification.base, null)
     })
 
-    it('is that of one GPU: a run that only several have room for together fits no node', async () => {
+    it('is limited to one GPU: a run that would need several fits no node', async () => {
       const base = versionRef(await largeVersion())
       const claimAt = async (gpusMb: number[]) => {
         using _driver = fakeGpus(gpusMb)
@@ -125,7 +125,7 @@ describe('claims of runs on language models', function () {
       assert.equal((await claimAt([24_000]))?.type, 'version')
     })
 
-    it('counts the batch on a GPU, up to all of it, and never refuses a run for it', async () => {
+    it('includes the batch on a GPU, up to its whole memory, without rejecting the run', async () => {
       const base = versionRef(await largeVersion())
       using _driver = fakeGpus([40_000])
       await using gpu = await startNode(api, { memoryMb: 40_000 })
@@ -141,7 +141,7 @@ describe('claims of runs on language models', function () {
       assert.equal(many.base?.type, 'version')
     })
 
-    it('leaves a run to the node that it fits', async () => {
+    it('leaves a run to a node with enough memory', async () => {
       await using small = await startNode(api, { memoryMb: 2_000 })
       await using large = await startNode(api, { memoryMb: 40_000 })
       const jobId = await tune({ adapter: 'lora' }, { base: versionRef(await largeVersion()) })
@@ -163,7 +163,7 @@ describe('claims of runs on language models', function () {
     const fail = (token: string) =>
       node.post(`/api/v1/leases/${token}:fail`, { code: 'node_fault', message: 'x', retryable: true })
 
-    it('is the same commit for every attempt, whatever the repository becomes', async () => {
+    it('stays at the same commit for every attempt, whatever is pushed later', async () => {
       const repo = llamaRepo(REPO)
       hub.put(repo)
       const jobId = await tune({ base_model: REPO })
@@ -179,7 +179,7 @@ describe('claims of runs on language models', function () {
       assert.notEqual(revisionOf(other), commitOf(repo))
     })
 
-    it('is the same commit for an equal run that goes on from a checkpoint', async () => {
+    it('stays at the same commit for an equal run that resumes from a checkpoint', async () => {
       const repo = llamaRepo(REPO)
       hub.put(repo)
       const jobId = await tune({ base_model: REPO, seed: 6 })

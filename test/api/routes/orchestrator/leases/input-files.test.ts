@@ -7,7 +7,7 @@ import { buildCohort, buildStage, leaseStage } from '../../../../support/builder
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
 
-describe('files that the input of a stage names', () => {
+describe("files that a stage's input refers to", () => {
   let api: TestApi
   let node: SignedNode
   before(async () => {
@@ -16,7 +16,7 @@ describe('files that the input of a stage names', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Builds a cohort whose first stage has made a file, and whose second one a node works on. */
+  /** Builds a cohort whose first stage has produced a file, and whose second stage runs on a node. */
   const build = async ({
     size_bytes = 10,
     ...made
@@ -42,7 +42,7 @@ describe('files that the input of a stage names', () => {
       files: urls.map((url, i) => ({ field: `field_${i}`, url })),
     })
 
-  it('are those of its own cohort; addresses of another one and of elsewhere are left out', async () => {
+  it("are resolved for the stage's own cohort only; other URLs are omitted", async () => {
     const [own, other] = [await build(), await build()]
 
     const { status, body } = await resolve(own.token, 'https://hearth.example/a.png', other.url, own.url)
@@ -57,7 +57,7 @@ describe('files that the input of a stage names', () => {
     )
   })
 
-  it('are not those of a stage that is made again, nor any that an input has no room for', async () => {
+  it('are not resolved for a stage that is being repeated, and rejected beyond the input limit', async () => {
     const again = await build({ status: 'running' })
     assert.deepEqual((await resolve(again.token, again.url)).body.files, [])
 
@@ -67,7 +67,7 @@ describe('files that the input of a stage names', () => {
     assert.match(JSON.stringify(body), /field_0: the file has 52428801 bytes, an input may have 52428800/)
   })
 
-  it('are given to the holder of an active lease alone', async () => {
+  it('are resolved only for the holder of an active lease', async () => {
     const { token, url, stage } = await build()
     const stranger = await signedNode(api)
 

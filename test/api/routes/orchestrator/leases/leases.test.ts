@@ -12,11 +12,11 @@ import {
 const RUNS = '/api/builder/v1/training/runs'
 const TOO_LATE = { code: 'lost', message: 'x', retryable: true }
 
-describe('leases of jobs (10.10)', () => {
+describe('job leases (10.10)', () => {
   const on = leaseSuite()
   const { newJob, claim, lease, events, expire } = on
 
-  it('refuses a late result, and the run keeps going under the newer lease', async () => {
+  it('reject a late result, and the run continues under the newer lease', async () => {
     const jobId = await newJob()
     const first = await claimJob(on.node, jobId)
     const artifact = await putUnderLease(on.node, first.lease_token, {
@@ -41,7 +41,7 @@ describe('leases of jobs (10.10)', () => {
     assert.equal(run.body.error_message, null)
   })
 
-  it('may be renewed after it ran out as long as nobody has taken over', async () => {
+  it('may be renewed after they expire until another node takes over', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     await expire(lease_token)
@@ -53,7 +53,7 @@ describe('leases of jobs (10.10)', () => {
     assert.equal((await completeJob(on.node, lease_token)).status, 200)
   })
 
-  it('is of no use to another node, nor is a made-up token', async () => {
+  it('are useless to other nodes, like invented tokens', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     for (const verb of ['renew', 'fail', 'urls', 'complete', 'checkpoint']) {
@@ -71,7 +71,7 @@ describe('leases of jobs (10.10)', () => {
     }
   })
 
-  it('refuses files that were announced but not stored, or not whole', async () => {
+  it('reject files that were announced but not stored, or stored incompletely', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     const artifact = await putUnderLease(on.node, lease_token, {
@@ -97,7 +97,7 @@ describe('leases of jobs (10.10)', () => {
     assert.equal((await completeJob(on.node, lease_token)).status, 200)
   })
 
-  it('is completed once: the same again is answered, a claim and another result are not', async () => {
+  it('are completed once: an identical repeat succeeds, a claim or another result does not', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     const result = await resultOf(on.node, lease_token)
@@ -117,7 +117,7 @@ describe('leases of jobs (10.10)', () => {
     assert.deepEqual(uploaded.map(({ detail }) => detail).toSorted(), ['manifest.json', 'model.txt'])
   })
 
-  it('refuses the result of another kind of work', async () => {
+  it('reject the result of another kind of work', async () => {
     const { lease_token } = await claimJob(on.node, await newJob())
     const task = { result: {}, inference_time_ms: 1, model_state: 'cold' }
     const { status, body } = await lease(on.node, lease_token, 'complete', task)
@@ -125,7 +125,7 @@ describe('leases of jobs (10.10)', () => {
     assert.match(body.error.message, /artifacts/)
   })
 
-  it('is free for the next attempt at once when a node gives it back', async () => {
+  it('are released for the next attempt immediately when a node returns the job', async () => {
     const jobId = await newJob()
     const first = await claimJob(on.node, jobId)
     const failed = await lease(on.node, first.lease_token, 'fail', {
@@ -144,7 +144,7 @@ describe('leases of jobs (10.10)', () => {
     assert.ok(row?.released_at)
   })
 
-  it('tells of a cancelled run when its processes are gone', async () => {
+  it('are released for a cancelled run when its node confirms that the processes have ended', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     await on.api.call('POST', `${RUNS}/${jobId}/cancel`, { key: on.key })

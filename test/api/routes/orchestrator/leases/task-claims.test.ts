@@ -38,7 +38,7 @@ describe('task claims', () => {
   const task = async (id: string) =>
     (await api.call('GET', `/api/builder/v1/tasks/${id}`, { key: caller.key })).body
 
-  it('gives a task with its lease and an address for its input, at both addresses of the contract', async () => {
+  it('return the task with its lease and input URL, on both paths of the contract', async () => {
     const [first, second] = [await queue(), await queue()]
 
     const { status, body } = await claim(node, first)
@@ -58,7 +58,7 @@ describe('task claims', () => {
     assert.equal((await task(first)).status, 'preparing')
   })
 
-  it('lets one of many claims at once through', async () => {
+  it('succeed for only one of many concurrent requests', async () => {
     const id = await queue()
 
     const statuses = await Promise.all(Array.from({ length: 6 }, async () => (await claim(node, id)).status))
@@ -69,7 +69,7 @@ describe('task claims', () => {
     )
   })
 
-  it('gives a task that is handed over anew also after the clock of the database went back', async () => {
+  it('work for a task that is dispatched again, even after the database clock went back', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
     await lease(node, lease_token, 'fail', { code: 'model_failed', message: 'x', retryable: true })
@@ -84,7 +84,7 @@ describe('task claims', () => {
     assert.deepEqual([again.status, (await claim(other, id)).status], [200, 200])
   })
 
-  it('completes a task once: result, ledger, event and counts', async () => {
+  it('complete a task once: result, ledger, event and counts', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
 
@@ -113,7 +113,7 @@ describe('task claims', () => {
     assert.equal(Number(usage.n), 1)
   })
 
-  it("keeps a language model's answer under the name of its endpoint", async () => {
+  it("store a language model's answer under the name of its endpoint", async () => {
     const chat = await buildEndpoint(api.database.db, caller.accountId, { task_type: 'chat' })
     const queued = await api.call('POST', `/api/builder/v1/endpoints/${chat.id}/infer:async`, {
       key: caller.key,
@@ -128,7 +128,7 @@ describe('task claims', () => {
     assert.deepEqual((await task(id)).result, { ...result, model: chat.name })
   })
 
-  it('refuses a result under a lease that ran out and went to another node', async () => {
+  it('reject a result under a lease that expired and went to another node', async () => {
     const id = await queue()
     const first = (await claim(node, id, { lease_s: 1 })).body
     await until(async () => (await claim(other, id)).status === 200)
@@ -141,7 +141,7 @@ describe('task claims', () => {
     assert.equal((await request(first.input_url)).statusCode, 404)
   })
 
-  it('refuses the result of a cancelled task, and its token to anybody else', async () => {
+  it('reject the result of a cancelled task, and its token from any other node', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
     assert.equal((await lease(other, lease_token, 'complete', COMPLETE)).status, 404)
@@ -153,7 +153,7 @@ describe('task claims', () => {
     assert.equal((await task(id)).error, 'cancelled by the caller')
   })
 
-  it('keeps a task open that a node gives back for now, and fails one that it gives back for good', async () => {
+  it('requeue a task that a node returns as retryable, and fail one that is not', async () => {
     const [later, never] = [await queue(), await queue()]
     const fail = async (id: string, body: object) =>
       lease(node, (await claim(node, id)).body.lease_token, 'fail', { code: 'model_failed', ...body })
@@ -167,7 +167,7 @@ describe('task claims', () => {
     assert.deepEqual([(await task(never)).status, (await task(never)).error], ['failed', 'no such column'])
   })
 
-  it('shows what a node tells with a renewal, and only forward', async () => {
+  it('show the progress that a node reports with a renewal, which never goes back', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
     const tell = (status: string, progress_pct: number) =>
@@ -188,7 +188,7 @@ describe('task claims', () => {
     assert.equal((await tell('running', 101)).status, 422)
   })
 
-  it('measures a load without the installation of what it runs in', async () => {
+  it('measure a load only when no environment was installed for it', async () => {
     const measured = async (environment_ms: number) => {
       const id = await queue()
       const { lease_token, model_key } = (await claim(node, id)).body
@@ -204,7 +204,7 @@ describe('task claims', () => {
     assert.equal(await measured(60_000), 0)
   })
 
-  it('refuses a body that is no result, and a task that does not exist', async () => {
+  it('reject an invalid result, and an unknown task', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
 

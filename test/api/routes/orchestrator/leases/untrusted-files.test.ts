@@ -21,7 +21,7 @@ import { skipBecause } from '../../../../support/skip.ts'
 
 const HOUR_MS = 3_600_000
 const GOOD = 'good bytes'
-/** As long as the good ones. */
+/** Exactly as long as the good bytes. */
 const EVIL = 'evil bytes'
 
 type Open = () => Promise<{ api: TestApi; close: () => PromiseLike<void> } | { missing: string }>
@@ -112,7 +112,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     }
 
     for (const [what, begin] of Object.entries({ 'a run': run, 'a merge': merge })) {
-      it(`stay what was completed of ${what}, whatever is PUT before and after it`, async () => {
+      it(`keep the completed content of ${what}, whatever is PUT before and after it`, async () => {
         const jobId = await begin()
         const { lease_token: token } = await claimJob(node, jobId)
         const [good, evil] = [await artifact(token, GOOD), await artifact(token, EVIL)]
@@ -130,7 +130,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       })
     }
 
-    it('stay what was registered as a checkpoint', async () => {
+    it('keep the content that was registered as a checkpoint', async () => {
       const jobId = await run()
       const { lease_token: token } = await claimJob(node, jobId, 300)
       const place = await signedPut(node, token, { ...told(GOOD), kind: 'checkpoint' })
@@ -151,7 +151,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       assert.deepEqual([await fetched.body.text(), checkpoint?.filename], [GOOD, 'weights.bin'])
     })
 
-    it('are checked by the platform when their node told no digest, and are out of its reach then', async () => {
+    it("are verified by the platform when their node sent no digest, and then out of the node's reach", async () => {
       const [lying, jobId] = [await run(), await run()]
       const liar = await claimJob(node, lying)
       const wrong = await untold(liar.lease_token, 'artifact')
@@ -173,7 +173,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       assert.equal(await stored('job_checkpoint', jobId), GOOD)
     })
 
-    it('go with a run that is deleted, also what comes after that', async () => {
+    it('are deleted along with their run, including files that arrive later', async () => {
       const { db } = api.database
       const { objects } = api.services
       const jobId = await run()
@@ -182,7 +182,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       const path = `/api/builder/v1/training/runs/${jobId}`
       assert.equal((await api.call('POST', `${path}/cancel`, { key })).status, 200)
       assert.equal((await api.call('DELETE', path, { key })).status, 204)
-      // Whatever happens to leases, a gateway accepts no file for a deleted run.
+      // A gateway accepts no file for a deleted run, even under an active lease.
       await db
         .updateTable('lease')
         .set({ state: 'active', closed_at: null })
@@ -218,7 +218,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     })
 
     if (name === 'S3') return
-    it('are refused where the gateway serves them, once the lease has ended or the node was removed', async () => {
+    it('are refused by the gateway once the lease has ended or the node was removed', async () => {
       const first = await claimJob(node, await run())
       const place = await artifact(first.lease_token, GOOD)
       assert.equal(await put(place, GOOD), 200)

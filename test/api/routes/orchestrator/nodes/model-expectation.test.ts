@@ -10,7 +10,7 @@ import { createRun, readyDataset } from '../../../../support/builders/training.t
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
 
-describe('what the logits of a version are compared with', () => {
+describe("the reference for a version's logits", () => {
   let api: TestApi
   let node: SignedNode
   let accountId: string
@@ -40,7 +40,7 @@ describe('what the logits of a version are compared with', () => {
     return body.ingredients
   }
 
-  it('is the base of a merge of adapters under them, with their weights', async () => {
+  it("is a merge's base under its adapters, with their weights", async () => {
     const base = await add({ model: {} })
     const adapters = [await add({ adapter: {} }), await add({ adapter: { seed: 2 } })]
     const job_id = await createMerge(api, key, {
@@ -62,7 +62,7 @@ describe('what the logits of a version are compared with', () => {
     )
   })
 
-  it('is the base of a retrained version under the adapter that it left', async () => {
+  it("is a retrained version's base under the adapter that it produced", async () => {
     const base = await add({ model: {} })
     const job_id = await createRun(api, key, {
       model_config_id: 'llm-qlora-finetune',
@@ -82,7 +82,7 @@ describe('what the logits of a version are compared with', () => {
     ])
   })
 
-  it('is nothing once what a merge was made of is gone', async () => {
+  it('is empty once a source of the merge is gone', async () => {
     const { objects } = api.services
     const folder = `accounts/${accountId}/mine/`
     for (const path of ['adapter_config.json', 'adapter_model.safetensors'])
@@ -100,7 +100,7 @@ describe('what the logits of a version are compared with', () => {
     assert.deepEqual(await ingredients(merged.key), [])
   })
 
-  it('is nothing for other merges, for runs without an adapter and for what came from elsewhere', async () => {
+  it('is empty for other merges, for runs without an adapter and for models from elsewhere', async () => {
     const [base, other] = [await add({ model: {} }), await add({ model: { seed: 1 } })]
     const job_id = await createMerge(api, key, {
       method: 'slerp',

@@ -7,7 +7,7 @@ import { addModel, startNode } from '../../../../support/servers/node.ts'
 import { rawNode } from '../../../../support/servers/raw-node.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
 
-describe('the lines of a node', function () {
+describe("a node's logs", function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
@@ -18,7 +18,7 @@ describe('the lines of a node', function () {
   const logs = (nodeId: string, query: string) =>
     api.call('GET', `/api/v1/admin/nodes/${nodeId}/logs?${query}`, { key: OPERATIONS_KEY })
 
-  it('are those that its model servers have written, by their models, as long as the link can carry', async () => {
+  it("contain the output of its model servers by model, up to the link's limit", async () => {
     await using node = await startNode(api)
     const modelKey = await addModel(api, { name: 'talkative', steps: 2 })
     await node.parts.models.load(modelKey)
@@ -39,7 +39,7 @@ describe('the lines of a node', function () {
     assert.deepEqual([jobs.status, jobs.body.logs], [200, []])
   })
 
-  it('are not told of nodes that are away, unknown, of an earlier version, or that answer with something else', async () => {
+  it('are refused for nodes that are offline, unknown, too old, or that return an invalid answer', async () => {
     const silent = await signedNode(api, 'silent')
     assert.equal((await logs(silent.nodeId, 'source=node')).status, 409)
     assert.equal((await logs(newId(), 'source=node')).status, 404)

@@ -11,7 +11,7 @@ import { signedNode } from '../../../../support/servers/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('nodes of accounts', () => {
+describe('dedicated and shared nodes', () => {
   let chat: ChatApi
   before(async () => {
     chat = await ChatApi.start()
@@ -47,7 +47,7 @@ describe('nodes of accounts', () => {
     return found?.node_id
   }
 
-  it('answer chats and infers of their own account alone, whoever has the model loaded and however many ask', async () => {
+  it("serve only their own account's chats and infers, whichever node has the model loaded", async () => {
     await using a = await owner()
     await using b = await owner()
     const stranger = await chat.api.account()
@@ -78,7 +78,7 @@ describe('nodes of accounts', () => {
     }
   })
 
-  it('are counted as warm for their own account alone', async () => {
+  it('count as warm for their own account only', async () => {
     await using a = await owner()
     const endpoint = await chat.cold({ name: 'fake' }, offered)
     await load(endpoint, [a.node])
@@ -97,7 +97,7 @@ describe('nodes of accounts', () => {
     )
   })
 
-  it('serve everybody from the moment that an operator shares them, and not a second longer than that', async () => {
+  it('serve all accounts from the moment an operator shares them until sharing ends', async () => {
     await using a = await owner()
     const { node } = a
     const endpoint = await chat.cold({ name: 'fake' }, offered)
@@ -123,7 +123,7 @@ describe('nodes of accounts', () => {
     assert.equal((await operations('POST', `/nodes/${newId()}/share`)).status, 404)
   })
 
-  it('are shared from the start when the token says so, and never by asking for it', async () => {
+  it('are shared from the start if the token says so, but not by asking for it', async () => {
     const { accountId } = await chat.api.account()
     const plain = await operations('POST', '/node-tokens', { account_id: accountId })
     const shared = await operations('POST', '/node-tokens', { account_id: accountId, sharing: 'shared' })
@@ -141,7 +141,7 @@ describe('nodes of accounts', () => {
     }
   })
 
-  it('cannot claim a task or job of another account, which is as absent to them', async () => {
+  it('cannot claim tasks or jobs of other accounts, which look absent to them', async () => {
     const { api, caller } = chat
     const dedicated = await signedNode(api, 'thief', { sharing: 'dedicated' })
     const datasetId = await readyDataset(api, caller.accountId)

@@ -48,7 +48,7 @@ describe('nodes', () => {
   const admin = (method: string, path: string) =>
     api.call(method, `/api/v1/admin/nodes${path}`, { key: OPERATIONS_KEY })
 
-  it('join once with a token and are the same node at every start', async () => {
+  it('join once with a token and keep their identity across restarts', async () => {
     using folder = temporaryFolder()
     const token = await newToken()
 
@@ -60,7 +60,7 @@ describe('nodes', () => {
     assert.equal(statSync(join(folder.path, 'identity.json')).mode & 0o777, 0o600)
   })
 
-  it('are the same node when they crash between the join and its record', async () => {
+  it('keep their identity when they crash between the join and recording it', async () => {
     using folder = temporaryFolder()
     const token = await newToken()
     const joined = await loadOrJoin(options(folder.path, token))
@@ -73,7 +73,7 @@ describe('nodes', () => {
     assert.equal(again.nodeId, joined.nodeId)
   })
 
-  it('start with the gateways that they were told of, and are not joined again by a list that comes late', async () => {
+  it('start with their saved gateways, and a late gateway list does not count as a join', async () => {
     using folder = temporaryFolder()
     const joined = await loadOrJoin(options(folder.path, await newToken()))
     const told = [api.baseUrl, 'http://127.0.0.2:8080']
@@ -88,7 +88,7 @@ describe('nodes', () => {
     assert.notEqual(anew.nodeId, joined.nodeId)
   })
 
-  it('cannot join with a token that another one has used, or with none', async () => {
+  it('cannot join without a token or with one that another node has used', async () => {
     using first = temporaryFolder()
     using second = temporaryFolder()
     const token = await newToken()
@@ -98,7 +98,7 @@ describe('nodes', () => {
     await assert.rejects(loadOrJoin(options(second.path, '')), /HEARTH_NODE_TOKEN/)
   })
 
-  it('join once when two starts race with the same key', async () => {
+  it('join once when several starts race with the same key', async () => {
     const token = await newToken()
     const call = {
       headers: { authorization: `Bearer ${token}` },
@@ -111,7 +111,7 @@ describe('nodes', () => {
     assert.equal(new Set(answers.map((answer) => answer.body.node_id)).size, 1)
   })
 
-  it('are refused with a key that is none', async () => {
+  it('are rejected with an invalid key', async () => {
     const headers = { authorization: `Bearer ${await newToken()}` }
     const body = { name: 'n', public_key: 'A'.repeat(43), inventory }
 
@@ -146,7 +146,7 @@ describe('nodes', () => {
     await assert.rejects(node.parts.control.modelSpec('any', { patienceMs: 0 }), { code: 'unauthenticated' })
   })
 
-  it('are drained also when the database did not answer at first', async () => {
+  it('are drained even when the database fails at first', async () => {
     await using node = await startNode(api)
     const { db } = api.database
     const isDraining = () =>
@@ -164,7 +164,7 @@ describe('nodes', () => {
     await until(isDraining)
   })
 
-  it('link up with every gateway, and go on with one when the other is gone', async () => {
+  it('link to every gateway, and keep one link when the other gateway is gone', async () => {
     await using node = await startNode(api)
     const { database } = api
     const second = await startApi({ database })

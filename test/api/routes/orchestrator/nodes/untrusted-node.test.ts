@@ -16,8 +16,8 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 
 const BUILDER = '/api/builder/v1'
 
-/** A node that an operator shares, and that was handed no work. */
-describe('a node that tries what it was not given', () => {
+/** A node that an operator shares, and that no work was dispatched to. */
+describe('a node that exceeds its dispatched work', () => {
   let chat: ChatApi
   let hostile: SignedNode
   before(async () => {
@@ -65,7 +65,7 @@ describe('a node that tries what it was not given', () => {
     return socket
   }
 
-  it('claims no task, job or merge by its id, before and after another node had it', async () => {
+  it('cannot claim a task, job or merge by id, before or after another node has had it', async () => {
     const endpoint = await chat.cold({ name: 'fake' })
     const taskId = await queueTask(endpoint)
     const { accountId, key } = chat.caller
@@ -91,7 +91,7 @@ describe('a node that tries what it was not given', () => {
     const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${taskId}/claim`)
     assert.equal(claimed.status, 200, claimed.text)
     for (const path of paths) assert.equal((await hostile.post(path)).status, 404, path)
-    // Something else that it was handed opens nothing.
+    // Other work that was dispatched to the node opens nothing.
     await dispatchRepository.recordDispatch(db(), { kind: 'job', subjectId: taskId, nodeId: hostile.nodeId })
     await dispatchRepository.recordDispatch(db(), {
       kind: 'task',
@@ -114,7 +114,7 @@ describe('a node that tries what it was not given', () => {
     assert.equal((await chat.api.call('GET', pathname + search)).status, 404, 'its lease has ended')
   })
 
-  it('claims once for each time that it was handed a task or job, and only while it was the last', async () => {
+  it('can claim once per dispatch of a task or job, and only while it is the latest node', async () => {
     const { accountId, key } = chat.caller
     const taskId = await queueTask(await chat.cold({ name: 'fake' }))
     const jobId = await createRun(chat.api, key, { dataset_id: await readyDataset(chat.api, accountId) })
@@ -154,7 +154,7 @@ describe('a node that tries what it was not given', () => {
     }
   })
 
-  it('gets no files and no expectation of models that nobody ordered on it', async () => {
+  it('gets no files and no expectation of models that were not ordered on it', async () => {
     const { model_key: modelKey } = await chat.cold({ name: 'fake' })
     const path = `/api/v1/nodes/models/${modelKey}`
 
@@ -175,7 +175,7 @@ describe('a node that tries what it was not given', () => {
     await db().updateTable('node').set({ sharing: 'shared' }).where('id', '=', hostile.nodeId).execute()
   })
 
-  it('gets no prompts by saying that it has a model loaded', async () => {
+  it('gets no prompts by claiming that it has a model loaded', async () => {
     const wanted = await chat.warm()
     const cold = await chat.cold({ name: 'fake' })
     const liar = await signedNode(chat.api, 'liar')
@@ -191,7 +191,7 @@ describe('a node that tries what it was not given', () => {
     const kept = await db().selectFrom('node_state').selectAll().where('node_id', '=', liar.nodeId).execute()
     assert.ok(kept.every(({ snapshot }) => (snapshot['models'] as unknown[]).length === 0))
 
-    // Once the platform orders the load, what it says counts, without being said again.
+    // Once the platform orders the load, the earlier report counts without being repeated.
     await db()
       .transaction()
       .execute((trx) =>
@@ -201,7 +201,7 @@ describe('a node that tries what it was not given', () => {
     socket.terminate()
   })
 
-  it('cannot give a task back with numbers that stop the counting of others', async () => {
+  it('cannot block the usage counts of others by reporting absurd numbers', async () => {
     const endpoint = await chat.cold({ name: 'fake' })
     const honest = await signedNode(chat.api, 'honest')
     const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${await queueTask(endpoint)}/claim`)
@@ -216,7 +216,7 @@ describe('a node that tries what it was not given', () => {
     const done = await complete(5, { total_tokens: 9_000_000_000_000_000 })
     assert.equal(done.status, 200, done.text)
 
-    // A count that an earlier version accepted does not block the others either.
+    // A count that an older version accepted doesn't block the others either.
     const { id: endpoint_id, account_id } = endpoint
     const other = await chat.cold({ name: 'fake' })
     const absurd = { account_id, endpoint_id, succeeded: 1, tokens: 9_000_000_000_000_000 }

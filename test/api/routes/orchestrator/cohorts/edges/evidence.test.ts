@@ -8,7 +8,7 @@ import { TEXT_SPACE } from '../../../../../support/builders/cohorts.ts'
 import { embeddingSpace, evaluate, evidenceBody, mapFile } from '../../../../../support/builders/evidence.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 
-describe('edges that rely on evidence (2.2, S2)', () => {
+describe('edges that depend on evidence (2.2, S2)', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
@@ -25,7 +25,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     return body.spaces[0].space_id as string
   }
   const versions = new Map<string, string>()
-  /** An edge whose consumer maps what it gets, and the end of its evidence. */
+  /** An edge whose consumer maps its input; returns a function that revokes the edge's evidence. */
   async function mapped() {
     const spaces = { source_space_id: await encoder(4), target_space_id: await encoder(6) }
     const { body } = await evaluate(api, 'evidence', evidenceBody(spaces))
@@ -36,7 +36,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     return { ...world, evidenceId: evidence_id, revoke }
   }
 
-  it('tell the consumer which map to apply, and take no other', async () => {
+  it('give the consumer the map to apply, and reject any other', async () => {
     const [right, wrong] = [await mapped(), await mapped()]
     for (const { producer } of [right, wrong]) await producer.negotiate(INLINE)
     const { agreed } = (await right.consumer.negotiate()).body
@@ -53,7 +53,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     assert.equal(refused.body.failure, 'space_mismatch')
   })
 
-  it('fail within a second when it is revoked while a node waits, and are not consumed later', async () => {
+  it('fail within a second when their evidence is revoked while a node waits, and cannot be consumed later', async () => {
     const world = await mapped()
     await world.producer.negotiate()
     const waiting = world.consumer.negotiate({ transports: ['inline'] }, 10_000)
@@ -68,7 +68,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     assert.equal((await world.consumer.consume()).status, 409)
   })
 
-  it('are not agreed on with expired evidence, and go on with what expires afterwards', async () => {
+  it('reject evidence that has expired, and continue when it expires after the agreement', async () => {
     const [early, late] = [await mapped(), await mapped()]
     const expire = ({ evidenceId }: { evidenceId: string }) =>
       api.database.db
@@ -88,7 +88,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     assert.equal(consumed.body.state, 'consumed')
   })
 
-  /** An edge between equal spaces, and the end of those. */
+  /** An edge between equal spaces; returns a function that revokes these. */
   async function equal() {
     const space = await encoder(4)
     const world = await edgeWorld(api, {
@@ -99,7 +99,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     return { ...world, revoke }
   }
 
-  it('fail again in the attempt after their space was revoked, though they need no evidence', async () => {
+  it('fail again in the attempt after their space was revoked, even without evidence', async () => {
     const world = await equal()
     await world.producer.negotiate(INLINE)
     await world.revoke()
@@ -114,7 +114,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     assert.equal(body.release, false, 'what has failed is not what was closed')
   })
 
-  it('go on between spaces that only drain', async () => {
+  it('continue between spaces that are draining', async () => {
     const world = await equal()
     await world.producer.negotiate(INLINE)
     await world.revoke('drain')
@@ -123,7 +123,7 @@ describe('edges that rely on evidence (2.2, S2)', () => {
     assert.equal((await world.consumer.consume()).body.state, 'consumed')
   })
 
-  it('go on with evidence that only drains', async () => {
+  it('continue with evidence that is draining', async () => {
     const world = await mapped()
     await world.producer.negotiate(INLINE)
     await world.revoke('drain')

@@ -21,7 +21,7 @@ describe('inline hand-overs (2.5)', () => {
         .execute()
     ).map(({ type }) => type)
 
-  it('give a small payload to a consumer that waits for it', async () => {
+  it('deliver a small payload to a waiting consumer', async () => {
     const { producer, consumer, cohortId } = await edgeWorld(api)
 
     const asked = consumer.negotiate({}, 5_000)
@@ -42,7 +42,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual(await eventsOf(cohortId), ['edge.negotiated', 'edge.transferred', 'edge.consumed'])
   })
 
-  it('wait in the row for a consumer that comes later', async () => {
+  it('store the payload in the row for a consumer that comes later', async () => {
     const { producer, consumer } = await edgeWorld(api)
 
     const given = await producer.negotiate(INLINE)
@@ -52,7 +52,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual([got.body.state, got.body.inline], ['transferred', PAYLOAD.toString('base64')])
   })
 
-  it('tell a consumer that waits in vain to ask again', async () => {
+  it('return retry_after_ms to a consumer that waited in vain', async () => {
     const { consumer } = await edgeWorld(api)
 
     const started = performance.now()
@@ -66,7 +66,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.ok(body.retry_after_ms > 0)
   })
 
-  it('answer a repeat alike, and refuse another body', async () => {
+  it('answer a repeated call alike, and reject another body', async () => {
     const { producer, consumer } = await edgeWorld(api)
     await producer.negotiate(INLINE)
     await consumer.negotiate()
@@ -79,7 +79,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual([other.status, other.body.error.details], [409, { attempt: 1, state: 'consumed' }])
   })
 
-  it('are for the two nodes of the edge alone, under the newest lease of its stages', async () => {
+  it("are limited to the edge's two nodes, under the newest lease of its stages", async () => {
     const { producer, consumer, stages } = await edgeWorld(api)
     const stranger = await signedNode(api)
     const { db } = api.database
@@ -94,7 +94,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.equal((await consumer.negotiate()).status, 404)
   })
 
-  it('refuse a stale attempt and a cohort that has ended', async () => {
+  it('reject a stale attempt and a cohort that has ended', async () => {
     const { producer, cohortId, edgeId } = await edgeWorld(api)
     const { db } = api.database
     await db.updateTable('cohort_edge').set({ attempt: 2 }).where('id', '=', edgeId).execute()
@@ -107,7 +107,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual([closed.status, closed.body.error.details], [409, { state: 'closed' }])
   })
 
-  it('end the attempt with the name of the rule that is broken', async () => {
+  it('fail the attempt with the name of the broken rule', async () => {
     const wrongSpace = await edgeWorld(api)
     const wrongDigest = await edgeWorld(api)
     const tooLarge = await edgeWorld(api, { edge: { max_bytes: 3 } })
@@ -134,13 +134,13 @@ describe('inline hand-overs (2.5)', () => {
     assert.equal((await broken.consumer.negotiate()).body.inline, null)
   })
 
-  it('take at most 64 KiB', async () => {
+  it('accept at most 64 KiB', async () => {
     const { producer } = await edgeWorld(api)
     const answer = await producer.negotiate({ inline: Buffer.alloc(65_537).toString('base64') })
     assert.equal(answer.status, 422)
   })
 
-  it('let a stage run once all of its inputs are consumed or closed, or its quorum is', async () => {
+  it('let a stage run once all of its inputs are consumed or closed, or its quorum is met', async () => {
     const { db } = api.database
     const first = await edgeWorld(api)
     const cohort = { id: first.cohortId, account_id: first.stages[0].account_id }
@@ -167,7 +167,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.equal((await quorate.consumer.consume()).body.stage_may_run, true)
   })
 
-  it('let no stage run below its quorum, though nothing more is to come', async () => {
+  it('never let a stage run below its quorum, even if no more input will arrive', async () => {
     const { db } = api.database
     const { producer, consumer, stages } = await edgeWorld(api)
     const other = await buildEdge(db, stages)

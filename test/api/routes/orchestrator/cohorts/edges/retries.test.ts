@@ -17,7 +17,7 @@ import { signedNode } from '../../../../../support/servers/signed-node.ts'
 const LONG_AGO = new Date(Date.now() - 61_000)
 const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
 
-describe('attempts at edges (3)', () => {
+describe('edge attempts (3)', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
@@ -31,7 +31,7 @@ describe('attempts at edges (3)', () => {
   const attempted = ({ edgeId }: EdgeWorld, change: CohortEdgeAttemptUpdate) =>
     api.database.db.updateTable('cohort_edge_attempt').set(change).where('edge_id', '=', edgeId).execute()
 
-  /** Another node takes the consumer's stage. */
+  /** Another node takes over the consumer's stage. */
   const otherConsumer = async ({ cohortId, edgeId, stages: [, stage] }: EdgeWorld) => {
     const { db } = api.database
     const node = await signedNode(api)
@@ -46,7 +46,7 @@ describe('attempts at edges (3)', () => {
     return side
   }
 
-  it('give the payload in the row to another consumer at once, consumed or not', async () => {
+  it('deliver a stored payload to another consumer immediately, consumed or not', async () => {
     for (const isConsumed of [false, true]) {
       const world = await edgeWorld(api)
       await world.producer.negotiate(INLINE)
@@ -73,7 +73,7 @@ describe('attempts at edges (3)', () => {
     }
   })
 
-  it('wake a producer that holds the payload, which serves the next attempt', async () => {
+  it('wake a producer that holds the payload and serves the next attempt', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(STATED)
     await world.consumer.negotiate()
@@ -97,7 +97,7 @@ describe('attempts at edges (3)', () => {
     assert.deepEqual([got.body.state, got.body.agreed.transport], ['negotiated', 'direct'])
   })
 
-  it('name the producers whose payloads are gone with their nodes, or with the time of their hold', async () => {
+  it('return the producers whose payloads were lost with their nodes or whose hold has expired', async () => {
     const [lost, late, stored] = [await edgeWorld(api), await edgeWorld(api), await edgeWorld(api)]
     for (const world of [lost, late]) await world.producer.negotiate(STATED)
     await stored.producer.negotiate(INLINE)
@@ -114,7 +114,7 @@ describe('attempts at edges (3)', () => {
     assert.equal((await edgeOf(lost)).sha256, null)
   })
 
-  it('begin anew for what a lost producer had only offered', async () => {
+  it('restart when a lost producer had only offered a payload', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate()
     await world.consumer.negotiate()
@@ -125,7 +125,7 @@ describe('attempts at edges (3)', () => {
     assert.deepEqual([state, attempt], ['planned', 2])
   })
 
-  it('leave what has arrived when its producer is repeated, and what nobody has touched', async () => {
+  it('keep a delivered payload when its producer is repeated, and leave untouched edges alone', async () => {
     const [arrived, untouched] = [await edgeWorld(api), await edgeWorld(api)]
     await arrived.producer.negotiate(INLINE)
     await arrived.consumer.negotiate()
@@ -136,7 +136,7 @@ describe('attempts at edges (3)', () => {
     assert.deepEqual([(await edgeOf(arrived)).state, (await edgeOf(untouched)).attempt], ['transferred', 1])
   })
 
-  it('fail by name once their time has run out', async () => {
+  it('fail with the right code once their time has run out', async () => {
     const { db } = api.database
     const [silent, waiting, arrived] = [await edgeWorld(api), await edgeWorld(api), await edgeWorld(api)]
     const past = new Date(Date.now() - 61_000)
@@ -174,7 +174,7 @@ describe('attempts at edges (3)', () => {
     assert.equal((await edgeOf(arrived)).state, 'failed')
   })
 
-  /** Both models have been there for longer than an attempt may take. */
+  /** Both models have been ready for longer than an attempt may take. */
   const readyLongAgo = ({ stages }: EdgeWorld) =>
     api.database.db
       .updateTable('cohort_stage')
@@ -186,7 +186,7 @@ describe('attempts at edges (3)', () => {
       )
       .execute()
 
-  it('need the producer anew when its node says nothing of a payload that it kept', async () => {
+  it('require the producer again when its node no longer offers the payload it held', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(STATED)
     await world.consumer.negotiate()
@@ -202,7 +202,7 @@ describe('attempts at edges (3)', () => {
     assert.deepEqual(gone, [world.stages[0].id])
   })
 
-  it('end when only the consumer goes on calling after both had agreed', async () => {
+  it('fail when only the consumer keeps calling after both sides had agreed', async () => {
     const ago = (seconds: number) => new Date(Date.now() - seconds * 1_000)
     const after = async (aloneS: number, calledS: number, { isProducerThere = false } = {}) => {
       const world = await edgeWorld(api)
@@ -217,11 +217,11 @@ describe('attempts at edges (3)', () => {
     assert.equal(await after(40, 5), 'payload_gone')
     assert.equal(await after(40, 5, { isProducerThere: true }), null)
     assert.equal(await after(20, 5), null)
-    // Nobody could call for a while, the producer neither.
+    // Neither side could call for a while.
     assert.equal(await after(40, 25), null)
   })
 
-  it('send bytes that were broken twice through the object store', async () => {
+  it('switch to the object store after two transfers with corrupt bytes', async () => {
     const world = await edgeWorld(api)
     const { producer, consumer } = world
     for (const attempt of [1, 2]) {

@@ -19,14 +19,14 @@ const ANEW_INLINE = { ...ANEW, inline: OTHER.toString('base64') }
 const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
 const TAKEN_ANEW = { bytes: ANEW.size_bytes, sha256: ANEW.sha256 }
 
-describe('a producer that states another payload than before', () => {
+describe('a producer that offers a different payload than before', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
   const edgeOf = ({ edgeId }: EdgeWorld) =>
     api.database.db.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
-  /** The stage of the producer is repeated on its node, under a lease of its own. */
+  /** The producer's stage is repeated on its node, under its own lease. */
   const repeated = async (world: EdgeWorld, offer: Partial<EdgeOffer>) => {
     const { db } = api.database
     const [stage] = world.stages
@@ -46,7 +46,7 @@ describe('a producer that states another payload than before', () => {
   const step = ({ consumer }: EdgeWorld, phase: string, body: object = {}) =>
     consumer.call('transfer', { role: 'consumer', transport: 'direct', phase, ...body })
 
-  it('replaces the one that nobody has been told of', async () => {
+  it('replaces an offer that the consumer has not seen', async () => {
     for (const isSame of [true, false]) {
       const world = await edgeWorld(api)
       await world.producer.negotiate(INLINE)
@@ -63,7 +63,7 @@ describe('a producer that states another payload than before', () => {
     }
   })
 
-  it('begins another attempt for a consumer that has the old one, or has been told of it', async () => {
+  it('starts another attempt for a consumer that has seen or received the old payload', async () => {
     for (const until of ['negotiated', 'open', 'transferred'] as const) {
       const world = await edgeWorld(api)
       await world.producer.negotiate(STATED)
@@ -98,7 +98,7 @@ describe('a producer that states another payload than before', () => {
     }
   })
 
-  it('is not followed for ever while it works under one lease', async () => {
+  it('fails after repeated changes under one lease', async () => {
     const world = await edgeWorld(api)
     const { producer, consumer } = world
     await producer.negotiate(STATED)
@@ -119,12 +119,12 @@ describe('a producer that states another payload than before', () => {
       [last.body.state, last.body.failure, last.body.attempt],
       ['failed', 'digest_mismatch', 4],
     )
-    // The next work on the stage begins to count anew.
+    // The next run of the stage starts counting from zero.
     const { answer } = await repeated(world, STATED)
     assert.deepEqual([answer.status, answer.body.state], [200, 'negotiating'], JSON.stringify(answer.body))
   })
 
-  it('does so for a payload in the row that has not been consumed', async () => {
+  it('starts another attempt for a stored payload that has not been consumed', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(INLINE)
     await world.consumer.negotiate()
@@ -138,7 +138,7 @@ describe('a producer that states another payload than before', () => {
     assert.equal((await world.consumer.consume(TAKEN_ANEW)).body.state, 'consumed')
   })
 
-  it('leaves an edge as it is that has been consumed', async () => {
+  it('leaves a consumed edge unchanged', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(INLINE)
     await world.consumer.negotiate()
@@ -151,7 +151,7 @@ describe('a producer that states another payload than before', () => {
     assert.deepEqual([sha256, payload, attempt], [STATED.sha256, PAYLOAD, 1])
   })
 
-  it('is not undone by a call of before that comes late', async () => {
+  it('is not reverted by a late call with the old offer', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(STATED)
     await world.producer.negotiate(ANEW)
@@ -162,7 +162,7 @@ describe('a producer that states another payload than before', () => {
     assert.equal((await edgeOf(world)).sha256, ANEW.sha256)
   })
 
-  it('may be a stage whose new result has another value', async () => {
+  it('may be a stage whose new result has a different value', async () => {
     const { db } = api.database
     const complete = (world: EdgeWorld, text: string) =>
       db.transaction().execute(async (trx) => {

@@ -27,7 +27,7 @@ describe('transfers between nodes (2.5)', () => {
         .execute()
     ).map(({ type }) => type)
 
-  /** Both sides have agreed on the direct way. */
+  /** Both sides have agreed on the direct transport. */
   const agreed = async (options: Parameters<typeof edgeWorld>[1] = {}) => {
     const world = await edgeWorld(api, options)
     await world.producer.negotiate()
@@ -48,7 +48,7 @@ describe('transfers between nodes (2.5)', () => {
   const transfer = (side: EdgeWorld['consumer'], phase: string, body: object = {}, verb = 'transfer') =>
     side.call(verb, { role: 'consumer', transport: 'direct', phase, ...body })
 
-  it('name no host that a consumer must not connect to', async () => {
+  it('drop candidate hosts that a consumer must not connect to', async () => {
     const world = await agreed()
     const candidates = (...hosts: string[]) =>
       hosts.map((host) => ({ url: `https://${host}:7443`, scope: 'private' }))
@@ -76,7 +76,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.deepEqual(near.body.candidates, candidates('127.0.0.1', '10.0.0.7'))
   })
 
-  it('go directly: the consumer gets the address, the key and a ticket whose digest the producer knows', async () => {
+  it("are direct: the consumer gets address, key and ticket, and the producer the ticket's digest", async () => {
     const world = await agreed()
 
     const asked = ask(world)
@@ -107,13 +107,13 @@ describe('transfers between nodes (2.5)', () => {
     assert.doesNotMatch(JSON.stringify(tickets), new RegExp(met.body.ticket))
   })
 
-  it('give a repeated question the same ticket', async () => {
+  it('return the same ticket for a repeated request', async () => {
     const world = await agreed()
     await listen(world)
     assert.equal((await ask(world)).body.ticket, (await ask(world)).body.ticket)
   })
 
-  it('end the attempt over other bytes than the producer stated, and over a ticket that has run out', async () => {
+  it('fail the attempt on bytes other than stated, and on an expired ticket', async () => {
     const [short, other, late] = [await agreed(), await agreed(), await agreed()]
     for (const world of [short, other, late]) {
       await listen(world)
@@ -137,7 +137,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal((await other.consumer.consume()).status, 409)
   })
 
-  it('tell progress at most every two seconds, and learn the rate of the pair', async () => {
+  it('report progress at most every two seconds, and record the rate of the node pair', async () => {
     const world = await agreed()
     await listen(world)
     await transfer(world.consumer, 'begin')
@@ -147,7 +147,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.equal((await transfer(world.consumer, 'progress', { bytes })).status, 200)
     assert.equal((await eventsOf(world.cohortId)).filter((type) => type === 'edge.progress').length, 1)
 
-    // A time of nothing measures nothing.
+    // A duration of zero gives no measurement.
     for (const elapsed_ms of [1_000, 0, 0.000_001, 2_000]) {
       const again = await agreed({ nodes: [world.producer.node, world.consumer.node] })
       await listen(again)
@@ -161,11 +161,11 @@ describe('transfers between nodes (2.5)', () => {
       .where('from_node_id', '=', world.producer.node.nodeId)
       .executeTakeFirstOrThrow()
     assert.equal(rate.samples, 2)
-    // The second at half the rate weighs a fifth.
+    // The second sample, at half the rate, has a weight of one fifth.
     assert.ok(Math.abs((rate.ewma_mb_s ?? 0) - 1.048_576 * 0.9) < 1e-6)
   })
 
-  it('let nobody but the consumer wait for the statement of the producer', async () => {
+  it("let only the consumer wait for the producer's statement", async () => {
     const world = await agreed()
     await listen(world)
     await transfer(world.consumer, 'begin')
@@ -191,7 +191,7 @@ describe('transfers between nodes (2.5)', () => {
     return producer.call('transfer', { role: 'producer', phase: 'end', transport: 'relay', ...ARRIVED })
   }
 
-  it('go through the object store when no candidate answers, and at once the next time', async () => {
+  it('fall back to the object store when no candidate answers, and use it directly the next time', async () => {
     const { world } = await relayed()
     await listen(world)
     const selected = await select(world, null)
@@ -216,7 +216,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal(next.first.body.agreed.transport, 'relay')
   })
 
-  it('fail as unreachable where relays are not allowed', async () => {
+  it('fail as unreachable when relays are not allowed', async () => {
     const world = await agreed({ edge: { transports: JSON.stringify(['direct']) } })
     await listen(world)
 
@@ -226,7 +226,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal((await select(world, CANDIDATES[0]!.url)).status, 409)
   })
 
-  it('go on with a session from the frame after the last acknowledged one', async () => {
+  it('resume a session from the frame after the last acknowledged one', async () => {
     const world = await edgeWorld(api, { edge: { mode: 'session' } })
     const modes = { modes: ['session', 'transfer'] as ('session' | 'transfer')[] }
     await world.producer.negotiate(modes)
@@ -242,7 +242,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal(again.body.session_id, begun.body.session_id)
   })
 
-  it("end the attempt at either side's word, with its reason", async () => {
+  it('fail the attempt when either side says so, with its reason', async () => {
     const [by, to] = [await agreed(), await agreed()]
 
     const failed = await by.producer.call('transfer', {
@@ -257,15 +257,15 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal((await by.consumer.negotiate({}, 1_000)).body.failure, 'no_room')
   })
 
-  describe('that go wrong as in vllm#52234 end with a name, never in an answer', () => {
-    it('an unknown reference', async () => {
+  describe('failures as in vllm#52234, each with its own code', () => {
+    it('reports an unknown reference', async () => {
       const world = await agreed()
       const elsewhere = await agreed()
       const { status } = await elsewhere.consumer.as({ token: world.consumer.token }).consume()
       assert.equal(status, 404)
     })
 
-    it('another shape', async () => {
+    it('reports another shape', async () => {
       const world = await agreed()
       await listen(world)
       await transfer(world.consumer, 'begin')
@@ -274,7 +274,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.equal((await world.consumer.consume({ shape: [1, 32] })).body.failure, 'shape_mismatch')
     })
 
-    it('a reference that was consumed', async () => {
+    it('reports a reference that was consumed', async () => {
       const world = await agreed()
       await listen(world)
       await world.producer.negotiate(STATED)
@@ -287,7 +287,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.deepEqual([status, body.error.details.state], [409, 'consumed'])
     })
 
-    it('a stale reference', async () => {
+    it('reports a stale reference', async () => {
       const world = await agreed()
       const { db } = api.database
       const next = { attempt: 2, state: 'planned' as const }
@@ -298,7 +298,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.deepEqual([status, body.error.details], [409, next])
     })
 
-    it('a hold that has expired', async () => {
+    it('reports a hold that has expired', async () => {
       const world = await agreed()
       await listen(world)
       const past = new Date(Date.now() - 1_000)

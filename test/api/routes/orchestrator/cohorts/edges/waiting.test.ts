@@ -4,15 +4,15 @@ import { edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/asser
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 import { signedNode } from '../../../../../support/servers/signed-node.ts'
 
-/** Less than the time after which a request reads again by itself. */
+/** Shorter than the interval at which a waiting request reads again without a notification. */
 const SOON_MS = 3_000
 
-describe('nodes that wait for news of an edge (2.5)', () => {
+describe('nodes that wait for changes to an edge (2.5)', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  /** Returns the answer to a request that began to wait before something happened, and how long it took from then on. */
+  /** Triggers a change while a request waits; returns its response and asserts that it came promptly. */
   const once = async <A>(waiting: Promise<A>, happens: () => Promise<unknown>) => {
     await sleep(200)
     await happens()
@@ -24,7 +24,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
   const update = (table: 'cohort' | 'cohort_edge' | 'cohort_stage', id: string, change: object) => () =>
     api.database.db.updateTable(table).set(change).where('id', '=', id).execute()
 
-  it('hear of the other side also when that calls another gateway', async () => {
+  it('are notified when the other side calls, even on another gateway', async () => {
     await using other = await startApi({ database: api.database })
     const world = await edgeWorld(api, { nodes: [await signedNode(api), await signedNode(other)] })
 
@@ -33,7 +33,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.equal(body.state, 'transferred')
   })
 
-  it('hear that an edge was closed, and drop what they hold', async () => {
+  it('are notified when an edge is closed, and drop what they hold', async () => {
     const { consumer, edgeId } = await edgeWorld(api)
 
     const { body } = await once(
@@ -44,7 +44,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.deepEqual([body.proceed, body.release], [false, true])
   })
 
-  it('hear that the time of their attempt has run out before anybody else looks', async () => {
+  it('are the first to notice when their attempt times out', async () => {
     const { producer, consumer, edgeId, stages } = await edgeWorld(api)
     const past = new Date(Date.now() - 31_000)
     for (const [stage, change] of [
@@ -64,7 +64,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
       .set(silent)
       .where('edge_id', '=', other.edgeId)
       .execute()
-    // The producer only holds its payload, and does not speak for its consumer.
+    // The producer only holds its payload, and doesn't count as a call of its consumer.
     await other.producer.negotiate(STATED)
     const stalled = (await other.consumer.negotiate()).body
 
@@ -80,7 +80,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.equal((await producer.negotiate(STATED)).body.state, 'failed')
   })
 
-  it('hear that the cohort has ended', async () => {
+  it('are notified when the cohort has ended', async () => {
     const { consumer, cohortId } = await edgeWorld(api)
 
     const { status, body } = await once(
@@ -91,7 +91,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.deepEqual([status, body.error.details], [409, { state: 'closed' }])
   })
 
-  it('hear that the consumer has succeeded, up to which they hold the payload', async () => {
+  it('are notified when the consumer has succeeded, until which they hold the payload', async () => {
     const { producer, consumer, stages } = await edgeWorld(api)
     await producer.negotiate(STATED)
     await consumer.negotiate()
@@ -111,7 +111,7 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.ok(Date.parse(held.body.hold_until) - Date.now() > 110_000)
   })
 
-  it('get a value that the platform has put into the row by itself', async () => {
+  it('receive a value that the platform itself has put into the row', async () => {
     const { consumer, edgeId } = await edgeWorld(api)
     const value = { state: 'transferred', transport: 'inline', encoding: 'json', payload: PAYLOAD, ...STATED }
 
