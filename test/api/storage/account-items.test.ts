@@ -12,7 +12,7 @@ interface Tenant {
   key: string
 }
 
-describe('the number of items of an account', () => {
+describe("an account's number of items", () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ config: { HEARTH_ACCOUNT_ITEMS: LIMIT, HEARTH_ACCOUNT_LISTINGS_MB: 1 } })
@@ -56,14 +56,14 @@ describe('the number of items of an account', () => {
     },
     {
       kind: 'API keys',
-      // That of the tenant itself.
+      // The tenant's own key.
       has: 1,
       create: (of) => call(of, 'POST', '/keys', { name: 'another' }),
       remove: (of, { key_id }) => call(of, 'DELETE', `/keys/${key_id}`),
     },
   ]
   for (const { kind, has, create, remove } of KINDS) {
-    it(`limits ${kind}, until one is removed, and leaves other accounts alone`, async () => {
+    it(`is limited for ${kind}, until one is removed, without affecting other accounts`, async () => {
       const mine = await api.account()
       const made: AnyBody[] = []
       for (let i = has; i < LIMIT; i++) {
@@ -86,7 +86,7 @@ describe('the number of items of an account', () => {
     })
   }
 
-  it('refuses the form of a further dataset as well', async () => {
+  it('also limits datasets from the upload form', async () => {
     const mine = await api.account()
     for (let i = 0; i < LIMIT; i++) await KINDS[0]?.create(mine)
     const form = formOf({ name: 'rows', storage_format: 'csv', file: Buffer.from('a,b\n1,2\n') })
@@ -100,14 +100,14 @@ describe('the number of items of an account', () => {
     assert.equal((await call(mine, 'GET', '/datasets')).body.datasets.length, LIMIT)
   })
 
-  it('lets a model at the limit have further versions', async () => {
+  it('does not limit further versions of a model', async () => {
     const mine = await api.account()
     const add = async (model: string) =>
       (await call(mine, 'POST', '/models', { name: model, job_id: await runOf(mine) })).status
     assert.deepEqual([await add('a'), await add('b'), await add('c'), await add('a')], [201, 201, 409, 201])
   })
 
-  it('lets an account above a lowered limit add versions and change its endpoints', async () => {
+  it('above a lowered limit still allows new versions and changes of endpoints', async () => {
     const mine = await api.account()
     const { db } = api.database
     const model = (index: number) => ({ id: newId(), account_id: mine.accountId, name: `m${index}` })
@@ -129,7 +129,7 @@ describe('the number of items of an account', () => {
     assert.equal((await register(mine)).status, 409)
   })
 
-  it('bounds the bytes of all descriptions, schemas and examples of endpoints, new and changed ones', async () => {
+  it("also bounds the total size of endpoints' descriptions, schemas and examples", async () => {
     const mine = await api.account()
     const of = (bytes: number) => ({ example_input: { text: 'a'.repeat(bytes) }, input_schema: {} })
     const first = await register(mine, { ...of(600_000) })
@@ -148,7 +148,7 @@ describe('the number of items of an account', () => {
     assert.equal((await patch(500_000)).status, 200)
   })
 
-  it('leaves nothing of what a deleted dataset said of its rows', async () => {
+  it('leaves no row data of a deleted dataset behind', async () => {
     const mine = await api.account()
     const { db } = api.database
     const { body } = await call(mine, 'POST', '/datasets', {

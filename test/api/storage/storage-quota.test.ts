@@ -119,7 +119,7 @@ function assertOver({ status, body, headers }: Answer<AnyBody>): void {
   assert.match(body.error.message, /may store .* bytes: .* are stored and .* under way.*delete datasets/)
 }
 
-describe('the storage quota of an account', function () {
+describe("an account's storage quota", function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
@@ -127,7 +127,7 @@ describe('the storage quota of an account', function () {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('refuses a declared upload before the PUT: 429 when it does not fit now, 413 when it never will', async () => {
+  it('rejects a declared upload before the PUT: 429 if it does not fit now, 413 if it never will', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.fill(70 * KB)
 
@@ -139,7 +139,7 @@ describe('the storage quota of an account', function () {
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 70 * KB, underWay: 30 * KB })
   })
 
-  it('admits one of two parallel uploads that each fit and together do not, over two gateways', async () => {
+  it('admits one of several concurrent uploads that only fit alone, across two gateways', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     await using other = await startApi({ database: api.database })
@@ -156,7 +156,7 @@ describe('the storage quota of an account', function () {
     )
   })
 
-  it('admits one of two parallel PUTs and inputs of undeclared size', async () => {
+  it('admits one of two concurrent PUTs of undeclared size, and likewise for inputs', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     const urls = await Promise.all([1, 2].map(async () => (await mine.init(id)).body.signed_url as string))
@@ -178,7 +178,7 @@ describe('the storage quota of an account', function () {
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 36 * KB, underWay: 60 * KB })
   })
 
-  it('binds the URL to the declared size, whatever Content-Length or chunks say', async () => {
+  it('binds the URL to the declared size, whatever Content-Length or chunks claim', async () => {
     const mine = await Tenant.open(api)
     const { body } = await mine.init(await mine.create(), 20 * KB)
 
@@ -193,7 +193,7 @@ describe('the storage quota of an account', function () {
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 0, underWay: 20 * KB })
   })
 
-  it('cuts a PUT of unknown size off where the quota ends, and leaves nothing behind', async () => {
+  it('cuts off a PUT of unknown size at the quota, and leaves nothing behind', async () => {
     const mine = await Tenant.open(api)
     const { body } = await mine.init(await mine.create())
 
@@ -205,14 +205,14 @@ describe('the storage quota of an account', function () {
     assert.equal((await putChunks(body.signed_url, 10)).status, 200)
   })
 
-  it('refuses a form by its Content-Length before its file is sent', async () => {
+  it('rejects a form by its Content-Length before its file is sent', async () => {
     const mine = await Tenant.open(api)
     await mine.fill(70 * KB)
     const form = formOf({ name: 'big', storage_format: 'csv', file: Buffer.alloc(40 * KB, 'a,b\n') })
     const { headers } = await callOf(form)
     const url = new URL(`${BUILDER}/datasets/upload`, api.baseUrl)
 
-    // Only the head is sent: an answer means that no byte of the body was waited for.
+    // Only the head is sent: a response shows that the gateway didn't wait for the body.
     const status = await new Promise<number | undefined>((resolve, reject) => {
       const sent = request(url, {
         method: 'POST',
@@ -229,7 +229,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.use()).underWay, 0)
   })
 
-  it('gives bytes back when a dataset is deleted, also those of a file that was never committed', async () => {
+  it('frees bytes when a dataset is deleted, including files that were never committed', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.fill(90 * KB)
     const half = await mine.create()
@@ -257,7 +257,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await put(body.signed_url, 60 * KB)).status, 403, 'a URL is of no use after the commit')
   })
 
-  it('stops counting an upload whose URL has expired, and counts a stored file on', async () => {
+  it('stops counting an upload with an expired URL, but keeps counting a stored file', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     const [declared, stored] = [await mine.init(id, 60 * KB), await mine.init(id, 30 * KB)]
@@ -273,7 +273,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.init(id, 70 * KB)).status, 201)
   })
 
-  it('measures at the commit a file that was PUT past the gateways, as to S3', async () => {
+  it('measures at commit a file that bypassed the gateways, as with S3', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     const [first, second] = [await mine.init(id), await mine.init(id)]
@@ -292,7 +292,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.use()).underWay, 30 * KB, 'a refused commit changes nothing')
   })
 
-  it('frees the bytes of a gateway that was killed in the middle of a transfer', async () => {
+  it('frees the bytes held by a gateway that was killed during a transfer', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     const { db } = api.database
@@ -306,7 +306,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.init(id, QUOTA)).status, 201)
   })
 
-  it('keeps what is stored and what was admitted when it is lowered below them', async () => {
+  it('keeps stored files and admitted uploads when it is lowered below them', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.fill(50 * KB)
     const admitted = await mine.init(id, 30 * KB)
@@ -322,7 +322,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.use()).limit, null)
   })
 
-  it('is that of the platform without one of the account, and of no concern to other accounts', async () => {
+  it("defaults to the platform's quota, and does not affect other accounts", async () => {
     const [mine, theirs] = [await Tenant.open(api), await Tenant.open(api, null)]
     await mine.fill(QUOTA)
     assertOver(await mine.init(await mine.create()))
@@ -332,7 +332,7 @@ describe('the storage quota of an account', function () {
     assert.equal((await theirs.init(await theirs.create(), 100e9)).status, 429)
   })
 
-  it('is at most half of the disk by default, and what the operator sets on any disk', () => {
+  it("defaults to half of the disk at most, and follows the operator's setting on any disk", () => {
     const on = (folder: string, more: Partial<Config> = {}) =>
       defaultQuotaBytes({ ...readConfig({ HEARTH_OBJECT_DIR: folder }), ...more })
     const sizeOf = (folder: string) => {
@@ -353,7 +353,7 @@ describe('the storage quota of an account', function () {
     assert.equal(on(join(small, 'missing')), 100e9)
   })
 
-  it('counts results, which are always stored, and then refuses uploads', async () => {
+  it('counts results, which are always stored, and then rejects uploads', async () => {
     const mine = await Tenant.open(api)
     const { db } = api.database
     const endpoint = await buildEndpoint(db, mine.accountId)
@@ -374,7 +374,7 @@ describe('the storage quota of an account', function () {
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 150 * KB, underWay: 0 })
     assertOver(await mine.init(await mine.create(), 1))
 
-    // An upload that is admitted folds them.
+    // An admitted upload folds them into the total.
     await mine.limit(0)
     assert.equal((await mine.init(await mine.create(), 1)).status, 201)
     assert.deepEqual(await mine.use(), { limit: null, stored: 150 * KB, underWay: 1 })
