@@ -1,0 +1,119 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { onPath } from '../embedded/processes/programs.ts'
+import { readConfig } from '../platform/config.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
+
+// `npm run prose [files]` checks how this project writes English: documents, comments, test titles, and the subjects
+// of the commits that are younger than the rules in `.vale/Hearth`. It prints one line per finding and exits with 1
+// if there is any.
+
+/** The newest version that the Go module proxies have with all of its dependencies. */
+const VALE = { module: 'github.com/vale-cli/vale/v3/cmd/vale', version: 'v3.22.0' }
+/** Files of one run of Vale, so that the command line stays short enough for every system. */
+const BATCH = 400
+const TITLE = /\b(?:it|describe)\(\s*(['"`])(.+?)\1\s*,/g
+const SQL_COMMENT = /^\s*-- (.+)$/gm
+
+interface Finding {
+  Line: number
+  Check: string
+  Message: string
+}
+type Findings = Record<string, Finding[]>
+/** A piece of text that is in no comment: where it is from, and the text. */
+interface Piece {
+  file: string
+  line: number
+  text: string
+}
+
+/** Returns the program: from the cache, or built with Go once per machine; undefined without Go. */
+async function provideVale(): Promise<string | undefined> {
+  const folder = join(readConfig().HEARTH_CACHE_DIR, `vale-${VALE.version}`)
+  const program = join(folder, 'vale')
+  if (existsSync(program)) return program
+  const go = onPath('go')
+  if (!go) return undefined
+  console.log(`building Vale ${VALE.version} with Go, once per machine; this takes about two minutes ...`)
+  mkdirSync(folder, { recursive: true })
+  await runProgram(go, ['install', `${VALE.module}@${VALE.version}`], {
+    env: { ...process.env, GOBIN: folder },
+    maxBuffer: 64 * 1024 * 1024,
+  })
+  return program
+}
+
+const git = (...args: string[]): string[] =>
+  execFileSync('git', args, { encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 })
+    .split('\n')
+    .filter((line) => line !== '')
+
+const lineAt = (text: string, at: number): number => text.slice(0, at).split('\n').length
+
+/** Returns the test titles of a test file, or the comments of an SQL file, which Vale does not know. */
+function piecesOf(file: string): Piece[] {
+  const text = readFileSync(file, 'utf8')
+  const pattern = file.endsWith('.sql') ? SQL_COMMENT : TITLE
+  return [...text.matchAll(pattern)].map((match) => ({
+    file,
+    line: lineAt(text, match.index),
+    text: match.at(-1) ?? '',
+  }))
+}
+
+/** Returns the subjects of the commits after the one that brought the rules; none in a clone without that commit. */
+function subjects(): Piece[] {
+  const [first] = git('log', '--diff-filter=A', '--format=%H', '--', '.vale.ini')
+  if (first === undefined) return []
+  return git('log', '--no-merges', '--format=%h %s', `${first}..HEAD`).map((line) => ({
+    file: `commit ${line.split(' ', 1)[0]}`,
+    line: 1,
+    text: line.slice(line.indexOf(' ') + 1),
+  }))
+}
+
+function vale(program: string, args: string[], input?: string): Findings {
+  const output = execFileSync(program, ['--output=JSON', '--no-exit', ...args], {
+    encoding: 'utf8',
+    input,
+    maxBuffer: 64 * 1024 * 1024,
+  })
+  return JSON.parse(output) as Findings
+}
+
+/** Checks pieces as the lines of one source file, in which each is a comment, and names the places they are from. */
+function checkPieces(program: string, pieces: readonly Piece[]): string[] {
+  const text = pieces.map((piece) => `// ${piece.text.replaceAll('\n', ' ')}\n\n`).join('')
+  return Object.values(vale(program, ['--ext=.ts'], text)).flatMap((found) =>
+    found.map((finding) => {
+      const piece = pieces[Math.floor((finding.Line - 1) / 2)]
+      return `${piece?.file}:${piece?.line} ${finding.Message} (${piece?.text})`
+    }),
+  )
+}
+
+async function main(): Promise<number> {
+  const program = await provideVale()
+  if (program === undefined) {
+    console.log('prose: not checked, because Vale is built with Go, which is not installed')
+    return process.env['CI'] ? 1 : 0
+  }
+  const named = process.argv.slice(2)
+  const files = git('ls-files', '--', ...(named.length > 0 ? named : ['.'])).filter(existsSync)
+  const checked = files.filter((file) => /\.(md|ts|tsx|mjs|py)$/.test(file))
+  const lines: string[] = []
+  for (let at = 0; at < checked.length; at += BATCH) {
+    const found = vale(program, checked.slice(at, at + BATCH))
+    for (const [file, findings] of Object.entries(found))
+      for (const { Line, Message } of findings) lines.push(`${file}:${Line} ${Message}`)
+  }
+  const pieces = files.filter((file) => /\.(test\.ts|sql)$/.test(file)).flatMap(piecesOf)
+  lines.push(...checkPieces(program, [...pieces, ...(named.length === 0 ? subjects() : [])]))
+  for (const line of lines) console.log(line)
+  console.log(`prose: ${lines.length} findings in ${checked.length} files and ${pieces.length} titles`)
+  return lines.length > 0 ? 1 : 0
+}
+
+process.exitCode = await main()
