@@ -227,6 +227,9 @@ describe('the way from rows to a chat', function () {
     const run = await ended(await start({}, { base_model: 'nobody/nothing' }))
 
     assert.equal(run.status, 'failed')
-    assert.match(run.error_message ?? '', /The base model nobody\/nothing cannot be had: the hub has no such/)
+    assert.match(
+      run.error_message ?? '',
+      /The base model nobody\/nothing is not available: the hub has no such/,
+    )
   })
 })

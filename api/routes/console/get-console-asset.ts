@@ -15,7 +15,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 export const getConsoleAsset = route({
   operationId: 'getConsoleAsset',
-  summary: 'A part of the console, whose name has the digest of its content',
+  summary: 'Get an asset of the console; its name contains the digest of its content',
   method: 'GET',
   path: '/console/assets/{file}',
   auth: 'none',

@@ -2,7 +2,9 @@ import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 import { consolePage } from './page.ts'
 
-/** The depths at which the console has pages: `/console/`, `/console/runs`, `/console/runs/{id}` and one more. */
+/**
+ * The depths at which the console has pages: `/console/`, `/console/runs`, `/console/runs/{id}` and one level below.
+ */
 const DEPTHS = [
   ['getConsole', '/console/'],
   ['getConsoleSection', '/console/{section}'],
@@ -10,7 +12,7 @@ const DEPTHS = [
   ['getConsolePart', '/console/{section}/{item}/{part}'],
 ] as const
 
-/** The console finds by itself which of its pages an address means, so each gets the same document. */
+/** The console routes by itself, so every page URL gets the same document. */
 export const consolePages = DEPTHS.map(([operationId, path]) =>
   route({
     operationId,
@@ -25,10 +27,10 @@ export const consolePages = DEPTHS.map(([operationId, path]) =>
   }),
 )
 
-/** A person who opens the address that `npm start` prints expects a page. */
+/** A person who opens the URL that `npm start` prints expects a page. */
 export const getRoot = route({
   operationId: 'getRoot',
-  summary: 'The console under the bare address of the gateway',
+  summary: "Redirect from the gateway's root to the console",
   method: 'GET',
   path: '/',
   auth: 'none',
@@ -39,7 +41,7 @@ export const getRoot = route({
 
 export const getConsoleFolder = route({
   operationId: 'getConsoleFolder',
-  summary: 'The console under the address that people may type',
+  summary: 'Redirect to the console from its URL without a trailing slash',
   method: 'GET',
   path: '/console',
   auth: 'none',

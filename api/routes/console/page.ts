@@ -6,7 +6,7 @@ import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { type Reply, reply } from '../../http/reply.ts'
 import type { Services } from '../../services.ts'
 
-/** What `vite build` writes in place of the nonce (`console/vite.config.ts`). */
+/** The placeholder that `vite build` writes for the nonce (`console/vite.config.ts`). */
 const PLACEHOLDER = 'NONCE_PLACEHOLDER'
 
 const NOT_BUILT = `<!doctype html>
@@ -21,9 +21,8 @@ const NOT_BUILT = `<!doctype html>
 `
 
 /**
- * All assets come from this gateway; what models have made, and large files on their way up, are at signed addresses of the
- * object store. Components add style elements while they run, which carry the nonce; no script is inline and none is
- * compiled from text.
+ * All assets come from this gateway. Model outputs and large uploads use signed URLs of the object store. Components
+ * add style elements at runtime, which carry the nonce; no script is inline or compiled from text.
  */
 const policyOf = (nonce: string, objects: string): string =>
   [
@@ -51,13 +50,15 @@ export async function builtConsole(cacheDir: string): Promise<string | undefined
   return built.get(cacheDir)
 }
 
-/** Signing an address asks nobody, and tells what browsers will see: S3 may be public under another name, or a bucket's own. */
+/**
+ * Presigning makes no network call, and yields the origin that browsers will see, which can differ from S3_ENDPOINT.
+ */
 async function originOfObjects(objects: Pick<ObjectStore, 'signGet'>): Promise<string> {
   const { url } = await objects.signGet('console', { expiresInS: 1 })
   return new URL(url).origin
 }
 
-/** Responds with the page of the console, whose addresses all begin with `/console/`. */
+/** Responds with the page of the console, whose URLs all begin with `/console/`. */
 export async function consolePage({ config, objects }: Pick<Services, 'config' | 'objects'>): Promise<Reply> {
   const [folder, origin] = await Promise.all([
     builtConsole(config.HEARTH_CACHE_DIR),

@@ -13,7 +13,7 @@ const ASSETS: Readonly<Record<string, string>> = {
 
 export const getDocsFile = route({
   operationId: 'getDocsFile',
-  summary: 'A part of the page',
+  summary: 'Get an asset of the API documentation page',
   method: 'GET',
   path: '/docs/{file}',
   auth: 'none',

@@ -1,10 +1,10 @@
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 
-/** The page refers to its assets by relative paths, so it needs a single address. */
+/** The page refers to its assets by relative paths, so it needs a single URL. */
 export const getDocsFolder = route({
   operationId: 'getDocsFolder',
-  summary: 'The same page under the address that people may type',
+  summary: 'Redirect to the API documentation page from its URL with a trailing slash',
   method: 'GET',
   path: '/docs/',
   auth: 'none',

@@ -4,7 +4,7 @@ import { PAGE, pageHeaders } from './page.ts'
 
 export const getDocs = route({
   operationId: 'getDocs',
-  summary: 'The description of this API, to read and to try',
+  summary: 'Get the interactive documentation page of this API',
   method: 'GET',
   path: '/docs',
   auth: 'none',

@@ -6,10 +6,10 @@ const ICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#d9480f" ' +
   'd="M12 2c1 4 6 6 6 12a6 6 0 0 1-12 0c0-3 2-4 2-7 2 1 3 3 3 4 1-2 1-6 1-9z"/></svg>'
 
-/** Browsers ask for it on every page that names no icon of its own. */
+/** Browsers request this icon for every page that does not name its own. */
 export const getFavicon = route({
   operationId: 'getFavicon',
-  summary: 'The icon of the pages of a gateway',
+  summary: "Get the icon of the gateway's pages",
   method: 'GET',
   path: '/favicon.ico',
   auth: 'none',

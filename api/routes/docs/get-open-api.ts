@@ -4,13 +4,13 @@ import { toOpenApi } from '../../http/openapi.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 
-/** Serves the description of these families, which is built once. */
+/** Serves the OpenAPI description of these route families, which is built once. */
 export function getOpenApiOf(families: readonly Family[]) {
   let document: { bytes: Buffer; etag: string } | undefined
 
   return route({
     operationId: 'getOpenApi',
-    summary: 'The description of this API',
+    summary: 'Get the OpenAPI description of this API',
     method: 'GET',
     path: '/openapi.json',
     auth: 'none',

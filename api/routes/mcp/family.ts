@@ -3,7 +3,7 @@ import { OFFER, type Offer } from '../../mcp/offer.ts'
 import { getProtectedResource } from './get-protected-resource.ts'
 import { serveMcp } from './serve-mcp.ts'
 
-/** The Model Context Protocol, with what it offers. */
+/** The routes of the Model Context Protocol, with the tools, resources and prompts to offer. */
 export const mcpFamily = (offer: Offer = OFFER): Family => ({
   name: 'mcp',
   prefix: '',

@@ -3,7 +3,7 @@ import { route } from '../../http/route.ts'
 
 export const getProtectedResource = route({
   operationId: 'getProtectedResource',
-  summary: 'How clients of the Model Context Protocol authenticate',
+  summary: 'Get the OAuth metadata with which clients of the Model Context Protocol authenticate',
   method: 'GET',
   path: '/.well-known/oauth-protected-resource/mcp',
   auth: 'none',

@@ -7,7 +7,7 @@ import { loggedCall } from '../../mcp/message.ts'
 import type { Offer } from '../../mcp/offer.ts'
 import type { Services } from '../../services.ts'
 
-/** Makes the route of the Model Context Protocol. Tests of the protocol bring an offer of their own. */
+/** Creates the route of the Model Context Protocol. Tests of the protocol pass their own offer. */
 export function serveMcp(offer: Offer) {
   const handlers = new WeakMap<Services, McpHandler>()
   const handlerOf = (services: Services): McpHandler => {
@@ -17,7 +17,7 @@ export function serveMcp(offer: Offer) {
   }
   return route({
     operationId: 'serveMcp',
-    summary: 'Model Context Protocol: the tools, resources and prompts of agents',
+    summary: 'Exchange Model Context Protocol messages: tools, resources and prompts for agents',
     method: 'POST',
     path: '/mcp',
     auth: 'api-key',

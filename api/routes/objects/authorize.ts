@@ -4,7 +4,7 @@ import { accountOfKey } from '../../../domain/object-keys.ts'
 import { isLocalStore } from '../../../platform/object-store/local.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
-/** Returns what a signed URL allows; 404 when the platform stores its objects elsewhere. */
+/** Returns what a signed URL allows; throws a 404 when the platform stores its objects elsewhere. */
 export function authorize(
   store: ObjectStore,
   method: 'GET' | 'PUT',

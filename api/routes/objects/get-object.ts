@@ -7,7 +7,7 @@ import { authorize, grantedTo } from './authorize.ts'
 
 export const getObject = route({
   operationId: 'getObject',
-  summary: 'Download by a signed URL',
+  summary: 'Download an object with a signed URL',
   method: 'GET',
   path: '/objects/{key}',
   // The signature is the credential.

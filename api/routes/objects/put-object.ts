@@ -15,7 +15,7 @@ const MAX_BYTES = 5 * 1024 ** 3
 const over = () =>
   new ApiError(
     'forbidden',
-    'the lease that this URL was given under has ended, or the file is a checkpoint already',
+    'the lease that this URL was issued for has ended, or the file is already registered as a checkpoint',
   )
 
 const otherSize = (bytes: number, signedBytes: number): ApiError =>
@@ -26,7 +26,7 @@ const otherSize = (bytes: number, signedBytes: number): ApiError =>
 
 export const putObject = route({
   operationId: 'putObject',
-  summary: 'Upload by a signed URL',
+  summary: 'Upload an object with a signed URL',
   method: 'PUT',
   path: '/objects/{key}',
   // The signature is the credential.
@@ -60,7 +60,7 @@ export const putObject = route({
     const sizeBytes = contentLengthOf(req)
     if (grant.sizeBytes !== undefined && sizeBytes !== undefined && sizeBytes !== grant.sizeBytes)
       throw otherSize(sizeBytes, grant.sizeBytes)
-    // A body in chunks has no declared size, and ends where the signed one does.
+    // A chunked body has no declared size, so cut it off at the signed size.
     const maxBytes = Math.min(grant.sizeBytes ?? MAX_BYTES, MAX_BYTES)
     const options = {
       contentType,
@@ -80,7 +80,7 @@ export const putObject = route({
     const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
     const { sha256 } = await store.put(place, req, { ...options, maxBytes })
     if (isLeased) {
-      // A file that was completed or registered meanwhile is not replaced.
+      // Don't replace a file that was completed or registered in the meantime.
       await db.transaction().execute(async (trx) => {
         if (await leaseFileRepository.mayPutLeaseFile(trx, key)) return store.move(place, key)
         await store.delete(place)

@@ -15,16 +15,16 @@ interface PutUpload {
   options: Parameters<ObjectStore['put']>[2]
 }
 
-/** Without a commit this URL is of use no more, and files behind it would count for no account. */
+/** The error for a closed upload. Its files can't be committed any more, and would not count toward any account. */
 const closed = () =>
   new ApiError(
     'forbidden',
-    'the upload of this URL has been committed, has failed or was deleted; init another one',
+    'the upload of this URL was committed, has failed or was deleted; init another upload',
   )
 
 /**
- * Stores the file of a dataset's upload, within the storage quota of its account. The file comes under its key only
- * while the upload is open, so that no file is left that counts for no account.
+ * Stores the file of a dataset upload, within the storage quota of its account. The file moves to its key only while
+ * the upload is open, so that no file is left that counts toward no account.
  */
 export async function putUpload(
   services: Pick<Services, 'db' | 'config' | 'objects'>,
@@ -42,7 +42,7 @@ export async function putUpload(
   const stored = await hold.store((limit) => objects.put(temporary, req, { ...options, maxBytes: limit }))
   try {
     await db.transaction().execute(async (trx) => {
-      // The row is locked from here on, so that no commit reads the key before the file is there.
+      // This locks the row, so that no commit reads the key before the file is there.
       if (!(await datasetRepository.noteStored(trx, uploadId, stored.sizeBytes))) throw closed()
       await hold.release(trx)
       await objects.move(temporary, key)

@@ -17,7 +17,7 @@ export const orchestrator: Family = {
   routes: [...admin, ...nodes, ...jobs, ...leases, ...evaluator, ...taskClaims, ...cohorts, ...cohortEdges],
 }
 
-/** The few routes that also exist at the root: `/tasks/{task_id}/claim`, stored objects, the description. */
+/** The few routes that also exist at the root: `/tasks/{task_id}/claim`, stored objects, the OpenAPI description. */
 export const root: Family = {
   name: 'root',
   prefix: '',

@@ -11,12 +11,12 @@ import { readFiles } from '../calls/read-files.ts'
 const USUAL_TYPE = 'audio/mpeg'
 const OTHER_TYPES = ['audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']
 const TYPES: ReadonlySet<string> = new Set([USUAL_TYPE, ...OTHER_TYPES])
-/** The names of speakers that a header can carry. */
+/** Speaker names that fit into a header. */
 const VOICE = /^[\x20-\x7e]{1,200}$/
 
 export const createSpeech = route({
   operationId: 'createSpeech',
-  summary: 'Turn a text into speech',
+  summary: 'Generate speech from text',
   method: 'POST',
   path: '/audio/speech',
   auth: 'api-key',
@@ -26,7 +26,7 @@ export const createSpeech = route({
     status: 200,
     contentType: USUAL_TYPE,
     otherTypes: OTHER_TYPES,
-    description: 'The sound; `X-Voice-Used` names its speaker',
+    description: 'The audio; `X-Voice-Used` names its speaker',
   },
   errors: CALL_ERRORS,
 
@@ -47,9 +47,9 @@ async function readSpeech(answer: LinkAnswer): Promise<ReadAnswer | ApiError> {
   const output = await readFiles(answer)
   if (output instanceof ApiError) return output
   const [file] = output.files
-  if (!file) return new ApiError('internal', 'the model answered without files')
-  // A node may be anybody's, and a browser would run what is sent to it as a page of this origin.
-  if (!TYPES.has(file.content_type)) return new ApiError('internal', 'the model answered without a sound')
+  if (!file) return new ApiError('internal', 'the model returned no files')
+  // The node may belong to any account, and a browser would run an HTML response as a page of this origin.
+  if (!TYPES.has(file.content_type)) return new ApiError('internal', 'the model returned no audio')
   const { voice } = output.metadata
   const headers = {
     'content-type': file.content_type,

@@ -8,7 +8,7 @@ import { readTranscription, TRANSCRIPT_TYPES } from './read-transcription.ts'
 
 const GRANULARITIES = 'timestamp_granularities[]'
 
-/** Both routes take the same form, and ask a model of speech for one of its two tasks. */
+/** Both routes accept the same form, and differ in the task of the speech model. */
 const speechRoute = (operationId: string, path: `/audio/${string}`, summary: string) =>
   route({
     operationId,
@@ -40,21 +40,24 @@ const speechRoute = (operationId: string, path: `/audio/${string}`, summary: str
     },
   })
 
-/** Refuses fields that mean nothing beside the others. */
+/** Throws a 422 for combinations of fields that are not supported. */
 function checkTogether({ response_format: format, stream, ...fields }: TranscriptionFields): void {
-  if (stream) throw invalid(['body', 'stream'], 'must be false: transcripts come in one piece')
+  if (stream) throw invalid(['body', 'stream'], 'must be false: transcripts are not streamed')
   if (fields[GRANULARITIES] && format !== 'verbose_json') {
-    throw invalid(['body', GRANULARITIES], 'needs response_format verbose_json, which alone shows times')
+    throw invalid(
+      ['body', GRANULARITIES],
+      'needs response_format verbose_json, the only format with timestamps',
+    )
   }
 }
 
 export const createTranscription = speechRoute(
   'createTranscription',
   '/audio/transcriptions',
-  'Turn speech into text',
+  'Transcribe speech',
 )
 export const createTranslation = speechRoute(
   'createTranslation',
   '/audio/translations',
-  'Turn speech of any language into English text',
+  'Translate speech of any language into English text',
 )

@@ -22,7 +22,7 @@ const WRITE: Record<keyof typeof TRANSCRIPT_TYPES, (heard: Transcription) => str
   vtt: ({ segments = [] }) => toVtt(segments),
 }
 
-/** Returns what a model heard in the format that its client asked for; the model server answers with the verbose one. */
+/** Converts a transcription from the model server's verbose format to the format that the client requested. */
 export function readTranscription(
   { head: { status }, body, room }: LinkAnswer,
   format: Format,
@@ -31,7 +31,7 @@ export function readTranscription(
   if (format === 'verbose_json') return { body, tokens: NO_TOKENS }
   room.holdValues(body)
   const heard = objectIn(body) as Transcription | undefined
-  if (!heard) return new ApiError('internal', 'the model answered with something else than a JSON object')
+  if (!heard) return new ApiError('internal', 'the model did not return a JSON object')
   const { text, usage } = heard
   if (format === 'json') return { body: Buffer.from(JSON.stringify({ text, usage })), tokens: NO_TOKENS }
   return {

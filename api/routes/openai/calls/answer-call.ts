@@ -8,19 +8,19 @@ import { modelEndpoint, type Purpose } from './model-endpoint.ts'
 
 interface CallRequest {
   readonly caller: AccountCaller
-  /** The id or the name of an endpoint. */
+  /** The id or name of an endpoint. */
   readonly model: string
   /** The JSON text for the model server. */
   readonly body: Buffer
   readonly disconnect: ClientDisconnect
 }
 
-/** The endpoints that answer a route, the path at their model servers, and the way in which their responses are read. */
+/** The endpoints that serve a route, the path at their model servers, and how to read their responses. */
 interface CallRoute extends Purpose, Pick<CallOptions, 'read'> {
   path: string
 }
 
-/** Admits a request, passes it on to a loaded model, and answers with what `read` makes of the response. */
+/** Admits a request, forwards it to a loaded model, and responds with the result of `read`. */
 export async function answerCall(
   services: Services,
   { caller, model, body, disconnect }: CallRequest,

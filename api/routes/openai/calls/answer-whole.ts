@@ -14,27 +14,27 @@ import type { Services } from '../../../services.ts'
 import { linkRequest, type ModelCall, naming, TASK_HEADER } from './model-call.ts'
 import { NodePicker } from './node-picker.ts'
 
-/** The part of a model's response that clients are sent, and the tokens that it took. */
+/** The part of a model's response that the client gets, and its tokens. */
 export interface ReadAnswer {
   body: Buffer
-  /** Beside the id of the task; the content type is JSON by default. */
+  /** Headers in addition to the task id; the content type is JSON by default. */
   headers?: ReplyHeaders
   tokens: TokenCounts
   /** The result and the files that the task keeps; none by default. */
   stored?: { result: Buffer; outputs: readonly TaskOutputFile[] }
 }
 
-/** The way in which one kind of call is sent and read. */
+/** How one kind of call is sent and read. */
 export interface CallOptions {
-  /** Returns the body for a node of this version. It is asked again for each node that is tried. */
+  /** Returns the body for a node of this version; called again for each node that is tried. */
   bytesFor: (version: string) => Buffer | Promise<Buffer>
-  /** Reads the response of a model server; an error is what the client is told instead. */
+  /** Reads the response of a model server; a returned error goes to the client instead. */
   read: (answer: LinkAnswer, call: ModelCall) => ReadAnswer | ApiError | Promise<ReadAnswer | ApiError>
 }
 
 /**
- * Responds to a call in one piece, once the row of its task is durable. The content is not stored unless `read` says so:
- * only its client has it. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
+ * Responds to a call in one piece, once the row of its task is durable. Only the client gets the content; it is stored
+ * only if `read` returns `stored`. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
  */
 export async function answerWhole(
   services: Services,
@@ -74,7 +74,7 @@ export async function answerWhole(
     const reading = readAnswer(answer, call)
     read = reading instanceof Promise ? await reading : reading
   } catch (err) {
-    // A call that no node received, or whose client has left, does not become a task.
+    // A call that no node received, or whose client has disconnected, does not become a task.
     if (!asked || call.disconnect.aborted) throw err
     const error = toApiError(err)
     await record(services, call, { ...asked, outcome: { status: 'failed', error: error.message } })

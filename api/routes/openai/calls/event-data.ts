@@ -1,11 +1,11 @@
 import { isDear, weighJson } from '../../../http/json-weight.ts'
 
-/** Shorter data cannot hold enough names to cost more than a few milliseconds. */
+/** Shorter data cannot contain enough names to take more than a few milliseconds to parse. */
 const WEIGHED_LENGTH = 16 * 1024
 
 /**
- * Returns the data of a server-sent event, which may be JSON; undefined for JSON that would hold the gateway's thread for
- * long, because a model server may be on a tenant's node.
+ * Returns the data of a server-sent event, which may be JSON. Returns undefined for JSON that would block the gateway's
+ * thread for long, because a model server may run on a tenant's node.
  */
 export function dataOf(event: string): string | undefined {
   const data = event

@@ -11,23 +11,23 @@ import type { TaskDraft } from '../../../inference/rows.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
 import type { Services } from '../../../services.ts'
 
-/** An admitted request of the OpenAI surface to a model, which becomes a task once a node has taken it. */
+/** An admitted request of the OpenAI surface to a model, which becomes a task once a node has accepted it. */
 export interface ModelCall {
   readonly endpoint: CallableEndpointRow
   readonly draft: TaskDraft
   /** The path at the model server. */
   readonly path: string
-  /** The JSON text for the model server, as the client sent it where the two speak the same language. */
+  /** The JSON text for the model server: the client's own text if both use the same format. */
   readonly body: Buffer
-  /** The memory that the caller's key may read; only language models have any. */
+  /** The memory that the caller's key may read; only language models get memory. */
   readonly memory: RequestMemory | undefined
-  /** Reports that the client has left before its response is complete. */
+  /** Reports that the client disconnected before its response was complete. */
   readonly disconnect: ClientDisconnect
-  /** Returns the key by which a chat prefers one of several nodes. */
+  /** Returns the key with which a chat prefers one of several nodes. */
   readonly affinity?: (() => string) | undefined
 }
 
-/** A call as its route knows it once the endpoint is found. */
+/** The part of a call that its route knows once the endpoint is found. */
 type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affinity'> & {
   caller: AccountCaller
   /** The `service_tier` of the body. */
@@ -44,7 +44,7 @@ export function admitCall(
 ): ModelCall & { modelPlace: Place } {
   const modelPlace = modelIn(found.body)
   // Parsers differ in whether the first or the last of two members counts.
-  if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
+  if (!modelPlace) throw invalid(['body', 'model'], 'is given twice')
   services.journal.admit()
   const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, found.endpoint)
   if (budgetHold) found.disconnect.whenOver(() => budgetHold.release())
@@ -77,8 +77,8 @@ export const linkRequest = ({ endpoint, disconnect, draft, path }: ModelCall, bo
 })
 
 /**
- * Converts an error response of a model server: its own message and field, under a status that clients know. The message
- * is stored with the task, so it does not quote the response to a request with memory.
+ * Converts an error response of a model server: keeps its message and field, under a status that clients know. The
+ * message is stored with the task, so it must not quote the response to a request with memory.
  */
 export function refusalOf(status: number, body: Buffer, memory: RequestMemory | undefined): ApiError {
   const hasMemory = memory?.isGiven ?? false
@@ -98,7 +98,7 @@ export function refusalOf(status: number, body: Buffer, memory: RequestMemory | 
 /** The header with the id of the task that a call becomes. */
 export const TASK_HEADER = 'x-hearth-task-id'
 
-/** The errors that a call may have beside those of its route's schemas and authentication. */
+/** The errors that a call may have in addition to those of its route's schemas and authentication. */
 export const CALL_ERRORS = [
   'not_found',
   'forbidden',
@@ -108,10 +108,10 @@ export const CALL_ERRORS = [
   'unavailable',
 ] as const
 
-/** The limit of a file that comes with a call, as OpenAI's own API has it. */
+/** The size limit of a file in a call, the same as in OpenAI's API. */
 export const FILE_LIMIT = { maxBytes: 25 * 1024 * 1024 }
 
-/** Adds the id of the failed task to an error, for its investigation. */
+/** Adds the id of the failed task to an error, for debugging. */
 export const naming = (
   { draft }: ModelCall,
   { code, message, details, cause, headers }: ApiError,

@@ -7,21 +7,21 @@ import type { Services } from '../../../services.ts'
 
 /** The requirements of a route for an endpoint. */
 export interface Purpose {
-  /** Returns whether endpoints of this task type can answer the route. */
+  /** Returns whether endpoints of this task type can serve the route. */
   serves: (taskType: string) => boolean
   /** Ends the sentence "the endpoint x is not …", for example `for chat`. */
   words: string
 }
 
-/** A caller's account and the model that it names. */
+/** A caller's account and the model that the caller names. */
 interface Wanted {
   accountId: string
   model: string
 }
 
 /**
- * Returns the endpoint behind `model`, an id or a name: one of the account's own, or an approved public one of any other
- * account. Returns no promise when it is cached.
+ * Returns the endpoint behind `model`, an id or a name: the account's own endpoint, or an approved public one of
+ * another account. Returns no promise if the endpoint is cached.
  */
 export function modelEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,
@@ -43,7 +43,7 @@ function check(
   if (!serves(endpoint.task_type)) {
     throw endpoint.account_id === accountId ? unfit(endpoint, words) : noModel(model)
   }
-  // A name resolves only while its endpoint answers, so a paused model of another account looks absent (4.7).
+  // A name resolves only while its endpoint accepts calls, so a paused model of another account looks absent (4.7).
   if (endpoint.account_id !== accountId && !isUuid(model)) {
     if (!isAnswering(endpoint.status) || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }

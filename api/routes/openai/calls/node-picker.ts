@@ -11,7 +11,7 @@ import type { ModelCall } from './model-call.ts'
 const MAX_MISSED = 8
 /** After a node or model server broke before the first byte, one more node is tried. */
 const MAX_BROKEN = 1
-/** The longest time in which a node notices that its model server has exited. */
+/** The longest time that a node needs to notice that its model server has exited. */
 const NOTICE_MS = 200
 
 /** Picks a node with the model loaded, and waits for a load if there is none. */
@@ -29,8 +29,8 @@ export class NodePicker {
   }
 
   /**
-   * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time, and
-   * `rate_limited` when too many requests of the account wait for one. `onQueue` is called where the call waits for a place.
+   * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
+   * and `rate_limited` when too many requests of the account wait for one. Calls `onQueue` if the call has to queue.
    */
   pick(onQueue = () => {}): ModelPlace | Promise<ModelPlace> {
     const place = this.#place()
@@ -43,7 +43,8 @@ export class NodePicker {
 
   /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
   failed(nodeId: string, err: unknown): void {
-    if (this.#call.disconnect.aborted) throw new ClientGoneError('the client left before its answer')
+    if (this.#call.disconnect.aborted)
+      throw new ClientGoneError('the client disconnected before the response')
     if (!(err instanceof LinkError)) throw err
     ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
@@ -98,4 +99,4 @@ export class NodePicker {
   }
 }
 
-const leftWhileWaiting = () => new ClientGoneError('the client left while it waited for its model')
+const leftWhileWaiting = () => new ClientGoneError('the client disconnected while it waited for its model')

@@ -9,20 +9,20 @@ import {
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { refusalOf } from './model-call.ts'
 
-/** A file that a model made, in the memory of its answer. */
+/** A file that a model produced, in the memory of its response. */
 export interface MadeFile extends OutputFile {
   data: Buffer
 }
 
-/** Returns the files of an answer that comes as steps and files. */
+/** Returns the files of a multi-step response. */
 export async function readFiles({ head, body }: LinkAnswer): Promise<Output<MadeFile> | ApiError> {
   if (head.status !== 200) return refusalOf(head.status, body, undefined)
-  if (head.contentType !== OUTPUT_TYPE) return new ApiError('internal', 'the model answered without files')
+  if (head.contentType !== OUTPUT_TYPE) return new ApiError('internal', 'the model returned no files')
   try {
     return await readOutput(piecesOf(body), { take })
   } catch (err) {
     if (!(err instanceof OutputError)) throw err
-    // Clients repeat a 500 by themselves, which helps only where the same may go well another time.
+    // Clients retry a 500 by themselves, which only helps if the same request may succeed later.
     return new ApiError(err.retryable ? 'internal' : 'validation_failed', err.message)
   }
 }
@@ -32,7 +32,7 @@ async function* piecesOf(body: Buffer): AsyncGenerator<Buffer> {
 }
 
 async function take(file: OutputFile, bytes: AsyncIterable<Buffer>): Promise<MadeFile> {
-  // The answer is in memory as a whole, so a file is one piece of it.
+  // The whole response is in memory, so a file is one piece of it.
   let data: Buffer = Buffer.alloc(0)
   for await (const piece of bytes) data = piece
   return { ...file, data }

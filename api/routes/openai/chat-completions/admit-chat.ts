@@ -12,7 +12,7 @@ const SESSION_HEADER = 'x-session-id'
 
 interface ChatRequest {
   readonly caller: AccountCaller
-  /** The id or the name of an endpoint. */
+  /** The id or name of an endpoint. */
   readonly model: string
   /** The chat as JSON. */
   readonly body: Buffer
@@ -22,8 +22,8 @@ interface ChatRequest {
 }
 
 /**
- * Returns a chat with its endpoint, without a promise when that is cached. Throws a 404, 403 or 409 when the account may
- * not call the endpoint now, and `no_capacity` while too many results wait to be recorded.
+ * Returns a chat with its endpoint, without a promise if the endpoint is cached. Throws a 404, 403 or 409 if the
+ * account may not call the endpoint now, and `no_capacity` while too many results wait to be recorded.
  */
 export function admitChat(
   services: Services,

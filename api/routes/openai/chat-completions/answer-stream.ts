@@ -34,9 +34,9 @@ function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
 }
 
 /**
- * Streams a chat. Its row is opened while the node works and before the first byte is sent, and closed after the last.
- * Nothing is sent before the model is loaded, so that a status other than 200 stays possible. `translate` wraps the
- * client of a route whose events are not those of a chat.
+ * Streams a chat. The task's row is opened while the node works and before the first byte is sent, and closed after the
+ * last. Nothing is sent before the model is loaded, so that a status other than 200 stays possible. `translate` wraps
+ * the client for a route whose events differ from those of a chat.
  */
 export async function answerStream(
   services: Services,
@@ -56,7 +56,7 @@ export async function answerStream(
       tokens: NO_TOKENS,
       error: err instanceof Error ? err.message : error.message,
     })
-    // A keep-alive comment may have opened the stream already.
+    // A keep-alive comment may already have opened the stream.
     if (res.destroyed) throw err
     if (!client.hasHead) throw row.open ? naming(chat, error) : err
     client.fail(error)
@@ -78,7 +78,7 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
       Object.assign(row, { nodeId, startedAt: services.now() })
       if (!row.open) {
         row.open = journal.open(runningEntry(chat.draft, gateway.id))
-        // The row counts from then on, and a failure of it is that of the stream.
+        // The budget is booked once the row is written. A failed write fails the stream, which reports it.
         void row.open.written.then(() => chat.draft.budgetHold?.book()).catch(() => {})
       }
       client.keepAlive()
@@ -108,7 +108,7 @@ function withoutStream(body: Buffer): Buffer {
   return spliceMembers(body, { stream: 'false', ...(hasOptions && { stream_options: 'null' }) })
 }
 
-/** Settles the task's row. By now the client has its response, or was refused before the row was durable. */
+/** Settles the task's row. By now the client has its response, or got an error before the row was durable. */
 function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
   const { journal, log, now } = services
   const { draft, endpoint } = chat

@@ -14,7 +14,9 @@ const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
 
 export const CHAT_PURPOSE: Purpose = { serves: isChatCapable, words: 'for chat' }
 
-/** Returns what makes the bytes of a chat for a node: with the memory that its key may read at that time. */
+/**
+ * Returns a function that builds the bytes of a chat for a node, with the memory that the key may read at that time.
+ */
 export function chatBytes(chat: Chat): (version: string) => Buffer | Promise<Buffer> {
   const { memory } = chat
   if (!memory) return (version) => bytesFor(chat, version)

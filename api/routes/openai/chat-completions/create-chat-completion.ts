@@ -9,14 +9,14 @@ import { answerStream } from './answer-stream.ts'
 import { type Chat, chatBytes } from './chat.ts'
 import { readAnswer } from './read-answer.ts'
 
-/** The largest body of a chat. */
+/** The maximum size of a chat's body. */
 export const MAX_CHAT_BYTES = 16 * 1024 * 1024
 const BODY = ['body']
 const MESSAGES = ['body', 'messages']
 
 export const createChatCompletion = route({
   operationId: 'createChatCompletion',
-  summary: 'Chat with a model, in one answer or as a stream of events',
+  summary: 'Chat with a model, with one response or a stream of events',
   method: 'POST',
   path: '/chat/completions',
   auth: 'api-key',
@@ -32,7 +32,7 @@ export const createChatCompletion = route({
   errors: CALL_ERRORS,
 
   handler(request, services) {
-    // `res` is left to streams: reading it sets every header by itself, which costs a chat 2 µs.
+    // Only streams read `res`: reading it sets every header individually, which costs 2 µs per chat.
     const { caller, body, rawBody, disconnect } = request
     checkChatLimits(body, BODY)
     checkMessages(body.messages, MESSAGES)

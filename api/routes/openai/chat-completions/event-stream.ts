@@ -7,13 +7,13 @@ const LF = 0x0a
 const CR = 0x0d
 const DONE = '[DONE]'
 const USAGE = '"usage"'
-/** A longer event is passed on in pieces, and so is one for which there is no memory. */
+/** A longer event is forwarded in pieces, and so is an event for which there is no memory. */
 const MAX_HELD = 4 * 1024 * 1024
 const FIRST_HELD = 64 * 1024
 
 /**
- * Cuts a model server's stream into complete events for the client, byte for byte, and drops everything after `[DONE]`.
- * The usage in events is read and never changed.
+ * Splits a model server's stream into complete events for the client, byte for byte, and drops everything after
+ * `[DONE]`. It reads the usage in events but never changes it.
  */
 export class EventStream {
   readonly #room: Pick<AnswerRoom, 'grow'>
@@ -48,7 +48,7 @@ export class EventStream {
     return this.#hold(bytes) ? undefined : this.#pass(this.#takeHeld(bytes))
   }
 
-  /** Returns the rest when the server has ended; an event without its blank line gets one. */
+  /** Returns the remaining bytes when the server has ended; an event without its blank line gets one. */
   rest(): Buffer | undefined {
     if (this.#isDone || this.#heldBytes === 0) return undefined
     const last = this.#takeHeld()
@@ -56,7 +56,7 @@ export class EventStream {
     return this.#pass(Buffer.concat([last, Buffer.from('\n\n')]))
   }
 
-  /** Returns the tokens that the server reported; none when it reported none. */
+  /** Returns the tokens that the server reported, if any. */
   tokens(): TokenCounts {
     const bytes = this.#lastUsage
     if (!bytes) return NO_TOKENS
@@ -71,7 +71,7 @@ export class EventStream {
     return NO_TOKENS
   }
 
-  /** Stores a copy of the bytes, which may be a small part of a large buffer; false when there are too many. */
+  /** Stores a copy of the bytes, which may be a small part of a large buffer; returns false if there are too many. */
   #hold(bytes: Buffer): boolean {
     const length = this.#heldBytes + bytes.length
     if (length > this.#held.length && !this.#widen(length)) return false
@@ -95,7 +95,7 @@ export class EventStream {
     if (this.#heldBytes === 0 && more) return more
     const held = this.#held.subarray(0, this.#heldBytes)
     this.#heldBytes = 0
-    // The buffer is reused for the next bytes, hence the copy.
+    // Copy, because the buffer is reused for the next bytes.
     return Buffer.concat(more ? [held, more] : [held])
   }
 
@@ -118,8 +118,8 @@ function eventsEnd(bytes: Buffer): number {
 }
 
 /**
- * Returns the position after the event that ends the stream. The text of a token may contain the same word, but
- * not at the start of a line.
+ * Returns the position after the event that ends the stream. The text of a token may contain the same word, but not at
+ * the start of a line.
  */
 function doneEnd(events: Buffer): number | undefined {
   for (let at = events.indexOf(DONE); at !== -1; at = events.indexOf(DONE, at + 1)) {

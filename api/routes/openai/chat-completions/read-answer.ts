@@ -9,7 +9,7 @@ import { refusalOf } from '../calls/model-call.ts'
 
 const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 
-/** Returns the response for the client: the model server's bytes, with a usage of zero where it reports none. */
+/** Returns the response for the client: the model server's bytes, with a usage of zero if the server reports none. */
 export function readAnswer(
   { head, body, room }: LinkAnswer,
   memory: RequestMemory | undefined,
@@ -19,7 +19,7 @@ export function readAnswer(
   if (tokens !== undefined && seemsWhole(body)) return { body, tokens }
   room.holdValues(body)
   const value = objectIn(body)
-  if (!value) return new ApiError('internal', 'the model answered with something else than a JSON object')
+  if (!value) return new ApiError('internal', 'the model did not return a JSON object')
   const isCounted = typeof value.usage === 'object' && value.usage !== null
   return { body: isCounted ? body : spliceMembers(body, { usage: NO_USAGE }), tokens: tokensIn(value) }
 }

@@ -3,7 +3,7 @@ import type { ApiError } from '../../../../domain/errors.ts'
 import { ERROR_BODIES } from '../../../http/errors.ts'
 
 const DONE = 'data: [DONE]\n\n'
-/** A timer with a longer delay fires at once. */
+/** Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** The client's end of an event stream, as relays use it. */
@@ -17,7 +17,7 @@ export interface StreamClient extends Disposable {
   fail(error: ApiError): void
 }
 
-/** Sends the events of model servers as they came. The head is sent with the first byte. */
+/** Sends the events of model servers unchanged. The head is sent with the first byte. */
 export class SseClient implements StreamClient {
   readonly #res: ServerResponse
   readonly #headers: Record<string, string>
@@ -60,7 +60,7 @@ export class SseClient implements StreamClient {
     return false
   }
 
-  /** Ends the stream; `[DONE]` is its last event, from the server or from here. */
+  /** Ends the stream, after sending `[DONE]` unless the server already sent it. */
   end({ saidDone }: { saidDone: boolean }): void {
     this.stopKeepAlive()
     if (!saidDone) this.#send(DONE)

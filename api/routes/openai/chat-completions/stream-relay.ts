@@ -20,11 +20,11 @@ export interface Streamed {
 
 /** The limit for events that wait until the row is durable; beyond it the node is paused. */
 const MAX_WAITING = 64 * 1024
-const CLIENT_LEFT = 'the client left before the end of its stream'
+const CLIENT_LEFT = 'the client disconnected before the end of its stream'
 
 /**
- * Relays one node's response to the client: events as they arrive, pausing while the client is slow; a complete
- * response is sent as a single event.
+ * Relays one node's response to the client: forwards events as they arrive, pausing while the client is slow, and sends
+ * a complete response as a single event.
  */
 export class StreamRelay implements LinkHandlers {
   readonly wantsEvents: boolean
@@ -34,7 +34,7 @@ export class StreamRelay implements LinkHandlers {
   /** A response that arrives in one piece. */
   readonly #whole: AnswerBuffer
   readonly #room: AnswerRoom
-  /** The memory that the request may hold. */
+  /** The account's memory that the request may contain. */
   readonly #memory: RequestMemory | undefined
   readonly #result = Promise.withResolvers<Streamed>()
   #stream: LinkStream | undefined
@@ -92,11 +92,11 @@ export class StreamRelay implements LinkHandlers {
   onEnd(): void {
     void this.#opened
       .then(() => this.#finish())
-      // If the row was not opened, the error is already known, and this one adds nothing.
+      // If opening the row failed, that error is the useful one; otherwise report a generic one.
       .catch((cause: unknown) => {
         const known = cause instanceof ApiError ? cause : undefined
         this.#refuse(
-          known ?? new ApiError('internal', "the model's answer could not be passed on", { cause }),
+          known ?? new ApiError('internal', "the model's response could not be forwarded", { cause }),
         )
       })
   }
@@ -157,7 +157,7 @@ export class StreamRelay implements LinkHandlers {
     }
     const completion = objectIn(body)
     if (!completion) {
-      return this.#refuse(new ApiError('internal', 'the model answered with something else than events'))
+      return this.#refuse(new ApiError('internal', 'the model did not return events'))
     }
     this.#send(singleChunk(completion))
     this.#end(tokensIn(completion), false)
@@ -168,9 +168,9 @@ export class StreamRelay implements LinkHandlers {
     this.#result.resolve({ tokens, error: undefined })
   }
 
-  /** Reports the error by a status while that is possible, otherwise by an event. */
+  /** Reports the error as a status while that is possible, otherwise as an event. */
   #refuse(error: ApiError): void {
-    // A request that is refused with memory goes on without, also when the client has been kept waiting in its stream.
+    // If the model refused a request with memory, retry without it, even if the stream has already been opened.
     const isRepeated = (this.#memory?.isGiven ?? false) && isInputRefused(error.status)
     if (isRepeated || !this.#client.hasHead) return this.#result.reject(error)
     this.#client.fail(error)

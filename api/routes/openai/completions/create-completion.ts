@@ -9,7 +9,7 @@ import { answerTranslated } from '../translated/answer-translated.ts'
 
 export const createCompletion = route({
   operationId: 'createCompletion',
-  summary: 'Complete a prompt, in one answer or as a stream of events',
+  summary: 'Complete a prompt, with one response or a stream of events',
   method: 'POST',
   path: '/completions',
   auth: 'api-key',

@@ -19,7 +19,7 @@ interface Change {
   fields: typeof ImageEditFields | typeof ImageVariationFields
 }
 
-/** Both routes take a form with a picture; an edit also has a prompt. */
+/** Both routes accept a form with an image; an edit also has a prompt. */
 const changeRoute = ({ operationId, path, summary, form, fields: schema }: Change) =>
   route({
     operationId,
@@ -45,7 +45,7 @@ const changeRoute = ({ operationId, path, summary, form, fields: schema }: Chang
         {
           path: `/v1${path}`,
           serves: (taskType) => taskType === 'image-to-image',
-          words: 'for changing pictures',
+          words: 'for editing images',
           read: (answer, call) => readPictures(services, call, answer, fields.response_format),
         },
       )
@@ -55,14 +55,14 @@ const changeRoute = ({ operationId, path, summary, form, fields: schema }: Chang
 export const createImageEdit = changeRoute({
   operationId: 'createImageEdit',
   path: '/images/edits',
-  summary: 'Change a picture as a text says',
+  summary: 'Edit an image according to a prompt',
   form: CreateImageEdit,
   fields: ImageEditFields,
 })
 export const createImageVariation = changeRoute({
   operationId: 'createImageVariation',
   path: '/images/variations',
-  summary: 'Make pictures that are like one',
+  summary: 'Generate variations of an image',
   form: CreateImageVariation,
   fields: ImageVariationFields,
 })

@@ -6,7 +6,7 @@ import { readPictures } from './read-pictures.ts'
 
 export const createImage = route({
   operationId: 'createImage',
-  summary: 'Make pictures of a text',
+  summary: 'Generate images from a prompt',
   method: 'POST',
   path: '/images/generations',
   auth: 'api-key',
@@ -22,7 +22,7 @@ export const createImage = route({
       {
         path: '/v1/images/generations',
         serves: (taskType) => taskType === 'text-to-image',
-        words: 'for making pictures',
+        words: 'for generating images',
         read: (answer, call) => readPictures(services, call, answer, body.response_format),
       },
     ),

@@ -17,7 +17,7 @@ interface Shown {
   facts: Facts
 }
 
-/** Returns pictures as their client asked for them: in the response itself, or stored with URLs. */
+/** Returns images as the client requested them: in the response itself, or stored with URLs. */
 export async function readPictures(
   services: Services,
   { draft }: ModelCall,
@@ -48,13 +48,15 @@ function factsOf({ width, height, seed, truncated }: Record<string, unknown>, no
 
 const BASE64_FACTOR = 4 / 3
 
-/** Returns the JSON text with the bytes of the files; serializing them as texts would take their memory twice more. */
+/**
+ * Returns the JSON text with the bytes of the files; serializing them as strings would take two more copies in memory.
+ */
 function inside({ answer: { room }, files, facts }: Shown): Buffer {
   const bytes = files.reduce((sum, { data }) => sum + data.length, 0)
   if (!room.grow(Math.ceil(bytes * BASE64_FACTOR))) {
     throw temporaryError(
       'no_capacity',
-      'the pictures are too large to be sent now; ask for fewer, or for response_format url',
+      'the images are too large to send now; request fewer, or response_format url',
       1,
     )
   }

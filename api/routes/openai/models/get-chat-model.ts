@@ -9,7 +9,7 @@ import { presentChatModel } from './present.ts'
 
 export const getChatModel = route({
   operationId: 'getChatModel',
-  summary: 'Look up a model to chat with, by its id or its name',
+  summary: 'Get a chat model by its id or name',
   method: 'GET',
   path: '/models/{model}',
   auth: 'api-key',

@@ -7,8 +7,7 @@ import { presentChatModel } from './present.ts'
 
 export const listChatModels = route({
   operationId: 'listChatModels',
-  summary:
-    'List the models to chat with, or those of another task type: your own and the approved public ones',
+  summary: 'List chat models, or models of another task type: your own and approved public ones',
   method: 'GET',
   path: '/models',
   auth: 'api-key',

@@ -2,7 +2,7 @@ import type { ChatModelRow } from '../../../../db/repositories/endpoints/chat-mo
 import type { ChatModel } from '../../../../schemas/openai.ts'
 import { hubOriginOf } from '../../builder/endpoints/present.ts'
 
-/** Of other accounts only the importer of a base model is named, not the owner of a trained model. */
+/** Presents a model. It names the account that imported a base model, but not the owner of another's trained model. */
 export const presentChatModel = (row: ChatModelRow, accountId: string): ChatModel => ({
   id: row.id,
   object: 'model',
@@ -14,7 +14,7 @@ export const presentChatModel = (row: ChatModelRow, accountId: string): ChatMode
 })
 
 function ownerOf({ account_id, is_base_model, source }: ChatModelRow, accountId: string): string {
-  // Base models are imports of accounts; all other catalog models come from the operator.
+  // Base models are imported by accounts; all other catalog models come from the operator.
   if (account_id === accountId || is_base_model) return account_id
   return source === 'catalog' ? 'hearth' : 'public'
 }

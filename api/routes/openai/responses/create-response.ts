@@ -9,13 +9,13 @@ import { admitChat } from '../chat-completions/admit-chat.ts'
 import { MAX_CHAT_BYTES } from '../chat-completions/create-chat-completion.ts'
 import { answerTranslated } from '../translated/answer-translated.ts'
 
-/** The names of fields that a chat names otherwise. */
+/** Fields that have a different name in a chat. */
 const NAMES = { messages: 'input', max_tokens: 'max_output_tokens', response_format: 'text' }
 
 export const createResponse = route({
   operationId: 'createResponse',
   summary:
-    "Ask a model in the words of OpenAI's Responses API, with function tools, whole or as a stream of events",
+    "Call a model in the format of OpenAI's Responses API, with function tools, with one response or a stream of events",
   method: 'POST',
   path: '/responses',
   auth: 'api-key',

@@ -18,12 +18,12 @@ interface TextsRequest {
   readonly disconnect: ClientDisconnect
 }
 
-/** The endpoints that answer a route, and the path at their model servers. */
+/** The endpoints that serve a route, and the path at their model servers. */
 export interface TextsRoute extends Purpose {
   path: string
 }
 
-/** Passes a request about texts on to a loaded model as it came, and the answer back as it is. */
+/** Forwards a request about texts to a loaded model, and returns the response, both unchanged. */
 export const answerTexts = (
   services: Services,
   { caller, body, rawBody, disconnect }: TextsRequest,
@@ -34,5 +34,5 @@ export const answerTexts = (
 function read({ head: { status, tokens }, body }: LinkAnswer): ReadAnswer | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)
   if (seemsWhole(body)) return { body, tokens: tokens ?? usageTokens(body) }
-  return new ApiError('internal', 'the model answered with something else than a JSON object with its usage')
+  return new ApiError('internal', 'the model did not return a JSON object with its usage')
 }

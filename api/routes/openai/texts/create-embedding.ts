@@ -12,7 +12,7 @@ const SERVED: TextsRoute = {
 
 export const createEmbedding = route({
   operationId: 'createEmbedding',
-  summary: 'Turn texts into vectors',
+  summary: 'Create embeddings of texts',
   method: 'POST',
   path: '/embeddings',
   auth: 'api-key',

@@ -12,7 +12,7 @@ const SERVED: TextsRoute = {
 
 export const createModeration = route({
   operationId: 'createModeration',
-  summary: 'Tell which categories of harm texts fall into',
+  summary: 'Classify texts by categories of harm',
   method: 'POST',
   path: '/moderations',
   auth: 'api-key',

@@ -10,11 +10,11 @@ const SERVED: TextsRoute = {
   words: 'for reranking',
 }
 
-/** The same route under `/v1`, where Jina's and vLLM's clients look for it, and under `/v2`, where Cohere's do. */
+/** The same route under `/v1`, which the clients of Jina and vLLM use, and under `/v2`, which Cohere's clients use. */
 const rerank = (operationId: string) =>
   route({
     operationId,
-    summary: 'Order documents by how well they answer a query',
+    summary: 'Rank documents by their relevance to a query',
     method: 'POST',
     path: '/rerank',
     auth: 'api-key',

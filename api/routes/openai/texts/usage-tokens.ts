@@ -3,8 +3,8 @@ import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/c
 const USAGE = Buffer.from('"usage"')
 
 /**
- * Returns the tokens that a large answer reports in its last member, without parsing the vectors before it; none when the
- * usage stands elsewhere.
+ * Returns the tokens that a large response reports in its last member, without parsing the vectors before it. Returns
+ * none if the usage is elsewhere.
  */
 export function usageTokens(answer: Buffer): TokenCounts {
   const at = answer.lastIndexOf(USAGE)

@@ -10,15 +10,15 @@ import { type Chat, chatBytes } from '../chat-completions/chat.ts'
 import { readAnswer } from '../chat-completions/read-answer.ts'
 import { type EventTranslator, TranslatedStream } from './translated-stream.ts'
 
-/** The words of a route that a chat answers. */
+/** How to translate the responses of a chat for another route. */
 export interface Translation {
   isStreamed: boolean
-  /** Returns the response that a complete chat is. */
+  /** Converts a complete chat to the route's response. */
   whole: (completion: Record<string, unknown>) => object
   events: () => EventTranslator
 }
 
-/** Answers a chat in the words of another route. */
+/** Answers a chat in the format of another route. */
 export function answerTranslated(
   services: Services,
   chat: Chat,
@@ -31,8 +31,7 @@ export function answerTranslated(
     if (given instanceof ApiError) return given
     answer.room.holdValues(given.body)
     const completion = objectIn(given.body)
-    if (!completion)
-      return new ApiError('internal', 'the model answered with something else than a JSON object')
+    if (!completion) return new ApiError('internal', 'the model did not return a JSON object')
     return { body: Buffer.from(JSON.stringify(whole(completion))), tokens: given.tokens }
   }
   return answerWhole(services, chat, { bytesFor: chatBytes(chat), read })

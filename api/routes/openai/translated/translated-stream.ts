@@ -4,7 +4,7 @@ import type { ChatChunk } from '../../../../domain/responses/events.ts'
 import { dataOf } from '../calls/event-data.ts'
 import type { SseClient, StreamClient } from '../chat-completions/sse-client.ts'
 
-/** Turns the chunks of a streamed chat into the events of another route; each method returns complete events. */
+/** Converts the chunks of a streamed chat to the events of another route; each method returns complete events. */
 export interface EventTranslator {
   begin(): string
   take(chunk: ChatChunk): string
@@ -14,7 +14,7 @@ export interface EventTranslator {
 
 const BLANK_LINE = /\r?\n\r?\n/
 
-/** The client of a route whose events are made of those of a chat. */
+/** The client of a route whose events are derived from those of a chat. */
 export class TranslatedStream implements StreamClient {
   readonly #client: SseClient
   readonly #translator: EventTranslator
@@ -61,7 +61,7 @@ export class TranslatedStream implements StreamClient {
     this.#client[Symbol.dispose]()
   }
 
-  /** Sends what `translate` returns, after the events that come before everything else. */
+  /** Sends the result of `translate`, preceded by the opening events if they have not been sent yet. */
   #send(translate: () => string, onDrain: () => void = () => {}): boolean {
     const begun = this.#hasBegun ? '' : this.#translator.begin()
     this.#hasBegun = true
@@ -87,7 +87,7 @@ export class TranslatedStream implements StreamClient {
   }
 }
 
-/** Returns the chunk of an event; undefined for comments, `[DONE]` and what is no JSON object. */
+/** Returns the chunk of an event; undefined for comments, `[DONE]` and data that is not a JSON object. */
 function chunkIn(event: string): (ChatChunk & { error?: { message?: unknown } }) | undefined {
   const data = dataOf(event)
   if (!data?.trimStart().startsWith('{')) return undefined

@@ -7,13 +7,13 @@ import { Uuid } from '../../../../schemas/common.ts'
 import type { MemoryOutcome } from '../../../../schemas/memory.ts'
 import { route } from '../../../http/route.ts'
 
-/** Outcomes that a reason belongs to; processes of earlier versions change the outcome and leave the reason. */
+/** Outcomes that have a reason. Processes of earlier versions change the outcome but leave an old reason. */
 const HAS_REASON = new Set<MemoryOutcome>(['denied', 'unavailable'])
 
 export const auditTask = route({
   operationId: 'auditTask',
   summary:
-    'Show what a task has booked: hold, capture and payouts, or refund; and the memory that it was given',
+    "Get a task's ledger entries (hold, capture and payouts, or refund) and the memory that it received",
   method: 'GET',
   path: '/admin/audit/task/{task_id}',
   auth: 'operations-key',

@@ -7,7 +7,7 @@ import { accountNotFound } from './accounts/account.ts'
 
 export const createNodeToken = route({
   operationId: 'createNodeToken',
-  summary: 'Create a one-time token by which a machine joins the pool for an account',
+  summary: 'Create a one-time token with which a machine joins the pool for an account',
   method: 'POST',
   path: '/admin/node-tokens',
   auth: 'operations-key',

@@ -4,5 +4,5 @@ import { Uuid } from '../../../../schemas/common.ts'
 
 export const params = Type.Object({ endpoint_id: Uuid })
 
-/** The 404 of operators' routes; operators see the endpoints of every account. */
+/** The 404 of operator routes; operators see the endpoints of every account. */
 export const endpointNotFound = (): ApiError => new ApiError('not_found', 'there is no endpoint with this id')

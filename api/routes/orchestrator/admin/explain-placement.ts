@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 
 export const explainPlacement = route({
   operationId: 'explainPlacement',
-  summary: 'Explain where work for a model would go now, and of each node why or why not',
+  summary: 'Explain where work for a model would run now, with the reason for each node',
   method: 'GET',
   path: '/admin/placements',
   auth: 'operations-key',

@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 export const getOverview = route({
   operationId: 'getOverview',
   summary:
-    'Read the platform at a glance: what needs attention, nodes and models, open work, requests and latency',
+    'Get an overview of the platform: what needs attention, nodes and models, open work, requests and latency',
   method: 'GET',
   path: '/admin/overview',
   auth: 'operations-key',

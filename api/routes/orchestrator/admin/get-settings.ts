@@ -5,7 +5,7 @@ import { route } from '../../../http/route.ts'
 
 export const getSettings = route({
   operationId: 'getSettings',
-  summary: 'Read the settings in force in the gateway that answers, without secrets',
+  summary: 'Get the effective settings of the gateway that responds, without secrets',
   method: 'GET',
   path: '/admin/settings',
   auth: 'operations-key',

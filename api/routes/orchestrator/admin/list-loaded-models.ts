@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 
 export const listLoadedModels = route({
   operationId: 'listLoadedModels',
-  summary: 'List the models on the nodes that are online, with the state of each copy, the busiest first',
+  summary: 'List the models on online nodes, with the state of each copy, busiest first',
   method: 'GET',
   path: '/admin/models',
   auth: 'operations-key',

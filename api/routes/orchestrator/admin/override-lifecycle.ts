@@ -8,7 +8,7 @@ import { presentHubImport } from '../../builder/models/present.ts'
 
 export const overrideLifecycle = route({
   operationId: 'overrideLifecycle',
-  summary: 'Move the hub import of any account along its lifecycle, also to ready without its test',
+  summary: "Set the lifecycle state of any account's hub import, even to ready without a test",
   method: 'PATCH',
   path: '/admin/hub-models/{model_config_id}/lifecycle',
   auth: 'operations-key',

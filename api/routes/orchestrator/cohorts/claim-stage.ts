@@ -29,7 +29,7 @@ const conflict = (message: string, state: string) => new ApiError('conflict', me
 
 export const claimStage = route({
   operationId: 'claimStage',
-  summary: 'Take a stage of a cohort to work on',
+  summary: 'Claim a stage of a cohort',
   method: 'POST',
   path: '/cohorts/{cohort_id}/stages/{stage_id}:claim',
   auth: 'node-signature',
@@ -42,9 +42,9 @@ export const claimStage = route({
     const { db, now, links, outbox } = services
     const claimed = await db.transaction().execute(async (trx) => {
       const locked = await cohortStageRepository.lockStage(trx, params.stage_id)
-      // The workflow has written the node into the row before the node is called.
+      // The workflow writes the node into the row before it calls the node.
       if (!locked || locked.stage.cohort_id !== params.cohort_id || locked.stage.node_id !== nodeId)
-        throw new ApiError('not_found', 'this node was given no such stage')
+        throw new ApiError('not_found', 'no such stage is assigned to this node')
       const { stage } = locked
       const cohort = await cohortRepository.readCohort(trx, stage.cohort_id)
       if (!cohort || !cohortRepository.isOpenCohort(cohort)) throw conflict('this cohort has ended', 'closed')
@@ -52,7 +52,7 @@ export const claimStage = route({
       const leaseS = body.lease_s ?? LEASE_SECONDS.default
       const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')
-      // A tool is started for each stage, and never loaded.
+      // A tool starts for each stage, so it is never loaded.
       const isTool = isToolKey(stage.model_key)
       const isLoaded = isTool || warmthOf(links.placement.model(nodeId, stage.model_key)) === 'warm'
       const place = { modelKey: stage.model_key, nodeId }
@@ -74,7 +74,7 @@ export const claimStage = route({
     const spec = stage.outline
     afterCommit(() => {
       outbox.poke()
-      // Only consumers wait for it, and each signal is an event of the history.
+      // Only consumers wait for this signal, and each signal adds an event to the history.
       if (isNews && outgoing.length > 0) void tellStageStarted(services, stage)
     })
     return {
@@ -109,7 +109,10 @@ export const claimStage = route({
   },
 })
 
-/** Gives a node the lease of a stage that it was called for; the one it has, when it asks again before its work has begun. */
+/**
+ * Opens the lease of a stage for the node that was called; returns its existing one if the node repeats the claim
+ * early.
+ */
 async function leaseOf(
   trx: Transaction<Database>,
   stage: StageFacts,
@@ -119,7 +122,7 @@ async function leaseOf(
     const subject = { kind: 'stage', subjectId: stage.id, accountId: stage.account_id } as const
     return leaseRepository.openLease(trx, { ...subject, nodeId, leaseS })
   }
-  // Whatever needs no load waits as soon as it is claimed.
+  // A stage that needs no load is `waiting` as soon as it is claimed.
   if (stage.status !== 'loading' && stage.status !== 'waiting') return undefined
   const last = await leaseRepository.findLastLease(trx, 'stage', stage.id)
   return last?.node_id === nodeId && last.state === 'active' ? last : undefined
@@ -135,7 +138,7 @@ const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: EdgeFacts, f
   max_bytes: Number(max_bytes),
 })
 
-/** Returns what shows of a space in its payloads. */
+/** Returns the properties of a space that payloads can be checked against. */
 function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
   if (!space) return null
   const { kind, dtype, dimensions, engine, max_tokens } = space
@@ -148,7 +151,7 @@ function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
   }
 }
 
-/** Reads the static input of a stage with the values that come from the input of the run. */
+/** Reads the static input of a stage, with the values that come from the run's input. */
 async function knownInput(
   trx: Transaction<Database>,
   { stage, incoming }: Pick<cohortStageRepository.LockedStage, 'stage' | 'incoming'>,

@@ -25,7 +25,7 @@ const LIMITS = {
 
 export const getCohortCapabilities = route({
   operationId: 'getCohortCapabilities',
-  summary: 'Whether a stage at an endpoint would run now, and what it can be connected to',
+  summary: 'Check whether a stage with an endpoint would run now, and what it can be connected to',
   method: 'GET',
   path: '/cohorts/capabilities',
   auth: 'cohort',
@@ -56,7 +56,7 @@ export const getCohortCapabilities = route({
       ...found.reasons.map(({ code, message }) => ({ code, message })),
       ...(killSwitch.active ? [{ code: 'kill_switch', message: 'an operator has stopped new work' }] : []),
       ...(model && able.length === 0
-        ? [{ code: 'no_node_fits', message: 'no node that is connected can run its model' }]
+        ? [{ code: 'no_node_fits', message: 'no connected node can run its model' }]
         : []),
     ]
     const operations = model ? operationsOf(model.runtime_profile, model.task_type) : []
@@ -96,9 +96,9 @@ export const getCohortCapabilities = route({
 
 const unknownEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id or name')
 
-/** The contract has ids here; names are accepted as well, and what is neither is a bad query (4.9). */
+/** The contract has ids here; names are accepted as well, and any other value is a bad query (4.9). */
 const unknownName = () =>
-  invalid(['query', 'endpoint_id'], 'must be the id of an endpoint, or the name of one that you may call')
+  invalid(['query', 'endpoint_id'], 'must be the id or name of an endpoint that you may call')
 
 const ofRole = (spaces: readonly ActiveSpace[], role: 'produces' | 'accepts'): ActiveSpace[] =>
   spaces.filter((space) => space.role === role || space.role === 'both')

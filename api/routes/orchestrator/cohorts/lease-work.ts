@@ -32,12 +32,12 @@ interface StageResult {
   files: StageFile[] | undefined
 }
 
-/** A result with the payloads of it, which are made before anything is locked. */
+/** A result with its payloads, which are built before anything is locked. */
 interface CheckedResult extends StageResult {
   payloads: ResultPayloads
 }
 
-/** Returns the result of a stage, in which its files have addresses. */
+/** Returns the result of a stage, with addresses for its files. */
 function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
   const { result, outputs } = taskResult(body)
   if (!outputs) return { result, files: undefined }
@@ -52,7 +52,9 @@ function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
   return { result: withFiles(result, files), files }
 }
 
-/** The steps of stages by what nodes tell. A model tells how far its answer is soon after it began, perhaps in place of that. */
+/**
+ * Maps a node's progress status to a stage status. Some models report `generating` without ever reporting `running`.
+ */
 const STEPS = new Map<string, 'loading' | 'waiting' | 'running'>([
   ['loading', 'loading'],
   ['waiting', 'waiting'],
@@ -73,17 +75,18 @@ function handedOver(
 }
 
 const nothingAt = (whose: string, path: string, result: unknown): ApiError =>
-  refused(
-    `${whose} takes "${path}", where the result of this stage has nothing: ${whereItEnds(result, path)}`,
-  )
+  refused(`${whose} takes "${path}", which the result of this stage lacks: ${whereItEnds(result, path)}`)
 
-/** The message becomes the error of the stage, whose readers know nothing of the request that the issue names. */
+/** The message becomes the stage's error, whose readers don't know the request that the issue refers to. */
 function refused(message: string): ApiError {
   const issue: Issue = { loc: ['body', 'result'], msg: message, type: 'value_error' }
   return new ApiError('validation_failed', message, { details: { issues: [issue] } })
 }
 
-/** The rules of a lease on a stage. Completing it ends the stage and hands its values over, and the last one ends the cohort. */
+/**
+ * The rules of a lease on a stage. Completing it ends the stage and hands over its values; the last one ends the
+ * cohort.
+ */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
     `${taskFolder({ accountId: account_id, taskId: subject_id })}${leaseFileKey(attempt, file)}`,
@@ -96,7 +99,7 @@ export const stageWork = {
   async progress(services, lease, { status, metadata }) {
     const step = STEPS.get(status)
     if (!step) return
-    // Models that tell how far their answer is do so several times a second.
+    // Skip `generating` and `uploading_output`, which models report several times a second.
     if (step === status)
       await cohortStartRepository.noteRoom(services.db, lease.subject_id, metadata['waits_for'] === 'no_room')
     const stage = await services.db.transaction().execute(async (trx) => {
@@ -104,7 +107,7 @@ export const stageWork = {
       const isNews = locked && (await cohortStageRepository.recordStep(trx, locked.stage, step))
       return isNews ? locked.stage : undefined
     })
-    // The producers beyond its quorum have nobody to work for any more.
+    // Quorum met: the remaining producers are no longer needed.
     if (stage && step === 'running' && stage.outline.quorum !== undefined)
       void tellStageStarted(services, stage, { isRunning: true })
   },
@@ -149,12 +152,12 @@ export const stageWork = {
     })
     const keyId = tokens === NO_TOKENS ? null : await cohortRepository.keyOfCohort(trx, cohortId)
     if (keyId !== null) {
-      // A stage that is repeated counts once.
+      // A repeated stage counts once.
       const { tokens_in, tokens_out } = locked.stage
       const fresh = tokens.in + tokens.out - Number(tokens_in ?? 0) - Number(tokens_out ?? 0)
       await keyMeterRepository.addTokens(trx, keyId, { tokens: Math.max(0, fresh), now: services.now() })
     }
-    // A part of an inference tells nothing of a whole one.
+    // Prefill and decode stages would skew the endpoint's average latency.
     if (operation === 'infer')
       await usageRepository.noteLatency(trx, { accountId, endpointId, ms: inference_time_ms })
     if (locked.outgoing.length === 0 && (await cohortStageRepository.haveAllSucceeded(trx, cohortId)))
@@ -171,7 +174,7 @@ export const stageWork = {
         nodeId: lease.node_id,
         reason: message,
       }))
-    // When this node's report about the weights does not count, another node tries.
+    // If this node's report about the weights does not count, let another node try.
     const mayRetry = retryable || (code === 'unusable' && !isUnusable)
     await cohortStageRepository.noteStageError(trx, id, {
       code,

@@ -19,7 +19,7 @@ export const listCohortEvents = route({
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 500, default: 100 })),
     cursor: Type.Optional({
       ...Uuid,
-      description: 'The last event that was seen; the page begins behind it',
+      description: 'The last event that you have seen; the page starts after it',
     }),
   }),
   success: { status: 200, schema: CohortEvents },
@@ -31,7 +31,7 @@ export const listCohortEvents = route({
     const { id: cohortId, task_id } = await requireCohort(services, accountId, params.task_id)
     const after =
       cursor === undefined ? 0 : await cohortPageRepository.sequenceOf(db, { cohortId, eventId: cursor })
-    if (after === undefined) throw invalid(['query', 'cursor'], 'is none of the events of this cohort')
+    if (after === undefined) throw invalid(['query', 'cursor'], 'is not an event of this cohort')
     const rows = await cohortPageRepository.readEvents(db, { cohortId, after, limit: limit + 1 })
     const page = rows.slice(0, limit)
     return {

@@ -5,17 +5,17 @@ import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { planRequest } from '../../../cohorts/plan-request.ts'
 import { route } from '../../../http/route.ts'
 
-/** A plan is valid for ten minutes, so this is three a second. */
+/** A plan is valid for ten minutes, so this allows about three plans a second. */
 const MAX_PLANS = 2_000
 const RETRY_AFTER_S = 60
-/** A large plan occupies a processor for up to half a second, so an account may use a tenth of one for its plans. */
+/** A large plan occupies a CPU for up to half a second, so an account may use a tenth of one for its plans. */
 const REST_FACTOR = 9
-/** The duration includes waits for the database, which hold no thread. */
+/** Caps the pause, because the measured duration includes database waits, which don't occupy a thread. */
 const MAX_REST_MS = 500
 
 export const planCohort = route({
   operationId: 'planCohort',
-  summary: 'Plan a graph of models over the nodes, and explain where each stage would run',
+  summary: 'Plan a graph of models across the nodes, and explain where each stage would run',
   method: 'POST',
   path: '/cohorts:plan',
   auth: 'cohort',

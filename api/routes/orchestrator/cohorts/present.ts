@@ -13,9 +13,9 @@ const between = (from: Date | null, to: Date | null): number | null =>
   from && to ? Math.max(0, to.getTime() - from.getTime()) : null
 
 interface Named {
-  /** The names of the endpoints of the stages. */
+  /** The names of the stages' endpoints. */
   names: ReadonlyMap<string, string>
-  /** Those of the nodes that the account may see. */
+  /** The names of the nodes that the account may see. */
   nodeNames: ReadonlyMap<string, string>
   now: Date
 }
@@ -57,7 +57,7 @@ export function presentCohort(
   }
 }
 
-/** What a cohort costs: what is paid for it once it has ended, and what its stages cost at most until then. */
+/** Returns the cost of a cohort: the amount paid once it has ended, and the maximum for its stages until then. */
 const costMicro = ({ status }: CohortFacts, stages: readonly StageFacts[]): number =>
   stages.reduce((sum, stage) => {
     if (status === 'failed' || status === 'cancelled') return sum
@@ -99,7 +99,7 @@ function presentEdge(edge: ShownEdge, stages: ReadonlyMap<string, StageFacts>): 
   const { transfer_ms, size_bytes } = edge
   const bytes = size_bytes === null ? null : Number(size_bytes)
   const mode = edge.agreed_mode ?? edge.mode
-  // A session takes as long as its producer works.
+  // A session takes as long as its producer works, so its time is not a transfer time.
   const isMeasured = transfer_ms && bytes !== null && mode === 'transfer'
   return {
     edge_id: edge.id,

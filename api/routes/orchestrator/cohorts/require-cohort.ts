@@ -3,7 +3,7 @@ import type { CohortFacts } from '../../../../db/tables/cohorts.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Services } from '../../../services.ts'
 
-/** Finds the cohort of an account's task; throws a 404 when the task is none of a cohort. */
+/** Finds the cohort of an account's task; throws a 404 if the task does not belong to a cohort. */
 export async function requireCohort(
   { db }: Pick<Services, 'db'>,
   accountId: string,

@@ -6,12 +6,12 @@ import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { takeRunTurn } from '../../../cohorts/run-turn.ts'
 import { route } from '../../../http/route.ts'
 
-/** A run may bring its graph, whose templates are long, beside its input. */
+/** A run may include its graph, whose templates are long, in addition to its input. */
 const MAX_BODY_BYTES = 4 * 1024 * 1024
 
 export const runCohort = route({
   operationId: 'runCohort',
-  summary: 'Run a graph of models over the nodes, durably',
+  summary: 'Run a graph of models across the nodes, durably',
   method: 'POST',
   path: '/cohorts:run',
   auth: 'cohort',
@@ -27,7 +27,7 @@ export const runCohort = route({
     if (isLimited)
       throw new ApiError(
         'forbidden',
-        'a key with limits runs no cohorts; use one without, or ask the models one by one',
+        'a key with limits cannot run cohorts; use a key without limits, or call the models one by one',
       )
     if (body.plan) await ensureSpacesOf(services, body.plan)
     return takeRunTurn(services, { accountId, body, bytes: rawBody.length, signal })

@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 
 export const getStructuredRun = route({
   operationId: 'getStructuredRun',
-  summary: 'Show how far a structured run is, and what it has found',
+  summary: 'Get the progress and the findings of a structured run',
   method: 'GET',
   path: '/internal/cohort/evaluator/structured-runs/{run_id}',
   auth: 'evaluator-token',

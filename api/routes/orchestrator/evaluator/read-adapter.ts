@@ -5,16 +5,16 @@ import { ApiError, invalid } from '../../../../domain/errors.ts'
 import type { Adapter } from '../../../../schemas/cohort-evaluator.ts'
 import type { Services } from '../../../services.ts'
 
-/** Where evaluators put files into the platform's store: `s3://<bucket>/evaluator/...`. */
+/** The folder for evaluators' files in the platform's object store: `s3://<bucket>/evaluator/...`. */
 const FOLDER = 'evaluator/'
-/** The bucket name for an object store in a directory. */
+/** The bucket name of an object store in a local directory. */
 const LOCAL_BUCKET = 'hearth'
 const DATA_URL = /^data:[^,;]{0,100};base64,/
 
 const refused = (field: keyof Adapter, message: string): ApiError =>
   invalid(['body', 'adapter', field], message)
 
-/** Reads the file of an adapter and checks it; throws a 422 that names what is wrong. */
+/** Reads the file of an adapter and checks it; throws a 422 that names the invalid field. */
 export async function readAdapter(
   services: Pick<Services, 'objects' | 'config'>,
   adapter: Adapter,
@@ -25,7 +25,7 @@ export async function readAdapter(
   const bytes = await bytesOf(services, adapter.uri)
   if (bytes.length !== adapter.size_bytes) throw refused('size_bytes', `the file has ${bytes.length} bytes`)
   if (createHash('sha256').update(bytes).digest('hex') !== adapter.sha256) {
-    throw refused('sha256', 'the file has another digest')
+    throw refused('sha256', 'the file has a different digest')
   }
   const fault = faultOfAdapter(bytes, adapter)
   if (fault !== undefined) throw refused('uri', `the file ${fault}`)
@@ -41,7 +41,7 @@ async function bytesOf(
 
   const root = `s3://${config.S3_BUCKET || LOCAL_BUCKET}/`
   if (!uri.startsWith(root + FOLDER)) {
-    throw refused('uri', `must be a data: URL in base64, or an address below ${root}${FOLDER}`)
+    throw refused('uri', `must be a data: URL in base64, or a URL below ${root}${FOLDER}`)
   }
   try {
     const { info, body } = await objects.get(uri.slice(root.length))

@@ -8,12 +8,12 @@ import {
 import { route } from '../../../http/route.ts'
 import { readAdapter } from './read-adapter.ts'
 
-/** A map may come in the body, in base64. */
+/** A body may contain a map, in base64. */
 const MAX_BODY = 16 * 1024 * 1024
 
 export const registerEvidence = route({
   operationId: 'registerEvidence',
-  summary: 'Register that one space may stand for another, with the map and what was measured',
+  summary: 'Register evidence that one space may replace another, with the map and the measurements',
   method: 'POST',
   path: '/internal/cohort/evaluator/evidence',
   auth: 'evaluator-token',

@@ -14,7 +14,7 @@ type SameAs = NonNullable<ModelSpaceRegistration['same_as']>
 
 export const registerModelSpaces = route({
   operationId: 'registerModelSpaces',
-  summary: 'Say in which spaces a model gives and takes its values',
+  summary: 'Register the spaces of the values that a model produces and accepts',
   method: 'POST',
   path: '/internal/cohort/evaluator/model-spaces',
   auth: 'evaluator-token',
@@ -28,7 +28,7 @@ export const registerModelSpaces = route({
     const twice = names.findIndex((name, i) => names.indexOf(name) < i)
     if (twice !== -1) {
       const place = twice < own.length ? ['spaces', twice] : ['same_as', twice - own.length]
-      throw invalid(['body', ...place, 'name'], 'another space has this name')
+      throw invalid(['body', ...place, 'name'], 'another space of this request has this name')
     }
     const spaces = [...own, ...(await equalsOf(services, same_as))]
 
@@ -59,7 +59,7 @@ export const registerModelSpaces = route({
   },
 })
 
-/** Returns spaces as those of other models are, under their own names. */
+/** Copies spaces from other models, under the names of this request. */
 async function equalsOf(services: Services, wanted: SameAs): Promise<ModelSpace[]> {
   const ids = [...new Set(wanted.map(({ model_config_id }) => model_config_id))]
   await ensureSpaces(

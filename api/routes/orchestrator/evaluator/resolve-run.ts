@@ -14,13 +14,13 @@ import type { StructuredEvaluationRun } from '../../../../schemas/cohort-evaluat
 
 type Side = 'source' | 'target'
 
-/** One side of a run: its space, and the version that makes vectors in it. */
+/** One side of a run: its space, and the version that produces vectors in it. */
 export interface Encoder {
   space: ActiveSpace
   versionId: string
 }
 
-/** Finds the space of a side and a model that makes vectors in it; throws a 422 or 409 that names the field. */
+/** Finds the space of a side and a model that produces vectors in it; throws a 422 or 409 that names the field. */
 export async function resolveEncoder(
   db: Kysely<Database>,
   side: Side,
@@ -36,7 +36,7 @@ export async function resolveEncoder(
     if (newest.some(({ status }) => status === 'revoked')) {
       throw new ApiError(
         'conflict',
-        `the model of the ${side} is revoked until its spaces are registered anew`,
+        `the model of the ${side} is revoked until its spaces are registered again`,
         {
           details: { field: side, model_config_id },
         },
@@ -54,14 +54,15 @@ export async function resolveEncoder(
   return { space, versionId }
 }
 
-/** A space that a model only takes is filled by another model, whose vectors are then the native ones. */
+/** Finds the version that produces a space. If a model only accepts the space, that is another model. */
 async function producerOf(db: Kysely<Database>, side: Side, { fingerprint }: ActiveSpace): Promise<string> {
   const versionId = side === 'target' ? await spaceRepository.findProducer(db, fingerprint) : undefined
-  if (versionId === undefined) throw invalid(['body', side, 'space'], 'no model makes vectors in this space')
+  if (versionId === undefined)
+    throw invalid(['body', side, 'space'], 'no model produces vectors in this space')
   return versionId
 }
 
-/** Finds the dataset of the texts. */
+/** Finds the dataset with the texts. */
 export async function resolveAnchors(
   db: Kysely<Database>,
   { dataset_id, text_field, fit_count = 2000, test_count = 1000 }: StructuredEvaluationRun['anchors'],
@@ -83,7 +84,7 @@ export async function resolveAnchors(
   return { ...dataset, object_key: dataset.object_key }
 }
 
-/** Finds the endpoint whose answers decide. */
+/** Finds the endpoint whose responses decide about the map. */
 export async function resolveConsumer(
   db: Kysely<Database>,
   { endpoint_id, input_path, answer_path }: NonNullable<StructuredEvaluationRun['consumer']>,

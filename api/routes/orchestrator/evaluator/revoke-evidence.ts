@@ -9,7 +9,8 @@ import { presentRevocation, revokeOnce } from './revoke-once.ts'
 
 export const revokeEvidence = route({
   operationId: 'revokeEvidence',
-  summary: 'Withdraw evidence for good; hand-overs that rely on it fail at once, unless they may drain',
+  summary:
+    'Permanently withdraw evidence; hand-overs that rely on it fail immediately, unless they may drain',
   method: 'POST',
   path: '/internal/cohort/evaluator/evidence/{evidence_id}:revoke',
   auth: 'evaluator-token',

@@ -9,7 +9,7 @@ import { presentRevocation, revokeOnce } from './revoke-once.ts'
 
 export const revokeModelSpaces = route({
   operationId: 'revokeModelSpaces',
-  summary: 'Withdraw the spaces of a model and all evidence about them, until they are registered anew',
+  summary: 'Withdraw the spaces of a model and all evidence about them, until they are registered again',
   method: 'POST',
   path: '/internal/cohort/evaluator/model-spaces/{model_config_id}:revoke',
   auth: 'evaluator-token',

@@ -11,19 +11,19 @@ import type { Services } from '../../../services.ts'
 type Trx = Transaction<Database>
 
 interface Steps {
-  /** Finds and locks what is to be revoked. */
+  /** Finds and locks the subject to revoke. */
   find(trx: Trx): Promise<Pick<Revocation, 'kind' | 'subjectId' | 'generation'>>
-  /** Revokes it; returns the evidence that ended with it. */
+  /** Revokes the subject; returns the evidence that was revoked with it. */
   revoke(trx: Trx): Promise<string[]>
-  /** Stops the hand-overs that rely on it. */
+  /** Stops the hand-overs that rely on the evidence. */
   stop(trx: Trx, evidence: readonly string[]): Promise<Stopped>
 }
 
 const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [] }
 
 /**
- * Revokes in one transaction, so that no hand-over is consumed afterwards and work that stands on one that was is
- * cancelled. A repeat answers the first revocation; only one that let hand-overs drain may be followed by one that does not.
+ * Revokes in one transaction, so that no hand-over is consumed afterwards, and work that relies on a consumed one is
+ * cancelled. A repeat returns the first revocation, except that an immediate revocation may follow a draining one.
  */
 export function revokeOnce(
   { db }: Pick<Services, 'db'>,
@@ -42,7 +42,7 @@ export function revokeOnce(
   })
 }
 
-/** The answer to a revocation. */
+/** Returns the response to a revocation. */
 export const presentRevocation = (row: EvaluatorRevocationRow) => ({
   status: 'revoked' as const,
   revoked_at: row.created_at.toISOString(),

@@ -19,7 +19,7 @@ import { resolveAnchors, resolveConsumer, resolveEncoder } from './resolve-run.t
 
 export const startStructuredRun = route({
   operationId: 'startStructuredRun',
-  summary: 'Fit a map between the vectors of two models, judge it, and register it where it is good enough',
+  summary: 'Fit a map between the vectors of two models, judge it, and register it if it is good enough',
   method: 'POST',
   path: '/internal/cohort/evaluator/structured-runs',
   auth: 'evaluator-token',
@@ -65,7 +65,7 @@ export const startStructuredRun = route({
   },
 })
 
-/** Returns the metric that decides: by default the agreement of the consumer, or retrieval without one. */
+/** Returns the deciding metric: by default the agreement of the consumer, or retrieval without a consumer. */
 function metricOf({ metric, consumer }: StructuredEvaluationRun): Metric {
   if (metric === 'consumer_agreement' && !consumer) {
     throw invalid(['body', 'consumer'], 'is needed for the metric consumer_agreement')
@@ -89,9 +89,11 @@ function withDefaults(body: StructuredEvaluationRun, metric: Metric): RunRequest
   }
 }
 
-/** The digest of the dataset's file: the store's own, or else one of what identifies it there. */
+/**
+ * Returns the digest of the dataset's file: the object store's own, or else a digest of what identifies the file there.
+ */
 async function digestOf(objects: Services['objects'], key: string): Promise<string> {
   const info = await objects.head(key)
-  if (!info) throw new ApiError('conflict', 'the file of the dataset is gone')
+  if (!info) throw new ApiError('conflict', "the dataset's file no longer exists")
   return info.sha256 ?? hash('sha256', `${key}\n${info.sizeBytes}\n${info.etag}`)
 }

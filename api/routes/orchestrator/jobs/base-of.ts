@@ -30,10 +30,12 @@ export async function baseOf(
   if (base?.type === 'storage') return storedFiles(services, run, base.uri)
   if (base?.type === 'model_version' || base?.type === 'job') {
     const version = await artifactRefRepository.findUsableVersion(db, run.account_id, base)
-    return version ? { type: 'version', model_key: version.model_key } : gone('The base of this run is gone.')
+    return version
+      ? { type: 'version', model_key: version.model_key }
+      : gone('The base of this run no longer exists.')
   }
-  // An `hf` base, and none at all, both mean the config's own: for a language model the
-  // repository in its hyperparameters.
+  // An `hf` base and no base both mean the config's own base: for a language model, the repository in its
+  // hyperparameters.
   return kind === 'required'
     ? hubModel(services, { run, reader }, String(run.hyperparameters['base_model']))
     : null
@@ -53,11 +55,11 @@ export async function storedFiles(
     const { url } = await objects.signGet(key, { expiresInS: URL_LIFETIME_S })
     files.push({ path: key.slice(prefix.length), size_bytes: sizeBytes, url })
   }
-  return files.length === 0 ? gone(`There is nothing at ${uri} any more.`) : { type: 'files', files }
+  return files.length === 0 ? gone(`There are no longer any files at ${uri}.`) : { type: 'files', files }
 }
 
 /**
- * Returns a hub repository: as the account has registered it, otherwise at the commit that this run, or the one that it
+ * Returns a hub repository: as the account has registered it, otherwise at the commit that this run, or the run that it
  * resumes from, first resolved. Every attempt gets the same commit.
  */
 async function hubModel(
@@ -80,15 +82,15 @@ interface Fetching {
   reader: HubFileReader
   /** The name in messages. */
   what: string
-  /** Stores the commit and returns the one that counts. */
+  /** Stores the commit if none is stored yet, and returns the stored one. */
   pin: (revision: string) => Promise<string>
   /** Chooses the files that are needed. */
   choose: typeof trainingFiles
 }
 
 /**
- * Returns a repository as the account has registered it at this revision, otherwise as the hub has it; the
- * resolved commit is pinned.
+ * Returns a repository as the account has registered it at this revision, otherwise as the hub has it, and pins the
+ * resolved commit.
  */
 export async function hubRepository(
   services: Services,
@@ -111,18 +113,18 @@ export async function hubRepository(
   try {
     const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
     const first = await pin(revision)
-    // Two gateways that resolve it at once may get different commits; the first one stored counts.
+    // Two gateways that resolve it at the same time may get different commits; the first stored commit counts.
     if (first !== revision) {
       return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
     }
     const needed = filesOf(services, { repoId, revision, files: choose(files) }, reader)
     if (!needed.some(({ path }) => path.endsWith('.safetensors')))
       return gone(
-        `${what} ${repoId} holds no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
+        `${what} ${repoId} contains no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
       )
     const lacking = choose === trainingFiles ? chooseWeights(files, null)?.missing[0] : undefined
-    if (lacking !== undefined) return gone(`The weights of ${repoId} are not whole: it lacks ${lacking}.`)
-    // An adapter is small, and in the cache it would be taken for the whole repository.
+    if (lacking !== undefined) return gone(`The weights of ${repoId} are incomplete: ${lacking} is missing.`)
+    // Don't cache an adapter: it is small, and would be mistaken for the whole repository.
     return {
       type: 'files',
       files: needed,
@@ -130,7 +132,7 @@ export async function hubRepository(
     }
   } catch (err) {
     if (err instanceof HubError && !PASSING.includes(err.code))
-      return gone(`${what} ${repoId} cannot be had: ${err.message}.`)
+      return gone(`${what} ${repoId} is not available: ${err.message}.`)
     throw err instanceof HubError ? toHubApiError(err) : err
   }
 }

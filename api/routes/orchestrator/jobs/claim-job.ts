@@ -23,7 +23,7 @@ import { progressUnit, resumePoint, specify, startEvent } from './specification.
 
 export const claimJob = route({
   operationId: 'claimJob',
-  summary: 'Take a training run or merge to work on',
+  summary: 'Claim a training run or merge',
   method: 'POST',
   path: '/jobs/{job_id}/claim',
   auth: 'node-signature',
@@ -43,7 +43,7 @@ export const claimJob = route({
       if (!run || !(await dispatchRepository.mayClaim(trx, dispatch))) throw noSuchJob()
       const earlier = await leaseRepository.findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {
-        throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
+        throw new ApiError('conflict', `this job is ${run.status} and accepts no more work`, {
           details: { state: 'closed' },
         })
       }
@@ -70,7 +70,7 @@ export const claimJob = route({
       return { run, lease, checkpoint }
     })
 
-    // This signal is only for operators who inspect the workflow.
+    // This signal only serves operators who inspect the workflow.
     afterCommit(() => {
       temporal.workflow
         .getHandle(WORKFLOW_ID.job(jobId))
@@ -91,9 +91,11 @@ export const claimJob = route({
   },
 })
 
-const noSuchJob = () => new ApiError('not_found', 'this node was given no such job')
+const noSuchJob = () => new ApiError('not_found', 'no such job is assigned to this node')
 
-/** Runs before an attempt begins, so that an unavailable hub, or a node that is too small, costs the job no attempt. */
+/**
+ * Prepares a claim before the attempt begins, so that an unavailable hub or a node that is too small costs no attempt.
+ */
 async function prepare(
   services: Services,
   jobId: string,

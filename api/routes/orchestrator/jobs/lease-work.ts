@@ -15,7 +15,7 @@ const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled', DI
 
 const ROOM_AGAIN = 'There is room again.'
 
-/** The limit for the metrics and for each schema and example, because responses and lists show them in full. */
+/** The limit for the metrics and for each schema and example, because responses and lists contain them in full. */
 const MAX_RESULT_CHARS = 2 * 1024 * 1024
 
 const fileKey: LeaseWork['fileKey'] = ({ account_id, subject_id, attempt }: LeaseRow, file) =>

@@ -29,7 +29,7 @@ export async function specifyMerge(
     seed?: number
   }
   const all = await mergeRepository.listMergeSources(services.db, job.id)
-  // The base of slerp only documents the models' origin; slerp does not compute with it.
+  // The base of slerp only documents the models' origin; slerp does not use it in the computation.
   const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
   const counts = { base: 0, adapter: 0, source: 0 }
   const ingredients: MergeIngredient[] = []
@@ -64,7 +64,7 @@ function labelOf({ role, name }: MergeSourceView, number: number): string {
   return name ? `${what} (${name})` : what
 }
 
-/** Returns the names that an adapter which was trained on this base may have for it. */
+/** Returns the names that an adapter trained on this base may use for it. */
 async function namesOf({ db }: Services, { ref, version_id: versionId }: MergeSourceView): Promise<string[]> {
   const given = ref as ArtifactRef
   if (given.type === 'hf') return [given.repo_id]
@@ -82,7 +82,7 @@ async function placeOf(
   if (source.model_key) return { type: 'version', model_key: source.model_key }
   const ref = source.ref as ArtifactRef
   if (ref.type === 'storage') return storedFiles(services, job, ref.uri)
-  if (ref.type !== 'hf') return gone('A source of this merge is gone.')
+  if (ref.type !== 'hf') return gone('A source of this merge no longer exists.')
   const repo = { repoId: ref.repo_id, revision: ref.revision }
   return hubRepository(services, job.account_id, repo, {
     what: 'The model',

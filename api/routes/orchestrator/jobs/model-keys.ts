@@ -5,6 +5,6 @@ import type { MergeIngredient } from '../../../../schemas/training-merge.ts'
 export const modelKeysOf = (ingredients: readonly Pick<MergeIngredient, 'from'>[]): string[] =>
   ingredients.flatMap(({ from }) => keysOfBase(from))
 
-/** Returns the key of the model that a run starts from, in the same way. */
+/** Returns the key of the model that a run starts from, as a list. */
 export const keysOfBase = (base: JobBase | null): string[] =>
   base?.type === 'version' ? [base.model_key] : []

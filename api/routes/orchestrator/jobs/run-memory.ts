@@ -21,8 +21,8 @@ import type { Services } from '../../../services.ts'
 const BF16_BYTES = 2
 
 /**
- * The base of a run, and the memory that it will use. A base that no node has memory for is
- * `unavailable`, with the numbers.
+ * The base of a run, and the memory that the run will use. If no node has enough memory, the base is `unavailable`,
+ * with the numbers in its message.
  */
 export interface RunWithMemory {
   base: JobBase | null
@@ -30,8 +30,8 @@ export interface RunWithMemory {
 }
 
 /**
- * Estimates a run's memory from its dataset, its base and the training method. Throws `conflict` when the requesting
- * node is too small and another one is not; the run then waits for that one.
+ * Estimates a run's memory from its dataset, its base and the training method. Throws `conflict` if the requesting node
+ * is too small and another node is not; the run then waits for that node.
  */
 export async function estimateRunMemory(
   services: Services,
@@ -49,7 +49,7 @@ export async function estimateRunMemory(
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
   const isOnCpu = asking ? asking.hardware !== 'gpu' : run.task_queue !== QUEUES.train('gpu')
-  // Datasets lie in main memory, which GPU nodes do not count.
+  // Datasets are in main memory, which is not part of the memory of GPU nodes.
   const ownMb = model?.estimateMemoryMb(isOnCpu || parameters === 0 ? dataBytes : 0) ?? 0
   const tuning = tuningOf(run, {
     trainer: model?.config.trainer.module ?? '',
@@ -58,7 +58,7 @@ export async function estimateRunMemory(
     isOnCpu,
   })
   const neededMb = ownMb + tuningWeightsMb(tuning)
-  // Rows are often much shorter than they may be, so a run is never refused for its batches: it gets up to a whole GPU.
+  // Rows are often much shorter than the limit, so never refuse a run for its batches: it gets up to a whole GPU.
   const roomMb = asking ? Math.max(neededMb, trainingCapacity(asking)) : Infinity
   const memoryMb = Math.min(roomMb, ownMb + tuningMemoryMb(tuning))
   // The estimate for working data is too rough to refuse a run; the decoded data itself must fit.
@@ -70,11 +70,13 @@ export async function estimateRunMemory(
   return { base: tooLarge(run, { memoryMb: neededMb, asking, nodes }), memoryMb }
 }
 
-/** The texts of a row that a trainer of encoders reads at once, at most. */
+/** The maximum number of texts per row that a trainer of encoders processes together. */
 const TEXTS = 3
 const MAX_ENCODER_TOKENS = 512
 
-/** Describes a run for the estimate of its memory. Text has at most a token per byte, so a small dataset bounds the length. */
+/**
+ * Describes a run for its memory estimate. Text has at most one token per byte, so a small dataset bounds the length.
+ */
 function tuningOf(
   { hyperparameters }: JobFacts,
   {
@@ -113,14 +115,14 @@ function tooLarge(
   if (largestMb >= memoryMb) {
     throw new ApiError(
       'conflict',
-      `the run needs about ${memoryMb} MB${on}; this node has ${ownMb} MB and another has more`,
+      `the run needs about ${memoryMb} MB${on}; this node has ${ownMb} MB and another node has more`,
       { details: { state: 'too_large', needed_mb: memoryMb, node_mb: ownMb } },
     )
   }
   const how = hyperparameters['adapter'] === 'none' ? ' to train all weights' : ''
   return {
     type: 'unavailable',
-    message: `The run needs about ${memoryMb} MB${on}${how}; the largest node that could take it has ${largestMb} MB.`,
+    message: `The run needs about ${memoryMb} MB${on}${how}; the largest node that could run it has ${largestMb} MB.`,
   }
 }
 
@@ -130,6 +132,6 @@ async function parametersOf({ db }: Services, base: JobBase): Promise<number> {
   const found = await nodeModelRepository.findModelFiles(db, base.model_key)
   if (!found) return 0
   const hub = await hubModelRepository.findHubImport(db, found.version.id)
-  // Weights on the hub may be in float32; models trained or merged here are in bf16.
+  // Weights on the hub may be float32; models trained or merged here are bf16.
   return hub?.params_b ? hub.params_b * 1e9 : weightsBytes(found.files) / BF16_BYTES
 }

@@ -43,11 +43,11 @@ export async function startEvent(
   if (!earlier && !checkpoint) return { jobId: run.id, type: 'started', detail: `on node ${node}` }
 
   const from = !checkpoint
-    ? 'from the beginning, for there was no checkpoint yet'
+    ? 'from the beginning, because there was no checkpoint yet'
     : checkpoint.job_id === run.id
       ? `from the checkpoint after ${unit} ${checkpoint.epoch}`
       : `from the checkpoint after ${unit} ${checkpoint.epoch} of the equal run ${checkpoint.job_id}`
-  // The lease was read before it was closed, so one that was still active has just expired.
+  // The lease was read before it was closed, so a lease that was still active has just expired.
   const isLost = earlier?.state === 'expired' || earlier?.state === 'active'
   const why = isLost ? `, after node ${names.get(earlier.node_id)} was lost` : ''
   return {
@@ -65,9 +65,9 @@ export async function specify(
   { base, memoryMb, checkpoint }: RunWithMemory & { checkpoint: JobCheckpointRow | undefined },
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)
-  if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} is no longer served`)
+  if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} no longer exists`)
   const dataset = run.dataset_id ? await datasetRepository.findDatasetFile(db, run.dataset_id) : undefined
-  if (!dataset?.object_key) throw new ApiError('conflict', 'the dataset of this job is gone')
+  if (!dataset?.object_key) throw new ApiError('conflict', 'the dataset of this job no longer exists')
 
   const sign = async (key: string) => (await objects.signGet(key, { expiresInS: URL_LIFETIME_S })).url
   const { trainer } = model.config

@@ -11,8 +11,8 @@ interface ToldFile {
 }
 
 /**
- * Returns the key of a file that was PUT, after comparing it with the object store: a file that is missing, incomplete
- * or different from the announced bytes is refused. The object under this key never changes.
+ * Returns the key of a file that was PUT, after comparing it with the object store. Throws for a file that is missing,
+ * incomplete or different from the announced bytes. The object under this key never changes.
  */
 export async function assertStored(
   objects: ObjectStore,
@@ -26,8 +26,7 @@ export async function assertStored(
     assertTold(stored, told)
     return key
   }
-  // A node that announced no digest can write to this key until its URL expires, so the file is
-  // moved before it is checked.
+  // A node that announced no digest can write to this key until its URL expires, so move the file before checking it.
   const open = placeOf({ filename })
   if (!(await objects.head(open))) throw new ApiError('conflict', `${filename} has not been stored`)
   const apart = placeOf({ filename: `checking=${newId()}` })
@@ -46,7 +45,7 @@ function assertTold(stored: ObjectInfo | undefined, { filename, size_bytes, sha2
     )
   }
   if (stored.sha256 !== sha256) {
-    const found = stored.sha256 ? `the SHA-256 ${stored.sha256}` : 'no SHA-256 that the object store tells'
+    const found = stored.sha256 ? `the SHA-256 ${stored.sha256}` : 'no SHA-256 in the object store'
     throw new ApiError('conflict', `${filename} has ${found}, not the announced ${sha256}`)
   }
 }

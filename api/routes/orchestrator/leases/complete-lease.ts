@@ -10,7 +10,7 @@ const MIB = 1024 * 1024
 
 export const completeLease = route({
   operationId: 'completeLease',
-  summary: 'Give back a task or job with its result',
+  summary: 'Complete the lease of a task, stage or job with its result',
   method: 'POST',
   path: '/leases/{lease_token}:complete',
   auth: 'node-signature',
@@ -24,7 +24,7 @@ export const completeLease = route({
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await leaseRepository.findLease(services.db, holder)
     if (!lease) throw leaseNotFound()
-    // The request is a repeat whose first response may have been lost.
+    // This request repeats one whose response may have been lost.
     if (lease.state === 'completed') return { state: lease.state }
     const work = workOf(lease)
     const checked = await work.check?.({ lease, body, services })

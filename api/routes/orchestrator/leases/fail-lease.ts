@@ -8,7 +8,7 @@ import { leaseNotFound, leaseLost } from './work.ts'
 
 export const failLease = route({
   operationId: 'failLease',
-  summary: 'Give back a task or job without a result',
+  summary: 'End the lease of a task, stage or job without a result',
   method: 'POST',
   path: '/leases/{lease_token}:fail',
   auth: 'node-signature',
@@ -28,7 +28,7 @@ export const failLease = route({
     })
     if (closed) return { state: closed.state }
 
-    // The lease was taken before; the request now confirms that its processes have exited.
+    // The platform closed the lease earlier; this request confirms that its processes have exited.
     const lost = (await leaseRepository.findLease(services.db, holder)) ?? lease
     if (lost.state === 'completed') throw leaseLost(lost)
     await leaseRepository.releaseLease(services.db, holder.token, holder.nodeId)

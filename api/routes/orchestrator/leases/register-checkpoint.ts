@@ -11,12 +11,12 @@ import { assertStored } from '../jobs/stored-file.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
-/** The checkpoint to resume from, and the previous one in case the newest is unusable. */
+/** Retain the checkpoint to resume from, and the previous one in case the newest is unusable. */
 const KEPT = 2
 
 export const registerCheckpoint = route({
   operationId: 'registerCheckpoint',
-  summary: 'Tell that a checkpoint has been stored',
+  summary: 'Register a stored checkpoint',
   method: 'POST',
   path: '/leases/{lease_token}:checkpoint',
   auth: 'node-signature',
@@ -62,7 +62,7 @@ export const registerCheckpoint = route({
       return { id, pause, preempt, superseded: await jobFileRepository.pruneCheckpoints(trx, run.id, KEPT) }
     })
     for (const key of registered.superseded) {
-      // A file that could not be deleted is deleted with the run.
+      // A file that could not be deleted now is deleted with the run.
       objects.delete(key).catch((err: unknown) => emit(log, 'checkpoint.delete_failed', { err }))
     }
     const { id: checkpoint_id, pause, preempt } = registered

@@ -6,12 +6,12 @@ import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
-/** The limit is small, because callers get the progress with every read of their task. */
+/** The limit is small because callers get the progress with every read of their task. */
 const MAX_PROGRESS_CHARS = 16 * 1024
 
 export const renewLease = route({
   operationId: 'renewLease',
-  summary: 'Keep a task or job',
+  summary: 'Renew the lease of a task, stage or job, and report progress',
   method: 'POST',
   path: '/leases/{lease_token}:renew',
   auth: 'node-signature',

@@ -10,7 +10,7 @@ import { leaseLost, leaseNotFound } from './work.ts'
 
 export const resolveInputFiles = route({
   operationId: 'resolveInputFiles',
-  summary: 'Get URLs of the files that the input of a stage names',
+  summary: "Get URLs of the files that a stage's input names",
   method: 'POST',
   path: '/leases/{lease_token}:files',
   auth: 'node-signature',
@@ -19,7 +19,7 @@ export const resolveInputFiles = route({
   success: { status: 200, schema: InputFiles },
   errors: ['not_found', 'conflict'],
 
-  /** Answers with uploads of the account and with files of the same cohort; other addresses are left out. */
+  /** Returns uploads of the account and files of the same cohort; leaves out all other addresses. */
   async handler({ caller, params, body }, { db, objects }) {
     const lease = await leaseRepository.findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
     if (!lease) throw leaseNotFound()
@@ -32,7 +32,7 @@ export const resolveInputFiles = route({
     const tooLarge = known.find(({ file }) => file.size_bytes > MAX_INPUT_BYTES)
     if (tooLarge) {
       const { field, file } = tooLarge
-      const message = `${field}: the file has ${file.size_bytes} bytes, an input may have ${MAX_INPUT_BYTES}`
+      const message = `${field}: the file has ${file.size_bytes} bytes; the limit for an input is ${MAX_INPUT_BYTES}`
       throw invalid(['body', 'files'], message)
     }
     const signed = known.map(async ({ field, file }) => {

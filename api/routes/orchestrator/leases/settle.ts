@@ -2,8 +2,8 @@ import { workOf } from './kinds.ts'
 import type { LeaseStep } from './work.ts'
 
 /**
- * Runs the step that ends a lease in one transaction, with the row behind the lease locked before the lease itself. Actions
- * that the step puts off run once that transaction has committed, and not at all when it is rolled back.
+ * Runs the step that ends a lease in one transaction, with the row behind the lease locked before the lease itself.
+ * Actions that the step defers run once the transaction has committed, and never if it is rolled back.
  */
 export async function settleLease<B, R>(
   { lease, body, services, afterCommit }: Omit<LeaseStep<B>, 'trx' | 'locked'>,

@@ -10,7 +10,7 @@ const OCTETS = 'application/octet-stream'
 
 export const signLeaseUrls = route({
   operationId: 'signLeaseUrls',
-  summary: 'Get addresses to PUT files to',
+  summary: 'Get URLs to upload files',
   method: 'POST',
   path: '/leases/{lease_token}:urls',
   auth: 'node-signature',

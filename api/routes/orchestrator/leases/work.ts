@@ -15,39 +15,39 @@ export interface LeaseStep<B, Locked = unknown> {
   lease: LeaseRow
   body: B
   services: Services
-  /** Runs an action once the transaction is committed. */
+  /** Defers an action until the transaction has committed. */
   afterCommit: (action: () => void) => void
 }
 
 /**
- * The rules of a kind of work. A step locks the row of its subject; the lease itself is checked
- * and closed around the step. `Checked` is what the check of a completion has made for it.
+ * The rules of a kind of work. A step locks the row of its subject; the caller checks and closes the lease itself
+ * around the step. `Checked` is the result of `check`, which `complete` receives.
  */
 export interface LeaseWork<Checked = void, Locked = unknown> {
   /** Locks the row behind the lease, always before the lease itself. */
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<Locked>
   /** Returns the key of a file that is PUT under this lease. */
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
-  /** Records that files can be PUT under this lease until a time. */
+  /** Records until when files can be PUT under this lease. */
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
-  /** Records how far the work is. Late and repeated reports are ignored. */
+  /** Records the progress of the work. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
-  /** Records that the work waits for room, or with null that it no longer does. */
+  /** Records that the work waits for room, or, with null, that it no longer does. */
   waits?: (services: Services, lease: LeaseRow, kind: RoomWait | null) => Promise<void>
-  /** Tells whether the work is paused, so that its node is to stop it after a checkpoint. */
+  /** Returns whether the work is paused, in which case its node must stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
-  /** Checks the stored files, before anything is locked. */
+  /** Checks the stored files before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'locked' | 'afterCommit'>): Promise<Checked>
   complete(step: LeaseStep<CompleteLease, Locked>, checked: Checked): Promise<void>
   fail(step: LeaseStep<FailLease, Locked>): Promise<void>
 }
 
 const WHY: Record<LeaseRow['state'], string> = {
-  active: 'this lease has run out; renew it first, if it has not been taken over',
-  completed: 'this lease has been completed already',
-  failed: 'this lease has been given back already',
+  active: 'this lease has expired; renew it first, unless another attempt has taken over',
+  completed: 'this lease is already completed',
+  failed: 'this lease was already returned without a result',
   revoked: 'the work behind this lease was cancelled',
-  expired: 'this lease ran out and the work went to another attempt',
+  expired: 'this lease expired and the work went to another attempt',
 }
 
 /** The error for a node whose lease is no longer in force. */
@@ -56,4 +56,4 @@ export const leaseLost = ({ state }: Pick<LeaseRow, 'state'>): ApiError =>
 
 /** The error for a token that was never issued to this node. */
 export const leaseNotFound = (): ApiError =>
-  new ApiError('not_found', 'this node was given no lease with this token')
+  new ApiError('not_found', 'this node has no lease with this token')

@@ -6,10 +6,10 @@ import type { Services } from '../../../services.ts'
 import { orderNode } from './order-node.ts'
 
 const TIMEOUT_MS = 5_000
-/** Longer than a node sends them. */
+/** Longer than any message or model key that a node sends. */
 const MAX_LENGTH = 4_000
 
-/** Asks a node over its link for lines that it keeps of itself; 409 when it does not answer. */
+/** Reads a node's own logs over its link; throws a 409 if the node does not respond. */
 export async function askForLines(
   services: Pick<Services, 'links'>,
   nodeId: string,
@@ -19,7 +19,7 @@ export async function askForLines(
   if (accountId === undefined) {
     throw new ApiError(
       'conflict',
-      'this node is not connected to this gateway, and tells its lines over its link',
+      'this node is not connected to this gateway, which reads its logs over its link',
     )
   }
   try {
@@ -28,14 +28,14 @@ export async function askForLines(
     return linesOf(await orderNode(services, nodeId, order), wanted.limit)
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
-    throw new ApiError('conflict', `the node did not tell its lines: ${err.message}`, { cause: err })
+    throw new ApiError('conflict', `the node did not return its logs: ${err.message}`, { cause: err })
   }
 }
 
-/** A node may answer anything; what is no line is left out. */
+/** Parses a node's response. The node may send anything, so skip entries that are not valid lines. */
 function linesOf(body: Buffer, limit: number): NodeLine[] {
   const { lines } = (parsed(body) ?? {}) as Partial<LinesTold>
-  if (!Array.isArray(lines)) throw new LinkError('internal', 'its answer has no lines')
+  if (!Array.isArray(lines)) throw new LinkError('internal', 'its response has no lines')
   return lines.slice(-limit).flatMap((line: Partial<NodeLine> | null) => {
     const { at, message, model_key } = line ?? {}
     const time = new Date(typeof at === 'string' ? at : Number.NaN)

@@ -3,7 +3,7 @@ import { params, Shared, share } from './move.ts'
 
 export const dedicateNode = route({
   operationId: 'dedicateNode',
-  summary: 'Give a node the work of its own account alone',
+  summary: 'Dedicate a node to the work of its own account',
   method: 'POST',
   path: '/admin/nodes/{node_id}/dedicate',
   auth: 'operations-key',

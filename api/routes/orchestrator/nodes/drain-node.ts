@@ -4,7 +4,7 @@ import { params, Moved, move } from './move.ts'
 export const drainNode = route({
   operationId: 'drainNode',
   summary:
-    'Take nothing new on a node; inference there ends as it would, trainers stop with a checkpoint and merges begin anew elsewhere',
+    'Drain a node: it accepts no new work, running inference completes, trainers stop with a checkpoint and merges restart elsewhere',
   method: 'POST',
   path: '/admin/nodes/{node_id}/drain',
   auth: 'operations-key',

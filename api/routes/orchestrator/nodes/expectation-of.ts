@@ -9,9 +9,9 @@ import { specifyMerge } from '../jobs/merge-specification.ts'
 import type { HubFileReader } from './hub-file-url.ts'
 
 /**
- * Returns the ingredients of the expected logits: for a merge of adapters the base with the adapters, for a run that
- * made an adapter its base with that adapter. Empty when nothing is known, when the base is no longer available, or when
- * the model has no logits of a next token.
+ * Returns the ingredients of the expected logits: for a merge of adapters, the base with the adapters; for a run that
+ * produced an adapter, its base with that adapter. Empty when nothing is known, when the base is no longer available,
+ * or when the model has no next-token logits.
  */
 export async function expectationOf(
   services: Services,
@@ -24,7 +24,7 @@ export async function expectationOf(
     const { method } = job.hyperparameters as { method: MergeMethod }
     if (method !== 'adapter_merge') return []
     const { ingredients } = (await specifyMerge(services, job, reader)).merge
-    // Ingredients that have been deleted stay unavailable at every retry.
+    // Deleted ingredients stay unavailable on every retry.
     return ingredients.some(({ from }) => from.type === 'unavailable') ? [] : ingredients
   }
   if (!isChatCapable(services.catalog.model(job.model_config_id)?.config.task_type ?? '')) return []

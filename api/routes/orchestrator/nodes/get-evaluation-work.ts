@@ -20,11 +20,12 @@ const BYTES = 'application/octet-stream'
 
 type Objects = Services['objects']
 
-const gone = (): ApiError => new ApiError('not_found', 'this node has no such step of a structured run')
+const gone = (): ApiError =>
+  new ApiError('not_found', 'no such step of a structured run is assigned to this node')
 
 export const getEvaluationWork = route({
   operationId: 'getEvaluationWork',
-  summary: 'What a node needs for its step of a structured run',
+  summary: 'Get the specification of a step of a structured run for its node',
   method: 'GET',
   path: '/nodes/evaluations/{run_id}/{step}',
   auth: 'node-signature',
@@ -54,7 +55,7 @@ export const getEvaluationWork = route({
   },
 })
 
-/** What a step needs that makes the vectors of one side. */
+/** Returns the specification of a step that produces the vectors of one side. */
 async function collecting(
   db: Kysely<Database>,
   objects: Objects,
@@ -78,7 +79,7 @@ async function collecting(
   }
 }
 
-/** What the steps need that fit the map and judge it. */
+/** Returns the specification of a step that fits the map or judges it. */
 async function fitting(db: Kysely<Database>, objects: Objects, run: StructuredRunRow, step: 'fit' | 'judge') {
   const read = async (file: 'source' | 'target' | 'adapter') =>
     (await objects.signGet(evaluationKey(run.id, file), EXPIRES)).url

@@ -9,7 +9,7 @@ const KEPT = ['content-length', 'content-range', 'accept-ranges', 'etag'] as con
 
 export const getHubFile = route({
   operationId: 'getHubFile',
-  summary: 'Read a file of the model hub with the platform’s own access',
+  summary: "Download a file from the model hub with the platform's own access",
   method: 'GET',
   path: '/hub-files/{grant}',
   // The URL is the credential.

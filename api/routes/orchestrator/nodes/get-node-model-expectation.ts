@@ -9,7 +9,7 @@ import { expectationOf } from './expectation-of.ts'
 
 export const getNodeModelExpectation = route({
   operationId: 'getNodeModelExpectation',
-  summary: 'What a node compares the logits of a model with before it is promoted',
+  summary: "Get the models with which a node computes a candidate's expected logits",
   method: 'GET',
   path: '/nodes/models/{model_key}/expectation',
   auth: 'node-signature',

@@ -14,7 +14,7 @@ const URL_LIFETIME_S = 3600
 
 export const getNodeModel = route({
   operationId: 'getNodeModel',
-  summary: 'What a node needs to load a model',
+  summary: 'Get the specification with which a node loads a model',
   method: 'GET',
   path: '/nodes/models/{model_key}',
   auth: 'node-signature',
@@ -29,14 +29,14 @@ export const getNodeModel = route({
     const example = claim && (await nodeModelRepository.findExample(db, found.version.id))
     if (!found || !claim || !example)
       throw new ApiError('not_found', 'this node has no order to load a model with this key')
-    // A node may load models of its own account by itself; the platform then uses the load.
+    // A node may load models of its own account without an order; the platform then uses that load.
     if (claim === 'usable') await modelOrderRepository.joinOwnLoads(db, nodeId, [params.model_key])
 
     const { version, files } = found
     const reader = { nodeId, modelKey: version.model_key }
-    // A hub model is tested by the load that its first request causes.
+    // The load for a hub model's first request also tests the model.
     if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
-    // The node need not wait for what plans will want to know.
+    // Only plans need the spaces, so don't make the node wait for them.
     afterCommit(() => beginSpaces(services, version))
     const task_type = await nodeModelRepository.findTaskType(db, version.id)
     return {

@@ -7,7 +7,7 @@ import { presentNode } from './present.ts'
 
 export const getNode = route({
   operationId: 'getNode',
-  summary: 'Read a node: its machine, its models, and what it has at work',
+  summary: 'Get a node: its machine, its models, and its running work',
   method: 'GET',
   path: '/admin/nodes/{node_id}',
   auth: 'operations-key',

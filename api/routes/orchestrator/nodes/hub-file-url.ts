@@ -4,7 +4,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'
 
-/** Long enough to download the largest models over slow lines. */
+/** Long enough to download the largest models over slow connections. */
 const LIFETIME_MS = 24 * 3_600_000
 const CONTEXT = 'hub-file'
 
@@ -14,8 +14,8 @@ export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }
 
 /**
- * Returns the URL of a hub file for a node: of the hub itself (`from_hub`), or, when the platform's token is needed, of a
- * gateway, so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
+ * Returns the URL of a hub file for a node: on the hub itself (`from_hub`), or on a gateway if the platform's token is
+ * needed, so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
  */
 export function hubFileUrl(
   { hub, gateway, secretBox, now }: Pick<Services, 'hub' | 'gateway' | 'secretBox' | 'now'>,
@@ -37,16 +37,15 @@ export function openHubFileGrant(
   try {
     grant = JSON.parse(secretBox.open(Buffer.from(text, 'base64url'), CONTEXT).toString()) as typeof grant
   } catch (cause) {
-    throw new ApiError('forbidden', 'this address is not one of ours', { cause })
+    throw new ApiError('forbidden', 'this URL was not issued by this platform', { cause })
   }
-  if (now().getTime() >= grant.expires) throw new ApiError('forbidden', 'this address has expired')
+  if (now().getTime() >= grant.expires) throw new ApiError('forbidden', 'this URL has expired')
   // Gateways before 0.12 issued URLs without a reader.
   if (!grant.reader) throw over()
   return { ...grant, reader: grant.reader }
 }
 
-const over = () =>
-  new ApiError('forbidden', 'the node that this address was given to has no need of the file any more')
+const over = () => new ApiError('forbidden', 'the node that this URL was issued to no longer needs the file')
 
 /** Throws `forbidden` when the node of a URL was removed, or no longer has the job or model. */
 export async function assertStillNeeded(db: Services['db'], reader: HubFileReader): Promise<void> {

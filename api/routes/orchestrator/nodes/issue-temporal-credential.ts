@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 
 export const issueTemporalCredential = route({
   operationId: 'issueTemporalCredential',
-  summary: 'Give a node its way to Temporal for the next minutes',
+  summary: "Issue a node's credential for the gate to Temporal, valid for a few minutes",
   method: 'POST',
   path: '/nodes:temporal-credential',
   auth: 'node-signature',
@@ -19,12 +19,12 @@ export const issueTemporalCredential = route({
     if (!gate) {
       throw new ApiError(
         'unavailable',
-        'this gateway has no HEARTH_GATE_URL: it cannot tell nodes their way to Temporal',
+        'this gateway has no HEARTH_GATE_URL, so nodes cannot reach Temporal; set it on the gateway',
       )
     }
     const { instance_id: instanceId, is_start: isStart } = body
     if (!(await nodeRepository.isCurrentInstance(db, nodeId, { instanceId, isStart }))) {
-      throw new ApiError('unauthenticated', 'another process was started as this node since', {
+      throw new ApiError('unauthenticated', 'another process has since started as this node', {
         details: { reason: 'node_replaced' },
       })
     }

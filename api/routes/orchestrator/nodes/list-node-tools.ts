@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 
 export const listNodeTools = route({
   operationId: 'listNodeTools',
-  summary: 'The tools of operators that a node may run',
+  summary: 'List the operator tools that a node may run',
   method: 'GET',
   path: '/nodes/tools',
   auth: 'node-signature',

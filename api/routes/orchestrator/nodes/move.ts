@@ -17,7 +17,9 @@ export const Moved = Type.Object({ node_id: Uuid, status: Type.String() })
 
 export const Shared = Type.Object({ node_id: Uuid, sharing: NodeSharing })
 
-/** Changes the status of a node. Every gateway is notified, and the one with the node's link sends it the change. */
+/**
+ * Changes the status of a node. Every gateway is notified, and the gateway with the node's link forwards the change.
+ */
 export async function move({ db }: Services, nodeId: string, status: 'active' | 'draining' | 'removed') {
   await db.transaction().execute(async (trx) => {
     const before = await nodeRepository.lockNode(trx, nodeId)
@@ -45,7 +47,7 @@ export async function share({ db }: Services, nodeId: string, sharing: NodeShari
 
 const MOVES = { active: 'resumeNode', draining: 'drainNode', removed: 'removeNode' } as const
 
-/** The error for a node that does not exist, or that is removed and cannot come back. */
+/** The error for a node that does not exist, or that was removed and cannot return. */
 export const nodeNotFound = () => new ApiError('not_found', 'there is no node with this id')
 
 const auditNode = (

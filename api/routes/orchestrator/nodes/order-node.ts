@@ -10,7 +10,7 @@ interface Order {
   deadlineMs: number
 }
 
-/** Gives a node an order over its link and returns its answer; throws a `LinkError` where it gives none. */
+/** Sends an order to a node over its link and returns the response; throws a `LinkError` if there is none. */
 export async function orderNode(
   { links }: Pick<Services, 'links'>,
   nodeId: string,

@@ -3,7 +3,7 @@ import { params, Moved, move } from './move.ts'
 
 export const resumeNode = route({
   operationId: 'resumeNode',
-  summary: 'Let a drained node take work again',
+  summary: 'Let a drained node accept work again',
   method: 'POST',
   path: '/admin/nodes/{node_id}/resume',
   auth: 'operations-key',

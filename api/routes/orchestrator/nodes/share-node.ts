@@ -3,7 +3,7 @@ import { params, Shared, share } from './move.ts'
 
 export const shareNode = route({
   operationId: 'shareNode',
-  summary: 'Give a node the work of every account; its owner is trusted with what it is given',
+  summary: 'Share a node with every account; its owner is then trusted with their data',
   method: 'POST',
   path: '/admin/nodes/{node_id}/share',
   auth: 'operations-key',

@@ -19,7 +19,7 @@ const conflict = (message: string, state: string) => new ApiError('conflict', me
 
 export const claimTask = route({
   operationId: 'claimTask',
-  summary: 'Take an inference task to work on',
+  summary: 'Claim an inference task',
   method: 'POST',
   path: '/tasks/{task_id}/claim',
   auth: 'node-signature',
@@ -34,11 +34,11 @@ export const claimTask = route({
     const claimed = await db.transaction().execute(async (trx) => {
       const task = await taskRepository.lockTask(trx, params.task_id)
       if (!task || !(await dispatchRepository.mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
-        throw new ApiError('not_found', 'this node was given no such task')
+        throw new ApiError('not_found', 'no such task is assigned to this node')
       }
       if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
       // A warm request belongs to the gateway that admitted it.
-      if (task.gateway_id) throw conflict('this task is at work on a gateway', 'held')
+      if (task.gateway_id) throw conflict('a gateway already handles this task', 'held')
 
       const lease = await leaseRepository.openLease(trx, {
         kind: 'task',
@@ -50,10 +50,10 @@ export const claimTask = route({
       if (!lease) throw conflict('this task is held under another lease', 'held')
       await taskRepository.claimTask(trx, task, { nodeId, attempt: lease.attempt, now: now() })
 
-      // A tool is started for each task, and never loaded.
+      // A tool starts for each task, so it is never loaded.
       const isTool = isToolKey(task.model_key)
       const isWarm = isTool || warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
-      // The workflow shows operators the load that this claim causes.
+      // A workflow shows operators the load that this claim causes.
       const place = { modelKey: task.model_key, nodeId }
       if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
       await modelOrderRepository.orderModel(trx, place)

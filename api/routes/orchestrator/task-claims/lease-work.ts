@@ -18,19 +18,19 @@ import type { CompleteLease, CompleteTask, TaskOutput } from '../../../../schema
 import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
-/** A check that the environment exists is shorter than this; a longer wait means that it was installed. */
+/** Checking that the environment exists takes less time than this; a longer wait means that it was installed. */
 const MAX_CHECK_MS = 1_000
 
 /** Failure codes that do not count against the task. */
 const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
 
-/** Returns the result of a task or stage; throws a 422 for that of a job. */
+/** Returns the result of a task or stage; throws a 422 for a job's result. */
 export function taskResult(body: CompleteLease): CompleteTask {
   if ('result' in body) return body
   throw invalid(['body', 'result'], 'Field required', 'missing')
 }
 
-/** Models do not know the endpoint under which they are called; the response shows its name. */
+/** Adds the endpoint's name to a response, because models do not know under which endpoint they are called. */
 async function namingModel(
   trx: Transaction<Database>,
   { endpoint_id }: Pick<taskRepository.TaskFacts, 'endpoint_id'>,
@@ -99,7 +99,7 @@ export const taskWork = {
     ])
     if (task.key_id !== null && tokens !== NO_TOKENS)
       await keyMeterRepository.addTokens(trx, task.key_id, { tokens: tokens.in + tokens.out, now })
-    // A load that had to wait for its node is not recorded, because the next one may not have to.
+    // Don't record a load that had to wait for its environment, because the next one may not have to.
     if (model_state === 'resident' || !node || environment_ms > MAX_CHECK_MS) return
     await nodeLoadRepository.recordLoad(trx, {
       model_key: task.model_key,
@@ -113,7 +113,8 @@ export const taskWork = {
     const { code, retryable } = body
     const task = await taskRepository.lockTask(trx, lease.subject_id)
     if (!task) return
-    // The model's words may quote what it was given; those about an input that it refuses are about one without memory.
+    // A model's message may quote its input, including memory. A message about a refused input is safe: refused inputs
+    // are retried without memory.
     const memory = code === 'model_failed' && (await taskMemoryRepository.findTaskMemory(trx, task.id))
     const message = memory && memory.outcome === 'given' ? faultWithMemory() : body.message
     const isUnusable =
@@ -123,7 +124,7 @@ export const taskWork = {
         nodeId: lease.node_id,
         reason: message,
       }))
-    // When this node's report about the weights does not count, another node tries.
+    // If this node's report about the weights does not count, let another node try.
     if (retryable || (code === 'unusable' && !isUnusable)) {
       if (!INTERRUPTIONS.has(code)) await taskRepository.noteFailure(trx, lease.subject_id, message)
       return

@@ -9,7 +9,7 @@ import { route } from '../../../http/route.ts'
 
 const JSON_TYPE = 'application/json'
 
-/** Serves the `input_url` of a claim. The lease token in it is the credential, so it ends with the lease. */
+/** Serves the `input_url` of a claim. The lease token in the URL is the credential, so it expires with the lease. */
 export const readTaskInput = route({
   operationId: 'readTaskInput',
   summary: 'Read the input of a claimed task',
@@ -22,7 +22,8 @@ export const readTaskInput = route({
     lease_token: Uuid,
     memory: Type.Optional({
       ...Vocabulary('refused'),
-      description: 'The model refused the input with the memory of the account; it is sent without',
+      description:
+        "Set after the model refused the input with the account's memory; the input is then sent without it",
     }),
   }),
   success: { status: 200, schema: Type.Unknown(), contentType: JSON_TYPE },
@@ -30,7 +31,7 @@ export const readTaskInput = route({
 
   async handler({ params, query }, { db, memory }) {
     const input = await taskRepository.findLeasedInput(db, params.task_id, query.lease_token)
-    if (!input) throw new ApiError('not_found', 'there is no such task under this lease')
+    if (!input) throw new ApiError('not_found', 'no such task belongs to this lease')
     const attached = await memory.ofTask(params.task_id)
     if (query.memory === 'refused') attached?.refused()
     const given = attached ? await attached.addTo(input) : input

@@ -69,7 +69,7 @@ describe('a node that answers speech requests with hostile content', () => {
 
       assert.equal(status, 500, `${String(type)} ${text}`)
       assert.match(String(headers['content-type']), /^application\/json/)
-      assert.match(text, /the model answered without a sound/)
+      assert.match(text, /the model returned no audio/)
       assert.ok(!text.includes('steal'))
     }
     for (const type of ['audio/mpeg', 'audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']) {

@@ -108,7 +108,7 @@ describe('a failed chat is one failed task, costs nothing and is reported once (
     leave.abort()
 
     assert.equal(await stream.isWhole, false)
-    assert.match((await failedTask()).error ?? '', /the client left/)
+    assert.match((await failedTask()).error ?? '', /the client disconnected/)
   })
 
   it('except that a chat whose client disconnects before a non-streamed response never becomes a task', async () => {

@@ -200,7 +200,7 @@ describe('the OpenAI image API', function () {
     const cases: [object, number, string][] = [
       [{ ...whole, model: undefined }, 422, 'model'],
       [{ ...whole, model: 'nobody' }, 404, 'nobody'],
-      [{ ...whole, model: 'voices' }, 404, 'not for making pictures'],
+      [{ ...whole, model: 'voices' }, 404, 'not for generating images'],
       [{ ...whole, prompt: '' }, 422, 'prompt'],
       [{ ...whole, prompt: ['a'] }, 422, 'prompt'],
       [{ ...whole, n: 0 }, 422, 'n'],
@@ -240,7 +240,7 @@ describe('the OpenAI image API', function () {
       [{ ...whole, size: '60x60' }, 422, 'size'],
       [{ ...whole, n: 'two' }, 422, 'n'],
       [{ ...whole, response_format: 'png' }, 422, 'response_format'],
-      [{ ...whole, model: 'painter' }, 404, 'not for changing pictures'],
+      [{ ...whole, model: 'painter' }, 404, 'not for editing images'],
     ]
     for (const path of ['/v1/images/edits', '/v1/images/variations']) {
       for (const [parts, status, named] of cases) {

@@ -6,7 +6,7 @@ import { accountNotFound, params } from './account.ts'
 
 export const getAccountLedger = route({
   operationId: 'getAccountLedger',
-  summary: 'List what an account has paid, got back and been given, newest work first, with its balance',
+  summary: "List an account's charges, refunds and credits, newest work first, with its balance",
   method: 'GET',
   path: '/admin/accounts/{account_id}/ledger',
   auth: 'operations-key',

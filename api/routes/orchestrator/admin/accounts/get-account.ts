@@ -6,7 +6,7 @@ import { params, accountNotFound } from './account.ts'
 
 export const getAccount = route({
   operationId: 'getAccount',
-  summary: 'Read an account with what it has and does',
+  summary: 'Get an account with its resources and open work',
   method: 'GET',
   path: '/admin/accounts/{account_id}',
   auth: 'operations-key',

@@ -9,7 +9,7 @@ import { accountNotFound, params } from './account.ts'
 
 export const giveAccountCredits = route({
   operationId: 'giveAccountCredits',
-  summary: 'Give an account credits, or take some back with a negative amount',
+  summary: 'Add credits to an account, or remove some with a negative amount',
   method: 'POST',
   path: '/admin/accounts/{account_id}/credits',
   auth: 'operations-key',

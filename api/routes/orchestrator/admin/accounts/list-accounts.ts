@@ -7,7 +7,7 @@ import { presentAccountView } from '../present.ts'
 
 export const listAccounts = route({
   operationId: 'listAccounts',
-  summary: 'List accounts with what they have and do, newest first',
+  summary: 'List accounts with their resources and open work, newest first',
   method: 'GET',
   path: '/admin/accounts',
   auth: 'operations-key',

@@ -7,7 +7,7 @@ import { params, accountNotFound } from './account.ts'
 
 export const updateAccount = route({
   operationId: 'updateAccount',
-  summary: 'Rename an account, set its quotas or the closed hub repositories it may use',
+  summary: 'Rename an account, or set its quotas or the closed hub repositories that it may use',
   method: 'PATCH',
   path: '/admin/accounts/{account_id}',
   auth: 'operations-key',

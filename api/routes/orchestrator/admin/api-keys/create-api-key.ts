@@ -11,7 +11,7 @@ import { params } from '../accounts/account.ts'
 export const createApiKey = route({
   operationId: 'createApiKey',
   summary:
-    'Create an API key; its text is shown this once. The first key of an account has the role admin, whatever was asked for',
+    'Create an API key; its text is shown only once. The first key of an account always gets the role admin',
   method: 'POST',
   path: '/admin/accounts/{account_id}/keys',
   auth: 'operations-key',

@@ -7,7 +7,7 @@ import { route } from '../../../../http/route.ts'
 
 export const listAuditLog = route({
   operationId: 'listAuditLog',
-  summary: 'List who changed what: changes by operators, and by accounts at their keys, newest first',
+  summary: 'List changes by operators, and by accounts to their keys, newest first',
   method: 'GET',
   path: '/admin/audit-log',
   auth: 'operations-key',

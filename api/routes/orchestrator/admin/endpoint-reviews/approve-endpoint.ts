@@ -5,7 +5,7 @@ import { Reviewed, review } from './review.ts'
 
 export const approveEndpoint = route({
   operationId: 'approveEndpoint',
-  summary: 'Approve a public endpoint: it is listed and every account may call it',
+  summary: 'Approve a public endpoint, so that it is listed and every account may call it',
   method: 'POST',
   path: '/admin/endpoints/{endpoint_id}:approve',
   auth: 'operations-key',

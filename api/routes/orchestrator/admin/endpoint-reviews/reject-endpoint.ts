@@ -5,7 +5,7 @@ import { Reviewed, review } from './review.ts'
 
 export const rejectEndpoint = route({
   operationId: 'rejectEndpoint',
-  summary: 'Reject a public endpoint: it stays usable for its owner only',
+  summary: 'Reject a public endpoint, so that only its owner can use it',
   method: 'POST',
   path: '/admin/endpoints/{endpoint_id}:reject',
   auth: 'operations-key',

@@ -13,13 +13,13 @@ import { endpointNotFound } from '../endpoint.ts'
 
 export const Reviewed = Type.Object({ ...Endpoint.properties, account_id: Uuid })
 
-/** Operators see an endpoint as its owner does. */
+/** Presents an endpoint to operators, who see it as its owner does. */
 export const present = (row: EndpointRow, config: Config) => ({
   ...presentEndpoint(row, { accountId: row.account_id, config }),
   account_id: row.account_id,
 })
 
-/** Ends a review. Repeating a decision is allowed; an endpoint that is not public has no review. */
+/** Ends a review. A decision may be repeated; throws a 409 for an endpoint that is not public. */
 export async function review(
   { db, config, now }: Services,
   id: string,
@@ -47,10 +47,10 @@ export async function review(
   if (!row) throw endpointNotFound()
   if (row.review_status === verdict) return present(row, config)
   if (row.visibility === 'public')
-    throw new ApiError('conflict', 'this endpoint has changed since it was read; read it again', {
+    throw new ApiError('conflict', 'this endpoint has changed since you read it; read it again', {
       details: { updated_at: row.updated_at.toISOString() },
     })
-  throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public ones are reviewed`, {
+  throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public endpoints are reviewed`, {
     details: { visibility: row.visibility, review_status: row.review_status },
   })
 }

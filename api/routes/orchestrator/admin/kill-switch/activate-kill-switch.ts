@@ -9,7 +9,7 @@ const Reason = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 200
 
 export const activateKillSwitch = route({
   operationId: 'activateKillSwitch',
-  summary: 'Refuse all new work; what is admitted goes on',
+  summary: 'Refuse all new work; admitted work continues',
   method: 'POST',
   path: '/admin/killswitch/activate',
   auth: 'operations-key',

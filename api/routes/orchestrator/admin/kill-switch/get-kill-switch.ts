@@ -5,7 +5,7 @@ import { present } from './present.ts'
 
 export const getKillSwitch = route({
   operationId: 'getKillSwitch',
-  summary: 'Read the kill switch and how many gateways act on it',
+  summary: 'Get the state of the kill switch and the number of gateways that have applied it',
   method: 'GET',
   path: '/admin/killswitch/status',
   auth: 'operations-key',

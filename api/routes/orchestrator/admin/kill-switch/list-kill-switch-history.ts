@@ -6,7 +6,7 @@ import { route } from '../../../../http/route.ts'
 
 export const listKillSwitchHistory = route({
   operationId: 'listKillSwitchHistory',
-  summary: 'List the orders to the kill switch, newest first',
+  summary: 'List the kill switch orders, newest first',
   method: 'GET',
   path: '/admin/killswitch/history',
   auth: 'operations-key',

@@ -7,7 +7,7 @@ import { noMemory } from './account-memory.ts'
 
 export const deleteAccountMemory = route({
   operationId: 'deleteAccountMemory',
-  summary: 'Delete the memory of an account with its entries, snapshots and grants, for good',
+  summary: 'Permanently delete the memory of an account with its entries, snapshots and grants',
   method: 'DELETE',
   path: '/admin/accounts/{account_id}/memory',
   auth: 'operations-key',

@@ -9,7 +9,7 @@ import { readAccountMemory } from './account-memory.ts'
 
 export const enableMemory = route({
   operationId: 'enableMemory',
-  summary: 'Give an account memory, or switch it on again; its first snapshot is built at once',
+  summary: 'Enable memory for an account, or re-enable it; its first snapshot is built immediately',
   method: 'POST',
   path: '/admin/accounts/{account_id}/memory/enable',
   auth: 'operations-key',

@@ -5,7 +5,7 @@ import { readAccountMemory } from './account-memory.ts'
 
 export const getAccountMemory = route({
   operationId: 'getAccountMemory',
-  summary: 'Read the state of the memory of an account and its grants, without contents',
+  summary: "Get the state of an account's memory and its grants, without contents",
   method: 'GET',
   path: '/admin/accounts/{account_id}/memory',
   auth: 'operations-key',

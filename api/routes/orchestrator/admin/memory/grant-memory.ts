@@ -41,12 +41,12 @@ function requireUse({ role, tools }: memoryGrantRepository.KeyOfMemory, access: 
   if (role === 'viewer')
     throw invalid(
       ['path', 'access'],
-      'a key of the role viewer writes nothing; create one of the role operator',
+      'a key with the role viewer cannot write; create one with the role operator',
     )
   if (tools && !ToolFilter.ofKey(tools).allows({ slug: REMEMBER }))
     throw invalid(
       ['path', 'access'],
-      `this key is limited to tools without ${REMEMBER}, by which it would write`,
+      `this key is limited to tools other than ${REMEMBER}, which it needs to write`,
     )
 }
 

@@ -8,7 +8,7 @@ import { GrantParams } from './grant-params.ts'
 
 export const revokeMemory = route({
   operationId: 'revokeMemory',
-  summary: 'Revoke a grant of memory; nothing is read by it once this has answered',
+  summary: 'Revoke a memory grant; once this returns, the key cannot read with it',
   method: 'DELETE',
   path: '/admin/keys/{key_id}/memory-grants/{access}',
   auth: 'operations-key',

@@ -5,7 +5,7 @@ import { path, present } from './present.ts'
 
 export const getMinWarm = route({
   operationId: 'getMinWarm',
-  summary: 'Read on how many nodes the model of an endpoint is kept loaded, and on which',
+  summary: "Get the number of nodes that keep an endpoint's model loaded, and which nodes have it",
   method: 'GET',
   path,
   auth: 'operations-key',

@@ -10,7 +10,7 @@ import { path, present } from './present.ts'
 
 export const setMinWarm = route({
   operationId: 'setMinWarm',
-  summary: 'Keep the model of an endpoint loaded on so many nodes, whatever else asks for their memory',
+  summary: "Keep an endpoint's model loaded on a number of nodes, even if other models need their memory",
   method: 'PUT',
   path,
   auth: 'operations-key',
@@ -22,7 +22,7 @@ export const setMinWarm = route({
   async handler({ params: { endpoint_id }, body: { min_warm } }, services) {
     const endpoint = await endpointRepository.findEndpointFacts(services.db, endpoint_id)
     if (endpoint?.runtime_profile === TOOL_PROFILE)
-      throw invalid(['body', 'min_warm'], 'a tool starts anew for each request, so none is kept loaded')
+      throw invalid(['body', 'min_warm'], 'a tool starts for each request, so it is never kept loaded')
     await services.db.transaction().execute(async (trx) => {
       if (!endpoint || !(await warmPinRepository.setMinWarm(trx, endpoint_id, min_warm)))
         throw endpointNotFound()

@@ -22,7 +22,7 @@ import { servedBy } from './served-by.ts'
 
 export const completeModelImport = route({
   operationId: 'completeModelImport',
-  summary: 'Make the uploaded files of a model a version, and serve it as an endpoint',
+  summary: 'Create a version from the uploaded files of a model, and serve it as an endpoint',
   method: 'POST',
   path: '/admin/model-imports/{version_id}:complete',
   auth: 'operations-key',
@@ -36,7 +36,7 @@ export const completeModelImport = route({
     if (isHubName(body.name)) {
       throw invalid(
         ['body', 'name'],
-        'names that begin with hf- are kept for imports from the hub',
+        'names that begin with hf- are reserved for imports from the hub',
         'endpoint_name',
       )
     }
@@ -82,7 +82,7 @@ async function create(
   if (!(await modelImportRepository.takeModelImport(trx, { id: versionId, account_id }))) {
     throw new ApiError(
       'conflict',
-      'this import is complete already, or its files were removed after 24 hours',
+      'this import is already complete, or its files were removed after 24 hours',
     )
   }
   const bytes = files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)

@@ -2,7 +2,7 @@ import { invalid } from '../../../../../domain/errors.ts'
 import type { Catalog } from '../../../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
 
-/** Returns the runtime profile that an import names; throws unless it is one that serves the task type. */
+/** Returns the runtime profile that an import names; throws unless it exists and serves the task type. */
 export function servedBy(
   catalog: Catalog,
   { task_type, runtime_profile }: { task_type: string; runtime_profile: string },

@@ -14,7 +14,7 @@ const OCTETS = 'application/octet-stream'
 
 export const startModelImport = route({
   operationId: 'startModelImport',
-  summary: 'Get addresses to PUT the files of a model to',
+  summary: 'Get URLs to upload the files of a model',
   method: 'POST',
   path: '/admin/model-imports',
   auth: 'operations-key',
@@ -32,7 +32,7 @@ export const startModelImport = route({
       const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
       return { path, url, content_type: OCTETS }
     }
-    // The row comes first, so that retention finds uploads that are never completed.
+    // Create the row first, so that retention finds uploads that are never completed.
     await db.transaction().execute(async (trx) => {
       await modelImportRepository.insertModelImport(trx, { id: version_id, account_id, paths })
       const subject = { kind: 'model_version', id: version_id }

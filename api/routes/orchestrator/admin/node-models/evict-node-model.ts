@@ -9,12 +9,12 @@ import { nodeNotFound } from '../../nodes/move.ts'
 import { orderNode } from '../../nodes/order-node.ts'
 import { params } from './params.ts'
 
-/** Longer than a node waits for the memory of a model that has ended. */
+/** Longer than a node waits for the memory of an ended model to be freed. */
 const TIMEOUT_MS = 65_000
 
 export const evictNodeModel = route({
   operationId: 'evictNodeModel',
-  summary: 'Have a node unload a model that nobody uses; on a node that drains also one in use',
+  summary: 'Unload an idle model from a node; on a draining node, also a model in use',
   method: 'POST',
   path: '/admin/nodes/{node_id}/models/{model_key}:evict',
   auth: 'operations-key',
@@ -36,7 +36,8 @@ export const evictNodeModel = route({
         .execute((trx) =>
           audit(trx, { action: 'evictNodeModel', subject: { kind: 'node', id: nodeId }, accountId, after }),
         )
-    // The order is not a row that could commit with its record, so the record comes first: no node is asked without one.
+    // The order has no row that could commit with its audit record, so write the record first: no order goes
+    // unrecorded.
     await record({ ordered_eviction: modelKey })
     const { reason, error } = await askNode(services, { accountId, nodeId, modelKey })
     if (error) {
@@ -52,7 +53,9 @@ export const evictNodeModel = route({
   },
 })
 
-/** Returns what a node says: nothing of a model that it has unloaded, else its reason, or why it gave no answer. */
+/**
+ * Sends the eviction to a node. Returns neither field if the node unloaded the model, otherwise its reason or an error.
+ */
 async function askNode(
   services: Pick<Services, 'links'>,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },

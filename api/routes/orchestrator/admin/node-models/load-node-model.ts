@@ -14,7 +14,7 @@ import { params } from './params.ts'
 
 export const loadNodeModel = route({
   operationId: 'loadNodeModel',
-  summary: 'Have a node load a model, by an order as for a request',
+  summary: 'Load a model on a node, with the same order that a request would create',
   method: 'POST',
   path: '/admin/nodes/{node_id}/models/{model_key}:load',
   auth: 'operations-key',
@@ -26,21 +26,24 @@ export const loadNodeModel = route({
     const found = await modelRepository.findModelFiles(db, modelKey)
     if (!found) throw new ApiError('not_found', 'there is no model with this key')
     if (isToolKey(modelKey))
-      throw new ApiError('conflict', 'a tool is started for each request and is never loaded')
+      throw new ApiError('conflict', 'a tool starts for each request, so it is never loaded')
     const snapshots = await nodeLoadRepository.readSnapshots(db)
     const snapshot = snapshots.find(({ node_id }) => node_id === nodeId)
     await db.transaction().execute(async (trx) => {
       const node = await nodeRepository.lockNode(trx, nodeId)
       if (!node || node.status === 'removed') throw nodeNotFound()
       if (!snapshot) throw new ApiError('conflict', 'this node is not connected')
-      if (snapshot.draining) throw new ApiError('conflict', 'this node is draining and loads nothing')
+      if (snapshot.draining) throw new ApiError('conflict', 'this node is draining and does not load models')
       if (!snapshot.profiles.includes(found.version.runtime_profile)) {
         const why = `this node does not run models of the profile ${found.version.runtime_profile}`
         throw new ApiError('conflict', why)
       }
       await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
       if (!(await modelOrderRepository.modelClaimOf(trx, nodeId, { model_key: modelKey }))) {
-        throw new ApiError('conflict', 'this node works for its account alone, which may not use this model')
+        throw new ApiError(
+          'conflict',
+          'this node works only for its own account, which may not use this model',
+        )
       }
       await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
       const subject = { kind: 'node', id: nodeId }

@@ -4,8 +4,7 @@ import { route } from '../../../../http/route.ts'
 
 export const getWebhookBacklog = route({
   operationId: 'getWebhookBacklog',
-  summary:
-    'Count the webhook deliveries of all accounts that have not ended, with the destinations that have most',
+  summary: 'Count the open webhook deliveries of all accounts, with the destinations that have the most',
   method: 'GET',
   path: '/admin/webhooks/backlog',
   preview: 'webhooks',

@@ -7,7 +7,7 @@ import { route } from '../../../../http/route.ts'
 
 export const listGateways = route({
   operationId: 'listGateways',
-  summary: 'List the gateways with what each has at work, newest first',
+  summary: 'List the gateways with their open work, newest first',
   method: 'GET',
   path: '/admin/gateways',
   auth: 'operations-key',

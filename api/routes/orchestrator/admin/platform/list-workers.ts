@@ -3,7 +3,7 @@ import { route } from '../../../../http/route.ts'
 
 export const listWorkers = route({
   operationId: 'listWorkers',
-  summary: 'List the worker processes that ask Temporal for work of the control plane',
+  summary: 'List the worker processes that poll Temporal for control-plane work',
   method: 'GET',
   path: '/admin/workers',
   auth: 'operations-key',

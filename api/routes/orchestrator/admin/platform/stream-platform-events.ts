@@ -7,12 +7,12 @@ import { route } from '../../../../http/route.ts'
 import { followEvents, placeOf } from '../../../builder/account/follow-events.ts'
 import { presentPlatformEvent } from '../../../builder/account/present-event.ts'
 
-/** All operators together, who share one key. */
+/** The subject for all operators, who share one key. */
 const OPERATORS = 'operators'
 
 export const streamPlatformEvents = route({
   operationId: 'streamPlatformEvents',
-  summary: 'Follow what ends for all accounts, and what happens to nodes, as it does',
+  summary: 'Stream the events of all accounts as work ends, and the events of nodes',
   method: 'GET',
   path: '/admin/events/stream',
   auth: 'operations-key',
@@ -22,7 +22,7 @@ export const streamPlatformEvents = route({
     status: 200,
     contentType: 'text/event-stream',
     description:
-      'Server-sent events, named by their type; the data is the event as the list of an account has it, with its `account_id`.',
+      "Server-sent events, named by their type; the data is the event as in an account's list, with its `account_id`.",
   },
   errors: ['rate_limited', 'validation_failed'],
 

@@ -11,7 +11,7 @@ import { presentTool } from './present.ts'
 
 export const addTool = route({
   operationId: 'addTool',
-  summary: 'Offer a tool of an image to every account, or replace one',
+  summary: 'Offer a tool from a container image to every account, or replace one',
   method: 'POST',
   path: '/admin/tools',
   auth: 'operations-key',
@@ -44,7 +44,7 @@ export const addTool = route({
       })
       return toolRepository.findTool(trx, body.slug)
     })
-    if (!row) throw new ApiError('conflict', 'the tool was removed meanwhile')
+    if (!row) throw new ApiError('conflict', 'the tool was removed in the meantime; try again')
     return presentTool(row)
   },
 })

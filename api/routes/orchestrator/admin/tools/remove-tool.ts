@@ -6,7 +6,7 @@ import { withdrawTool } from '../../../../tools/register.ts'
 
 export const removeTool = route({
   operationId: 'removeTool',
-  summary: 'Withdraw a tool; one of the catalog stays withdrawn',
+  summary: 'Withdraw a tool; a tool of the catalog stays withdrawn',
   method: 'DELETE',
   path: '/admin/tools/{slug}',
   auth: 'operations-key',

@@ -7,7 +7,7 @@ import { temporalLink } from '../../../../temporal-link.ts'
 
 export const listOpenWork = route({
   operationId: 'listOpenWork',
-  summary: 'List the work of one kind that has not ended, with its workflows, newest first',
+  summary: 'List the open work of one kind, with its workflows, newest first',
   method: 'GET',
   path: '/admin/work',
   auth: 'operations-key',

@@ -6,7 +6,7 @@ import { atEdge, type EdgeStep, groundFacts, failStep, standingOf, statedOf, tak
 
 export const consumeEdge = route({
   operationId: 'consumeEdge',
-  summary: 'Take the payload of an edge as an input, or refuse it',
+  summary: 'Consume the payload of an edge, or refuse it',
   method: 'POST',
   path: '/cohorts/{cohort_id}/edges/{edge_id}:consume',
   auth: 'node-signature',
@@ -36,7 +36,7 @@ export const consumeEdge = route({
   },
 })
 
-/** Takes the payload, or ends the attempt at the consumer's word, which may name the reason. */
+/** Consumes the payload, or ends the attempt if the consumer refuses it, which may include a reason. */
 async function take(step: EdgeStep, body: EdgeConsumeRequest): Promise<void> {
   const { edge, attempt, locked } = step
   if (body.outcome === 'refused') {

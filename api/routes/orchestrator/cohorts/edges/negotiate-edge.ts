@@ -7,7 +7,7 @@ import { askUntilNews } from './wait.ts'
 
 export const negotiateEdge = route({
   operationId: 'negotiateEdge',
-  summary: 'Offer to give or take the payload of an edge, and wait for the other side',
+  summary: 'Offer to send or receive the payload of an edge, and wait for the other side',
   method: 'POST',
   path: '/cohorts/{cohort_id}/edges/{edge_id}:negotiate',
   auth: 'node-signature',
@@ -18,7 +18,7 @@ export const negotiateEdge = route({
 
   handler({ caller, params, body, signal }, services) {
     const { role, offer, wait_ms = 0 } = body
-    // A producer offers once before it has a payload, and once with each that it makes.
+    // A producer offers once before it has a payload, and once with each payload that it produces.
     const stated = role === 'producer' ? statementIn(offer)?.sha256 : undefined
     const phase = stated === undefined ? 'offer' : `statement/${stated}`
     const call = {

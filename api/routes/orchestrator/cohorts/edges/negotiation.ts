@@ -22,7 +22,7 @@ import { type EdgeStep, groundFacts, failStep, standingOf, takeStep, write } fro
 
 const URL_SECONDS = 3_600
 
-/** Takes one side's offer. A broken rule ends the attempt. */
+/** Records one side's offer. A broken rule ends the attempt. */
 export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void> {
   const { role } = step.call
   const { closed, state } = step.edge
@@ -30,9 +30,9 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   const facts = spaceFact(step, offer)
   const mismatch = EDGE_RULES.space(facts)
   if (mismatch) return failStep(step, mismatch)
-  // The producer states it again at the next attempt.
+  // The producer states its new payload again in the next attempt.
   if (role === 'producer' && isReplaced(step.edge, statementIn(offer)?.sha256)) return moveOn(step)
-  // A payload that is on its way, or there, is not exchanged.
+  // A payload in transit or already delivered is not replaced.
   const mayState =
     role === 'producer' && (state !== 'open' || step.edge.sha256 === null) && state !== 'transferred'
   const edge = mayState ? await readStatement(step, offer) : {}
@@ -44,7 +44,9 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   else await write(step, { edge, attempt })
 }
 
-/** Ends the attempt with its payload, and begins the next one, unless this producer has made too many of them. */
+/**
+ * Ends the attempt along with its payload and begins the next one, unless this producer has replaced too many payloads.
+ */
 async function moveOn(step: EdgeStep): Promise<void> {
   const { trx, call } = step
   if (!(await mayReplace(trx, { id: step.edge.id, leaseToken: call.body.lease_token })))
@@ -59,14 +61,16 @@ async function moveOn(step: EdgeStep): Promise<void> {
   step.attempt = attempt
 }
 
-/** Goes on as far as the offers of both sides allow, or one and the payload that an earlier attempt has left. */
+/**
+ * Advances the edge as far as both offers allow. A payload left by an earlier attempt can replace the producer's offer.
+ */
 export async function agreeOnEdge(step: EdgeStep): Promise<void> {
   const { attempt, edge } = step
   if (edge.closed) return
   const [producer, consumer] = [attempt.producer_offer ?? inheritedOffer(step), attempt.consumer_offer]
   if (producer && consumer && edge.state === 'negotiating') await agreeOn(step, { producer, consumer })
   if (step.edge.state === 'negotiated' || step.edge.state === 'connecting') await deposit(step)
-  // The platform has put a value into the row by itself.
+  // The platform has stored a by-value payload in the row.
   const isGiven = edge.state === 'transferred' && !attempt.agreed
   if (producer && consumer && isGiven) {
     const agreement = await agreementOf(step, { producer, consumer })
@@ -84,7 +88,7 @@ const spaceFact = ({ edge, call }: EdgeStep, offer: EdgeOffer) => ({
 })
 
 /**
- * Returns what the producer says about its payload, with the payload itself if it was sent along; undefined when that
+ * Returns the producer's statement about its payload, with the payload itself if it was sent inline; undefined if it
  * breaks a rule, which ends the attempt.
  */
 async function readStatement(step: EdgeStep, offer: EdgeOffer): Promise<EdgeChange['edge'] | undefined> {
@@ -116,7 +120,7 @@ async function readStatement(step: EdgeStep, offer: EdgeOffer): Promise<EdgeChan
   }
 }
 
-/** Returns the size and digest of the payload that an offer states or holds. */
+/** Returns the size and digest of the payload that an offer states or contains. */
 export function statementIn({
   inline,
   size_bytes: bytes,
@@ -129,7 +133,7 @@ export function statementIn({
   return typeof bytes === 'number' && typeof sha256 === 'string' ? { bytes, sha256 } : undefined
 }
 
-/** The offer that a payload in the row or the store makes for its producer. */
+/** Derives a producer offer from a payload in the row or the object store. */
 function inheritedOffer({ edge }: EdgeStep): EdgeOffer | null {
   if (edge.size_bytes === null || edge.encoding === null) return null
   const transport = edge.payload ? 'inline' : edge.payload_key ? 'relay' : undefined
@@ -137,7 +141,7 @@ function inheritedOffer({ edge }: EdgeStep): EdgeOffer | null {
   return {
     modes: ['transfer'],
     transports: [transport],
-    // It is the producer's own word.
+    // Safe cast: the producer's own offer had this encoding.
     encodings: [edge.encoding as EdgeOffer['encodings'][number]],
     digests: ['sha256'],
     space_fingerprint: edge.source_fingerprint,
@@ -168,7 +172,7 @@ async function agreementOf({ edge, attempt, trx }: EdgeStep, offers: Offers) {
   )
 }
 
-/** Bytes that were broken twice on their way go through the store the third time. */
+/** After two corrupted transfers between two nodes, the payload goes through the object store. */
 const mayConnect = async (trx: EdgeStep['trx'], edgeId: string, pair: edgeRateRepository.NodePair) =>
   (await edgeRateRepository.isReachable(trx, pair)) &&
   !(await edgeRateRepository.hasBrokenTwice(trx, edgeId, pair))
@@ -193,14 +197,14 @@ async function agreeOn(step: EdgeStep, offers: Offers): Promise<void> {
   })
 }
 
-/** The map that the evidence names; it is signed whenever it is told. */
+/** Returns the map that the evidence names; its URL is signed each time it is returned. */
 function adapterOf({ evidence }: EdgeStep): Agreement['adapter'] {
   if (!evidence?.adapter) return null
   const { sha256, size_bytes } = evidence.adapter
   return { evidence_id: evidence.id, url: '', sha256, size_bytes }
 }
 
-/** Hands over a payload that the gateway has verified itself, or that is a file of the consumer's own node. */
+/** Hands over a payload that the gateway has verified itself, or that is a file on the consumer's own node. */
 async function deposit(step: EdgeStep): Promise<void> {
   const { edge, attempt } = step
   if (edge.size_bytes === null || edge.sha256 === null || !attempt.agreed) return
@@ -218,7 +222,7 @@ async function deposit(step: EdgeStep): Promise<void> {
   })
 }
 
-/** Returns what a node learns from its negotiation. */
+/** Returns the response to a node's negotiation. */
 export async function negotiated(
   step: EdgeStep,
   { objects }: Pick<Services, 'objects'>,
@@ -239,7 +243,7 @@ export async function negotiated(
   }
 }
 
-/** Returns the agreement with an address at which the consumer finds the map that it is to apply. */
+/** Returns the agreement, with a URL for the map that the consumer has to apply. */
 async function withAdapter(
   { attempt: { agreed }, evidence, call }: EdgeStep,
   objects: Services['objects'],

@@ -9,7 +9,7 @@ const WAIT_MS = 10_000
 
 export const rendezvousEdge = route({
   operationId: 'rendezvousEdge',
-  summary: 'Find the way from the producer of an edge to its consumer',
+  summary: 'Find a connection between the producer and the consumer of an edge',
   method: 'POST',
   path: '/cohorts/{cohort_id}/edges/{edge_id}:rendezvous',
   auth: 'node-signature',
@@ -20,7 +20,7 @@ export const rendezvousEdge = route({
 
   handler({ caller, params, body, signal }, services) {
     const { role, candidates, selected } = body
-    // Asking for the other side's word may be repeated; one's own is given once.
+    // A node may poll for the other side's candidates repeatedly, but states its own only once.
     const phase = candidates ? 'candidates' : selected === undefined ? undefined : 'selected'
     const call = {
       cohortId: params.cohort_id,
@@ -32,7 +32,7 @@ export const rendezvousEdge = route({
       body,
       ...(phase !== undefined && { phase }),
     }
-    // Whoever selects gets the answer to that; whoever asks waits for the other side.
+    // A call that states something returns immediately; a poll waits for the other side.
     const waitMs = phase === undefined ? WAIT_MS : 0
     return askUntilNews(services, { edgeId: params.edge_id, waitMs, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {

@@ -11,7 +11,7 @@ import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, tell, write
 const RELAYED_TYPE = 'application/octet-stream'
 const URL_SECONDS = 3_600
 
-/** Takes what one side says about how it can be reached, or what it could reach. */
+/** Records the producer's candidates, or which of them the consumer could reach. */
 export async function meet(
   step: EdgeStep,
   { candidates, spki_sha256, probes, selected }: EdgeRendezvousRequest,
@@ -36,17 +36,19 @@ export async function meet(
   }
 }
 
-/** Returns the candidates that consumers may connect to. Throws for names, and for addresses in a disguised form. */
+/**
+ * Returns the candidates that consumers may connect to. Throws for host names, and for addresses in an unusual form.
+ */
 function permitted(candidates: readonly Candidate[], addresses: EdgeAddresses): Candidate[] {
   candidates.forEach(({ url }, index) => {
     if (addressOfCandidate(url) === undefined)
       throw invalid(['body', 'candidates', index, 'url'], 'must be https://address:port, with an IP address')
   })
-  // Whether loopback is the consumer's too is known once the consumer asks.
+  // Only when the consumer calls do we know whether it shares the producer's loopback.
   return candidates.filter(({ url }) => addresses.allows(url, { isSameMachine: true }))
 }
 
-/** Records the candidate that the consumer takes, or that the payload goes through the object store. */
+/** Records the candidate that the consumer selected, or that the payload goes through the object store. */
 async function select(
   step: EdgeStep,
   {
@@ -57,7 +59,7 @@ async function select(
   const { attempt, trx } = step
   if (selected !== null) {
     if (!attempt.candidates?.some(({ url }) => url === selected))
-      throw invalid(['body', 'selected'], 'is none of the candidates')
+      throw invalid(['body', 'selected'], 'is not one of the candidates')
     return write(step, { attempt: { selected, probes: JSON.stringify(probes) } })
   }
   const { producer_node_id: from, consumer_node_id: to } = attempt
@@ -84,7 +86,7 @@ async function relay(step: EdgeStep): Promise<void> {
   tell(step, 'edge.relayed')
 }
 
-/** Returns what a node learns from its rendezvous. */
+/** Returns the response to a node's rendezvous. */
 export async function met(
   step: EdgeStep,
   { local_keys = [] }: EdgeRendezvousRequest,
@@ -108,7 +110,7 @@ export async function met(
 
 type Relay = NonNullable<EdgeRendezvous['relay']>
 
-/** Returns the address of a relayed payload: to PUT it to, or to GET it from as soon as it is there. */
+/** Returns the URL of a relayed payload: for the PUT, or for the GET once the payload is stored. */
 async function relayOf(
   { edge, locked, call }: EdgeStep,
   objects: Services['objects'],
@@ -118,7 +120,7 @@ async function relayOf(
     const { url, expiresAt } = await objects.signGet(edge.payload_key, { expiresInS: URL_SECONDS })
     return { get_url: url, content_type: RELAYED_TYPE, expires_at: expiresAt.toISOString() }
   }
-  // The store takes no other bytes than those that were stated.
+  // The store accepts only the bytes that the producer stated.
   if (edge.sha256 === null) return null
   const key = relayKey(edge, locked.account_id)
   const signed = await objects.signPut(key, {
@@ -134,13 +136,13 @@ async function relayOf(
   }
 }
 
-/** The key of the payload that an attempt relays. */
+/** The object key of the payload that an attempt relays. */
 export const relayKey = (
   { id, cohort_id, attempt }: Pick<EdgeStep['edge'], 'id' | 'cohort_id' | 'attempt'>,
   accountId: string,
 ): string => cohortEdgeKey({ accountId, cohortId: cohort_id, edgeId: id, attempt })
 
-/** Returns whether a node that waits at its rendezvous has what it needs from the other side. */
+/** Returns whether a waiting node has what it needs from the other side. */
 export function hasMet({ edge, attempt, call }: EdgeStep): boolean {
   const isUnderWay = edge.state === 'negotiated' || edge.state === 'connecting'
   if (edge.closed || !isUnderWay) return true

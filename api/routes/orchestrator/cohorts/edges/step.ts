@@ -28,35 +28,35 @@ import type { EdgeRole } from '../../../../../schemas/cohort-edge.ts'
 import type { CohortEventType, EdgeFailure } from '../../../../../schemas/cohort-vocabulary.ts'
 import type { Services } from '../../../../services.ts'
 
-/** A call of a node at an edge. */
+/** A node's call for an edge. */
 export interface EdgeCall {
   cohortId: string
   edgeId: string
   nodeId: string
   role: EdgeRole
   operation: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
-  /** What a node does only once in an attempt; absent for calls that may be repeated with other bodies. */
+  /** The phase, which happens once per attempt; absent for calls that may be repeated with different bodies. */
   phase?: string
-  /** A repeat is answered with the news since, and not as the first time. */
+  /** True if a repeat returns the current state instead of the first response. */
   isLive?: boolean
-  /** The parts of the body that make it another call. */
+  /** The request body; a repeat of a phase must have the same one, apart from the lease and the wait. */
   body: { attempt: number; lease_token: string }
 }
 
-/** The rows behind a call, locked until its transaction ends; steps replace them by what they have written. */
+/** The rows behind a call, locked until its transaction ends; steps replace them with what they have written. */
 export interface EdgeStep {
   readonly trx: Transaction<Database>
   readonly call: EdgeCall
   readonly locked: edgeRepository.LockedEdge
   readonly sides: edgeRepository.EdgeSides
   readonly events: NewCohortEvent[]
-  /** The evidence that allows the edge; undefined where its spaces are equal. */
+  /** The evidence that allows the edge; undefined when its spaces are equal. */
   readonly evidence: FoundEvidence | undefined
   /** Whether a space at either end is revoked. */
   readonly isSpaceRevoked: boolean
-  /** The last call before this one; null for the first. */
+  /** The time of the previous call; null for the first. */
   readonly wasCalledAt: Date | null
-  /** Whether the producer still had to keep its payload when this call came. */
+  /** Whether the producer still had to retain its payload when this call arrived. */
   readonly wasHeld: boolean
   edge: CohortEdgeRow
   attempt: CohortEdgeAttemptRow
@@ -65,7 +65,7 @@ export interface EdgeStep {
 const conflict = (message: string, details: Record<string, unknown>) =>
   new ApiError('conflict', message, { details })
 
-/** Runs a call in one transaction: its node, its attempt and its cohort are checked, and it takes effect once. */
+/** Runs a call in one transaction: checks its node, attempt and cohort, and applies it once. */
 export function atEdge<A extends object>(
   { db }: Pick<Services, 'db'>,
   call: EdgeCall,
@@ -78,16 +78,16 @@ export function atEdge<A extends object>(
       attempt: call.body.attempt,
       node_id: call.nodeId,
       operation: call.operation,
-      // One node may be at both ends.
+      // One node may be both producer and consumer.
       phase: call.role === 'producer' ? `producer/${call.phase}` : (call.phase ?? ''),
     }
     const known = call.phase === undefined ? undefined : await edgeCallRepository.findCall(trx, key)
     const digest = digestOf(call.body)
     if (known && !known.body_digest.equals(digest)) {
       const { attempt, state } = step.edge
-      throw conflict('this call was made with another body', { attempt, state })
+      throw conflict('this call was already made with a different body', { attempt, state })
     }
-    // What was stored is the answer of this very operation.
+    // Safe cast: the stored response belongs to this operation.
     if (known?.answer) return known.answer as A
 
     const answer = await work(step, known !== undefined)
@@ -131,14 +131,14 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   }
 }
 
-/** Locks evidence; what drains is as good as before for the cohorts that rely on it. */
+/** Locks evidence. Evidence that is draining stays valid for the cohorts that rely on it. */
 async function evidenceOf(trx: Transaction<Database>, id: string): Promise<FoundEvidence | undefined> {
   const evidence = await lockEvidence(trx, id)
   const isGood = evidence?.status === 'revoked' && (await isDraining(trx, id))
   return evidence && isGood ? { ...evidence, status: 'active' } : evidence
 }
 
-/** What the spaces and the evidence allow; what superseded those does not end what goes by them already. */
+/** Returns the status of the spaces and the evidence. Superseded evidence stays valid for edges that already use it. */
 export function groundFacts({
   edge,
   evidence,
@@ -149,13 +149,13 @@ export function groundFacts({
   return { isSpaceRevoked, evidence: status === 'superseded' ? 'active' : status }
 }
 
-/** Returns what the producer has stated about the payload. */
+/** Returns the producer's statement about the payload. */
 export const statedOf = ({ size_bytes: bytes, sha256 }: CohortEdgeRow): Statement | null =>
   bytes === null || sha256 === null ? null : { bytes, sha256 }
 
-const notFound = () => new ApiError('not_found', 'this node works at no such edge')
+const notFound = () => new ApiError('not_found', 'this node does not take part in this edge')
 
-/** The lease authorises a call and is no part of it; nor is the time that the node waits for news. */
+/** The digest leaves out the lease, which only authorizes the call, and the time that the node waits. */
 const digestOf = (body: EdgeCall['body']) =>
   Buffer.from(sha256Hex(canonicalJson({ ...body, lease_token: undefined, wait_ms: undefined })), 'hex')
 
@@ -170,13 +170,13 @@ const EVENTS: Partial<Record<EdgeMove, CohortEventType>> = {
 
 interface Taking extends edgeRepository.EdgeChange {
   facts?: EdgeFacts
-  /** Told in the step's event. */
+  /** The data of the step's event. */
   data?: Record<string, unknown>
 }
 
 /**
- * Takes one step of the edge's table and writes it; a broken rule ends the attempt instead, and false is returned. A step
- * that cannot be taken from the edge's state is a conflict.
+ * Takes one step of the edge's state machine and writes it. If a rule is broken, ends the attempt instead and returns
+ * false. Throws a 409 for a step that is impossible in the edge's state.
  */
 export async function takeStep(
   step: EdgeStep,
@@ -212,16 +212,16 @@ export async function failStep(
   tell(step, 'edge.failed', { failure, ...data })
 }
 
-/** Ends the attempt whose time had run out before this call; the platform does the same for those that nobody asks about. */
+/** Ends an attempt that was overdue before this call. `endOverdueWork` does the same for attempts without calls. */
 export async function endOverdue(step: EdgeStep): Promise<void> {
   const { edge, attempt, locked, wasCalledAt } = step
-  // Whoever comes for the first time has not waited.
+  // A first call can't be overdue.
   if (edge.closed || attempt.consumer_offer === null) return
   const failure = overdueAs({ ...timesOf(step), calledAt: wasCalledAt ?? locked.now }, locked.now)
   if (failure) await failStep(step, failure)
 }
 
-/** What the deadline of an attempt depends on. */
+/** Returns the facts that an attempt's deadline depends on. */
 function timesOf({ edge, attempt, locked, sides }: EdgeStep) {
   const completedAt = sides.producer?.completed_at
   const loadedAt = sides.consumer.loaded_at
@@ -237,7 +237,7 @@ function timesOf({ edge, attempt, locked, sides }: EdgeStep) {
   }
 }
 
-/** Writes to the edge and its attempt without another step. */
+/** Writes to the edge and its attempt without taking a step. */
 export async function write(step: EdgeStep, change: edgeRepository.EdgeChange): Promise<void> {
   Object.assign(step, await edgeRepository.changeEdge(step.trx, step.edge, change))
 }
@@ -247,7 +247,7 @@ export function tell(step: EdgeStep, type: CohortEventType, data: Record<string,
   step.events.push({ type, edgeId: edge.id, nodeId: call.nodeId, attempt: edge.attempt, data })
 }
 
-/** Returns where the edge stands after the steps so far. */
+/** Returns the state of the edge after the steps so far. */
 export function standingOf(step: EdgeStep): EdgeStanding {
   const { edge, attempt, sides } = step
   const times = timesOf(step)

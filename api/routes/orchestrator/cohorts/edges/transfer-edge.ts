@@ -6,7 +6,7 @@ import { atEdge } from './step.ts'
 import { transfer, transferred } from './transfer.ts'
 import { askUntilNews } from './wait.ts'
 
-/** The bytes of a direct transfer may arrive before the producer's statement about them. */
+/** How long to wait for the producer's statement, which may arrive after the bytes of a direct transfer. */
 const STATEMENT_MS = 10_000
 
 interface Attempting {
@@ -16,7 +16,7 @@ interface Attempting {
   signal: AbortSignal
 }
 
-/** Takes a step of a transfer or session. Progress may be told again and again, every other step once. */
+/** Takes a step of a transfer or session. Progress may be reported repeatedly, every other step once. */
 async function attemptEdge(
   operation: 'transfer' | 'session',
   { caller, params, body, signal }: Attempting,
@@ -30,14 +30,14 @@ async function attemptEdge(
     nodeId: caller.nodeId,
     operation,
     role,
-    // An interrupted session begins again.
+    // An interrupted session may begin again.
     isLive: operation === 'session' && phase === 'begin',
     body,
     ...(phase !== 'progress' && { phase }),
   }
   if (phase === 'end' && role === 'consumer' && !(await edgeRepository.isStated(services.db, edgeId))) {
     const { phase: _, ...asking } = call
-    // Only the consumer itself may wait.
+    // Check the caller first: only the consumer itself may wait.
     await atEdge(services, asking, async () => ({}))
     await askUntilNews(services, { edgeId, waitMs: STATEMENT_MS, signal }, async () => ({
       answer: undefined,
@@ -61,7 +61,7 @@ const ATTEMPT = {
 
 export const transferEdge = route({
   operationId: 'transferEdge',
-  summary: 'Tell how the transfer of a payload goes',
+  summary: 'Report the progress of a payload transfer',
   path: '/cohorts/{cohort_id}/edges/{edge_id}:transfer',
   ...ATTEMPT,
   handler: (request, services) => attemptEdge('transfer', request, services),
@@ -69,7 +69,7 @@ export const transferEdge = route({
 
 export const runEdgeSession = route({
   operationId: 'runEdgeSession',
-  summary: 'Tell how the session of an edge goes',
+  summary: 'Report the progress of an edge session',
   path: '/cohorts/{cohort_id}/edges/{edge_id}:session',
   ...ATTEMPT,
   handler: (request, services) => attemptEdge('session', request, services),

@@ -8,12 +8,12 @@ import type { Services } from '../../../../services.ts'
 import { relayKey } from './rendezvous.ts'
 import { type EdgeStep, failStep, standingOf, statedOf, takeStep, tell, write } from './step.ts'
 
-/** Progress is told at most this often, and at most so many times in an attempt. */
+/** Limits for progress events: the minimum interval, and the maximum number per attempt. */
 const PROGRESS_MS = 2_000
 const MAX_PROGRESS = 100
-/** The rate of fewer bytes is that of their round trips. */
+/** For fewer bytes, the rate would mostly measure round trips. */
 const MEASURED_BYTES = 1024 * 1024
-/** A shorter time is below what clocks of nodes tell. */
+/** A shorter time is below the resolution of the nodes' clocks. */
 const MEASURED_MS = 1
 
 /** Takes one step of a transfer or session. */
@@ -38,7 +38,7 @@ export async function transfer(
 
 async function begin(step: EdgeStep): Promise<void> {
   const { edge, attempt, locked, wasHeld, call } = step
-  // The rest of a session that was interrupted.
+  // The remainder of an interrupted session.
   if (edge.state === 'open' && call.operation === 'session') return
   const isDirect = edge.transport === 'direct'
   await takeStep(step, 'open', {
@@ -80,14 +80,14 @@ async function end(step: EdgeStep, body: EdgeAttemptRequest): Promise<void> {
     data: { transport: edge.transport, bytes, ms },
   })
   const { producer_node_id: from, consumer_node_id: to } = attempt
-  // The time of a session is that of the producer's work.
+  // A session takes as long as the producer works, so its time says nothing about the connection.
   const isAsOne = edge.transport === 'direct' && attempt.agreed?.mode === 'transfer'
   const isMeasured = isAsOne && bytes >= MEASURED_BYTES && ms >= MEASURED_MS
   if (isTaken && from && to && isMeasured)
     await edgeRateRepository.recordRate(trx, { from, to }, bytes / ms / 1_000)
 }
 
-/** Takes a payload that the producer has PUT into the store, which has checked its digest. */
+/** Records a payload that the producer has PUT into the object store, which has checked its digest. */
 async function noteUpload(
   step: EdgeStep,
   { bytes = 0, sha256 = '' }: EdgeAttemptRequest,
@@ -108,7 +108,7 @@ async function noteUpload(
   await write(step, { edge: { payload_key: key } })
 }
 
-/** Returns what a node learns from a step of its transfer. */
+/** Returns the response to a node's transfer step. */
 export function transferred(step: EdgeStep): EdgeAttempted {
   const { attempt, call } = step
   const directive = directiveOf(standingOf(step), call.role)

@@ -1,6 +1,6 @@
 import type { Services } from '../../../../services.ts'
 
-/** A NOTIFY that was lost delays news by at most this time. */
+/** A lost NOTIFY delays the response by at most this time. */
 const REREAD_INTERVAL_MS = 5_000
 
 interface Waiting {
@@ -9,7 +9,7 @@ interface Waiting {
   signal: AbortSignal
 }
 
-/** Asks about an edge whenever it has changed, until there is news or the time is up; returns the last answer. */
+/** Calls `ask` whenever the edge changes, until it reports news or the time is up; returns the last answer. */
 export async function askUntilNews<A>(
   { edgeWaiters }: Pick<Services, 'edgeWaiters'>,
   { edgeId, waitMs, signal }: Waiting,

@@ -132,7 +132,7 @@ describe("an endpoint's listing", () => {
 
     const stale = await review(id, 'approve', { updated_at })
     assert.equal(stale.status, 409)
-    assert.match(stale.body.error.message, /has changed since it was read/)
+    assert.match(stale.body.error.message, /has changed since you read it/)
     const fresh = (await read(id)).body.updated_at
     assert.equal((await review(id, 'approve', { updated_at: fresh })).body.review_status, 'approved')
   })

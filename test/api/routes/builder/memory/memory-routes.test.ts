@@ -191,8 +191,8 @@ describe('memory routes', () => {
       answers.map(({ status: code }) => code),
       [422, 422, 200, 200, 200],
     )
-    assert.match(answers[0]?.text ?? '', /role viewer writes nothing/)
-    assert.match(answers[1]?.text ?? '', /limited to tools without remember/)
+    assert.match(answers[0]?.text ?? '', /role viewer cannot write/)
+    assert.match(answers[1]?.text ?? '', /limited to tools other than remember/)
     const adminId = await keyIdOf(api, admin)
     assert.deepEqual(
       body.grants.map(({ key_id }: { key_id: string }) => key_id),

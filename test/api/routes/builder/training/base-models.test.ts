@@ -177,7 +177,10 @@ describe('the base models of runs, merges and endpoints', function () {
     const { ingredients } = ((await claimJob(node, body.job_id)) as unknown as MergeClaim).merge
 
     assert.ok(ingredients[0]?.from.type === 'unavailable')
-    assert.match(ingredients[0].from.message, /^The model nobody\/nothing cannot be had: the hub has no such/)
+    assert.match(
+      ingredients[0].from.message,
+      /^The model nobody\/nothing is not available: the hub has no such/,
+    )
   })
 
   it('cannot be models that the account has disabled, however they are referenced', async () => {
@@ -236,7 +239,7 @@ describe('the base models of runs, merges and endpoints', function () {
 
     assert.deepEqual(specification.base, {
       type: 'unavailable',
-      message: `There is nothing at ${stored.label} any more.`,
+      message: `There are no longer any files at ${stored.label}.`,
     })
   })
 

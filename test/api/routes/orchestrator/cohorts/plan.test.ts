@@ -341,7 +341,7 @@ describe('cohort plans', () => {
     assert.equal(byName.body.endpoint_id, id)
     assert.deepEqual(byName.body, byId.body)
     assert.equal(unknown.status, 422)
-    assert.match(unknown.body.detail[0].msg, /the id of an endpoint, or the name/)
+    assert.match(unknown.body.detail[0].msg, /the id or name of an endpoint/)
     assert.equal((await look(newId())).status, 404)
   })
 

@@ -89,7 +89,7 @@ describe('claims of language model runs', function () {
       assert.ok(specification.base?.type === 'unavailable')
       assert.match(
         specification.base.message,
-        /^The run needs about 1\d{5} MB to train all weights; the largest node that could take it has 2000 MB\.$/,
+        /^The run needs about 1\d{5} MB to train all weights; the largest node that could run it has 2000 MB\.$/,
       )
     })
 
@@ -120,7 +120,7 @@ describe('claims of language model runs', function () {
       assert.ok(halves?.type === 'unavailable')
       assert.match(
         halves.message,
-        /^The run needs about 1\d{4} MB on one GPU; the largest node that could take it has 12000 MB\.$/,
+        /^The run needs about 1\d{4} MB on one GPU; the largest node that could run it has 12000 MB\.$/,
       )
       assert.equal((await claimAt([24_000]))?.type, 'version')
     })
@@ -148,7 +148,7 @@ describe('claims of language model runs', function () {
 
       await assert.rejects(
         claimOn(api, small, jobId),
-        /needs about \d+ MB; this node has 2000 MB and another has more/,
+        /needs about \d+ MB; this node has 2000 MB and another node has more/,
       )
       const { specification, attempt } = await claimOn(api, large, jobId)
 

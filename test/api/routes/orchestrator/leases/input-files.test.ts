@@ -64,7 +64,10 @@ describe("files that a stage's input refers to", () => {
     const large = await build({ size_bytes: MAX_INPUT_BYTES + 1 })
     const { status, body } = await resolve(large.token, large.url)
     assert.equal(status, 422)
-    assert.match(JSON.stringify(body), /field_0: the file has 52428801 bytes, an input may have 52428800/)
+    assert.match(
+      JSON.stringify(body),
+      /field_0: the file has 52428801 bytes; the limit for an input is 52428800/,
+    )
   })
 
   it('are resolved only for the holder of an active lease', async () => {
