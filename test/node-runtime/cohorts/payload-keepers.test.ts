@@ -18,7 +18,7 @@ import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { startNode, type TestNode, until } from '../../support/servers/node.ts'
 
-/** Larger than what goes through the row. */
+/** Larger than what fits in the row. */
 const PAYLOAD = randomBytes(200_000)
 const AT_MOST_MS = 1_000
 
@@ -36,7 +36,7 @@ describe('payloads that a node keeps for later stages', () => {
 
   const kept = async () => (await readdir(join(node.dir, 'edges'))).length
 
-  /** Keeps a payload whose keeper gets no answer after the first: the request that it waits by has stalled. */
+  /** Keeps a payload whose keeper receives only its first answer: the long poll after it has stalled. */
   const keep = async () => {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -92,7 +92,7 @@ describe('payloads that a node keeps for later stages', () => {
     return event.created_at.getTime()
   }
 
-  it('are gone a second after a cancel', async () => {
+  it('are removed within a second of a cancel', async () => {
     const { cohort } = await keep()
     assert.equal(await kept(), 1)
 
@@ -102,7 +102,7 @@ describe('payloads that a node keeps for later stages', () => {
     assert.ok(took <= AT_MOST_MS, `${took} ms`)
   })
 
-  it('are gone a second after a revocation has ended the run, which a worker writes', async () => {
+  it('are removed within a second when a worker ends the run after a revocation', async () => {
     const { cohort } = await keep()
     const ending = { status: 'failed' as const, fault: { code: 'evidence_revoked' } }
 
@@ -112,7 +112,7 @@ describe('payloads that a node keeps for later stages', () => {
     assert.ok(took <= AT_MOST_MS, `${took} ms`)
   })
 
-  it('are gone once their hand-over is closed, and stay when that of another one is', async () => {
+  it('are removed when their hand-over is closed, and stay when another one is', async () => {
     const { cohort, stages, edge } = await keep()
     const other = await buildEdge(api.database.db, stages, { kind: 'embedding', to_path: '/other' })
     const close = (closed: typeof edge) =>
@@ -136,7 +136,7 @@ describe('payloads that a node keeps for later stages', () => {
     )
   })
 
-  it('give way to what the same stage has made anew', async () => {
+  it('are replaced by the output of a repeated stage', async () => {
     const { cohort, edge, caller, side } = await keep()
     const { edges, keepers } = node.parts
     const bytes = randomBytes(100_000)
@@ -158,7 +158,7 @@ describe('payloads that a node keeps for later stages', () => {
     await removed()
   })
 
-  it('leave no ticket of an earlier session once another attempt waits until they are whole', async () => {
+  it('keep no ticket of an earlier session when the next attempt waits for the whole payload', async () => {
     const { db } = api.database
     const world = await edgeWorld(api, { edge: { kind: 'embedding', mode: 'session' } })
     const { consumer, stages, edgeId, cohortId } = world
@@ -212,7 +212,7 @@ describe('payloads that a node keeps for later stages', () => {
     await cancelCohort(api.services, cohortId)
   })
 
-  it('are not kept when the platform refuses them', async () => {
+  it('are dropped when the platform rejects them', async () => {
     const { cohort, caller, side } = await keep()
     await cancelCohort(api.services, cohort.id)
     await removed()

@@ -8,7 +8,7 @@ const failsWith = (message: RegExp) => (err: unknown) => {
   return true
 }
 
-/** Writes a safetensors file of tensors of 32-bit floats. */
+/** Writes a safetensors file of float32 tensors. */
 function fileOf(tensors: Record<string, { shape: number[]; numbers: number[] }>): Buffer {
   let at = 0
   const entries = Object.entries(tensors).map(([name, { shape, numbers }]) => {
@@ -23,7 +23,7 @@ function fileOf(tensors: Record<string, { shape: number[]; numbers: number[] }>)
   return Buffer.concat([length, header, ...data])
 }
 
-describe('vectors as payloads', () => {
+describe('vector payloads', () => {
   it('are read as they were written', () => {
     const vectors = [
       [1, -2.5, 3],
@@ -36,14 +36,14 @@ describe('vectors as payloads', () => {
     )
   })
 
-  it('have one length and finite numbers', () => {
+  it('must have one length and finite numbers', () => {
     for (const wrong of [[], [[]], [[1], [1, 2]]])
       assert.throws(() => writeVectors(wrong, SPACE), failsWith(/one length/))
     for (const number of [Number.NaN, Infinity, 1e39])
       assert.throws(() => writeVectors([[number]], SPACE), failsWith(/finite/))
   })
 
-  it('are refused from another node, or after a map, with numbers that are not finite', () => {
+  it('are rejected with non-finite numbers, whether from another node or from an adapter', () => {
     const vectors = (numbers: number[]) => fileOf({ vectors: { shape: [1, 2], numbers } })
     for (const number of [Number.NaN, -Infinity])
       assert.throws(() => readVectors(vectors([1, number])), failsWith(/finite/))
@@ -62,7 +62,7 @@ describe('vectors as payloads', () => {
     assert.deepEqual([...mapVector(readMap(file), new Float32Array([1, 2, 3]))], [7.5, 0])
   })
 
-  it('are not mapped by a map of other dimensions', () => {
+  it('are rejected by an adapter with other dimensions', () => {
     const file = fileOf({
       weight: { shape: [2, 2], numbers: [1, 0, 0, 1] },
       bias: { shape: [2], numbers: [0, 0] },
@@ -73,7 +73,7 @@ describe('vectors as payloads', () => {
     assert.throws(() => readMap(uneven), failsWith(/biases/))
   })
 
-  it('are nothing else', () => {
+  it('are rejected in any other form', () => {
     const bytes = writeVectors([[1, 2]], SPACE)
 
     assert.throws(() => readVectors(bytes.subarray(0, -1)), failsWith(/safetensors/))

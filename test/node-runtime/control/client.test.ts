@@ -7,7 +7,7 @@ import { EdgeEnd } from '../../../node-runtime/cohorts/edge-end.ts'
 import { ControlClient } from '../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../node-runtime/control/identity.ts'
 
-/** A gateway that has no news of hand-overs, and answers everything else at once. */
+/** A gateway that has no news of hand-overs, and answers every other call at once. */
 class QuietGateway implements AsyncDisposable {
   readonly #server = createServer((req, res) => {
     const answer = async () => {
@@ -32,7 +32,7 @@ class QuietGateway implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
   }
 
-  /** Sends an input over a slow line. */
+  /** Sends an input over a slow connection. */
   async #sendInput(res: ServerResponse, bytes: Buffer): Promise<void> {
     for (let n = 0; n < bytes.length; n += 1_000) {
       res.write(bytes.subarray(n, n + 1_000))
@@ -53,10 +53,10 @@ class QuietGateway implements AsyncDisposable {
   }
 }
 
-describe('the calls of a node while stages wait for their values', () => {
+describe('ControlClient while stages wait for their values', () => {
   const STAGES = 200
 
-  it('claim work at once, and give the hand-overs of another cohort their turn', async () => {
+  it('claims work at once, and gives hand-overs of another cohort their turn', async () => {
     await using gateway = new QuietGateway()
     const origin = await gateway.start()
     const identity = { sign: () => ({}) } as unknown as Identity
@@ -80,7 +80,7 @@ describe('the calls of a node while stages wait for their values', () => {
       const before = performance.now()
       while (!gateway.answered.get('small')) await sleep(50)
       const tookMs = performance.now() - before
-      // A call that waits for three seconds; without turns it would be the 201st.
+      // A call waits for three seconds; without fair turns this one would be the 201st.
       assert.ok(tookMs < 5_000, `the hand-over of another cohort was asked for after ${tookMs} ms`)
     } finally {
       over.abort()
@@ -89,7 +89,7 @@ describe('the calls of a node while stages wait for their values', () => {
     }
   })
 
-  it('claim work while inputs of another account come over a slow line, and get their own', async () => {
+  it("claims work while another account's inputs arrive slowly, and receives its own input", async () => {
     await using gateway = new QuietGateway()
     const origin = await gateway.start()
     const identity = { sign: () => ({}) } as unknown as Identity
@@ -116,7 +116,7 @@ describe('the calls of a node while stages wait for their values', () => {
     }
   })
 
-  it('claim and renew while the claims of stages of another account bring their inputs over a slow line', async () => {
+  it("claims and renews while another account's stage claims return their inputs slowly", async () => {
     await using gateway = new QuietGateway()
     const origin = await gateway.start()
     const identity = { sign: () => ({}) } as unknown as Identity

@@ -3,8 +3,8 @@ import { jsonCheck } from '../../../api/http/validate.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { ClaimRequest, MAX_TIMEOUT_S } from '../../../schemas/lease.ts'
 
-describe('the term of a lease', () => {
-  it('is one that the platform grants, however long calls are repeated, and outlives them', () => {
+describe('leaseSecondsFor', () => {
+  it('returns a term that the platform grants and that outlives retried calls', () => {
     for (const patienceS of [0, 1, 20, 60, MAX_TIMEOUT_S, 100_000]) {
       const lease_s = leaseSecondsFor(1_000 * patienceS)
 

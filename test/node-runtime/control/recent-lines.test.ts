@@ -4,11 +4,11 @@ import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
 
 const MANY = 1_000_000
 
-describe('the lines that a node keeps', () => {
+describe('the recent logs of a node', () => {
   const messages = (lines: RecentLines, limit = 5_000, bytes = MANY) =>
     lines.newest('node', limit, bytes).map(({ message }) => message)
 
-  it('are the newest thousand, each of a bounded length, and no more than fit', () => {
+  it('are the latest thousand lines, each of limited length, within a total size', () => {
     const lines = new RecentLines()
     for (let n = 0; n < 4_500; n++) lines.keep('node', String(n))
     const all = messages(lines)
@@ -26,7 +26,7 @@ describe('the lines that a node keeps', () => {
     assert.equal(messages(lines, 1)[0], `${'x'.repeat(1_990)} ***`)
   })
 
-  it('tell the process from its model servers, and no key or signature', () => {
+  it('distinguish the process from its model servers, and contain no key or signature', () => {
     const lines = new RecentLines()
     lines.keep('models', 'GET http://127.0.0.1/objects/a?expires=1&signature=abc gives 404', 'm')
     lines.keep('node', `refused hk_${'a'.repeat(43)} and hkl_${'b'.repeat(43)}; see https://hearth.example/a`)

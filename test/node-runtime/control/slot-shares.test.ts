@@ -3,8 +3,8 @@ import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import { SlotShares } from '../../../node-runtime/control/slot-shares.ts'
 import { LineFull } from '../../../platform/async/fair-turns.ts'
 
-describe('shares of slots', () => {
-  /** Takes as many slots as an account gets, up to `most`. */
+describe('slot shares', () => {
+  /** Takes as many slots as an account can get, up to `most`. */
   const takeAll = (shares: SlotShares, key: string, most = PLACED_SLOTS): Disposable[] => {
     const taken: Disposable[] = []
     while (taken.length < most)
@@ -17,11 +17,11 @@ describe('shares of slots', () => {
     return taken
   }
 
-  it('are half of the slots for an account alone', () => {
+  it('are half of the slots for a single account', () => {
     assert.equal(takeAll(new SlotShares(), 'a').length, PLACED_SLOTS / 2)
   })
 
-  it('leave some for later accounts, and a quarter of the slots for other work', () => {
+  it('leave slots for later accounts, and a quarter of the slots for other work', () => {
     const shares = new SlotShares()
     const counts = ['a', 'b', 'c', 'd', 'e'].map((key) => takeAll(shares, key).length)
 
@@ -32,7 +32,7 @@ describe('shares of slots', () => {
     )
   })
 
-  it('return to others when disposed, once', () => {
+  it('return to others on disposal, once', () => {
     const shares = new SlotShares()
     const [first, ...rest] = takeAll(shares, 'a')
     for (const _ of [1, 2]) first![Symbol.dispose]()
@@ -42,7 +42,7 @@ describe('shares of slots', () => {
     assert.equal(takeAll(shares, 'b').length, PLACED_SLOTS / 2)
   })
 
-  it('are at least one, however few slots there are', () => {
+  it('are at least one slot, however few there are', () => {
     assert.deepEqual(
       [1, 2, 3].map((slots) => takeAll(new SlotShares(slots), 'a').length),
       [1, 1, 2],

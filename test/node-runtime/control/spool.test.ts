@@ -26,14 +26,14 @@ class Sink {
   }
 }
 
-describe('spool', () => {
+describe('the spool', () => {
   let folder: ReturnType<typeof temporaryFolder>
   beforeEach(() => {
     folder = temporaryFolder()
   })
   afterEach(() => folder[Symbol.dispose]())
 
-  it('sends what is told in order, one batch at a time, and forgets what is acknowledged', async () => {
+  it('sends reports in order, one batch at a time, and drops them once acknowledged', async () => {
     const spool = new Spool({ dir: folder.path })
     const sink = new Sink()
     spool.attach(sink)
@@ -55,7 +55,7 @@ describe('spool', () => {
     spool.close()
   })
 
-  it('sends again over another link what the first did not acknowledge', async () => {
+  it('resends over another link what the first did not acknowledge', async () => {
     const spool = new Spool({ dir: folder.path })
     const [first, second] = [new Sink(), new Sink()]
     spool.attach(first)
@@ -69,7 +69,7 @@ describe('spool', () => {
     spool.close()
   })
 
-  it('sends again after a restart what was not acknowledged', async () => {
+  it('resends unacknowledged batches after a restart', async () => {
     const before = new Spool({ dir: folder.path })
     const report = before.job('j', 1)
     report.log('line')
@@ -108,7 +108,7 @@ describe('spool', () => {
     spool.close()
   })
 
-  it('drops the oldest lines beyond its bound, says so, and keeps every loss', async () => {
+  it('drops the oldest lines above its limit, reports it, and keeps every loss', async () => {
     const spool = new Spool({ dir: folder.path, maxBytes: 20_000 })
     const report = spool.job('j', 1)
     report.metric(0, { train_loss: 1, val_loss: 1 })
@@ -132,7 +132,7 @@ describe('spool', () => {
     spool.close()
   })
 
-  it('says when it could not be emptied in time', async () => {
+  it('reports that it could not be flushed in time', async () => {
     const spool = new Spool({ dir: folder.path })
     spool.job('j', 1).log('nobody listens')
 
@@ -140,7 +140,7 @@ describe('spool', () => {
     spool.close()
   })
 
-  it('goes on without a disk that takes nothing more, and comes back to it', async () => {
+  it('continues without a disk that rejects writes, and uses it again when it recovers', async () => {
     const dir = join(folder.path, 'spool')
     const spool = new Spool({ dir })
     const sink = new Sink()

@@ -18,7 +18,7 @@ class SlowGateway implements AsyncDisposable {
   started = 0
   underWay = 0
   mostUnderWay = 0
-  /** Bytes after which the connection of an upload breaks; once. */
+  /** The number of bytes after which the connection of an upload breaks, once. */
   breakAt = Infinity
 
   constructor(bytesPerMs: number) {
@@ -62,7 +62,7 @@ class SlowGateway implements AsyncDisposable {
   }
 }
 
-/** Accepts connections and never answers. */
+/** Accepts connections and never responds. */
 async function startFrozen() {
   const server = createServer(() => {})
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -88,15 +88,15 @@ const open = (gateways: readonly string[] | (() => readonly string[]), patienceM
 const upload = (control: ControlClient, account: string, mb: number, text = 'x') =>
   control.complete('lease', { account, result: text.repeat(mb * MB) }, { turn: account })
 
-describe('results that a node uploads over a slow line', function () {
+describe('results that a node uploads over a slow connection', function () {
   this.timeout(120_000)
 
-  it('arrive though each takes longer than a gateway may be silent', async () => {
+  it("arrive even if each takes longer than the gateway's idle timeout", async () => {
     await using gateway = new SlowGateway(10_000)
     const control = open([await gateway.start()])
     try {
       const began = performance.now()
-      // Two bytes a character, so that the length in bytes is not that of the text.
+      // Two bytes per character, so that the length in bytes differs from that of the text.
       await Promise.all([upload(control, 'a', 15, 'é'), upload(control, 'a', 30), upload(control, 'b', 1)])
       assert.ok(performance.now() - began > 1.8 * IDLE_TIMEOUT_MS, 'the line was too fast for this test')
     } finally {
@@ -106,7 +106,7 @@ describe('results that a node uploads over a slow line', function () {
     assert.equal(gateway.started, 3, 'nothing was sent twice')
   })
 
-  it('take turns by account, and leave connections to claims and inputs', async () => {
+  it('take turns by account, and leave connections for claims and inputs', async () => {
     await using gateway = new SlowGateway(4_000)
     const control = open([await gateway.start()])
     try {
@@ -127,11 +127,11 @@ describe('results that a node uploads over a slow line', function () {
     } finally {
       await control.close()
     }
-    // The claim of the task came next to the uploads.
+    // The task's claim runs next to the uploads.
     assert.ok(gateway.mostUnderWay <= 5, `${gateway.mostUnderWay} at once`)
   })
 
-  it('are sent again when the line breaks after more than the patience', async () => {
+  it('are resent when the connection breaks after more than the retry time', async () => {
     await using gateway = new SlowGateway(4_000)
     gateway.breakAt = 6 * MB
     const control = open([await gateway.start()], 1_000)
@@ -145,12 +145,12 @@ describe('results that a node uploads over a slow line', function () {
     assert.deepEqual(gateway.arrived, ['a'])
   })
 
-  it('go to the next gateway when one takes nothing more', async () => {
+  it('go to the next gateway when one stops reading', async () => {
     using frozen = await startFrozen()
     await using gateway = new SlowGateway(1_000_000)
     const control = open([frozen.origin, await gateway.start()])
     try {
-      // The first fits into buffers of the kernel, so that only the answer is missing; the second does not.
+      // The first upload fits into kernel buffers, so that only the response is missing; the second does not.
       await Promise.all([upload(control, 'a', 0.1), upload(control, 'b', 20)])
     } finally {
       await control.close()
@@ -158,7 +158,7 @@ describe('results that a node uploads over a slow line', function () {
     assert.deepEqual(gateway.arrived.toSorted(), ['a', 'b'])
   })
 
-  it('leave a gateway that failed, also when the order of the gateways has changed meanwhile', async () => {
+  it('leave a failed gateway even if the order of the gateways has changed', async () => {
     let asked = 0
     const { promise, resolve: lost } = Promise.withResolvers<void>()
     const dead = createServer((_, res) => {
@@ -186,7 +186,7 @@ describe('results that a node uploads over a slow line', function () {
     assert.deepEqual([gateway.arrived, asked], [['a', 'b'], 1])
   })
 
-  it('stay at a gateway that answers when it refuses another call for now', async () => {
+  it('stay at a responsive gateway that temporarily rejects another call', async () => {
     using frozen = await startFrozen()
     let refusals = 1
     const busy = createServer((req, res) => {
@@ -212,7 +212,7 @@ describe('results that a node uploads over a slow line', function () {
     }
   })
 
-  it('come back to a gateway that broke a connection once the other one refuses them', async () => {
+  it('return to a gateway that broke a connection once the other one rejects them', async () => {
     let breaks = 1
     const restarted = createServer(
       (req, res) => void (breaks-- > 0 ? res.destroy() : req.resume().on('end', () => res.end())),

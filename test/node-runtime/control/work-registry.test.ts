@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
 
-describe('work of a node that is cancelled', () => {
-  it('goes on when a late cancel names an earlier attempt', () => {
+describe('cancelled work of a node', () => {
+  it('continues when a late cancel names an earlier attempt', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-stage')
     work.claimed(2)
@@ -14,7 +14,7 @@ describe('work of a node that is cancelled', () => {
     assert.deepEqual([before, work.signal.aborted], [false, true])
   })
 
-  it('ends as soon as it is claimed when that attempt has been cancelled, and not when it is a later one', () => {
+  it('ends on claim when its attempt was cancelled, but not when the attempt is a later one', () => {
     const registry = new WorkRegistry()
     const ends = [1, 2].map((attempt) => {
       using work = registry.begin('a-stage')
@@ -30,7 +30,7 @@ describe('work of a node that is cancelled', () => {
     ])
   })
 
-  it('ends whichever attempt it is at when none is named', () => {
+  it('ends at any attempt when the cancel names none', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-task')
     using other = registry.begin('another')

@@ -27,7 +27,7 @@ function vectorsFile(rows: number, { fingerprint = FINGERPRINT, dataBytes = rows
   return Buffer.concat([length, header, Buffer.alloc(dataBytes)])
 }
 
-describe('a payload before a model server hears of it', () => {
+describe('a payload before it reaches a model server', () => {
   const folder = temporaryFolder()
   let store: PayloadStore
   before(async () => (store = await PayloadStore.open({ dir: folder.path, limitMb: 10 })))
@@ -41,11 +41,11 @@ describe('a payload before a model server hears of it', () => {
     await checkPayload(payload, { ...honest, ...stated }, agreed)
   }
 
-  it('is taken when it is what was agreed', async () => {
+  it('is accepted when it matches the agreement', async () => {
     await check(vectorsFile(5), VECTORS)
   })
 
-  it('is refused when it is not what its producer states', async () => {
+  it('is rejected when it does not match what its producer stated', async () => {
     const bytes = vectorsFile(5)
 
     await assert.rejects(check(bytes, VECTORS, { sizeBytes: 1 }), failsWith('size_mismatch'))
@@ -53,7 +53,7 @@ describe('a payload before a model server hears of it', () => {
     await assert.rejects(check(bytes, VECTORS, { fingerprint: 'b'.repeat(64) }), failsWith('space_mismatch'))
   })
 
-  it('is refused when the file is of another space, cut, or no safetensors at all', async () => {
+  it('is rejected when the file has another space, is truncated, or is not safetensors', async () => {
     const foreign = vectorsFile(5, { fingerprint: 'b'.repeat(64) })
 
     await assert.rejects(check(foreign, VECTORS), failsWith('space_mismatch'))
@@ -62,7 +62,7 @@ describe('a payload before a model server hears of it', () => {
     await assert.rejects(check(Buffer.alloc(3), VECTORS), failsWith('shape_mismatch'))
   })
 
-  it('is known by its statement alone when it is the state of a llama.cpp context', async () => {
+  it("is checked only against the producer's statement when it is a llama.cpp state", async () => {
     const state: Agreed = { ...VECTORS, encoding: 'llama-state', space: { kind: 'kv_cache' } }
     const bytes = Buffer.from('anything')
 

@@ -15,7 +15,7 @@ import {
 
 const WINDOW = MB / 4
 
-describe('a payload that is handed over while it is made', () => {
+describe('a payload that is handed over while it is produced', () => {
   let nodes: TwoNodes
   before(async () => (nodes = await openTwoNodes()))
   after(() => nodes[Symbol.asyncDispose]())
@@ -53,11 +53,11 @@ describe('a payload that is handed over while it is made', () => {
 
     assert.equal(taken.sha256, sha256Of(Buffer.concat(batches)))
     assert.deepEqual([made.sha256, made.sizeBytes], [taken.sha256, sent])
-    // More frames than batches, because none is larger than the window.
+    // More frames than batches, because no frame is larger than the window.
     assert.ok(seen.frames > batches.length, `${seen.frames} frames`)
   })
 
-  it('is read from the file by a consumer that comes when it is whole', async () => {
+  it('is read from the file by a consumer that arrives when it is complete', async () => {
     const at = newAttempt()
     const bytes = randomBytes(3 * MB)
     using whole = await storeBytes(nodes.producer.store, bytes)
@@ -68,7 +68,7 @@ describe('a payload that is handed over while it is made', () => {
     assert.equal(taken.sha256, sha256Of(bytes))
   })
 
-  it('leaves nothing of itself at either end when it is not completed', async () => {
+  it('leaves nothing at either end when it is not completed', async () => {
     const at = newAttempt()
     const used = () => [nodes.producer, nodes.consumer].map(({ store }) => store.usedBytes)
     const before = used()
@@ -85,7 +85,7 @@ describe('a payload that is handed over while it is made', () => {
     assert.deepEqual(used(), before)
   })
 
-  it('ends where it becomes larger than was agreed', async () => {
+  it('ends when it exceeds the agreed size', async () => {
     const at = newAttempt()
     await using growing = await GrowingPayload.begin(nodes.producer.store)
     await nodes.producer.sendFrames(at, growing, WINDOW)

@@ -41,7 +41,7 @@ describe('the payloads of a node', () => {
     assert.equal(store.usedBytes, whole.length)
   })
 
-  it('are held once for all edges, and go with the last of them', async () => {
+  it('are stored once for all edges, and removed with the last one', async () => {
     const [one, other] = [newAttempt(), newAttempt()]
     {
       using payload = await storeBytes(store, randomBytes(MB))
@@ -59,7 +59,7 @@ describe('the payloads of a node', () => {
     await until(isEmpty, SOON_MS)
   })
 
-  it('go when nobody renews their hold', async () => {
+  it('are removed when their hold is not renewed', async () => {
     const at = newAttempt()
     {
       using payload = await storeBytes(store, randomBytes(10))
@@ -76,7 +76,7 @@ describe('the payloads of a node', () => {
     await until(isEmpty, SOON_MS)
   })
 
-  it('serve the next attempt of an edge, which a late release of the one before does not end', async () => {
+  it('serve the next attempt of an edge, which a late release of the earlier attempt does not end', async () => {
     const first = newAttempt()
     const second = { ...first, attempt: 2 }
     {
@@ -92,7 +92,7 @@ describe('the payloads of a node', () => {
     assert.throws(() => store.hold(store.find(second)!, first, HOUR_MS), failsWith('refused'))
   })
 
-  it('find no room beyond the limit, until those go that were consumed', async () => {
+  it('wait for space above the limit until consumed payloads are removed', async () => {
     const [consumed, waiting] = [newAttempt(), newAttempt()]
     for (const at of [consumed, waiting]) {
       using payload = await storeBytes(store, randomBytes(4 * MB))
@@ -111,7 +111,7 @@ describe('the payloads of a node', () => {
     await assert.rejects(store.write({ sizeBytes: 11 * MB }), failsWith('no_room'))
   })
 
-  it('stop at the agreed size, and leave no part of themselves', async () => {
+  it('stop at the agreed size, and leave nothing behind', async () => {
     {
       await using writer = await store.write({ maxBytes: MB })
       await writer.write(randomBytes(MB))
@@ -126,7 +126,7 @@ describe('the payloads of a node', () => {
     await until(isEmpty, SOON_MS)
   })
 
-  it('may be files that a model server wrote, but no links', async () => {
+  it('may be files that a model server wrote, but not links', async () => {
     const bytes = randomBytes(2 * MB + 3)
     const written = join(folder.path, 'state')
     await writeFile(written, bytes)
@@ -166,7 +166,7 @@ describe('the payloads of a node', () => {
     assert.ok(next.limitBytes > 0)
   })
 
-  it('are no pipes and folders that a model server has left in their place', async () => {
+  it('may not be pipes or folders that a model server left in their place', async () => {
     const [pipe, place] = [join(folder.path, 'pipe'), join(folder.path, 'folder')]
     execFileSync('mkfifo', [pipe])
     await mkdir(place)

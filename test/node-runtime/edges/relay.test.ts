@@ -24,7 +24,7 @@ const failsWith = (failure: string) => (err: unknown) => {
   return true
 }
 
-describe('the way of an edge through the object store', () => {
+describe('the relay of an edge through the object store', () => {
   const folder = temporaryFolder()
   let url = ''
   let store: ObjectStore
@@ -53,7 +53,7 @@ describe('the way of an edge through the object store', () => {
     store.signPut(KEY, { expiresInS, contentType: TYPE, sha256 })
   const signGet = async (expiresInS = 60) => (await store.signGet(KEY, { expiresInS })).url
 
-  it('brings the bytes with their digest', async () => {
+  it('transfers the bytes with their digest', async () => {
     const bytes = randomBytes(5 * MB)
     const at = await hold(bytes)
     await nodes.producer.relay(at, await signPut(sha256Of(bytes)))
@@ -67,7 +67,7 @@ describe('the way of an edge through the object store', () => {
     assert.ok(bytes.equals(await readFile(payload.path)))
   })
 
-  it('refuses what somebody changed on the way, and goes on where a connection broke', async () => {
+  it('rejects bytes altered in transit, and resumes where a connection broke', async () => {
     const bytes = randomBytes(5 * MB)
     const at = await hold(bytes)
     await nodes.producer.relay(at, await signPut(sha256Of(bytes)))
@@ -101,7 +101,7 @@ describe('the way of an edge through the object store', () => {
     )
   })
 
-  it('is closed to bytes other than those it was signed for, and to a payload that has gone', async () => {
+  it('rejects bytes other than the signed ones, and a payload that is gone', async () => {
     const at = await hold(randomBytes(100))
 
     await assert.rejects(nodes.producer.relay(at, await signPut(sha256Of('other'))), failsWith('refused'))

@@ -19,7 +19,7 @@ const failsWith = (failure: string) => (err: unknown) => {
   return true
 }
 
-describe('a session over an edge', () => {
+describe('an edge session', () => {
   let nodes: TwoNodes
   before(async () => (nodes = await openTwoNodes()))
   after(() => nodes[Symbol.asyncDispose]())
@@ -28,7 +28,7 @@ describe('a session over an edge', () => {
     const bytes: Buffer[] = []
     return { bytes, onFrame: (frame: SessionFrame) => void bytes.push(frame.bytes) }
   }
-  /** Serves a session at the producer; returns it with how the consumer reaches it. */
+  /** Serves a session at the producer; returns it with the peer for the consumer. */
   const serve = (options: ConstructorParameters<typeof EdgeSession>[0]) => {
     const at = newAttempt()
     const served = new EdgeSession(options)
@@ -41,7 +41,7 @@ describe('a session over an edge', () => {
     url: `https://127.0.0.1:${port}`,
   })
 
-  it('carries frames in order, both ways', async () => {
+  it('carries frames in order, in both directions', async () => {
     const [states, tokens] = [collector(), collector()]
     const { served, peer } = serve({ onFrame: tokens.onFrame })
     const joined = nodes.consumer.join(peer, {
@@ -62,7 +62,7 @@ describe('a session over an edge', () => {
     )
   })
 
-  it('goes on behind the last acknowledged frame when its connection breaks', async () => {
+  it('resumes after the last acknowledged frame when its connection breaks', async () => {
     const states = collector()
     const { served, peer } = serve({ onFrame: () => {} })
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
@@ -81,7 +81,7 @@ describe('a session over an edge', () => {
     assert.ok(proxy.connections > 1)
   })
 
-  it('waits for a receiver that is slow', async () => {
+  it('waits for a slow receiver', async () => {
     const gate = Promise.withResolvers<void>()
     const { served, peer } = serve({ onFrame: () => {}, windowBytes: MB })
     nodes.consumer.join(peer, { onFrame: () => gate.promise, windowBytes: MB })
@@ -100,7 +100,7 @@ describe('a session over an edge', () => {
     await nodes.producer.release(peer)
   })
 
-  it('is open to nobody without the ticket', async () => {
+  it('rejects peers without the ticket', async () => {
     const { peer, served } = serve({ onFrame: () => {} })
     const options = { onFrame() {}, beginMs: 300, silentMs: 300 }
 
@@ -112,7 +112,7 @@ describe('a session over an edge', () => {
     await assert.rejects(served.done, failsWith('cancelled'))
   })
 
-  it('refuses to speak to another key', async () => {
+  it('refuses to talk to another key', async () => {
     const { peer } = serve({ onFrame: () => {} })
 
     const joined = nodes.consumer.join({ ...peer, spkiSha256: '0'.repeat(64) }, { onFrame() {} })
@@ -135,7 +135,7 @@ describe('a session over an edge', () => {
     await assert.rejects(joined.send(Buffer.from('y')))
   })
 
-  it('fails when a receiver cannot take a frame', async () => {
+  it("fails when a receiver can't process a frame", async () => {
     const { peer, served } = serve({ onFrame: () => {} })
     const joined = nodes.consumer.join(peer, {
       onFrame() {
@@ -164,14 +164,14 @@ describe('a frame', () => {
     ['another length', 'size_mismatch', (bytes: Buffer) => void bytes.writeUInt32BE(11)],
     ['an unknown flag', 'refused', (bytes: Buffer) => void bytes.writeUInt32BE(3, 4)],
   ] as const)
-    it(`is refused with ${fault}`, () => {
+    it(`is rejected with ${fault}`, () => {
       const bytes = frame()
       change(bytes)
 
       assert.throws(() => decodeFrame(bytes), failsWith(failure))
     })
 
-  it('is refused when it is shorter than its head', () => {
+  it('is rejected when it is shorter than its header', () => {
     assert.throws(() => decodeFrame(frame().subarray(0, 47)), failsWith('refused'))
   })
 })

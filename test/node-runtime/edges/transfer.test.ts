@@ -29,7 +29,7 @@ const failsWith = (failure: string) => (err: unknown) => {
 }
 const filesOf = ({ path }: { path: string }) => readdir(dirname(path))
 
-describe('the direct way of an edge', () => {
+describe('a direct edge transfer', () => {
   let nodes: TwoNodes
   before(async () => (nodes = await openTwoNodes()))
   after(async () => {
@@ -40,7 +40,7 @@ describe('the direct way of an edge', () => {
 
   const receive = (peer: EdgePeer, options: object = {}) =>
     nodes.consumer.receive(peer, { transport: 'direct', peer }, { ...LIMIT, ...options })
-  /** Asks as a plain HTTP client would. */
+  /** Sends a request like a plain HTTP client would. */
   const ask = async (peer: EdgePeer, { method = 'GET', ...headers }: Record<string, string> = {}) => {
     const {
       body,
@@ -54,7 +54,7 @@ describe('the direct way of an edge', () => {
     return { statusCode, headers: told, bytes: Buffer.from(await body.arrayBuffer()) }
   }
 
-  it('brings the bytes with their digest', async () => {
+  it('transfers the bytes with their digest', async () => {
     const bytes = randomBytes(9 * MB + 17)
     const peer = await nodes.offer(bytes)
 
@@ -65,7 +65,7 @@ describe('the direct way of an edge', () => {
     assert.ok(bytes.equals(await readFile(payload.path)))
   })
 
-  it('brings an empty payload', async () => {
+  it('transfers an empty payload', async () => {
     const peer = await nodes.offer(Buffer.alloc(0))
 
     using payload = await receive(peer)
@@ -73,7 +73,7 @@ describe('the direct way of an edge', () => {
     assert.equal(payload.sizeBytes, 0)
   })
 
-  it('waits for a payload that the producer still makes', async () => {
+  it('waits for a payload that the producer is still producing', async () => {
     const at = newAttempt()
     const peer = { ...at, ...admit(nodes.server, at) }
     const bytes = randomBytes(1000)
@@ -87,7 +87,7 @@ describe('the direct way of an edge', () => {
     assert.equal(payload.sha256, sha256Of(bytes))
   })
 
-  it('tells the digest and the size, and serves ranges', async () => {
+  it('sends the digest and the size, and serves ranges', async () => {
     const bytes = randomBytes(5_000)
     const peer = await nodes.offer(bytes)
 
@@ -107,7 +107,7 @@ describe('the direct way of an edge', () => {
     assert.equal(beyond.statusCode, 416)
   })
 
-  it('goes on where a connection broke', async () => {
+  it('resumes where a connection broke', async () => {
     const bytes = randomBytes(40 * MB)
     const peer = await nodes.offer(bytes)
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
@@ -117,11 +117,11 @@ describe('the direct way of an edge', () => {
 
     assert.equal(payload.sha256, sha256Of(bytes))
     assert.equal(proxy.connections, 2)
-    // The buffers of the broken connection, which the busier machine has fuller, are sent again; the rest is not.
+    // The buffers of the broken connection, which are fuller on a busy machine, are sent again; the rest is not.
     assert.ok(proxy.bytes < 1.5 * bytes.length, `${proxy.bytes} bytes were moved`)
   })
 
-  it('is not fooled by a proxy that changes a byte', async () => {
+  it('detects a proxy that changes a byte', async () => {
     const bytes = randomBytes(2 * MB)
     const peer = await nodes.offer(bytes)
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
@@ -133,7 +133,7 @@ describe('the direct way of an edge', () => {
     assert.equal(proxy.connections, 2)
   })
 
-  it('refuses bytes that changed on the producer’s disk, and keeps nothing of them', async () => {
+  it("rejects bytes that changed on the producer's disk, and keeps none of them", async () => {
     const bytes = randomBytes(MB)
     const at = newAttempt()
     const peer = await nodes.offer(bytes, at)
@@ -147,7 +147,7 @@ describe('the direct way of an edge', () => {
     assert.equal(nodes.consumer.store.usedBytes, used)
   })
 
-  it('refuses a payload that is announced otherwise than agreed', async () => {
+  it('rejects a payload announced differently than agreed', async () => {
     const peer = await nodes.offer(randomBytes(100))
 
     await assert.rejects(receive(peer, { sha256: 'a'.repeat(64) }), failsWith('digest_mismatch'))
@@ -155,7 +155,7 @@ describe('the direct way of an edge', () => {
     await assert.rejects(receive(peer, { maxBytes: 50 }), failsWith('size_mismatch'))
   })
 
-  it('sends no ticket to whoever shows another key', async () => {
+  it('sends no ticket to a peer with another key', async () => {
     await using other = await openTwoNodes()
     const peer = await nodes.offer(randomBytes(100))
     const [mine] = await probeCandidates(peer, [peer.url])
@@ -166,7 +166,7 @@ describe('the direct way of an edge', () => {
     await assert.rejects(receive({ ...peer, url: other.server.candidates[0]!.url }), failsWith('unreachable'))
   })
 
-  it('probes every candidate and says what came of it', async () => {
+  it('probes every candidate and reports each outcome', async () => {
     const peer = await nodes.offer(randomBytes(100))
     await using mute = await startTcpProxy(Number(new URL(peer.url).port))
     mute.isMute = true
@@ -181,7 +181,7 @@ describe('the direct way of an edge', () => {
     assert.ok(probes[0]!.rtt_ms! > 0)
   })
 
-  it('is found on this machine, and takes the same time wherever it is not', async () => {
+  it('finds a producer on the same machine, and takes equally long to fail for every reason', async () => {
     const peer = await nodes.offer(randomBytes(100))
     await using mute = await startTcpProxy(Number(new URL(peer.url).port))
     mute.isMute = true
@@ -216,7 +216,7 @@ describe('the direct way of an edge', () => {
     )
   })
 
-  it('is absent to all but the consumer of the current attempt', async () => {
+  it('looks absent to everyone but the consumer of the current attempt', async () => {
     const bytes = randomBytes(100)
     const at = newAttempt()
     const first = await nodes.offer(bytes, at)
@@ -241,7 +241,7 @@ describe('the direct way of an edge', () => {
     await assert.rejects(receive(first), failsWith('refused'))
   })
 
-  it('stalls for a producer that falls silent', async () => {
+  it('reports a stall when the producer falls silent', async () => {
     const peer = await nodes.offer(randomBytes(5 * MB))
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
     const through = { ...peer, url: `https://127.0.0.1:${proxy.port}` }
@@ -252,7 +252,7 @@ describe('the direct way of an edge', () => {
     await assert.rejects(receiving, failsWith('stalled'))
   })
 
-  it('is read from the disk only as fast as its reader takes it', async () => {
+  it('reads from disk only as fast as its reader consumes', async () => {
     const bytes = randomBytes(60 * MB)
     const peer = await nodes.offer(bytes)
     const before = process.memoryUsage().arrayBuffers
@@ -270,7 +270,7 @@ describe('the direct way of an edge', () => {
     assert.ok(taken > bytes.length)
   })
 
-  it('stalls for a producer that sends too slowly for too long', async () => {
+  it('reports a stall when the producer is too slow for too long', async () => {
     const peer = await nodes.offer(randomBytes(30 * MB))
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
     proxy.paceMs = 20
@@ -282,7 +282,7 @@ describe('the direct way of an edge', () => {
     )
   })
 
-  it('takes no byte that there is no room for', async () => {
+  it('accepts no byte beyond the available space', async () => {
     await using small = await openTwoNodes({ limitMb: 2 })
     const peer = await nodes.offer(randomBytes(3 * MB))
     const receiving = (options: object) =>

@@ -10,7 +10,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const RUNTIME = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'environments')
 const LOCK = join(RUNTIME, 'python', 'tabular', 'requirements.lock')
 
-/** A folder with one small environment, locked as the real one is, and an empty cache. */
+/** A folder with one small environment, locked like the real one, and an empty cache. */
 async function smallEnvironment(folder: string): Promise<{ cacheDir: string; locksDir: string }> {
   const lock = await readFile(LOCK, 'utf8')
   const [h11 = ''] = /^h11==(.*\n)(\s+--hash.*\n?)+/m.exec(lock) ?? []
@@ -20,7 +20,7 @@ async function smallEnvironment(folder: string): Promise<{ cacheDir: string; loc
   return { cacheDir: join(folder, 'cache'), locksDir: join(folder, 'locks') }
 }
 
-/** Makes the environment in a process of its own. */
+/** Creates the environment in a separate process. */
 function inAnotherProcess(options: object): ReturnType<typeof spawn> {
   const program = `
     const { ensurePythonEnv } = await import(${JSON.stringify(join(RUNTIME, 'python-env.ts'))})
@@ -31,7 +31,7 @@ function inAnotherProcess(options: object): ReturnType<typeof spawn> {
 }
 
 describe('a locked Python environment', () => {
-  it('is made once by many callers, also after one was killed in the middle', async () => {
+  it('is created once for many callers, even after one was killed halfway', async () => {
     using folder = temporaryFolder()
     const options = await smallEnvironment(folder.path)
     const victim = inAnotherProcess(options)
@@ -57,7 +57,7 @@ describe('a locked Python environment', () => {
     assert.ok(compiled.some((file) => /h11\/__pycache__\/.*\.pyc$/.test(file)))
   })
 
-  it('is made again when the interpreter it stood on is gone', async () => {
+  it('is re-created when its interpreter is gone', async () => {
     using folder = temporaryFolder()
     const options = await smallEnvironment(folder.path)
     const said: string[] = []
@@ -71,7 +71,7 @@ describe('a locked Python environment', () => {
     assert.equal(said.filter((line) => line.includes('ready after')).length, 2)
   })
 
-  it('says what is missing when there is no Python it can use', async () => {
+  it('reports what is missing when no usable Python exists', async () => {
     using folder = temporaryFolder()
     const options = { ...(await smallEnvironment(folder.path)), log: () => {} }
     const old = join(folder.path, 'old-python')
@@ -88,7 +88,7 @@ describe('a locked Python environment', () => {
     await assert.rejects(ensurePythonEnv('missing', options), /no locked Python environment named missing/)
   })
 
-  it('is made with a Python that its project allows, not with the first that is found', async () => {
+  it('is created with a Python that its project allows, not with the first one found', async () => {
     using folder = temporaryFolder()
     const options = await smallEnvironment(folder.path)
     await writeFile(join(options.locksDir, 'small', 'pyproject.toml'), 'requires-python = ">=3.11"\n')

@@ -35,7 +35,7 @@ describe('the mathematics of evaluations', function () {
   const near = (value: number | undefined, expected: number, by: number) =>
     assert.ok(value !== undefined && Math.abs(value - expected) <= by, `${value} instead of ${expected}`)
 
-  it('finds a planted rotation: everything is found again', () => {
+  it('recovers a planted rotation exactly', () => {
     for (const name of ['rotation', 'rotation_auto']) {
       const { estimate, reasons, diagnostics } = found(name)
 
@@ -51,7 +51,7 @@ describe('the mathematics of evaluations', function () {
     ['noisy', 0.953, 0.915],
     ['noisier', 0.688, 0.49],
   ] as const) {
-    it(`finds a ${name} map as good as its noise lets it be`, () => {
+    it(`fits a ${name} map as well as its noise allows`, () => {
       const { diagnostics, null_model: chance, interval } = found(name)
 
       near(diagnostics.cosine, cosine, 0.02)
@@ -61,13 +61,13 @@ describe('the mathematics of evaluations', function () {
     })
   }
 
-  it('accepts what is above the threshold and nothing else', () => {
+  it('accepts only maps above the threshold', () => {
     assert.deepEqual(found('linear').reasons, [])
     assert.deepEqual(found('noisier').reasons, ['below_threshold'])
     near(found('noisy_r2').estimate, 0.915, 0.04)
   })
 
-  it('refuses unrelated spaces, however alike their vectors look', () => {
+  it('rejects unrelated spaces, however similar their vectors look', () => {
     for (const name of ['unrelated', 'unrelated_retrieval']) {
       const { reasons, diagnostics } = found(name)
 
@@ -78,7 +78,7 @@ describe('the mathematics of evaluations', function () {
     }
   })
 
-  it('goes by the answers of a consumer, and by nothing that always says the same', () => {
+  it("judges by a consumer's answers, and rejects a consumer that always gives the same answer", () => {
     const { estimate, null_model: chance, reasons } = found('consumer')
     const constant = found('consumer_of_one_answer')
 
@@ -89,16 +89,16 @@ describe('the mathematics of evaluations', function () {
     assert.deepEqual(constant.reasons, ['p_value', 'not_above_null'])
   })
 
-  it('knows the error of rows that were left out without leaving them out', () => {
+  it('computes the leave-one-out error without leaving rows out', () => {
     near(found('left_out').worst, 0, 1e-6)
   })
 
-  it('turns into more dimensions without loss', () => {
+  it('rotates into more dimensions without loss', () => {
     near(found('padded').off, 0, 1e-8)
     near(found('padded').orthogonal, 0, 1e-8)
   })
 
-  it('gives intervals that hold what they should', () => {
+  it('produces intervals with the intended coverage', () => {
     const { coverage, wilson_all: all, wilson_half: half } = found('intervals')
 
     assert.ok(Number(coverage) >= 0.88 && Number(coverage) <= 0.985, `${coverage}`)

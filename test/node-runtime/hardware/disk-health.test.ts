@@ -8,7 +8,7 @@ import { skipBecause } from '../../support/skip.ts'
 const MB = 1024 * 1024
 const NEVER = new AbortController().signal
 
-describe('the room of a node for runs', function () {
+describe('DiskHealth', function () {
   this.timeout(60_000)
   let disk: SmallDisk
   let changes: number
@@ -32,7 +32,7 @@ describe('the room of a node for runs', function () {
   afterEach(() => health[Symbol.dispose]())
   const fault = () => health.fault
 
-  it('reports a full disk with its free megabytes, and that it has room again', async () => {
+  it('reports a full disk with its free megabytes, and reports when it has space again', async () => {
     await health.check()
     assert.equal(fault(), undefined)
 
@@ -41,7 +41,7 @@ describe('the room of a node for runs', function () {
     assert.equal(fault()?.free_mb, 5)
     const since = fault()?.since
 
-    // Little room is no room yet.
+    // A little space is not enough.
     disk.fill(MIN_FREE_BYTES + 8 * MB)
     await health.check()
     assert.equal(fault()?.since, since)
@@ -52,7 +52,7 @@ describe('the room of a node for runs', function () {
     assert.equal(changes, 2)
   })
 
-  it('admits no run to a full disk, and one that waits as soon as there is room', async () => {
+  it('admits no run while the disk is full, and a waiting run once there is space', async () => {
     disk.fill()
     assert.equal(await health.admit('a', NEVER), false)
 
@@ -66,7 +66,7 @@ describe('the room of a node for runs', function () {
     assert.equal(await admitted, true)
   })
 
-  it('admits a run that filled the disk only to more room, and other runs meanwhile', async () => {
+  it('admits the run that filled the disk only with more space, and other runs earlier', async () => {
     disk.fill(100 * MB)
     await health.filled('large')
 
@@ -77,14 +77,14 @@ describe('the room of a node for runs', function () {
     assert.equal(await health.admit('large', NEVER), true)
   })
 
-  it('asks no more room for a run that a disk full of other files ended', async () => {
+  it('requires no extra space for a run ended because other files filled the disk', async () => {
     disk.fill()
     await health.filled('small')
     disk.fill(150 * MB)
     assert.equal(await health.admit('small', NEVER), true)
   })
 
-  it('ends the wait of a run that is cancelled', async () => {
+  it('stops the wait of a cancelled run', async () => {
     disk.fill()
     const cancel = new AbortController()
     const waiting = new DiskHealth({ folders: [disk.path], log: createLogger('test', 'silent') }).admit(

@@ -11,7 +11,7 @@ import { startApi } from '../../support/servers/api.ts'
 import { startNode, until } from '../../support/servers/node.ts'
 import { realPython } from '../../support/servers/python.ts'
 
-describe('the health of GPUs', function () {
+describe('GpuHealth', function () {
   this.timeout(60_000)
   const folder = temporaryFolder()
   const python = realPython()
@@ -28,7 +28,7 @@ describe('the health of GPUs', function () {
     folder[Symbol.dispose]()
   })
 
-  /** Probes with the library that this machine would load, in the whole confinement of a trainer. */
+  /** Probes with the library that this machine would load, in the full confinement of a trainer. */
   const probe = (variables: NodeJS.ProcessEnv, timeoutMs?: number) => {
     process.env = { ...env, ...variables }
     return probeCuda(driver, python, { reads: [folder.path], ...(timeoutMs && { timeoutMs }) })
@@ -50,7 +50,7 @@ describe('the health of GPUs', function () {
     })
   })
 
-  it('claims nothing without the library or a device', async () => {
+  it('reports nothing without the library or a device', async () => {
     const without = await probe({ LD_LIBRARY_PATH: join(folder.path, 'node') })
     const empty = await probe({ ...here(), CUDA_EMPTY: '1' })
 
@@ -58,7 +58,7 @@ describe('the health of GPUs', function () {
     assert.equal(reasonOf(empty), 'the driver lists no device to a process')
   })
 
-  it('does not wait for a driver that hangs', async () => {
+  it('does not wait for a hanging driver', async () => {
     const began = performance.now()
 
     const found = await probe({ ...here(), CUDA_FAKE: 'hang' }, 1_000)
@@ -68,7 +68,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(driver.running, [])
   })
 
-  it('takes GPUs for unusable until CUDA has started, and again after a failure, which it reports', async () => {
+  it('treats GPUs as unusable until CUDA has started, and again after a failure, which it reports', async () => {
     const answers: CudaProbe[] = [{ devices: 1 }, { code: null, reason: 'its probe failed' }]
     const changes: boolean[] = []
     using health = new GpuHealth({
@@ -90,7 +90,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(changes, [false, true, true])
   })
 
-  /** Counts the probes, of which each waits for its result. */
+  /** Counts the probes; each waits for its result. */
   const heldProbes = () => {
     const results: ((result: CudaProbe) => void)[] = []
     let running = 0
@@ -104,7 +104,7 @@ describe('the health of GPUs', function () {
     return { results, probe, most: () => most }
   }
 
-  it('probes at once after a failure, one probe at a time, and trusts none that began before it', async () => {
+  it('probes at once after a failure, one probe at a time, and ignores probes that began earlier', async () => {
     const { results, probe, most } = heldProbes()
     using health = new GpuHealth({ probe, log: createLogger('test', 'silent'), pauseMs: 0 })
     const first = health.check()
@@ -126,7 +126,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual([results.length, most()], [3, 1])
   })
 
-  it('takes no runs where the driver was replaced under a running node, until a probe succeeds', async () => {
+  it('accepts no runs after the driver was replaced under a running node, until a probe succeeds', async () => {
     let answer: CudaProbe = { devices: 1 }
     using health = new GpuHealth({
       probe: async () => answer,
@@ -139,7 +139,7 @@ describe('the health of GPUs', function () {
 
     health.failed('no CUDA in PyTorch')
     await until(() => health.fault?.code === 803)
-    // A program from before the fault may still end well.
+    // A program from before the fault may still succeed.
     health.worked()
     await health.check()
     assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
@@ -149,7 +149,7 @@ describe('the health of GPUs', function () {
     assert.equal(health.fault, undefined)
   })
 
-  it('takes no runs for a while after a failure even where CUDA starts, or until a program computes', async () => {
+  it('accepts no runs for a while after a failure even if CUDA starts, or until a program computes', async () => {
     let probes = 0
     const paused = (pauseMs: number) =>
       new GpuHealth({
@@ -175,7 +175,7 @@ describe('the health of GPUs', function () {
     assert.equal(short.fault?.takes_no_runs, undefined)
   })
 
-  it('probes again when a server loses its GPU, and pauses nothing where the probe succeeds', async () => {
+  it('probes again when a server loses its GPU, and keeps accepting runs if the probe succeeds', async () => {
     const { results, probe } = heldProbes()
     const changes: boolean[] = []
     using health = new GpuHealth({
@@ -184,7 +184,7 @@ describe('the health of GPUs', function () {
       onChange: () => changes.push(health.isUnusable),
     })
     const first = health.check()
-    // The probe that runs began before the loss.
+    // The current probe began before the loss.
     health.suspect()
     results[0]?.({ devices: 1 })
     await until(() => results.length === 2)
@@ -202,7 +202,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(changes, [false, true])
   })
 
-  it('notifies once its last run has ended, so that the queue of the run can close', async () => {
+  it("notifies once its last run has ended, so that the run's queue can close", async () => {
     const changes: boolean[] = []
     using health = new GpuHealth({
       probe: async () => ({ devices: 1 }),
@@ -222,7 +222,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(changes, [false, true, false])
   })
 
-  it('has the fault of the probe until the probe succeeds, and that of a program until one succeeds', async () => {
+  it("reports the probe's fault until a probe succeeds, and a program's fault until a program succeeds", async () => {
     const answers: CudaProbe[] = [{ code: 304, reason: 'cuInit fails' }, { devices: 1 }]
     const changes: (string | undefined)[] = []
     using health = new GpuHealth({
@@ -245,7 +245,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(changes, ['cuInit fails', 'no CUDA in PyTorch', undefined])
   })
 
-  it('probes nothing on a node without GPUs', async () => {
+  it('does not probe on a node without GPUs', async () => {
     using health = new GpuHealth({ probe: undefined, log: createLogger('test', 'silent') })
     await health.check()
 
@@ -256,7 +256,7 @@ describe('the health of GPUs', function () {
 describe('a node whose nvidia-smi fails', function () {
   this.timeout(60_000)
 
-  it('reports that it works on its processor', async () => {
+  it('reports that it uses its CPU', async () => {
     using folder = temporaryFolder()
     const { PATH } = process.env
     writeFileSync(join(folder.path, 'nvidia-smi'), '#!/bin/sh\necho mismatch\nexit 18\n', { mode: 0o755 })

@@ -32,14 +32,14 @@ const held = async (): Promise<Held> => ({
   calls: 'none',
 })
 
-describe('inventory', () => {
+describe('the inventory', () => {
   const { PATH } = process.env
   afterEach(() => {
     process.env.PATH = PATH
     delete process.env['CUDA_VISIBLE_DEVICES']
   })
 
-  it('takes what the operator gives a CPU node, and leaves out profiles that need a GPU or a container engine', async () => {
+  it("uses the operator's figures on a CPU node, and omits profiles that need a GPU or a container engine", async () => {
     process.env.PATH = ''
 
     const inventory = await takeInventory({
@@ -62,7 +62,7 @@ describe('inventory', () => {
     assert.match(own?.network.by ?? '', /^not enforced: /)
   })
 
-  it('takes a share of the memory that is available when nothing is given', async () => {
+  it('uses a share of the available memory by default', async () => {
     const { memory_mb, ram_mb } = await takeInventory({
       profiles,
       hasContainers: false,
@@ -74,7 +74,7 @@ describe('inventory', () => {
     assert.ok(memory_mb > 0 && memory_mb <= ram_mb / 2)
   })
 
-  it('knows Intel XPUs by their tool, and leaves out what they cannot run', async () => {
+  it("detects Intel XPUs with their tool, and omits profiles that they can't run", async () => {
     const options = { profiles, hasContainers: false, held, memoryMb: 0, trainSlots: 1 }
     const take = async (answer: string) => {
       using folder = temporaryFolder()
@@ -119,7 +119,7 @@ describe('inventory', () => {
     assert.deepEqual(inventory.profiles, ['plain', 'large'])
   })
 
-  it('says why a machine with GPUs shows none, and nothing of a machine without them', async () => {
+  it('explains why a machine with GPUs shows none, and says nothing on a machine without GPUs', async () => {
     const failure = async (script: string) => {
       using folder = temporaryFolder()
       writeFileSync(join(folder.path, 'nvidia-smi'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
@@ -152,7 +152,7 @@ describe('inventory', () => {
       writeFileSync(join(folder.path, name, 'class'), `${kind}\n`)
     }
     add('0000:00:00.0', '0x8086', '0x030000')
-    // The sound of a graphics card.
+    // The audio device of a graphics card.
     add('0000:01:00.1', '0x10de', '0x040300')
 
     assert.equal(await hasNvidiaDevice(folder.path), false)
@@ -161,7 +161,7 @@ describe('inventory', () => {
     assert.equal(await hasNvidiaDevice(join(folder.path, 'none')), false)
   })
 
-  it('measures the VRAM of a model, and none for models of the processor', async () => {
+  it('measures the VRAM of a model, and none for CPU models', async () => {
     using folder = temporaryFolder()
     fakeDriver(folder.path, process.pid)
     process.env.PATH = `${folder.path}:${PATH}`
@@ -178,7 +178,7 @@ describe('inventory', () => {
     assert.equal(meter.estimateMb(spec, plain!), 0)
   })
 
-  it('tells load as a share', () => {
+  it('reports load as a share', () => {
     const load = loadMeter()
 
     assert.ok(load() >= 0 && load() <= 1)

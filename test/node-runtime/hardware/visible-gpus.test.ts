@@ -33,7 +33,7 @@ describe('the GPUs that a node may use', () => {
   })
   after(() => folder[Symbol.dispose]())
 
-  /** Returns what is found where nvidia-smi prints these rows; `old` drivers refuse queries that name MIG. */
+  /** Returns what is found when nvidia-smi prints these rows; `old` drivers reject queries that name MIG. */
   async function find(variable: string | undefined, rows = FOUR, { list = '', old = false } = {}) {
     const put = (name: string, text: string) => writeFileSync(join(folder.path, name), `${text}\n`)
     put('mig', rows.join('\n'))
@@ -54,7 +54,7 @@ esac`
     return { devices: gpus.map(({ device }) => device), gpus, restriction }
   }
 
-  it('are all without the variable, by their UUIDs', async () => {
+  it('are all GPUs without the variable, by their UUIDs', async () => {
     const { devices, restriction } = await find(undefined)
 
     assert.deepEqual(devices, UUIDS)
@@ -70,7 +70,7 @@ esac`
     'GPU-d': [3],
     [`GPU-7f57,${UUIDS[2]}`]: [0, 2],
   }))
-    it(`are those of CUDA_VISIBLE_DEVICES=${variable}, in its order`, async () => {
+    it(`follow CUDA_VISIBLE_DEVICES=${variable}, in its order`, async () => {
       const { devices, gpus, restriction } = await find(variable)
 
       assert.deepEqual(
@@ -89,7 +89,7 @@ esac`
       })
     })
 
-  it('are none where the variable is empty or -1', async () => {
+  it('are none if the variable is empty or -1', async () => {
     for (const variable of ['', ' ', '-1']) {
       const { devices, restriction } = await find(variable)
       assert.deepEqual([devices, restriction?.left_out.length, restriction?.ignored], [[], 4, []], variable)
@@ -97,7 +97,7 @@ esac`
     assert.deepEqual((await find('1,-1,2')).devices, [UUIDS[1]])
   })
 
-  it('end at the first entry that names none, or more than one', async () => {
+  it('end at the first entry that matches no GPU, or more than one', async () => {
     const ends = {
       '0,4,1': ['4', '1'],
       'GPU-8c7': ['GPU-8c7'],
@@ -110,7 +110,7 @@ esac`
     assert.deepEqual((await find('0,4,1')).devices, [UUIDS[0]])
   })
 
-  it('have the indexes of a driver without UUIDs', async () => {
+  it('have indexes with a driver that reports no UUIDs', async () => {
     const { devices } = await find(
       '3,1',
       ['A, 1', 'B, 2', 'C, 3', 'D, 4'].map((row) => `${row}, [N/A], [N/A]`),
@@ -119,7 +119,7 @@ esac`
     assert.deepEqual(devices, ['3', '1'])
   })
 
-  it('are MIG instances in place of a divided GPU, of which a program can use one', async () => {
+  it('are MIG instances in place of a partitioned GPU, of which a program can use one', async () => {
     const options = { list: DIVIDED_LIST }
     const { gpus, restriction } = await find(undefined, DIVIDED, options)
 
@@ -136,7 +136,7 @@ esac`
     assert.deepEqual((await find('2', DIVIDED, options)).devices, [])
   })
 
-  it('are explained by the doctor, who warns of a variable that CUDA does not read to its end', async () => {
+  it('are explained by the doctor, which warns about a variable that CUDA does not read to its end', async () => {
     const check = async (variable: string) => {
       const inventory: Partial<NodeInventory> = { gpu_restriction: (await find(variable)).restriction! }
       const node = {

@@ -16,7 +16,7 @@ import { startNode, type TestNode } from '../../support/servers/node.ts'
 const NOBODY = 'http://127.0.0.1:1'
 const SEVERAL_REPORTS_MS = 2_500
 
-/** Starts a gateway that only sends every node this list of gateways. */
+/** Starts a gateway that only sends this list of gateways to every node. */
 async function startTeller(gateways: readonly string[], port = 0) {
   const server = new WebSocketServer({ host: '127.0.0.1', port })
   await once(server, 'listening')
@@ -40,7 +40,7 @@ async function startTeller(gateways: readonly string[], port = 0) {
   }
 }
 
-describe('links of a node', () => {
+describe('node links', () => {
   let api: TestApi
   let node: TestNode
   before(async () => {
@@ -88,7 +88,7 @@ describe('links of a node', () => {
     return { links, told, [Symbol.dispose]: () => links.close() }
   }
 
-  it('go back to the configured gateway when none of the list has answered for a while', async () => {
+  it('return to the configured gateway when no listed gateway has answered for a while', async () => {
     using gateway = await startTeller([])
     using opened = open(gateway.url, [NOBODY])
 
@@ -98,7 +98,7 @@ describe('links of a node', () => {
     assert.deepEqual(opened.links.reachable, [gateway.url])
   })
 
-  it('stay with the configured gateway while no other address of its list can be reached', async () => {
+  it('stay with the configured gateway while no other listed address is reachable', async () => {
     const later = await freePort()
     const listed = `http://127.0.0.1:${later}`
     using gateway = await startTeller([NOBODY, listed])
@@ -111,7 +111,7 @@ describe('links of a node', () => {
     assert.deepEqual(opened.links.gateways, [gateway.url, NOBODY, listed])
     assert.deepEqual(opened.links.reachable, [gateway.url])
 
-    // It is opened again when it breaks, and left when another one is there.
+    // The node reopens this link when it breaks, and leaves the gateway when another one is available.
     gateway.breakLinks()
     await until(() => gateway.linksSoFar() === 2)
     await sleep(SEVERAL_REPORTS_MS)
@@ -121,7 +121,7 @@ describe('links of a node', () => {
     assert.deepEqual(opened.links.gateways, [listed])
   })
 
-  it('stay with a gateway that the list no longer names until one that it names is open', async () => {
+  it('stay with a gateway that is no longer listed until a listed one is open', async () => {
     const later = await freePort()
     const listed = `http://127.0.0.1:${later}`
     using old = await startTeller([listed])
@@ -130,7 +130,7 @@ describe('links of a node', () => {
     await sleep(SEVERAL_REPORTS_MS)
     assert.equal(old.openLinks(), 1)
 
-    // It says nothing of other gateways, as one that does not know them.
+    // It lists no other gateways, like a gateway that knows none.
     using reachable = await startTeller([], later)
 
     await until(() => reachable.openLinks() === 1 && old.openLinks() === 0)

@@ -26,7 +26,7 @@ for (const [server, start] of [
     const weights = () => (server === 'that knows one name' ? { served: 'model' } : { echo: true })
     const warm = () => chat.warm({}, [chat.node], weights())
 
-    it('is what the caller asked for, whole and in every event, by name and by id', async () => {
+    it('is the name that the caller used, in full and streamed answers, by name and by id', async () => {
       const endpoint = await warm()
 
       for (const asked of [endpoint.name, endpoint.id]) {
@@ -42,7 +42,7 @@ for (const [server, start] of [
       }
     })
 
-    it('is the endpoint in the result of infer, in the answer and in its task', async () => {
+    it("is the endpoint's name in an infer result, both in the answer and in its task", async () => {
       const endpoint = await warm()
       const input = { messages: [{ role: 'user', content: 'hi' }], model: 'whatever' }
 
@@ -61,7 +61,7 @@ for (const [server, start] of [
       assert.equal((JSON.parse(String(result)) as AnyBody).model, endpoint.name)
     })
 
-    it('is no business of a node of an earlier runtime, which is asked as before', async () => {
+    it('is left alone for a node of an earlier runtime, which receives the same request as before', async () => {
       const endpoint = await warm()
       const { links } = chat.api.services
       const { nodeId, parts } = chat.node
@@ -94,7 +94,7 @@ describe('ServedName', () => {
     return Buffer.concat([...told, name.rest()]).toString()
   }
 
-  it('finds the name wherever an answer is cut, and leaves text that quotes it', () => {
+  it('finds the name wherever an answer is split, and leaves text that quotes it', () => {
     const text = JSON.stringify('say "model":"model" and "model":"mod')
     const event = (model: string) => `data: {"id":"é","model":${model},"x":${text}}\n\n`
     const answer = event('"model"') + event('"model"')
@@ -114,7 +114,7 @@ describe('ServedName', () => {
     )
   })
 
-  it('puts the served name into a request, and leaves one that names none', () => {
+  it('inserts the served name into a request, and leaves one that names no model', () => {
     const name = new ServedName('model')
 
     assert.equal(name.request(Buffer.from('{"n":1, "model" : "m"}')).toString(), '{"n":1, "model" : "model"}')

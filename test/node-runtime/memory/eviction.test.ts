@@ -14,27 +14,27 @@ const model = (modelKey: string, memoryMb: number, lastUsed: number): IdleModel 
 const keys = (models: IdleModel[] | undefined) => models?.map(({ modelKey }) => modelKey).toSorted()
 
 describe('eviction', () => {
-  it('takes nothing when the model fits', () => {
+  it('evicts nothing when the model fits', () => {
     assert.deepEqual(planEviction(100, 100, [model('a', 50, 1)]), [])
   })
 
-  it('takes the model that was not used for longest', () => {
+  it('evicts the least recently used model', () => {
     const idle = [model('new', 50, 9), model('old', 50, 1), model('middle', 50, 5)]
 
     assert.deepEqual(keys(planEviction(100, 50, idle)), ['old'])
   })
 
-  it('spares small old models when the next one alone makes the room', () => {
+  it('spares small old models when the next one alone frees enough', () => {
     const idle = [model('small', 10, 1), model('large', 200, 2)]
 
     assert.deepEqual(keys(planEviction(150, 0, idle)), ['large'])
   })
 
-  it('takes nothing when even everything would not do', () => {
+  it('evicts nothing when even all models would not free enough', () => {
     assert.equal(planEviction(500, 100, [model('a', 50, 1), model('b', 50, 2)]), undefined)
   })
 
-  it('always makes room if it can, never takes one too many, never takes a newer one for an older of its size', () => {
+  it('frees enough if possible, never evicts one too many, and never a newer model before an older one of its size', () => {
     for (let round = 0; round < 3_000; round++) {
       const idle = Array.from({ length: whole(8) }, (_, i) => model(`m${i}`, 1 + whole(50), whole(1_000)))
       const [needed, free] = [whole(200), whole(100)]
@@ -73,7 +73,7 @@ describe('eviction on several GPUs', () => {
     return found && [found.pools, found.victims.map(({ modelKey }) => modelKey).toSorted()]
   }
 
-  it('never adds the room of one to that of another', () => {
+  it('never combines the memory of two GPUs', () => {
     assert.equal(plan(20, 1, [12, 12], []), undefined)
     assert.equal(plan(20, 1, [4, 4], [pooled('a', [8, 0], 1), pooled('b', [0, 8], 2)]), undefined)
     assert.deepEqual(plan(20, 2, [12, 12], []), [[0, 1], []])
@@ -81,13 +81,13 @@ describe('eviction on several GPUs', () => {
     assert.equal(plan(8, 4, [80, 80], []), undefined)
   })
 
-  it('spares the large one for what fits nowhere else', () => {
+  it('spares the large GPU for models that fit nowhere else', () => {
     assert.deepEqual(plan(6, 1, [24, 8], []), [[1], []])
     assert.deepEqual(plan(10, 1, [24, 8], []), [[0], []])
     assert.deepEqual(plan(160, 2, [100, 80, 90, 80], []), [[1, 3], []])
   })
 
-  it('takes from one GPU alone, the one whose models were not used for longest', () => {
+  it('evicts from a single GPU, the one with the least recently used models', () => {
     const idle = [pooled('a', [12, 0], 5), pooled('b', [0, 6], 1), pooled('c', [0, 6], 3)]
 
     assert.deepEqual(plan(10, 1, [0, 0], idle), [[1], ['b', 'c']])
@@ -98,13 +98,13 @@ describe('eviction on several GPUs', () => {
     ])
   })
 
-  it('takes a model of several GPUs once for all of them', () => {
+  it('evicts a model that spans several GPUs once for all of them', () => {
     const idle = [pooled('split', [10, 10], 9), pooled('a', [6, 0], 1), pooled('b', [0, 6], 1)]
 
     assert.deepEqual(plan(20, 2, [0, 0], idle), [[0, 1], ['split']])
   })
 
-  it('makes the room of each part if it can, and never takes one too many', () => {
+  it('frees enough for each part if possible, and never evicts one too many', () => {
     for (let round = 0; round < 3_000; round++) {
       const free = Array.from({ length: 1 + whole(5) }, () => whole(80))
       const idle = Array.from({ length: whole(7) }, (_, i) =>

@@ -10,7 +10,7 @@ import { addModel, startNode, type TestNode, until } from '../../support/servers
 /** Longer than the interval between two checks of a node. */
 const LOOKS_MS = 1_000
 
-/** An `nvidia-smi` of one GPU that prints the content of a file, and fails when there is no such file. */
+/** An `nvidia-smi` of one GPU that prints the content of a file, and fails if the file does not exist. */
 class Driver implements Disposable {
   readonly #folder = temporaryFolder()
   readonly #path = process.env.PATH
@@ -41,7 +41,7 @@ esac`
   }
 }
 
-describe('memory on a GPU', function () {
+describe('GPU memory', function () {
   this.timeout(120_000)
   let api: TestApi
   before(async () => {
@@ -52,7 +52,7 @@ describe('memory on a GPU', function () {
   const heldBy = ({ parts }: TestNode, key: string) => parts.memory.heldBy(key)
   const told = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
-  /** The process id of the model's server; the probe of CUDA may run as well. */
+  /** The process id of the model's server; the CUDA probe may be running as well. */
   const pidOf = async ({ parts }: TestNode) =>
     (await parts.driver.running.find(({ name }) => name.startsWith('model-'))?.pid()) ?? 0
   /** Starts a node with a loaded model, which the driver lists with 300 MB. */
@@ -63,7 +63,7 @@ describe('memory on a GPU', function () {
     return node
   }
 
-  it('comes back to the next model only when the driver no longer lists the one that was evicted', async () => {
+  it('goes to the next model only after the driver no longer lists the evicted one', async () => {
     using driver = new Driver()
     const [old, fresh] = [await addModel(api, { name: 'old' }), await addModel(api, { name: 'fresh' })]
     await using node = await loaded(driver, old)
@@ -93,7 +93,7 @@ describe('memory on a GPU', function () {
     await until(() => heldBy(node, key) === 0)
   })
 
-  it('stays reserved for a model that could not be loaded until the driver no longer lists it', async () => {
+  it('stays reserved for a model that failed to load until the driver no longer lists it', async () => {
     using driver = new Driver()
     const key = await addModel(api, { name: 'stuck', load_s: 60 })
     await using node = await startNode(api, { memoryMb: 1_000, vramMb: 200, startTimeoutS: 3 })
@@ -108,7 +108,7 @@ describe('memory on a GPU', function () {
     await until(() => heldBy(node, key) === 0)
   })
 
-  it('is not believed to be back when the driver does not answer', async () => {
+  it('is not considered free while the driver does not answer', async () => {
     using driver = new Driver()
     const key = await addModel(api, { name: 'unknown' })
     await using node = await loaded(driver, key)
@@ -123,7 +123,7 @@ describe('memory on a GPU', function () {
     await until(() => heldBy(node, key) === 0)
   })
 
-  it('is neither measured nor back where the driver lists a process without a figure', async () => {
+  it('is neither measured nor freed while the driver lists a process without a figure', async () => {
     using driver = new Driver()
     const meter = memoryMeter({ hardware: 'gpu', gpus: [] })
     const profile = { vram_mb: 200 } as Parameters<typeof meter.measureMb>[1]
@@ -136,7 +136,7 @@ describe('memory on a GPU', function () {
     assert.deepEqual([await meter.measureMb([77], profile), await meter.isBack([77])], [0, undefined])
   })
 
-  it('of a model on the processor is nothing to wait for', async () => {
+  it('is not awaited for a model on the CPU', async () => {
     using driver = new Driver()
     const key = await addModel(api, { name: 'plain' })
     await using node = await startNode(api, { memoryMb: 1_000 })

@@ -5,7 +5,7 @@ import { MeasuredMemory } from '../../../node-runtime/memory/measured.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 describe('measured memory', () => {
-  it('outlives a restart, and a disk that takes nothing costs no more than that', () => {
+  it('survives a restart, and is kept in memory while the disk is unwritable', () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'measured.json')
     new MeasuredMemory(path).note('model', 70)

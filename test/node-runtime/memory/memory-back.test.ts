@@ -11,8 +11,8 @@ import { until } from '../../support/assertions/until.ts'
 const FOR_EVER = 60_000
 
 /**
- * Returns an allocator of 100 MB in which one idle model uses 80, and whose meter returns these values,
- * the last one repeatedly.
+ * Returns an allocator of 100 MB in which one idle model uses 80 MB. Its meter returns these values, the last one
+ * repeatedly.
  */
 function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTimeouts> = {}) {
   const memory = new MemoryLedger(100)
@@ -50,8 +50,8 @@ function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTime
   return { room, memory, model, calls, lines }
 }
 
-describe('memory of a model that has to leave', () => {
-  it('stays reserved until it is seen to be back, and only then does whoever needs it begin', async () => {
+describe('memory of an evicted model', () => {
+  it('stays reserved until it is confirmed free, and only then does the next load start', async () => {
     const { room, memory, model, calls, lines } = roomWith([false, false, true])
 
     await room.reserve('new', 90)
@@ -67,7 +67,7 @@ describe('memory of a model that has to leave', () => {
     assert.deepEqual(lines, [])
   })
 
-  it('is reported while it is awaited, and told to operators again and again, less and less often', async () => {
+  it('is reported while it is awaited, and logged for operators at growing intervals', async () => {
     const { room, model, lines, calls } = roomWith([false], { alarmMs: 20, waitMs: 500 })
 
     await assert.rejects(room.reserve('new', 90), NoRoomError)
@@ -78,7 +78,7 @@ describe('memory of a model that has to leave', () => {
     assert.ok(calls.length > lines.length)
   })
 
-  it('is never given away while it is seen to be held: who needs it is told so', async () => {
+  it('is never reassigned while it is seen in use, and a load that needs it fails with the reason', async () => {
     const { room, memory, model } = roomWith([false], { unknownMs: 10, waitMs: 100 })
 
     await assert.rejects(room.reserve('new', 90), /the memory of old, which has stopped, has not been freed/)
@@ -88,7 +88,7 @@ describe('memory of a model that has to leave', () => {
     assert.deepEqual([memory.heldBy('old'), memory.heldBy('new'), missing], [80, 0, 70])
   })
 
-  it('counts as missing to a job that begins without it', async () => {
+  it('counts as missing for a job that starts without it', async () => {
     const { room, memory } = roomWith([false], { waitMs: 50 })
 
     const missing = await room.reserveUpTo('job', 90)
@@ -96,7 +96,7 @@ describe('memory of a model that has to leave', () => {
     assert.deepEqual([missing, memory.heldBy('old'), memory.heldBy('job')], [70, 80, 90])
   })
 
-  it('does not hold a node up for ever when nobody can tell where it is', async () => {
+  it("does not block a node indefinitely when it can't be measured", async () => {
     const { room, memory, lines, calls } = roomWith([undefined], { unknownMs: 100 })
 
     await room.reserve('new', 90)
@@ -107,7 +107,7 @@ describe('memory of a model that has to leave', () => {
     assert.match(lines[0] ?? '', /nobody can tell .* counts as free/)
   })
 
-  it('is waited for anew when the driver finds its voice again', async () => {
+  it('is awaited again when the driver recovers', async () => {
     const { room, calls } = roomWith([undefined, false, undefined, true], { unknownMs: 2_000 })
 
     await room.reserve('new', 90)
@@ -115,7 +115,7 @@ describe('memory of a model that has to leave', () => {
     assert.equal(calls.length, 6)
   })
 
-  it('stays reserved, and its model loaded, when the server could not be ended', async () => {
+  it('stays reserved, with its model loaded, when the server could not be stopped', async () => {
     const { room, memory, model, calls } = roomWith([true])
     const server = { pids: () => Promise.reject(new Error('the engine is away')) } as unknown as ModelServer
     model.server = server

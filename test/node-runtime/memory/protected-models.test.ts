@@ -8,7 +8,7 @@ import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 import type { ModelServer } from '../../../node-runtime/models/server.ts'
 
-/** Returns an allocator of 100 MB in which each of these models uses its megabytes and has just been loaded in its time. */
+/** Returns an allocator of 100 MB in which each model uses `mb` and has just finished a load of `loadMs`. */
 function nodeWith(loads: Record<string, { mb: number; loadMs: number }>) {
   const memory = new MemoryLedger(100)
   const pins = new Pins()
@@ -49,8 +49,8 @@ async function timeOf(work: Promise<unknown>): Promise<number> {
   return performance.now() - startedAt
 }
 
-describe('protection of a model that was loaded a moment ago', () => {
-  it('spares the model when evicting older ones suffices, even if they were used later', async () => {
+describe('protection of a recently loaded model', () => {
+  it('spares the model if evicting older ones suffices, even if they were used later', async () => {
     const { allocator, modelOf, evicted, waits } = nodeWith({
       old: { mb: 40, loadMs: 0 },
       young: { mb: 40, loadMs: 60_000 },
@@ -88,7 +88,7 @@ describe('protection of a model that was loaded a moment ago', () => {
     assert.ok(leftMs > 295_000 && leftMs <= 300_000, `${leftMs} ms`)
   })
 
-  it('delays a load only until other memory is free, also while the model is busy', async () => {
+  it('delays a load only until other memory is free, even while the model is busy', async () => {
     const { allocator, memory, modelOf, evicted } = nodeWith({ young: { mb: 40, loadMs: 60_000 } })
     memory.reserve('job', 40)
     modelOf('young').inFlight = 1
@@ -105,7 +105,7 @@ describe('protection of a model that was loaded a moment ago', () => {
     assert.deepEqual(evicted, [])
   })
 
-  it('denies memory to a load when the model is busy at the end of the wait', async () => {
+  it('denies memory to a load if the model is busy at the end of the wait', async () => {
     const { allocator, modelOf, memory, evicted } = nodeWith({ young: { mb: 80, loadMs: 200 } })
 
     const reserved = allocator.reserve('new', 60)
@@ -116,7 +116,7 @@ describe('protection of a model that was loaded a moment ago', () => {
     assert.deepEqual([evicted, memory.freeMb], [[], 20])
   })
 
-  it('lets one of two waiting loads have the memory and denies it to the other', async () => {
+  it('gives the memory to one of two waiting loads and denies it to the other', async () => {
     const { allocator, memory, models, add, evicted, waits } = nodeWith({ young: { mb: 80, loadMs: 200 } })
 
     const reserve = (holder: string) => allocator.reserve(holder, 60).then(() => holder)
@@ -149,7 +149,7 @@ describe('protection of a model that was loaded a moment ago', () => {
     assert.deepEqual([evicted, memory.heldBy('new')], [[], 0])
   })
 
-  it('does not apply to jobs and orders', async () => {
+  it('does not apply to jobs and placements', async () => {
     const load = { mb: 80, loadMs: 60_000 }
     const [forJob, byOrder] = [1, 2].map(() => nodeWith({ young: load }))
 
@@ -159,7 +159,7 @@ describe('protection of a model that was loaded a moment ago', () => {
     for (const { evicted } of [forJob!, byOrder!]) assert.deepEqual(evicted, ['young'])
   })
 
-  it('also applies to a model that is retired', async () => {
+  it('also applies to a model being retired', async () => {
     const { allocator, pins, evicted } = nodeWith({ young: { mb: 80, loadMs: 400 } })
     pins.setRetiring(['young'])
 

@@ -16,7 +16,7 @@ describe('memory for jobs', function () {
   const isLoaded = ({ parts }: TestNode, key: string) => parts.models.startState(key) === 'resident'
   const stopping = () => new AbortController().signal
 
-  it('comes from idle models, as few as will do, whose processes are gone before the job begins', async () => {
+  it('comes from as few idle models as possible, whose processes exit before the job starts', async () => {
     await using node = await startNode(api, { memoryMb: 300, ballastMb: 70 })
     const { models, driver, memory, workDir } = node.parts
     const [old, fresh] = [await addModel(api, { name: 'old' }), await addModel(api, { name: 'fresh' })]
@@ -52,7 +52,7 @@ describe('memory for jobs', function () {
     assert.equal(memory.heldBy('job'), 0)
   })
 
-  it('is never taken from a model at work or one that is pinned, and what is missing is told', async () => {
+  it('is never taken from a busy or pinned model, and the shortfall is reported', async () => {
     const pinned = await addModel(api, { name: 'pinned' })
     await using node = await startNode(api, { memoryMb: 400, ballastMb: 70, pinned: [pinned] })
     const { models } = node.parts

@@ -44,7 +44,7 @@ describe('a node with several GPUs', function () {
   const snapshotOf = ({ nodeId }: TestNode) =>
     api.services.links.snapshot().find(({ node_id }) => node_id === nodeId)
 
-  it('loads a model on one of them, makes room on one of them, and refuses what fits on none', async () => {
+  it('loads a model on one of them, evicts on one of them, and rejects a model that fits on neither', async () => {
     using _driver = twoGpus()
     await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
     const { models, memory, driver } = node.parts
@@ -67,7 +67,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(new Set(seen), new Set(['GPU-aa', 'GPU-bb']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
-    // Neither is protected from the next load any more, so the least recently used one is evicted.
+    // Neither is still protected from the next load, so the least recently used one is evicted.
     await sleep(loadsMs)
     await models.load(third)
     assert.deepEqual([told(node, first)?.state, told(node, third)?.gpus], ['evicted', [0]])
@@ -80,7 +80,7 @@ describe('a node with several GPUs', function () {
     assert.equal(models.startState(second), 'resident')
   })
 
-  it('gives a job the GPUs that it works on, and tells what is missing on each', async () => {
+  it('gives a job its GPUs, and reports the shortfall on each', async () => {
     using _driver = twoGpus()
     await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
     const { models, memory } = node.parts
@@ -97,7 +97,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(memory.freeByPool, [200, 500])
   })
 
-  it('lets no model go for a job of the processor', async () => {
+  it('evicts no model for a CPU job', async () => {
     using _driver = twoGpus()
     await using node = await startNode(api, { memoryMb: 1_000, vramMb: 500 })
     const { models, workDir } = node.parts
@@ -127,7 +127,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(lines, [])
   })
 
-  it('shows no GPU to what reserves none, and says so to what does', () => {
+  it('hides GPUs from processes without a reservation, and sets the device for those with one', () => {
     const ledger = new MemoryLedger(200, [100, 100])
     ledger.reserve('plain', 0, [1])
     ledger.reserve('tuning', 60, [1])
@@ -147,7 +147,7 @@ describe('a node with several GPUs', function () {
       assert.equal(loadCatalog().profile(id)?.vram_mb, 0, id)
   })
 
-  it('shares a budget that is less than all of their memory by their size', () => {
+  it('splits a budget below their total memory by their size', () => {
     const gpus = [24_000, 8_000].map((memory_mb) => ({ name: 'T', memory_mb }))
 
     assert.deepEqual(gpuBudgets(gpus, 32_000), [24_000, 8_000])
@@ -158,7 +158,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(gpuBudgets([], 1_000), [])
   })
 
-  it('keeps what was measured where the room is', () => {
+  it('keeps a measured reservation on its GPUs', () => {
     const ledger = new MemoryLedger(400, [100, 100, 200])
     ledger.reserve('split', 120, [1, 2])
 

@@ -17,7 +17,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const QUERY = 'model.layers.0.self_attn.q_proj.weight'
 
-describe('what merges hold to', () => {
+describe('merge guards', () => {
   let folder: ReturnType<typeof temporaryFolder>
 
   beforeEach(() => {
@@ -34,7 +34,7 @@ describe('what merges hold to', () => {
       .update(readFileSync(at('out/model.safetensors')))
       .digest('hex')
 
-  describe('models that do not fit together are refused by the first thing that differs:', () => {
+  describe('incompatible sources', () => {
     const cases: [string, TinyCheckpoint, RegExp][] = [
       ['architecture', { config: { model_type: 'qwen2' } }, /model_type is "llama" in the first and "qwen2"/],
       ['tied embeddings', { tied: true }, /b uses one tensor for input and output embeddings, a two/],
@@ -48,7 +48,7 @@ describe('what merges hold to', () => {
       ['extra tensor', { layers: 3 }, /model\.layers\.2\.self_attn\.q_proj\.weight is missing in a/],
     ]
     for (const [what, options, message] of cases) {
-      it(what, async () => {
+      it(`are rejected with the first mismatch: ${what}`, async () => {
         writeCheckpoint(at('a'))
         writeCheckpoint(at('b'), { seed: 1, ...options })
 
@@ -58,7 +58,7 @@ describe('what merges hold to', () => {
       })
     }
 
-    it('an adapter of another model', async () => {
+    it('are rejected for an adapter of another model', async () => {
       writeCheckpoint(at('base'))
       writeAdapter(at('adapter'), { modules: { 'model.layers.0.self_attn.q_proj': [32, 32] } })
 
@@ -67,7 +67,7 @@ describe('what merges hold to', () => {
       await assert.rejects(merge(spec), /adapter adds 32 x 32 to .*q_proj\.weight, which is 24 x 24 in base/)
     })
 
-    it('an adapter that is more than LoRA', async () => {
+    it('are rejected for an adapter that is more than LoRA', async () => {
       writeCheckpoint(at('base'))
       writeAdapter(at('adapter'), { config: { bias: 'all' } })
 
@@ -79,33 +79,33 @@ describe('what merges hold to', () => {
     const HEAD = { lm_head: [50, 24] as [number, number] }
     const lonely: [string, { adapter: TinyAdapter; other?: TinyAdapter; weight?: number }, RegExp][] = [
       [
-        'two adapters of which one has DoRA on the same tensor',
+        'two adapters, one of them with DoRA on the same tensor',
         { adapter: { dora: true }, other: { seed: 2 } },
         /adapter trained model.*q_proj\.weight with DoRA, and other changes it too/,
       ],
       [
-        'a DoRA adapter that is to be weighted',
+        'a DoRA adapter with a weight',
         { adapter: { dora: true }, weight: 0.5 },
         /adapter trained model.*q_proj\.weight with DoRA, which cannot be weighted with 0\.5/,
       ],
       [
-        'two adapters that saved the same tensor whole',
+        'two adapters that saved the same tensor in full',
         { adapter: { saved: HEAD }, other: { saved: HEAD, modules: {} } },
         /adapter trained lm_head\.weight whole, and other changes it too/,
       ],
       [
-        'a tensor saved whole in another shape',
+        'a tensor saved in full with another shape',
         { adapter: { saved: { lm_head: [51, 24] } } },
         /adapter saved lm_head\.weight as 51 x 24 of F32; it is 50 x 24 in base/,
       ],
       [
-        'a tensor saved whole that the adapter does not name',
+        'a tensor saved in full that the adapter does not list',
         { adapter: { saved: HEAD, config: { modules_to_save: null } } },
         /adapter: base_model\.model\.lm_head\.weight is not a LoRA factor/,
       ],
     ]
     for (const [what, { adapter, other, weight = 1 }, message] of lonely) {
-      it(what, async () => {
+      it(`are rejected for ${what}`, async () => {
         writeCheckpoint(at('base'))
         writeAdapter(at('adapter'), adapter)
         if (other) writeAdapter(at('other'), other)
@@ -115,7 +115,7 @@ describe('what merges hold to', () => {
       })
     }
 
-    it('an embedding saved whole where the base has one tensor for both ends', async () => {
+    it('are rejected for an embedding saved in full when the base ties its embeddings', async () => {
       writeCheckpoint(at('base'), { tied: true })
       writeAdapter(at('adapter'), { saved: { 'model.embed_tokens': [50, 24] } })
 
@@ -124,7 +124,7 @@ describe('what merges hold to', () => {
       await assert.rejects(merge(spec), /saved model\.embed_tokens\.weight whole, but base uses one tensor/)
     })
 
-    it('a quantised base', async () => {
+    it('are rejected for a quantized base', async () => {
       writeCheckpoint(at('base'), { config: { quantization_config: { load_in_4bit: true } } })
       writeAdapter(at('adapter'))
 
@@ -134,7 +134,7 @@ describe('what merges hold to', () => {
     })
   })
 
-  it('names the tensor in which a source holds numbers that are none', async () => {
+  it('name the tensor in which a source has non-finite numbers', async () => {
     writeCheckpoint(at('a'), { seed: 1 })
     for (const bad of [Number.NaN, Infinity]) {
       const change: TinyCheckpoint['change'] = (tensors) => tensors.get(QUERY)?.values.set([bad], 100)
@@ -148,7 +148,7 @@ describe('what merges hold to', () => {
     }
   })
 
-  it('gives the same bytes with any number of threads and any size of chunk', async () => {
+  it('produce the same bytes with any number of threads and any chunk size', async () => {
     for (const seed of [0, 1, 2]) writeCheckpoint(at(`m${seed}`), { seed, hidden: 200, vocab: 333 })
     const [base, sources] = [use('m0'), [use('m1'), use('m2')]]
     const modules: TinyAdapter['modules'] = { 'model.layers.0.self_attn.q_proj': [200, 200] }
@@ -175,7 +175,7 @@ describe('what merges hold to', () => {
     }
   })
 
-  it('tells how far it is', async () => {
+  it('report progress', async () => {
     for (const seed of [1, 2]) writeCheckpoint(at(`m${seed}`), { seed })
     const told: number[] = []
 
@@ -189,7 +189,7 @@ describe('what merges hold to', () => {
     assert.equal(done.eta_seconds, 0)
   })
 
-  it('ends within a moment when it is aborted, and leaves nothing', async () => {
+  it('stop promptly when aborted, and leave nothing', async () => {
     const size = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
     for (const seed of [0, 1, 2]) writeLargeCheckpoint(at(`m${seed}`), { seed, ...size })
     const controller = new AbortController()
@@ -210,7 +210,7 @@ describe('what merges hold to', () => {
     assert.ok(!existsSync(at('out')) && !existsSync(at('out.part')))
   })
 
-  it('holds less than 160 MB however large the models are', () => {
+  it('use less than 160 MB, however large the models are', () => {
     const size = { hidden: 1_024, inner: 4_096, layers: 8, vocab: 16_000 }
     for (const seed of [0, 1, 2]) writeLargeCheckpoint(at(`m${seed}`), { seed, ...size })
     const script = join(import.meta.dirname, '..', '..', '..', 'bench', 'merge', 'one.ts')
@@ -221,21 +221,21 @@ describe('what merges hold to', () => {
       assert.ok(stdout, stderr)
       return (JSON.parse(stdout) as { peak_mb: number }).peak_mb
     }
-    // The first one fills the cache of compiled code.
+    // The first run fills the cache of compiled code.
     peak()
 
     const peakMb = peak()
     assert.ok(peakMb > 0 && peakMb < 160, `${peakMb} MB`)
   })
 
-  it('runs kernels that are what their sources say', async () => {
+  it('ship kernels built from their sources', async () => {
     await buildKernels(at('kernels.wasm'))
 
     const shipped = new URL('../../../node-runtime/merge/kernels.wasm', import.meta.url)
     assert.deepEqual(readFileSync(at('kernels.wasm')), readFileSync(shipped))
   })
 
-  it('refuses files that are not what they seem', async () => {
+  it('reject corrupt files', async () => {
     writeCheckpoint(at('a'))
     writeCheckpoint(at('b'), { seed: 1 })
     const path = at('b/model.safetensors')

@@ -14,7 +14,7 @@ import {
 } from '../../support/builders/checkpoints.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-describe('merges of models', () => {
+describe('model merges', () => {
   let folder: ReturnType<typeof temporaryFolder>
 
   beforeEach(() => {
@@ -28,7 +28,7 @@ describe('merges of models', () => {
   const merge = (spec: MergeSpec, options: Partial<MergeOptions> = {}) =>
     mergeModels(spec, { outDir: at('out'), threads: 2, ...options })
   const result = () => readCheckpoint(at('out'))
-  /** Every number of the result beside what plain JavaScript makes of the same inputs. */
+  /** Compares every number of the result with a plain JavaScript computation on the same inputs. */
   const assertEach = async (tensors: Map<string, Tensor>, expected: (name: string, i: number) => number) => {
     const found = await result()
     assert.deepEqual([...found.keys()].toSorted(), [...tensors.keys()].toSorted())
@@ -44,7 +44,7 @@ describe('merges of models', () => {
     bf16(tensors.get(name)?.values[i] ?? Number.NaN)
 
   describe('slerp', () => {
-    it('goes the weighted part of the arc between two models', async () => {
+    it('follows the weighted part of the arc between two models', async () => {
       const a = model('a', { seed: 1, spread: 2 })
       const b = model('b', { seed: 2, spread: 2 })
       await merge({ method: 'slerp', sources: [use('a', 1), use('b', 3)] })
@@ -63,7 +63,7 @@ describe('merges of models', () => {
       })
     })
 
-    it('goes straight where both point the same way', async () => {
+    it('interpolates linearly if both point the same way', async () => {
       const a = model('a', { seed: 1, spread: 0.001 })
       const b = model('b', { seed: 2, spread: 0.001 })
 
@@ -74,7 +74,7 @@ describe('merges of models', () => {
   })
 
   describe('ties', () => {
-    it('keeps the largest differences, elects signs and takes the mean of what agrees', async () => {
+    it('keeps the largest differences, elects signs and averages those that agree', async () => {
       const base = model('base')
       const models = [model('a', { seed: 1 }), model('b', { seed: 2 }), model('c', { seed: 3 })]
       const weights = [1, 2, 0.5]
@@ -109,7 +109,7 @@ describe('merges of models', () => {
   })
 
   describe('dare', () => {
-    it('adds the weighted differences when nothing is dropped', async () => {
+    it('adds the weighted differences if nothing is dropped', async () => {
       const base = model('base')
       const [a, b] = [model('a', { seed: 1 }), model('b', { seed: 2 })]
 
@@ -122,7 +122,7 @@ describe('merges of models', () => {
       })
     })
 
-    it('keeps each difference with the chance of the density, enlarged to make up for the others', async () => {
+    it('keeps each difference with the probability of the density, scaled up to compensate', async () => {
       const size = { hidden: 96, change: zeroed }
       model('base', size)
       model('a', { ...size, change: (tensors) => filled(tensors, 0.25) })
@@ -132,11 +132,11 @@ describe('merges of models', () => {
       const all = [...(await result()).values()].flatMap((values) => [...values])
       assert.deepEqual(new Set(all), new Set([0, 1]))
       const share = all.filter((one) => one === 1).length / all.length
-      // Five standard deviations of as many independent draws.
+      // Five standard deviations of that many independent draws.
       assert.ok(Math.abs(share - 0.25) < 5 * Math.sqrt((0.25 * 0.75) / all.length), String(share))
     })
 
-    it('draws anew for every model, tensor and seed', async () => {
+    it('draws independently for every model, tensor and seed', async () => {
       const size = { hidden: 96, change: zeroed }
       model('base', size)
       for (const name of ['a', 'b']) model(name, { ...size, change: (tensors) => filled(tensors, 0.25) })
@@ -184,7 +184,7 @@ describe('merges of models', () => {
       })
     })
 
-    it('warns about an adapter that was trained on another base of the same shape', async () => {
+    it('warns about an adapter trained on another base of the same shape', async () => {
       model('base')
       for (const [name, base] of [
         ['own', 'Acme/Tiny'],
@@ -209,7 +209,7 @@ describe('merges of models', () => {
       assert.match(warnings[0] ?? '', /^Warning: other was trained on acme\/other, and base is acme\/tiny\./)
     })
 
-    it('knows factors that lie the other way round, and alphas of their own', async () => {
+    it('handles transposed factors and per-module alphas', async () => {
       const base = model('base')
       const config = { fan_in_fan_out: true, alpha_pattern: { down_proj: 10 } }
       const factors = writeAdapter(at('one'), { rank: 4, config, modules: { [module]: [48, 24] } })
@@ -226,7 +226,7 @@ describe('merges of models', () => {
       })
     })
 
-    it('takes factors in f16 with all their digits', async () => {
+    it('reads f16 factors at full precision', async () => {
       model('base', { change: zeroed })
       const factors = writeAdapter(at('one'), { rank: 1, modules: shape, dtype: 'F16' })
       const one = factors.get(`${module}.weight`)
@@ -242,7 +242,7 @@ describe('merges of models', () => {
       )
     })
 
-    it('gives rows the lengths of DoRA, and puts tensors that were saved whole in place of the base', async () => {
+    it('rescales rows for DoRA, and replaces tensors of the base that the adapter saved in full', async () => {
       const base = model('base')
       const saved = { lm_head: [50, 24] as [number, number] }
       const factors = writeAdapter(at('one'), { rank: 3, modules: shape, dora: true, saved })
@@ -265,7 +265,7 @@ describe('merges of models', () => {
     })
   })
 
-  it('reads shards of mixed types and writes shards of bf16, with config and tokenizer', async () => {
+  it('reads shards of mixed types and writes bf16 shards, with config and tokenizer', async () => {
     const base = model('base', { shards: 3, dtypes: { mlp: 'F32', norm: 'F16' } })
     const a = model('a', { seed: 1, dtype: 'F32' })
 
@@ -284,7 +284,7 @@ describe('merges of models', () => {
     }
   })
 
-  it('merges tied models, one of which stores its output embedding all the same', async () => {
+  it('merges tied models, one of which stores its output embedding anyway', async () => {
     model('a', { seed: 1, tied: true })
     const { tensors_total } = await merge({ method: 'slerp', sources: [use('a'), use('a')] })
     model('b', {
@@ -303,5 +303,5 @@ const zeroed = (tensors: Map<string, Tensor>) => filled(tensors, 0)
 const filled = (tensors: Map<string, Tensor>, number: number) => {
   for (const { values } of tensors.values()) values.fill(number)
 }
-/** As they are once they have been stored in f16. */
+/** Rounds the values like storing them in f16 does. */
 const halved = (values: Float32Array) => new Float32Array(new Float16Array(values))

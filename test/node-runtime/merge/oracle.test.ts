@@ -10,7 +10,7 @@ type Expected = Record<'slerp' | 'ties' | 'dare', Record<string, string>>
 
 const FIXTURE = new URL('../../fixtures/merges/mergekit.json', import.meta.url)
 
-describe('merges beside those of mergekit', () => {
+describe('merges compared with mergekit', () => {
   const expected = JSON.parse(readFileSync(FIXTURE, 'utf8')) as Expected
 
   const cases: {
@@ -28,7 +28,7 @@ describe('merges beside those of mergekit', () => {
     },
   ]
   for (const { method, spec } of cases) {
-    it(`${method} agrees to the rounding of bf16`, async () => {
+    it(`${method} agrees up to bf16 rounding`, async () => {
       using folder = temporaryFolder()
       for (const seed of [0, 1, 2]) writeCheckpoint(join(folder.path, `m${seed}`), oracleModel(seed))
       const use = (seed: number) => ({ dir: join(folder.path, `m${seed}`), label: `m${seed}`, weight: 1 })
@@ -45,7 +45,7 @@ describe('merges beside those of mergekit', () => {
         assert.equal(ours.length, bits.length)
         Float32Array.from(bits, fromBf16).forEach((theirs, i) => {
           const value = ours[i] ?? Number.NaN
-          // Roundings of differences and sums of up to 4 on their way, against one at the end.
+          // Intermediate differences and sums of up to 4 are rounded there, against a single rounding at the end here.
           const step = 2 ** -7 * Math.max(Math.abs(theirs), Math.abs(value), 2)
           equal += Number(value === theirs)
           all += 1

@@ -20,7 +20,7 @@ import { startNode, type TestNode } from '../../support/servers/node.ts'
 
 const MODEL: TinySpecialist = { seed: 3 }
 
-describe('the conversion of a model', function () {
+describe('model conversion', function () {
   this.timeout(600_000)
   let api: TestApi
   let accountId: string
@@ -59,7 +59,7 @@ describe('the conversion of a model', function () {
     return ((await body.json()) as { embedding: number[] }).embedding
   }
 
-  it('is made once for the same files, shows as progress, and goes with the last model of them', async () => {
+  it('runs once for the same files, reports progress, and is removed with its last model', async () => {
     using folder = temporaryFolder()
     await makeTinySpecialist(folder.path, MODEL)
     await using node = await start()
@@ -88,7 +88,7 @@ describe('the conversion of a model', function () {
     assert.deepEqual(madeOn(node), [])
   })
 
-  it('is made anew after a kill in the middle, and leaves nothing of the first try that counts', async () => {
+  it('restarts after a kill halfway, and leaves nothing usable of the first try', async () => {
     using folder = temporaryFolder()
     using dir = temporaryFolder()
     await makeTinySpecialist(folder.path, MODEL)
@@ -112,7 +112,7 @@ describe('the conversion of a model', function () {
     assert.equal((await vectorOf(node, model)).length, 64)
   })
 
-  it('is made anew when its files were damaged on the disk', async () => {
+  it('runs again when its files were damaged on disk', async () => {
     using folder = temporaryFolder()
     using dir = temporaryFolder()
     await makeTinySpecialist(folder.path, MODEL)
@@ -130,7 +130,7 @@ describe('the conversion of a model', function () {
     assert.equal((await vectorOf(node, model)).length, 64)
   })
 
-  it('blames weights that compute no numbers, and memory that is too short', async () => {
+  it('reports unusable weights for non-finite results, and a memory error for too little memory', async () => {
     using folder = temporaryFolder()
     await makeTinySpecialist(folder.path, { broken: 0 })
     const model = await imported(folder.path)
@@ -151,7 +151,7 @@ describe('the conversion of a model', function () {
   })
 
   describe('with an ONNX file of its own', () => {
-    /** A model that brings the conversion of this one as its own file. */
+    /** A model that brings the conversion of this model as its own ONNX file. */
     async function bringing(folder: string, other: TinySpecialist): Promise<void> {
       using origin = temporaryFolder()
       await makeTinySpecialist(origin.path, other)
@@ -162,7 +162,7 @@ describe('the conversion of a model', function () {
     const filesOf = (node: TestNode) =>
       madeOn(node).flatMap((name) => readdirSync(join(node.dir, 'weights', 'converted', name)))
 
-    it('keeps that where its numbers are those of the weights', async () => {
+    it('keeps that file if it computes the same numbers as the weights', async () => {
       using folder = temporaryFolder()
       await bringing(folder.path, MODEL)
       await using node = await start()
@@ -172,7 +172,7 @@ describe('the conversion of a model', function () {
       assert.deepEqual(filesOf(node), ['converted.json'])
     })
 
-    it('has it replaced where its numbers are others', async () => {
+    it('replaces that file if it computes different numbers', async () => {
       using folder = temporaryFolder()
       await bringing(folder.path, { ...MODEL, seed: 4 })
       using plain = temporaryFolder()
@@ -187,7 +187,7 @@ describe('the conversion of a model', function () {
       assert.deepEqual(await vectorOf(node, model), await vectorOf(node, other))
     })
 
-    it('is used as it is without safetensors, and where the environment of the conversion is absent', async () => {
+    it('uses that file unchanged without safetensors, or without the conversion environment', async () => {
       using folder = temporaryFolder()
       await bringing(folder.path, MODEL)
       using alone = temporaryFolder()

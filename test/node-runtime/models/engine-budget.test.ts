@@ -7,15 +7,15 @@ import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/c
 const RUNS = 3
 const COUNTS = { path: '/metrics', running: 'fake:running', waiting: 'fake:waiting' }
 
-describe('the budget of an engine', () => {
-  it('falls to what the engine runs when requests wait in it, and grows while it is used', () => {
+describe('EngineBudget', () => {
+  it('falls to what the engine runs while requests queue inside it, and grows while it is used up', () => {
     const budget = new EngineBudget(16)
     const after = (running: number, waiting: number) => {
       budget.observe({ running, waiting })
       return budget.requests
     }
 
-    // A burst that it takes in step by step.
+    // The engine takes in a burst step by step.
     assert.deepEqual([after(2, 14), after(6, 10), after(9, 7)], [16, 16, 16])
     assert.deepEqual([after(9, 7), after(5, 11)], [16, 8])
     assert.equal(after(5, 11), 6)
@@ -26,21 +26,21 @@ describe('the budget of an engine', () => {
     assert.deepEqual(Array.from({ length: 20 }, () => after(100, 0)).at(-1), 16)
   })
 
-  it('stays while the engine runs nothing, and falls by at most half of itself at a time', () => {
+  it('stays the same while the engine runs nothing, and at most halves at a time', () => {
     const budget = new EngineBudget(256)
     const after = (running: number, waiting: number) => {
       budget.observe({ running, waiting })
       return budget.requests
     }
 
-    // The engine is in its first prefill, and later it stalls.
+    // The engine is in its first prefill; later it stalls.
     assert.deepEqual([after(0, 40), after(0, 60), after(0, 80)], [256, 256, 256])
     assert.deepEqual([after(64, 20), after(0, 84), after(0, 84), after(64, 20)], [256, 256, 256, 256])
     assert.deepEqual([after(8, 90), after(8, 90), after(8, 90), after(8, 90)], [256, 128, 64, 32])
     assert.deepEqual([after(8, 90), after(8, 90), after(8, 90)], [16, 9, 9])
   })
 
-  it('is read from the gauges of a metrics page, over all of their labels', () => {
+  it('is read from the gauges of a metrics page, summed over all labels', () => {
     const page = '# HELP g x\ng{a="1 2"} 3.0\ng{a="b"} 4 1700000000\ng_total 9\nh 1e1\n'
 
     assert.equal(sumOf(page, 'g'), 7)
@@ -48,7 +48,7 @@ describe('the budget of an engine', () => {
     assert.ok(Number.isNaN(sumOf(page, 'i')))
   })
 
-  it('keeps requests at the gateway that an engine would only queue', async () => {
+  it('keeps requests at the gateway that the engine would only queue', async () => {
     const api = await startApi()
     const node = await startChatNode(api, {
       concurrency: 32,
@@ -63,7 +63,7 @@ describe('the budget of an engine', () => {
       return statuses
     })
 
-    // The budget falls by half of itself once a second, and swings by a request or two where it fits.
+    // The budget halves at most once a second, and fluctuates by a request or two once it fits.
     await until(async () => {
       const { in_flight: inFlight } = await chat.stats(endpoint)
       const budget = node.parts.models.report()[0]!.max_concurrency!

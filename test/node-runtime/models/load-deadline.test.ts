@@ -5,7 +5,7 @@ import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { until } from '../../support/assertions/until.ts'
 
 const STALL_TIMEOUT_MS = 400
-/** Reads on and on, and holds nothing of it: a disk that is slow, and a model that is large. */
+/** Reads continuously and retains nothing, like a large model on a slow disk. */
 const READER = `
 const { openSync, readSync } = require('node:fs')
 const [file, buffer] = [openSync('/dev/zero'), Buffer.alloc(4 << 20)]
@@ -28,8 +28,8 @@ function loading(code: string): Disposable & { signal: AbortSignal; heard(): voi
 
 const reason = ({ signal }: { signal: AbortSignal }): string => String(signal.reason)
 
-describe('the end of a load', () => {
-  it('does not come while the server takes something in, however long that lasts (3.4)', async () => {
+describe('LoadDeadline', () => {
+  it('does not fire while the server reads, however long that takes (3.4)', async () => {
     using load = loading(READER)
 
     await sleep(15 * STALL_TIMEOUT_MS)
@@ -37,7 +37,7 @@ describe('the end of a load', () => {
     assert.equal(load.signal.aborted, false, reason(load))
   }).timeout(20_000)
 
-  it('comes when nothing is said and nothing taken', async () => {
+  it('fires when the server neither writes output nor reads', async () => {
     using load = loading('setInterval(() => {}, 1000)')
 
     await until(() => load.signal.aborted)
@@ -45,7 +45,7 @@ describe('the end of a load', () => {
     assert.match(reason(load), /it made no progress for 0.4 s/)
   })
 
-  it('comes late where a server only talks', async () => {
+  it('fires late for a server that only writes output', async () => {
     using load = loading('setInterval(() => {}, 1000)')
     using stack = new DisposableStack()
     stack.adopt(

@@ -18,7 +18,7 @@ describe('the first request to a language model', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  /** Starts a node whose model servers get this request before they count as warm. */
+  /** Starts a node whose model servers receive this request before they count as warm. */
   const startWith = (fake: object) =>
     startChatNode(api, { server: { ...FAKE_LLM_SERVER, warmupInput: { ...FIRST, fake } } })
   async function seenBy({ parts }: TestNode, modelKey: string): Promise<FakeStats> {
@@ -28,7 +28,7 @@ describe('the first request to a language model', function () {
     return (await body.json()) as FakeStats
   }
 
-  it('is for one token in every profile', () => {
+  it('requests a single token in every profile', () => {
     const serving = loadCatalog().profiles.filter(({ task_types }) => task_types.includes('chat'))
 
     assert.equal(serving.length, 4)
@@ -38,7 +38,7 @@ describe('the first request to a language model', function () {
     }
   })
 
-  it('goes out once, as the profile says, and is answered before anybody hears that the model is warm', async () => {
+  it('is sent once as the profile defines it, and answered before the model is reported warm', async () => {
     await using node = await startWith({ delay_ms: SLOW_MS })
     const key = await addModel(api, { name: 'warming' })
     const heard: { state: string; at: number }[] = []
@@ -60,7 +60,7 @@ describe('the first request to a language model', function () {
     assert.deepEqual([requests, JSON.parse(last)], [1, { ...FIRST, fake: { delay_ms: SLOW_MS } }])
   })
 
-  it('keeps a model that cannot answer it from being warm', async () => {
+  it("keeps a model that can't answer it from becoming warm", async () => {
     await using node = await startWith({ status: 500 })
     const key = await addModel(api, { name: 'mute' })
     const heard: string[] = []
@@ -82,7 +82,7 @@ describe('the report of many models', () => {
       return model
     })
 
-  it('names the loaded ones and those that were used last, in a message that gateways take', () => {
+  it('lists the loaded and the most recently used models, in a message that gateways accept', () => {
     for (const [count, error] of [
       [20_000, undefined],
       [900, '€'.repeat(2_000)],
@@ -104,10 +104,10 @@ describe('the report of many models', () => {
   })
 })
 
-describe('loads that fail', function () {
+describe('failed loads', function () {
   this.timeout(60_000)
 
-  it('are tried again after twice the time, at most five minutes, and after a second again once one has worked', () => {
+  it('are retried after doubling delays of at most five minutes; a success resets the delay to a second', () => {
     const model = new LoadedModel('m', 'cold', new Pins())
     const waits = Array.from({ length: 11 }, () => {
       const before = Date.now()
@@ -123,7 +123,7 @@ describe('loads that fail', function () {
     assert.equal(Math.floor((model.retryAt - before) / 1_000), 1)
   })
 
-  it('are put off for longer each time on a node', async () => {
+  it('are delayed longer each time on a node', async () => {
     await using api = await startApi()
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'broken', broken: true })

@@ -10,7 +10,7 @@ describe('the comparison of logits', () => {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  it('says what it lacks on a node without its environment, and takes no memory there', async () => {
+  it('reports a missing environment on a node, and uses no memory there', async () => {
     await using node = await startNode(api, { memoryMb: 300, ballastMb: 70 })
     const { models, memory } = node.parts
     const key = await addModel(api, { name: 'served' })

@@ -26,7 +26,7 @@ describe('model manager', () => {
   const isUnavailable = (code: string) => (err: unknown) =>
     err instanceof ModelUnavailableError && err.code === code
 
-  it('loads a model once however many ask for it', async () => {
+  it('loads a model once for concurrent requests', async () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'shared', load_s: 0.2 })
     const heard: string[] = []
@@ -66,14 +66,14 @@ describe('model manager', () => {
     assert.match(JSON.stringify(readdirSync(node.dir)), /measured\.json/)
   })
 
-  it('evicts the model unused for longest when another needs its room, and only then', async () => {
+  it('evicts the least recently used model when another needs its memory, and only then', async () => {
     await using node = await startNode(api, { memoryMb: 230, ballastMb: 70 })
     const keys = await Promise.all(['a', 'b', 'c'].map((name) => addModel(api, { name }, { memoryMb: 90 })))
     const [a = '', b = '', c = ''] = keys
     await node.parts.models.load(a)
     const startedAt = performance.now()
     await node.parts.models.load(b)
-    // No load evicts a model before it has been loaded for as long as its load took.
+    // No load evicts a model before it has been loaded for as long as its own load took.
     await sleep(performance.now() - startedAt)
     node.parts.models.use(a)?.[Symbol.dispose]()
 
@@ -85,7 +85,7 @@ describe('model manager', () => {
     assert.equal(launchers(node).length, 2)
   })
 
-  it('never evicts a model that is at work', async () => {
+  it('never evicts a busy model', async () => {
     await using node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
     const [a, b] = [
       await addModel(api, { name: 'busy' }, { memoryMb: 90 }),
@@ -99,7 +99,7 @@ describe('model manager', () => {
     assert.equal(state(node, a)?.state, 'running')
   })
 
-  it('keeps a pinned model loaded, whatever else asks for its room', async () => {
+  it('keeps a pinned model loaded, whatever else needs its memory', async () => {
     const pinned = await addModel(api, { name: 'pinned' }, { memoryMb: 90 })
     await using node = await startNode(api, { memoryMb: 200, ballastMb: 70, pinned: [pinned] })
     const other = await addModel(api, { name: 'other' }, { memoryMb: 150 })
@@ -110,7 +110,7 @@ describe('model manager', () => {
     assert.equal(state(node, pinned)?.state, 'warm')
   })
 
-  it('gives a load as long as it makes progress, and ends one that stands still', async () => {
+  it('lets a load run as long as it makes progress, and ends one that stalls', async () => {
     await using node = await startNode(api, { startTimeoutS: 2 })
     const [slow, stuck] = [
       await addModel(api, { name: 'slow', steps: 7 }),
@@ -136,7 +136,7 @@ describe('model manager', () => {
     await assert.rejects(node.parts.models.load(key), isUnavailable('load_failed'))
   })
 
-  it('reports a bounded error of a server that writes without end, and keeps its link', async () => {
+  it('truncates the error of a server that writes endlessly, and keeps its link', async () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'endless', line_mb: 3 })
 
@@ -154,7 +154,7 @@ describe('model manager', () => {
     )
   })
 
-  it('needs no gateway to load what is on its disk, also after a restart', async () => {
+  it('needs no gateway to load models on its disk, even after a restart', async () => {
     const first = await startNode(api)
     const key = await addModel(api, { name: 'kept' })
     await first.parts.models.load(key)
@@ -169,7 +169,7 @@ describe('model manager', () => {
     await first[Symbol.asyncDispose]()
   })
 
-  it('goes on where a broken download stopped, and refuses bytes of another digest', async () => {
+  it('resumes a broken download, and rejects bytes with another digest', async () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'resumed', padding: 'p'.repeat(500_000) })
     const spec = await node.parts.control.modelSpec(key)
@@ -185,7 +185,7 @@ describe('model manager', () => {
     assert.ok(progress.includes(spec.files[0]!.size_bytes))
   })
 
-  it('frees disk by the longest unused model when its quota is full', async () => {
+  it('frees disk by removing the least recently used model when its quota is full', async () => {
     await using node = await startNode(api, { cacheMb: 1 })
     const padding = (letter: string) => letter.repeat(600_000)
     const old = await addModel(api, { name: 'old', padding: padding('a') })
@@ -203,7 +203,7 @@ describe('model manager', () => {
     assert.equal(node.parts.models.startState(fresh), 'resident')
   })
 
-  it('unloads a model that has served nothing for the set time, but no pinned or busy one', async () => {
+  it('unloads a model that was idle for the configured time, but no pinned or busy one', async () => {
     const [pinned, busy, idle] = [
       await addModel(api, { name: 'pinned' }),
       await addModel(api, { name: 'busy' }),
@@ -219,12 +219,12 @@ describe('model manager', () => {
     assert.equal(models.use(idle), undefined)
     assert.equal(state(node, busy)?.state, 'running')
     assert.equal(models.startState(pinned), 'resident')
-    // A request during the unload waits for its end and loads the model again.
+    // A request during the unload waits for its end, and then loads the model again.
     await models.load(idle)
     assert.equal(models.startState(idle), 'resident')
   })
 
-  it('frees the files of deleted models, but of none that is pinned, loading or in use', async () => {
+  it('frees the files of deleted models, except those pinned, loading or in use', async () => {
     const keys: string[] = []
     for (const name of ['pinned', 'used', 'loading', 'cached']) {
       keys.push(await addModel(api, { name, load_s: name === 'loading' ? 1 : 0 }))
@@ -253,7 +253,7 @@ describe('model manager', () => {
     assert.equal(models.startState(cached), 'resident')
   })
 
-  it('never takes a tool for a model', async () => {
+  it('never treats a tool as a model', async () => {
     await using node = await startNode(api)
 
     await assert.rejects(node.parts.models.load('tool:calculator'), isUnavailable('no_capacity'))
@@ -261,7 +261,7 @@ describe('model manager', () => {
     assert.equal(state(node, 'tool:calculator'), undefined)
   })
 
-  it('has the GPUs probed when a server loses its own, and loads the model again', async () => {
+  it('probes the GPUs when a server loses its own, and loads the model again', async () => {
     await using node = await startNode(api)
     let suspicions = 0
     node.parts.gpuHealth.suspect = () => void suspicions++
@@ -277,11 +277,11 @@ describe('model manager', () => {
     assert.deepEqual([await post(node, key, { instances: [1] }), suspicions], [200, 1])
   })
 
-  it('restarts a server that fails every request, but none that fails the inputs of one caller', async function () {
+  it("restarts a server that fails every request, but not one that only fails one caller's inputs", async function () {
     this.timeout(60_000)
     const pinned = [await addModel(api, { name: 'broken' }), await addModel(api, { name: 'picky' })]
     const [broken = '', picky = ''] = pinned
-    // The rounds of the upkeep are as far apart as this.
+    // This also sets the interval of the upkeep.
     await using node = await startNode(api, { pinned, idleUnloadS: 1 })
     const errors = new Set<string | undefined>()
     node.parts.models.onChange(({ error }) => errors.add(error))
@@ -297,7 +297,7 @@ describe('model manager', () => {
     let failures = 0
     await until(async () => {
       if ((await post(node, picky, { fail: true })) === 500) failures++
-      // A request may meet the server while it ends.
+      // A request may reach the server while it ends.
       return (await post(node, broken, { instances: [1] }).catch(() => 0)) === 200
     }, 20_000)
 
@@ -311,12 +311,12 @@ describe('model manager', () => {
     assert.equal(await post(node, picky, { instances: [1] }), 200)
     const counted = await server.pool.request({ method: 'GET', path: '/counts' })
     const { done } = (await counted.body.json()) as { done: number }
-    // Its load, one probe, and on a slow machine the second one after ten seconds.
+    // Its load and one probe; a slow machine adds a second probe after ten seconds.
     const probes = done - failures - 1
     assert.ok(failures >= 5 && probes >= 2 && probes <= 3, `${failures} failures, ${probes} probes`)
   })
 
-  it('finds out about a server that hangs while requests wait for its only connection, and spares one that is busy', async () => {
+  it('detects a hanging server while requests wait for its only connection, and spares a busy one', async () => {
     await using node = await startNode(api, { concurrency: 1 })
     const key = await addModel(api, { name: 'hanging' })
     await node.parts.models.load(key)

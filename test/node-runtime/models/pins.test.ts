@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 
 describe('pins', () => {
-  it('return the idle timeout of a model, or the one of the node; 0 never expires', () => {
+  it('return the idle timeout of a model, or that of the node; 0 never expires', () => {
     const [timed, untimed] = [new Pins([], 60), new Pins()]
 
     for (const pins of [timed, untimed]) pins.setIdleTimeouts({ never: 0, soon: 2 })
@@ -14,7 +14,7 @@ describe('pins', () => {
     assert.deepEqual(timesOf(timed), [60_000, 60_000, 60_000])
   })
 
-  it('retire a model without any idle time, unless it is pinned', () => {
+  it('retire a model without an idle timeout, unless it is pinned', () => {
     const pins = new Pins(['own'])
     pins.setIdleTimeouts({ copy: 0 })
     pins.setAssigned(['assigned'])

@@ -9,7 +9,7 @@ import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
 
-describe('residency of models', function () {
+describe('model residency', function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
@@ -17,7 +17,7 @@ describe('residency of models', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  /** Adds a model with an endpoint that has a scaling. */
+  /** Adds a model with an endpoint that has scaling. */
   async function scaled(name: string, idle_timeout_s: number | null, load_s = 0): Promise<string> {
     const { db } = api.database
     const key = await addModel(api, { name, load_s })
@@ -95,7 +95,7 @@ describe('residency of models', function () {
     assert.equal(reported(node, key)?.retiring, undefined)
   })
 
-  it('uses the idle timeout of an endpoint instead of the one of the node, whether longer or shorter', async () => {
+  it("uses the endpoint's idle timeout in place of the node's, whether longer or shorter", async () => {
     const [always, ordinary] = [await scaled('always', 0), await scaled('ordinary', null)]
     const [brief, unlimited] = [await scaled('brief', 1), await scaled('unlimited', null)]
     await using impatient = await startNode(api, { idleUnloadS: 1 })
@@ -104,7 +104,7 @@ describe('residency of models', function () {
       { node: impatient, keys: [always, ordinary] },
       { node: patient, keys: [brief, unlimited] },
     ]
-    // A node gets the timeouts only of models whose load on it the platform ordered.
+    // A node receives timeouts only for models that the platform placed on it.
     for (const { node, keys } of places) {
       for (const modelKey of keys) {
         const place = { nodeId: node.nodeId, modelKey }
@@ -157,7 +157,7 @@ describe('residency of models', function () {
   for (const isRetired of [false, true]) {
     const title = isRetired ? 'the platform retires it' : 'its idle timeout is shorter'
     it(`keeps a model loaded for as long as its load took, although ${title}`, async () => {
-      // An idle timeout makes the rounds of the node short.
+      // A short idle timeout also shortens the interval of the node's upkeep.
       await using node = await startNode(api, { idleUnloadS: 1 })
       const { models } = node.parts
       const key = await scaled('young', null, 4)

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const CORES = availableParallelism()
 const HALF = Math.max(1, Math.floor(CORES / 2))
-/** Says what it was started with. */
+/** Prints its arguments and thread count. */
 const PROGRAM = 'console.log(JSON.stringify([process.argv.slice(1), process.env.OMP_NUM_THREADS]))'
 
 describe('threads of a model server', () => {
@@ -16,7 +16,7 @@ describe('threads of a model server', () => {
   const driver = new ProcessDriver({ stateDir: folder.path, python: async () => 'python3' })
   after(() => folder[Symbol.dispose]())
 
-  /** Returns the arguments and environment of a profile's program with so many threads. */
+  /** Returns the arguments and environment of a profile's program with `threads` threads. */
   async function given(threads: number): Promise<unknown> {
     const [profile] = loadCatalog().profiles
     assert.ok(profile)
@@ -40,16 +40,16 @@ describe('threads of a model server', () => {
   }
 
   for (const [threads, wanted, why] of [
-    [0, HALF, 'are half of the cores when the profile leaves it open'],
-    [1, 1, 'are as many as the profile says'],
-    [CORES + 5, CORES, 'are never more than there are cores'],
+    [0, HALF, 'default to half of the cores'],
+    [1, 1, 'follow the profile'],
+    [CORES + 5, CORES, 'never exceed the cores'],
   ] as const) {
     it(`${why}, on the command line and for OpenMP`, async () => {
       assert.deepEqual(await given(threads), [[String(wanted), '7', '{unknown}'], String(wanted)])
     })
   }
 
-  it('are told to OpenMP by every profile that runs PyTorch or scikit-learn', () => {
+  it('are passed to OpenMP by every profile that runs PyTorch or scikit-learn', () => {
     const python = loadCatalog().profiles.filter(({ python_env, image }) => python_env !== null || image)
 
     assert.equal(python.length, 8)

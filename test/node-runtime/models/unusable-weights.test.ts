@@ -24,7 +24,7 @@ async function spoilGguf(
   if (how === 'cut') return truncate(path, Math.floor((await stat(path)).size / 2))
   const bytes = await readFile(path)
   if (how === 'header') bytes.fill(0xff, 4, 8)
-  // llama.cpp's binding would read for ever.
+  // llama.cpp's binding would never stop reading.
   else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
   else if (how === 'template') {
     // The template is the text that begins with its first statement, after its length.
@@ -78,12 +78,12 @@ for (const [server, require, make, cases] of [
     after(() => world?.[Symbol.asyncDispose]())
 
     for (const [file, spoil] of cases) {
-      it(`are told for good: ${file}`, async () => {
+      it(`are permanently reported as unusable: ${file}`, async () => {
         const path = world.pathOf(file)
         await make(path)
         const admin = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
-        // The import has checked the file by its first call, and reads it again to send it: so files that an
-        // import would refuse reach the node too, as those of uploads do.
+        // The import checks the file in its first call and reads it again to send it. Spoiling it in between lets files
+        // reach the node that an import would reject, like uploads can.
         const client: Pick<AdminClient, 'call'> = {
           async call<T>(...call: Parameters<AdminClient['call']>): Promise<T> {
             const answer = await admin.call<T>(...call)
@@ -94,7 +94,7 @@ for (const [server, require, make, cases] of [
         const { accountId } = world.caller
         const name = `bad-${file.replace('.', '-')}`
         const model = await importModel(client, { name, path, task: 'chat', accountId })
-        // As the order of a waiting request has it.
+        // Like the placement of a waiting request.
         await assert.rejects(
           world.node.parts.models.load(model.model_key),
           (err: Error & { code?: string }) =>
@@ -111,8 +111,8 @@ for (const [server, require, make, cases] of [
   })
 }
 
-describe('a load that fails for its machine', () => {
-  it('is no fault of the weights, and neither is one that nothing is known of', async () => {
+describe('judgeLoadFailure', () => {
+  it('does not blame the weights for faults of the machine or for unknown faults', async () => {
     const isBlamed = async (message: string, ...written: string[]) =>
       (await judgeLoadFailure(new Error(message), written)) instanceof UnusableWeightsError
     const failed = 'Failed to load model'
@@ -128,7 +128,7 @@ describe('a load that fails for its machine', () => {
     assert.ok(await isBlamed(failed, "error loading model: unknown model architecture: 'lemur'"))
   })
 
-  it('waits for the words of llama.cpp, which come after the failure', async () => {
+  it("waits for llama.cpp's error line, which follows the failure", async () => {
     const written: string[] = []
     setTimeout(() => written.push("error loading model: missing tensor 'blk.0.attn_norm.weight'"), 200)
 
@@ -137,7 +137,7 @@ describe('a load that fails for its machine', () => {
     assert.match((judged as Error).message, /^its weights cannot be used: .*blk\.0\.attn_norm/)
   })
 
-  it('is fetched anew when the disk has spoiled what was right', async () => {
+  it('re-downloads weights that the disk corrupted', async () => {
     await using api = await startApi()
     using folder = temporaryFolder()
     const key = await addModel(api, { name: 'spoiled', padding: 'p'.repeat(100) })

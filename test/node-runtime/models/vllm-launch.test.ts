@@ -17,7 +17,7 @@ import { realPython } from '../../support/servers/python.ts'
 
 const MB = 1024 * 1024
 const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
-/** The arguments of vLLM for a model of each family. */
+/** The vLLM arguments for a model of each family. */
 const OPTIONS: [type: string, options: string[]][] = [
   ['qwen2', HERMES],
   ['qwen3', [...HERMES, '--reasoning-parser', 'qwen3']],
@@ -29,19 +29,19 @@ const OPTIONS: [type: string, options: string[]][] = [
 /** The additional arguments for each chat template. */
 const TRACES: [what: string, type: string, template: string, options: string[]][] = [
   [
-    'begins the trace',
+    'starts the reasoning',
     'qwen2',
     '{{ messages }}{% if add_generation_prompt %}<|assistant|><think>\\n{% endif %}',
     [...HERMES, '--reasoning-parser', 'deepseek_r1'],
   ],
   [
-    'leaves the trace to the model',
+    'leaves the reasoning to the model',
     'new',
     "{{ m.split('</think>') }}<think>{% if add_generation_prompt %}<|a|>{% if off %}<think></think>{% endif %}{% endif %}",
     ['--reasoning-parser', 'qwen3'],
   ],
   [
-    'belongs to a family with a parser of its own',
+    'belongs to a family with its own parser',
     'qwen3',
     '{% if add_generation_prompt %}<think>{% endif %}',
     [...HERMES, '--reasoning-parser', 'qwen3'],
@@ -49,7 +49,7 @@ const TRACES: [what: string, type: string, template: string, options: string[]][
   ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
 ]
 
-/** Creates an environment in which vLLM is the fake one. */
+/** Creates an environment with a fake vLLM. */
 function fakeEnvironment(dir: string): string {
   execFileSync(realPython(), ['-m', 'venv', '--without-pip', '--system-site-packages', dir])
   const [version = ''] = readdirSync(join(dir, 'lib'))
@@ -94,7 +94,7 @@ describe('a language model on vLLM', () => {
     return { ...options, HostConfig: options.HostConfig }
   }
 
-  it('is a container of a fixed version that gets the GPUs, the weights to read, and no network', async () => {
+  it('runs in a container of a pinned version with the GPUs, read-only weights, and no network', async () => {
     const { Image, Entrypoint, Env, HostConfig } = await created(profileOf('llm-vllm'))
 
     assert.match(Image ?? '', /\/vllm-openai:v\d+\.\d+\.\d+$/)
@@ -112,7 +112,7 @@ describe('a language model on vLLM', () => {
     assert.ok(Env?.includes('HF_HUB_OFFLINE=1'))
   })
 
-  it('has room to compile its kernels and to run them, and RAM by its own figure, not by its VRAM', async () => {
+  it('gets space to compile and run its kernels, and RAM by its own figure, not by its VRAM', async () => {
     const { Env, HostConfig } = await created(profileOf('llm-vllm'))
 
     const options = HostConfig.Tmpfs?.['/tmp']?.split(',') ?? []
@@ -124,7 +124,7 @@ describe('a language model on vLLM', () => {
   })
 
   for (const [type, options] of OPTIONS) {
-    it(`is told how ${type} calls tools${options.length ? '' : ' only when that is known'}`, async () => {
+    it(`receives the tool call options for ${type}${options.length ? '' : ' only when they are known'}`, async () => {
       const { Cmd } = await created(profileOf('llm-vllm'), type)
 
       const said =
@@ -135,7 +135,7 @@ describe('a language model on vLLM', () => {
   }
 
   for (const [what, type, template, options] of TRACES) {
-    it(`is told how a model reasons whose template ${what}`, async () => {
+    it(`receives the reasoning options when the template ${what}`, async () => {
       const path = join(folder.path, 'tokenizer_config.json')
       writeFileSync(path, JSON.stringify({ chat_template: template }))
       const { Cmd } = await created(profileOf('llm-vllm'), type)
@@ -145,7 +145,7 @@ describe('a language model on vLLM', () => {
     })
   }
 
-  it('that several GPUs share is told how many, and sees those alone', async () => {
+  it('receives the number of its GPUs, and sees only those', async () => {
     const split = { ...profileOf('llm-vllm'), tensor_parallel: 2 }
     await assert.rejects(launch(drivers, { ...specOf(split), gpus: ['1', '3'] }), /noted/)
     const { Cmd, HostConfig } = engine.created.at(-1) ?? {}
@@ -159,7 +159,7 @@ describe('a language model on vLLM', () => {
     )
   })
 
-  it('may be named by a digest, and by nothing that can change', async () => {
+  it('accepts an image by digest, but not by a mutable name', async () => {
     const image = `registry.test/vllm@sha256:${'0a'.repeat(32)}`
 
     const { Image } = await created({ ...profileOf('llm-vllm'), image })
@@ -169,7 +169,7 @@ describe('a language model on vLLM', () => {
     await assert.rejects(launch(drivers, specOf(floating)), /must be referenced by a version or a digest/)
   })
 
-  it('runs as a process too: warm once its health check answers, with the same options', async function () {
+  it('also runs as a process: warm once its health check answers, with the same options', async function () {
     this.timeout(60_000)
     using environment = temporaryFolder()
     const python = fakeEnvironment(environment.path)
@@ -200,7 +200,7 @@ describe('a language model on vLLM', () => {
     assert.equal(drivers.process.running.length, 0)
   })
 
-  it('differs as a process from the container in nothing but how it is started', () => {
+  it('differs as a process from the container only in how it is started', () => {
     const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
     const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
     const told = ['profile_id', 'display_name', 'description']
@@ -211,7 +211,7 @@ describe('a language model on vLLM', () => {
     assert.deepEqual(common(plain), common(contained))
   })
 
-  it('holds the share of a GPU that it will take from the first load on', () => {
+  it('reserves its full share of a GPU from the first load', () => {
     const meter = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 80_000 }] })
     const files = [{ path: 'w', size_bytes: 1_000 * MB, sha256: '', url: '' }]
     const spec = { model_key: 'm', runtime_profile: 'p', files, warmup_input: null, memory_mb: 100 }
@@ -226,7 +226,7 @@ describe('a language model on vLLM', () => {
     assert.deepEqual([several.estimateMb(spec, one), several.estimateMb(spec, two)], [21_600, 28_800])
   })
 
-  it('may take the RAM of its profile, or what it was seen to hold where RAM is what is counted', () => {
+  it('may use the RAM of its profile, or its measured peak where RAM is what counts', () => {
     const [cpu, gpu] = (['cpu', 'gpu'] as const).map((hardware) => memoryMeter({ hardware, gpus: [] }))
     const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
     const limits = [300, 9_000].map((held) =>

@@ -18,6 +18,6 @@ describe('withoutPaths', () => {
     ['org/model at ./x/y and ../x/y', 'org/model at ./x/y and ../x/y'],
   ]
   for (const [told, expected] of cases) {
-    it(`makes of ${told}`, () => assert.equal(withoutPaths(told), expected))
+    it(`rewrites ${told}`, () => assert.equal(withoutPaths(told), expected))
   }
 })

@@ -10,7 +10,7 @@ import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { realPython } from '../../support/servers/python.ts'
 
-/** Tries things one by one and prints what came of each. */
+/** Runs expressions one by one and prints the outcome of each. */
 const TRY = `
 import json, os, socket, sys, urllib.request
 def attempt(what):
@@ -23,11 +23,11 @@ print(json.dumps([attempt(what) for what in sys.argv[1:]]))`
 const DENIED = /^'?(?:PermissionError|OSError|FileNotFoundError|ConnectionRefusedError|URLError|gaierror)'?$/
 
 function skip(test: Mocha.Context, measure: string): never {
-  test.runnable().title += ` (skipped: this kernel does not hold ${measure} for this user)`
+  test.runnable().title += ` (skipped: this kernel does not enforce ${measure} for this user)`
   return test.skip()
 }
 
-describe('what a child of a node is kept from', function () {
+describe('the confinement of a child process', function () {
   this.timeout(30_000)
   const folder = temporaryFolder()
   const stateDir = join(folder.path, 'node')
@@ -74,7 +74,7 @@ describe('what a child of a node is kept from', function () {
     skip(test, measure)
   }
 
-  it('is AF_VSOCK sockets and io_uring, which ignore network namespaces', async function () {
+  it('blocks AF_VSOCK sockets and io_uring, which bypass network namespaces', async function () {
     await needs(this, 'privileges')
     const socket = (...args: (number | string)[]) => `socket.socket(${args.join(', ')}).close()`
     const call = (number: number) =>
@@ -95,7 +95,7 @@ describe('what a child of a node is kept from', function () {
     ])
   })
 
-  it('is writing out the disks of the machine and making core dumps', async function () {
+  it("blocks syncs of the machine's disks, and core dumps", async function () {
     await needs(this, 'privileges')
     const call = (x86: number, arm: number, ...args: (number | string)[]) =>
       `(lambda c: (c.syscall(${[x86, arm].join(" if os.uname().machine == 'x86_64' else ")}, ${args.join(', ')}), __import__('ctypes').get_errno()))(__import__('ctypes').CDLL(None, use_errno=True))`
@@ -104,7 +104,7 @@ describe('what a child of a node is kept from', function () {
     const answers = await tried([
       call(162, 81, 0),
       call(306, 267, `os.open(${JSON.stringify(work)}, 0)`),
-      // Its own files can be made durable.
+      // It can fsync its own files.
       `os.fsync(os.open(${out}, os.O_CREAT | os.O_WRONLY))`,
       `__import__('resource').getrlimit(__import__('resource').RLIMIT_CORE)`,
     ])
@@ -113,7 +113,7 @@ describe('what a child of a node is kept from', function () {
     assert.deepEqual(answers, ['(-1, 1)', '(-1, 1)', 'None', '(1, 1)'])
   })
 
-  it('is the environment of the node, but for what drives the machine', async () => {
+  it("hides the node's environment, except for variables that drive the hardware", async () => {
     const secrets = {
       HEARTH_NODE_TOKEN: 'x',
       TEMPORAL_ADDRESS: 'x',
@@ -139,7 +139,7 @@ describe('what a child of a node is kept from', function () {
     }
   })
 
-  it('is the identity of its node and every file that it was not given', async function () {
+  it("hides the node's identity and every file that the child was not given", async function () {
     await needs(this, 'files')
     const [given, ...others] = await tried([
       `${open(join(work, 'base', 'model'))}.read()`,
@@ -155,7 +155,7 @@ describe('what a child of a node is kept from', function () {
     for (const other of others) assert.match(other, DENIED)
   })
 
-  it('is writing weights, by whatever name', async function () {
+  it('blocks writes to the weights under any name', async function () {
     await needs(this, 'files')
     const model = join(work, 'base', 'model')
     const answers = await tried([
@@ -171,7 +171,7 @@ describe('what a child of a node is kept from', function () {
     assert.equal(readFileSync(weights, 'utf8'), 'weights')
   })
 
-  it('is taking the weights from others by their mode', async function () {
+  it('blocks chmod of the weights, which would hide them from others', async function () {
     await needs(this, 'mounts')
     chmodSync(weights, 0o644)
 
@@ -181,7 +181,7 @@ describe('what a child of a node is kept from', function () {
     assert.equal(statSync(weights).mode & 0o777, 0o644)
   })
 
-  it('is not its own folder, nor the one for what it makes', async () => {
+  it('allows writes to its own folder and to its output folder', async () => {
     const answers = await tried([
       `${open(join(work, 'out', 'model.txt'), 'w')}.write('trained')`,
       `open(os.environ['TMPDIR'] + '/a', 'w').write('a')`,
@@ -192,7 +192,7 @@ describe('what a child of a node is kept from', function () {
     assert.equal(readFileSync(join(work, 'out', 'model.txt'), 'utf8'), 'trained')
   })
 
-  it('is the network, this machine included, but not its own loopback', async function () {
+  it('blocks the network, including this machine, but not its own loopback', async function () {
     const held = await driver.held()
     if (held.network === 'none') {
       skip(this, 'network')
@@ -224,7 +224,7 @@ describe('what a child of a node is kept from', function () {
     }
   })
 
-  it("is the socket of another child's model server", async function () {
+  it("blocks the socket of another child's model server", async function () {
     await needs(this, 'mounts')
     const other = join(await driver.makeFolder(), 'server.sock')
     const server = createServer()
@@ -237,7 +237,7 @@ describe('what a child of a node is kept from', function () {
     }
   })
 
-  it('is every privilege', async function () {
+  it('drops every privilege', async function () {
     await needs(this, 'privileges')
     const [status = ''] = await tried([open('/proc/self/status') + '.read()'])
 
@@ -248,7 +248,7 @@ describe('what a child of a node is kept from', function () {
 
   describe('with a GPU', () => {
     const gpu = { hasGpu: true, memoryMb: 500 }
-    /** Python that opens the name of its own thread for writing, as NVIDIA's driver does, and prints the outcome. */
+    /** Python that opens the name of its own thread for writing, like NVIDIA's driver, and prints the outcome. */
     const NAME = `
 def name(mode='r+'):
     with open(f'/proc/self/task/{threading.get_native_id()}/comm', mode) as comm:
@@ -283,17 +283,17 @@ print(name())`)})])`
       return code === 0 ? out.trim() : (err.trim().split('\n').at(-1) ?? '')
     }
 
-    it('names its threads in /proc, and so do its threads and descendants', async () => {
+    it('may name its threads in /proc, and so may its threads and descendants', async () => {
       assert.equal(await names(gpu), '[4, 4, [4], 4, 4]')
       assert.equal(await names({ ...gpu, network: 'listen' }), '[4, 4, [4], 4, 4]')
     })
 
-    it('cannot name them without a GPU, where nothing needs it', async function () {
+    it("can't name its threads without a GPU, where nothing needs it", async function () {
       await needs(this, 'files')
       assert.match(await names({ hasGpu: false }), /^(?:PermissionError|OSError)/)
     })
 
-    it('cannot write the files of the machine in /proc, nor change their modes, which all mounts share', async function () {
+    it("can't write or chmod the machine's files in /proc, which all mounts share", async function () {
       await needs(this, 'mounts')
       const below = (folder: string) => readdirSync(folder).map((name) => join(folder, name))
       const machine = [
@@ -316,7 +316,7 @@ print(name())`)})])`
       for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, [...machine, ...all][at])
     })
 
-    it('cannot write the files of other processes in /proc that its node could protect', async function () {
+    it("can't write those files of other processes in /proc that the node could protect", async function () {
       await needs(this, 'mounts')
       const other = await driver.start({
         name: 'other',
@@ -339,7 +339,7 @@ print(name())`)})])`
       }
     })
 
-    it('still reads what its libraries read of the machine', async () => {
+    it('still reads what its libraries need to know of the machine', async () => {
       const answers = await tried(
         [
           '/proc/meminfo',
@@ -355,7 +355,7 @@ print(name())`)})])`
     })
   })
 
-  it('is the memory of the machine: it is ended, and its node says what it held and might have', async () => {
+  it('ends a child that exceeds its memory, and reports its use and its limit', async () => {
     const grow = 'parts = []\nimport time\nwhile True:\n  parts.append(bytearray(20 << 20)); time.sleep(0.02)'
     const child = await driver.start({
       name: 'grow',
@@ -369,13 +369,13 @@ print(name())`)})])`
     assert.match(child.excess ?? '', /^it held \d+ MB of memory and may have 300 MB$/)
   })
 
-  it('is the memory of the machine, also when it asks for all at once', async () => {
+  it('ends a child that requests too much memory at once', async () => {
     const [answer] = await tried(['len(bytearray(8 << 30))'], { memoryMb: 300 })
 
     assert.equal(answer, 'MemoryError')
   })
 
-  it('ends a child rather than run it with less than its node has promised', async () => {
+  it('ends a child rather than run it with less than the node has promised', async () => {
     const strict = new ProcessDriver({ stateDir, python: async () => realPython() })
     const held = await strict.held()
     Object.defineProperty(strict, 'held', { value: async () => ({ ...held, files: 'vault' }) })

@@ -11,13 +11,13 @@ import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/container-engine.ts'
 
-/** A model server in one line: it is healthy at once, and answers inference with the files of its model. */
+/** A one-line model server: it is healthy at once, and answers inference with the files of its model. */
 const SERVER = `
 const answer = (request, response) => response.end(request.url === '/health' ? 'ok'
   : require('fs').readFileSync('/model/weights.txt'))
 require('http').createServer(answer).listen(process.argv[1])`
 
-describe('container driver', function () {
+describe('the container driver', function () {
   let engine: Engine
   let driver: ContainerDriver
   const state = temporaryFolder()
@@ -45,7 +45,7 @@ describe('container driver', function () {
     network: false,
     ...more,
   })
-  /** Runs a script to its end; answers what it said and how it ended. */
+  /** Runs a script to its end; returns its output and its exit. */
   const outcome = async (script: string, more?: Partial<ContainerSpec>) => {
     const container = await driver.start(spec(script, more))
     const said = text(container.stdout)
@@ -53,7 +53,7 @@ describe('container driver', function () {
     return { code, said: (await said).trim() }
   }
 
-  it('refuses an image whose name may mean another one tomorrow', async () => {
+  it('rejects an image with a mutable name', async () => {
     for (const image of ['busybox', 'busybox:latest', 'registry:5000/tool', 'tool@sha256:abc']) {
       await assert.rejects(
         driver.start(spec('true', { image })),
@@ -62,17 +62,17 @@ describe('container driver', function () {
     }
   })
 
-  it('says which image is missing and why it cannot be fetched', async () => {
+  it("reports which image is missing and why it can't be pulled", async () => {
     const image = 'localhost/nowhere:1.2.3'
 
     await assert.rejects(driver.start(spec('true', { image })), /localhost\/nowhere:1\.2\.3 is not on this/)
   })
 
-  it('passes on what a container says, and how it ends', async () => {
+  it("passes on a container's output and exit status", async () => {
     assert.deepEqual(await outcome('echo hello; exit 7'), { code: 7, said: 'hello' })
   })
 
-  it('gives it no network, no capabilities, no new privileges, and a root it cannot write to', async () => {
+  it('denies it network, capabilities, new privileges, and writes to its root', async () => {
     const { said } = await outcome(
       'cat /proc/self/status; ls /sys/class/net; touch /x 2>&1; touch /tmp/x && echo tmp-is-writable',
     )
@@ -85,7 +85,7 @@ describe('container driver', function () {
     assert.doesNotMatch(said, /^eth/m)
   })
 
-  it('limits memory, processor and processes, and never restarts', async () => {
+  it('limits memory, CPU and processes, and never restarts', async () => {
     const container = await driver.start(spec('sleep 60'))
 
     const { HostConfig } = await engine.docker.getContainer(container.id).inspect()
@@ -98,7 +98,7 @@ describe('container driver', function () {
     await container.stop({ graceMs: 0 })
   })
 
-  it('shows it only the folders it was given', async () => {
+  it('mounts only the folders it was given', async () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'weights.txt'), 'weights')
 
@@ -109,7 +109,7 @@ describe('container driver', function () {
     assert.match(said, /Read-only file system/)
   })
 
-  it('stops one that does not listen, and nothing of it is left', async () => {
+  it('stops an unresponsive container without leftovers', async () => {
     const container = await driver.start(spec('trap "" TERM; while true; do sleep 1; done'))
     const pid = await container.pid()
     assert.ok(pid)
@@ -121,7 +121,7 @@ describe('container driver', function () {
     assert.equal(await container.pid(), undefined)
   })
 
-  it('ends what an earlier life of the node left, and nothing of another node', async () => {
+  it('removes containers of an earlier run of the node, and none of another node', async () => {
     using elsewhere = temporaryFolder()
     const other = (await ContainerDriver.connect({
       socketPath: engine.socketPath,
@@ -137,7 +137,7 @@ describe('container driver', function () {
     await kept.stop({ graceMs: 0 })
   })
 
-  it('serves a model over a socket in a folder, with no network at all', async () => {
+  it('serves a model over a socket in a folder, without a network', async () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'weights.txt'), '{"weights":true}')
     const drivers = {

@@ -17,7 +17,7 @@ describe('control groups of tools', function () {
 
   before(async function () {
     const opened = await ControlGroups.open()
-    if (!opened) return skipBecause(this, 'this process may make no control groups')
+    if (!opened) return skipBecause(this, 'this process may not create control groups')
     groups = opened
     bench = await requireToolBench(this)
   })
@@ -27,22 +27,22 @@ describe('control groups of tools', function () {
     group.folders.flatMap((folder) =>
       readFileSync(join(folder, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number),
     )
-  /** Has a process join groups, as a sandbox does. */
+  /** Makes a process join groups, like a sandbox does. */
   const enter = (folders: readonly string[], pid: number | undefined) => {
     for (const folder of folders) writeFileSync(join(folder, 'cgroup.procs'), String(pid))
   }
 
-  it('hold a run, which is in them before its first instruction', async () => {
+  it('contain a run before its first instruction', async () => {
     const { stdout } = await bench.python('print(open("/proc/self/cgroup").read())')
 
-    // The run sees its groups as roots, because it has a namespace of them.
+    // The run sees its groups as roots, because it has its own cgroup namespace.
     const line = stdout.split('\n').find((one) => one.includes(groups.version === 2 ? '0::' : ':memory:'))
     assert.match(line ?? '', /:\/$/)
     await until(async () => (await bench.leftovers()).length === 0)
   })
 
-  it('end a run whose memory is full, and say so', async () => {
-    // Faster than the watch looks, and over at once.
+  it('end a run that exceeds its memory, and report it', async () => {
+    // Faster than the watch polls, and over at once.
     const code = `
 import os
 for _ in range(8):
@@ -56,7 +56,7 @@ print("done")`
     })
   })
 
-  it('have the limits of the run, and end with what is in them', async () => {
+  it('have the limits of the run, and end the processes in them', async () => {
     const group = await groups.create('one', LIMITS)
     const child = spawn('sleep', ['600'])
     enter(group.folders, child.pid)
@@ -74,7 +74,7 @@ print("done")`
     )
   })
 
-  it('of a node that was killed are removed by the next one', async () => {
+  it('of a killed node are removed by the next one', async () => {
     const group = await groups.create('two', LIMITS)
     const left = group.folders.map((folder) => join(dirname(folder), 'hearth-4194300-1-left'))
     for (const folder of left) mkdirSync(folder)

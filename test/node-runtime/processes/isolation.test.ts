@@ -24,7 +24,10 @@ describe('the reported isolation of tools', () => {
     return { memory: memory.by, cpus: cpus?.by }
   }
 
-  /** A cgroup2 hierarchy of plain files, seen from a process at `path` in it. Only a kernel adds files to new groups. */
+  /**
+   * Creates a cgroup2 hierarchy of plain files, as seen from a process at `path` in it. Only a kernel adds files to new
+   * groups.
+   */
   function fakeTree(name: string, path: string, controllers: string, group = path) {
     const proc = join(folder.path, name, 'proc')
     const tree = join(folder.path, name, 'cgroup')
@@ -38,9 +41,9 @@ describe('the reported isolation of tools', () => {
     return { proc, base }
   }
 
-  it('names the control groups in which this machine limits a run', async function () {
+  it('lists the control groups in which this machine limits a run', async function () {
     const groups = await ControlGroups.open()
-    if (!groups) return skipBecause(this, 'this process may make no control groups')
+    if (!groups) return skipBecause(this, 'this process may not create control groups')
     const run = await groups.create('isolation', { memoryMb: 100, cpus: 1, processes: 8 })
     try {
       const [file, other] = ['memory.limit_in_bytes', 'memory.max']
@@ -57,7 +60,7 @@ describe('the reported isolation of tools', () => {
     }
   })
 
-  it('writes the limits of a run to the files of cgroup v2, and names it', async () => {
+  it('writes the limits of a run to the files of cgroup v2, and lists it', async () => {
     const base = join(folder.path, 'v2')
     mkdirSync(base)
     const groups = new ControlGroups({
@@ -88,7 +91,7 @@ describe('the reported isolation of tools', () => {
     })
   })
 
-  it('names only the controllers of cgroup v2 that the node has', async () => {
+  it('lists only the cgroup v2 controllers that the node has', async () => {
     const base = join(folder.path, 'memory-only')
     mkdirSync(base)
     const groups = new ControlGroups({ version: 2, folders: new Map([['memory', base]]) })
@@ -104,19 +107,19 @@ describe('the reported isolation of tools', () => {
     })
   })
 
-  it('turns the controllers of a delegated unit on, and relies on seccomp if the kernel adds no limits', async () => {
+  it('enables the controllers of a delegated unit, and relies on seccomp if the kernel adds no limits', async () => {
     const unit = '/system.slice/hearth.service'
     const { proc, base } = fakeTree('delegated', `${unit}/node`, 'cpuset cpu io memory pids', unit)
 
     const groups = await ControlGroups.open({ proc })
 
     assert.equal(read(base, 'cgroup.subtree_control'), '+memory +cpu +pids')
-    // A group that divides its controllers may hold no process, so this one moves below it.
+    // A group that delegates its controllers may hold no process, so this one moves to a child group.
     assert.equal(read(base, 'hearth-main', 'cgroup.procs'), String(process.pid))
     assert.deepEqual(measures(groups), { memory: SECCOMP, cpus: AFFINITY })
   })
 
-  it('relies on seccomp and the watch where memory is not delegated, or nothing is', async () => {
+  it('relies on seccomp and the watch if memory or the whole group is not delegated', async () => {
     const { proc, base } = fakeTree('no-memory', '/', 'cpuset cpu pids')
     const nowhere = join(folder.path, 'nowhere')
 
@@ -139,7 +142,7 @@ describe('the reported isolation of trainers and model servers', () => {
     calls: 'filtered',
   }
 
-  it('says that vsock sockets are refused only where they are', () => {
+  it('mentions rejected vsock sockets only if they are rejected', () => {
     const NAMESPACE = 'its own network namespace with only a loopback interface'
 
     assert.equal(processIsolation(held).network.by, `${NAMESPACE}; no vsock sockets (seccomp)`)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { KernelMemory } from '../../../node-runtime/processes/kernel-memory.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** Locks bytes of many files; on one file each further lock takes longer. */
+/** Locks bytes of many files; on a single file each further lock takes longer. */
 const LOCKS = `
 import fcntl, os, socket, struct, sys, time
 for n in range(900):
@@ -23,7 +23,7 @@ kept = door.accept()
 print("accepted", flush=True)
 time.sleep(60)`
 
-/** Has 60,000 mappings, and so has each of its 9 children: about 120 MB of records. */
+/** Creates 60,000 mappings, and so does each of its 9 children: about 120 MB of records. */
 const MAPPINGS = `
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -40,7 +40,7 @@ else:
     print(' '.join(map(str, pids)), flush=True)
 sys.stdin.read()`
 
-/** Has a connection that waits to be accepted. */
+/** Leaves a connection waiting to be accepted. */
 const PENDING = `
 import os, socket, sys
 door = socket.socket(socket.AF_UNIX)
@@ -51,10 +51,10 @@ waiting.connect(sys.argv[1])
 print(os.getpid(), flush=True)
 sys.stdin.read()`
 
-describe('the memory of the kernel for a tool', function () {
+describe('the kernel memory of a tool', function () {
   this.timeout(120_000)
 
-  it('counts the locks of its processes, and none of others', async () => {
+  it('counts the locks of its processes, and no others', async () => {
     using folder = temporaryFolder()
     let list = (): Promise<number[]> => Promise.resolve([pid])
     const options = { list: () => list(), maxHiddenMb: 64 }
@@ -76,7 +76,7 @@ describe('the memory of the kernel for a tool', function () {
       // Its own mappings are few, so it is charged for less than the growth.
       const ofOthers = await others.usedMb([process.pid])
       assert.ok(ofOthers < 10, `${ofOthers} MB`)
-      // A connection that waits, at several looks in a row, may hold descriptors that no process has open.
+      // A connection that stays unaccepted for several checks may hold descriptors that no process has open.
       others[Symbol.dispose]()
       for (let n = 0; n < 12; n++)
         assert.equal(await neighbour.excess([pid]), undefined, 'the locks explain the growth')
@@ -85,7 +85,7 @@ describe('the memory of the kernel for a tool', function () {
       child.stdin.end('accept')
       await once(child.stdout, 'data')
       assert.equal(await its.excess([pid]), undefined)
-      // A process that ends during a look may have handed its descriptors to another process.
+      // A process that ends during a check may have passed its descriptors to another process.
       const ended = async () => {
         const other = spawn('true')
         await once(other, 'exit')
@@ -100,7 +100,7 @@ describe('the memory of the kernel for a tool', function () {
         looks[2] ?? '',
         /^its processes kept replacing each other while the kernel's memory grew by/,
       )
-      // A program that starts others one after another stands still when it is stopped.
+      // A program that starts others one after another makes no progress while it is stopped.
       list = () => Promise.resolve([pid])
       for (let n = 0; n < 6; n++) assert.equal(await its.excess(replaced), undefined)
     } finally {
@@ -109,7 +109,7 @@ describe('the memory of the kernel for a tool', function () {
     }
   })
 
-  it('counts the mappings made before the first look, and charges no other tool for them', async () => {
+  it('counts mappings made before the first check, and charges no other tool for them', async () => {
     using folder = temporaryFolder()
     await using programs = new Programs()
     using its = new KernelMemory({ list: () => mapper })
@@ -119,13 +119,13 @@ describe('the memory of the kernel for a tool', function () {
 
     const [pids, others] = await Promise.all([mapper, waiting])
 
-    // The other tool, whose connection waits, is looked at first.
+    // The other tool, whose connection waits, is checked first.
     for (let n = 0; n < 12; n++) assert.equal(await neighbour.excess(others), undefined)
     const usedMb = await its.usedMb(pids)
     assert.ok(usedMb >= 64, `${usedMb} MB`)
   })
 
-  it('charges no other tool for mappings that were made while a third one ended', async () => {
+  it('charges no other tool for mappings made while a third one ended', async () => {
     using folder = temporaryFolder()
     await using programs = new Programs()
     using neighbour = new KernelMemory({ list: () => waiting, maxHiddenMb: 64 })
@@ -137,12 +137,12 @@ describe('the memory of the kernel for a tool', function () {
     const [others] = await Promise.all([waiting, mapper])
     await third[Symbol.asyncDispose]()
 
-    // The machine holds as much as when the mapper began, so the mapper does not count as grown.
+    // The machine's total equals that at the mapper's start, so the mapper does not count as grown.
     for (let n = 0; n < 12; n++) assert.equal(await neighbour.excess(others), undefined)
   })
 })
 
-/** Programs in Python that print the ids of their processes and end with their input. */
+/** Python programs that print their process ids and end with their input. */
 class Programs implements AsyncDisposable {
   readonly #started: ChildProcess[] = []
 

@@ -9,7 +9,7 @@ const linesOf = async (chunks: (string | Buffer)[], maxLength?: number): Promise
   return lines
 }
 
-describe('lines of a program', () => {
+describe('output lines of a program', () => {
   it('end at each kind of line end, wherever chunks end', async () => {
     assert.deepEqual(await linesOf(['one\ntw', 'o\r', '\nthree\rfo', 'ur\r\n\nlast']), [
       'one',
@@ -23,19 +23,19 @@ describe('lines of a program', () => {
     assert.deepEqual(await linesOf([]), [])
   })
 
-  it('keep characters whole that come in two chunks', async () => {
+  it('keep characters intact across chunks', async () => {
     const [first, second] = [Buffer.from('a€').subarray(0, 2), Buffer.from('a€').subarray(2)]
 
     assert.deepEqual(await linesOf([first!, second!, '\n']), ['a€'])
   })
 
-  it('lose their end beyond the longest length, and the next line is whole', async () => {
+  it('are truncated at the maximum length, and the next line is intact', async () => {
     assert.deepEqual(await linesOf(['abc', 'def', 'ghi\nnext\n'], 5), ['abcde', 'next'])
   })
 
-  it('hold no memory for what a program writes without a line end', async () => {
+  it('need no memory for output without a line end', async () => {
     const chunk = Buffer.alloc(1024 * 1024, 'x')
-    // Longer than the longest text of V8, which readline would reach with an exception.
+    // Longer than V8's maximum string length, at which readline would throw.
     const endless = Readable.from(Array.from({ length: 600 }, () => chunk))
     const lines: string[] = []
 

@@ -14,14 +14,14 @@ import { SOON_MS, until } from '../../support/assertions/until.ts'
 
 const DRIVER = fileURLToPath(new URL('../../../node-runtime/processes/process-driver.ts', import.meta.url))
 
-/** Ignores TERM, and has a child in a session of its own that does the same. Prints both process ids. */
+/** Ignores SIGTERM, and has a child in a separate session that does the same. Prints both process ids. */
 const STUBBORN = `
 trap '' TERM
 setsid sh -c 'trap "" TERM; while :; do sleep 60; done' &
 echo "$$ $!"
 while :; do sleep 60; done`
 
-describe('process driver', () => {
+describe('the process driver', () => {
   let stateDir: string
   beforeEach(async () => {
     stateDir = await mkdtemp(join(tmpdir(), 'hearth-driver-'))
@@ -40,21 +40,21 @@ describe('process driver', () => {
     assert.deepEqual(await readdir(join(stateDir, 'pids')), [])
   })
 
-  it('keeps what a command said for whoever reads after its end', async () => {
+  it('keeps the output of a command for callers that read after its end', async () => {
     const work = await shell(newDriver(), 'echo told')
     await work.exited
 
     assert.deepEqual(await linesOf(work), ['told'])
   })
 
-  it('lets a command end by TERM in its own way', async () => {
+  it('lets a command handle SIGTERM itself', async () => {
     const work = await shell(newDriver(), `trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done`)
     await firstLine(work)
 
     assert.deepEqual(await work.stop({ graceMs: 5_000 }), { code: 7 })
   })
 
-  it('ends a whole tree that ignores TERM within a second', async () => {
+  it('ends a whole tree that ignores SIGTERM within a second', async () => {
     const work = await shell(newDriver(), STUBBORN)
     const pids = (await firstLine(work)).split(' ').map(Number)
     assert.ok(pids.every(identify))
@@ -66,7 +66,7 @@ describe('process driver', () => {
     assert.deepEqual(pids.map(identify), [undefined, undefined])
   })
 
-  it('takes what a command leaves behind when it ends by itself', async () => {
+  it('ends processes that a command leaves behind when it exits by itself', async () => {
     const work = await shell(newDriver(), 'setsid sleep 60 & echo $!')
     const orphan = Number(await firstLine(work))
 
@@ -75,7 +75,7 @@ describe('process driver', () => {
     assert.equal(identify(orphan), undefined)
   })
 
-  it('says 127 for a command that does not exist', async () => {
+  it('reports 127 for a command that does not exist', async () => {
     const work = await newDriver().start({
       name: 'none',
       command: 'no-such-command',
@@ -108,7 +108,7 @@ describe('process driver', () => {
     await gone(pids)
   })
 
-  it('reaps what a killed launcher and node left, and nothing that only has the same number', async () => {
+  it('reaps leftovers of a killed launcher and node, but not an unrelated process with the same pid', async () => {
     const work = await shell(newDriver(), STUBBORN)
     const pids = (await firstLine(work)).split(' ').map(Number)
     const [file = ''] = await readdir(join(stateDir, 'pids'))

@@ -12,7 +12,7 @@ const PROGRAM = join(import.meta.dirname, '..', '..', 'support', 'servers', 'los
 const NAMES = ['access', 'assert', 'cublas', 'memory', 'unsupported', 'input']
 const CHAT = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 1 }
 
-/** Starts a server whose CUDA fails where a request says so. */
+/** Starts a server whose CUDA fails when a request says so. */
 async function start(...args: string[]) {
   const child = spawn(await llmPython(), [PROGRAM, ...args], {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
@@ -30,7 +30,7 @@ async function start(...args: string[]) {
       const answer = await request(url, { method: 'POST', body: JSON.stringify(body) })
       return { status: answer.statusCode, text: await answer.body.text() }
     },
-    /** Returns the exit status of the server and the line that a node reads. */
+    /** Returns the exit status of the server and the line that a node parses. */
     async ended(): Promise<[unknown, string | undefined]> {
       const [code] = await exited
       return [code, complaint.split('\n').findLast((one) => one.startsWith('it was placed on a GPU'))]
@@ -48,7 +48,7 @@ describe('a model server whose GPU fails', function () {
   this.timeout(120_000)
   before(requireLlm)
 
-  it('answers a request that lost the GPU with 500, and ends with 69 and the reason', async () => {
+  it('answers a request that lost the GPU with 500, and exits with 69 and the reason', async () => {
     await using turns = await start('turns')
 
     const { status } = await turns.post('/infer/ocr', { fails: 'cublas' })
@@ -60,7 +60,7 @@ describe('a model server whose GPU fails', function () {
     ])
   })
 
-  it('survives a lack of memory and errors of an input, and ends at a loss during a stream', async () => {
+  it('survives out-of-memory and input errors, and exits when a stream loses the GPU', async () => {
     await using generations = await start('generations')
     const statuses = []
     for (const fails of ['memory', 'unsupported', 'input', undefined])
@@ -79,7 +79,7 @@ describe('a model server whose GPU fails', function () {
     ])
   })
 
-  it('ends a chat server after the last event of the stream that lost the GPU', async () => {
+  it('exits a chat server after the last event of the stream that lost the GPU', async () => {
     using folder = temporaryFolder()
     await makeTinyLlm(folder.path)
     await using chats = await start('chats', folder.path)

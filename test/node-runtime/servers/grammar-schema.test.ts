@@ -4,8 +4,8 @@ import { grammarSchema } from '../../../node-runtime/servers/llama/grammar-schem
 const strict = (schema: unknown) => grammarSchema(schema, { field: 'schema', isStrict: true })
 const lenient = (schema: unknown) => grammarSchema(schema, { field: 'schema', isStrict: false })
 
-describe('a schema for a grammar of llama.cpp', () => {
-  it('keeps what grammars know, in their words', () => {
+describe('a schema for a llama.cpp grammar', () => {
+  it('keeps the keywords that grammars support', () => {
     const schema = {
       $schema: 'https://json-schema.org/draft/2020-12/schema',
       title: 'Order',
@@ -35,7 +35,7 @@ describe('a schema for a grammar of llama.cpp', () => {
     })
   })
 
-  it('allows any members where none are named', () => {
+  it('allows any members if it names none', () => {
     const any = { type: 'object', properties: {}, additionalProperties: true }
 
     assert.deepEqual(strict({ type: 'object' }), any)
@@ -43,7 +43,7 @@ describe('a schema for a grammar of llama.cpp', () => {
   })
 
   for (const [what, schema, grammar] of [
-    ['a root that contains itself', { properties: { kid: { $ref: '#' } } }, { $defs: true }],
+    ['a root that refers to itself', { properties: { kid: { $ref: '#' } } }, { $defs: true }],
     [
       'a reference to a property',
       { properties: { a: { type: 'null' }, b: { $ref: '#/properties/a' } } },
@@ -55,12 +55,12 @@ describe('a schema for a grammar of llama.cpp', () => {
       { properties: { a: { $ref: '#/$defs/d0' } }, $defs: { d0: { type: 'null' } } },
     ],
     [
-      'a definition within a definition',
+      'a definition nested in a definition',
       { properties: { a: { $defs: { K: { type: 'null' } }, $ref: '#/properties/a/$defs/K' } } },
       { properties: { a: { $ref: '#/$defs/K' } }, $defs: { K: { type: 'null' } } },
     ],
     [
-      'a tuple of draft 7',
+      'a draft 7 tuple',
       { items: [{ type: 'null' }, { type: 'string' }], additionalItems: false },
       { type: 'array', prefixItems: [{ type: 'null' }, { type: 'string' }], maxItems: 2 },
     ],
@@ -70,7 +70,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       { type: 'array', prefixItems: [{ type: 'null' }], maxItems: 1 },
     ],
     [
-      'an enumeration of objects and lists',
+      'an enum of objects and lists',
       { enum: [{ x: [1] }, 'y'] },
       {
         oneOf: [
@@ -84,7 +84,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       },
     ],
     [
-      'parts that do not meet',
+      'parts that contradict each other',
       {
         allOf: [{ $ref: '#/$defs/A' }, { properties: { b: { type: 'null' } } }],
         $defs: { A: { type: 'object', properties: { a: { type: 'null' } }, required: ['a'] } },
@@ -95,9 +95,9 @@ describe('a schema for a grammar of llama.cpp', () => {
         additionalProperties: false,
       },
     ],
-    ['a bound of a number', { type: 'integer', minimum: 0 }, { type: 'integer' }],
+    ['the bound of a number', { type: 'integer', minimum: 0 }, { type: 'integer' }],
     [
-      'the format of a text',
+      'the format of a string',
       { type: 'string', format: 'email', maxLength: 3 },
       { type: 'string', maxLength: 3 },
     ],
@@ -163,7 +163,7 @@ describe('a schema for a grammar of llama.cpp', () => {
     })
   }
 
-  describe('that is small and describes much', () => {
+  describe('that is small and expands to much', () => {
     const chain = (count: number, link: (next: string) => unknown) => ({
       $ref: '#/$defs/a0',
       $defs: {
@@ -180,7 +180,7 @@ describe('a schema for a grammar of llama.cpp', () => {
     }
 
     for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const) {
-      it(`is refused at once when 40 definitions refer to the next one twice, in ${keyword}`, () => {
+      it(`is rejected at once when 40 definitions each refer to the next one twice, in ${keyword}`, () => {
         const schema = chain(40, (next) => ({ [keyword]: [ref(next), ref(next)] }))
 
         const ms = cpuMs(() => {
@@ -195,7 +195,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       })
     }
 
-    it('is translated with one definition each when the references are in properties', () => {
+    it('is translated to one definition each when the references are in properties', () => {
       const schema = chain(40, (next) => ({ properties: { left: ref(next), right: { anyOf: [ref(next)] } } }))
 
       const { $defs } = strict(schema)
@@ -204,7 +204,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       assert.ok(JSON.stringify(strict(schema)).length < 20_000)
     })
 
-    it('is refused when a long chain of references is followed from many places', () => {
+    it('is rejected when a long chain of references is followed from many places', () => {
       const schema = { ...chain(5_000, ref), allOf: Array.from({ length: 5_000 }, () => ref('a0')) }
 
       const ms = cpuMs(() => {
@@ -214,7 +214,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       assert.ok(ms < 500, `${ms} ms`)
     })
 
-    it('has definitions with names of any length', () => {
+    it('supports definition names of any length', () => {
       const long = `${'a'.repeat(80_000)}!`
 
       const ms = cpuMs(() => {
@@ -227,7 +227,7 @@ describe('a schema for a grammar of llama.cpp', () => {
       assert.ok(ms < 500, `${ms} ms`)
     })
 
-    it('has a definition for each name, also where a name looks like a number of ours', () => {
+    it('has a definition for each name, even if a name looks like a generated one', () => {
       const schema = {
         properties: { a: ref('d1'), b: ref('x-y'), c: ref('__proto__') },
         $defs: JSON.parse(

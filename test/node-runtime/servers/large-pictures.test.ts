@@ -8,11 +8,11 @@ import { startSpecialist, TORCH } from '../../support/servers/specialist.ts'
 const GREY = () => 99
 const bodyOf = (bytes: Buffer) => ({ image_url: `data:image/png;base64,${bytes.toString('base64')}` })
 
-describe('the server of models that read pictures', function () {
+describe('the server of vision models', function () {
   this.timeout(600_000)
   before(requireLlm)
 
-  it('reads pictures of any shape', async () => {
+  it('reads images of any shape', async () => {
     await using server = await startSpecialist(await tinyReader({ kind: 'donut' }), '', TORCH)
     for (const [width, height] of [
       [3_000, 8],
@@ -26,7 +26,7 @@ describe('the server of models that read pictures', function () {
     }
   })
 
-  it('holds a large picture once', async () => {
+  it('holds a large image in memory only once', async () => {
     await using server = await startSpecialist(await tinyReader(), '', TORCH)
     const peak = async () => {
       const [, kb] = /VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${server.pid}/status`, 'utf8')) ?? []

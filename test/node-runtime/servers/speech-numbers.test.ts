@@ -13,7 +13,7 @@ import {
 } from '../../support/builders/tiny-speech.ts'
 
 const PROBE = join(import.meta.dirname, '../../support/builders/speech_probe.py')
-/** The length of a window, because the libraries fill a shorter one in different ways. */
+/** The length of a window, because the libraries pad a shorter one in different ways. */
 const SECONDS = 30
 const PROMPTS = [
   ['en', 'transcribe'],
@@ -21,7 +21,7 @@ const PROMPTS = [
   ['fr', 'translate'],
 ].map(([language, task]) => ['<|startoftranscript|>', `<|${language}|>`, `<|${task}|>`, '<|notimestamps|>'])
 
-/** The tokens behind a prompt, and the mean of the logarithms of their probabilities. */
+/** The tokens after a prompt, and the mean of their log probabilities. */
 type Heard = [tokens: string[], score: number]
 
 async function probe(python: string, engine: string, folder: string): Promise<Heard[]> {
@@ -38,11 +38,11 @@ async function probe(python: string, engine: string, folder: string): Promise<He
   return JSON.parse(last) as Heard[]
 }
 
-describe('a converted model of speech', function () {
+describe('a converted speech model', function () {
   this.timeout(600_000)
   before(requireSpeech)
 
-  it('writes the tokens of transformers, in each language and for each task', async () => {
+  it('generates the tokens of transformers, in each language and for each task', async () => {
     const model = await tinySpeech()
     const expected = await probe(await llmPython(), 'transformers', model)
     const found = await probe(await whisperPython(), 'ctranslate2', await convertedSpeech(model))

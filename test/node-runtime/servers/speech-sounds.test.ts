@@ -24,7 +24,7 @@ async function mp3(seconds: number, silent = false): Promise<Buffer> {
   return buffer(child.stdout)
 }
 
-describe('the server of speech to text', function () {
+describe('the speech-to-text server', function () {
   this.timeout(600_000)
   let server: SpecialistServer
   before(requireSpeech)
@@ -37,7 +37,7 @@ describe('the server of speech to text', function () {
   const hear = (bytes: Buffer, signal?: AbortSignal) =>
     server.ask({ audio_url: dataUrl(bytes), language: 'en' }, 'stt', signal)
 
-  it('takes no description of a sound that is elsewhere, and never listens for it', async () => {
+  it('rejects files that only refer to audio elsewhere, and never opens a socket for it', async () => {
     await using taken = createSocket('udp4')
     taken.bind(0, '127.0.0.1')
     await once(taken, 'listening')
@@ -59,7 +59,7 @@ describe('the server of speech to text', function () {
     }
   })
 
-  it('hears the example of its task type, which the registration of an import offers as a request', async () => {
+  it('transcribes the example of its task type, which the registration of an import offers as a request', async () => {
     const { example_input } = importedListing('stt')
     const { status, body } = await server.ask(example_input, 'stt')
 
@@ -67,7 +67,7 @@ describe('the server of speech to text', function () {
     assert.equal(body.duration_s, 0.05)
   })
 
-  it('hears what comes after a damaged spot', async () => {
+  it('transcribes the audio after a damaged spot', async () => {
     const bytes = await mp3(20)
     const third = Math.round(bytes.length / 3)
     for (let i = 0; i < 600; i++) bytes[third + i] = (i * i * 31 + i * 7) & 0xff
@@ -78,7 +78,7 @@ describe('the server of speech to text', function () {
     assert.ok(body.duration_s > 19 && body.duration_s < 20, `${body.duration_s} s`)
   })
 
-  it('stops unpacking a sound when its caller leaves', async () => {
+  it('stops decoding audio when its caller leaves', async () => {
     const long = await mp3(600, true)
     const began = performance.now()
     assert.equal((await hear(long)).body.duration_s, 600)

@@ -21,8 +21,8 @@ async function trainAndServe(
   return startModelServer(run.outputDir)
 }
 
-describe('the model server', () => {
-  it('says which instance and column it cannot use', async () => {
+describe('the tabular model server', () => {
+  it("names the instance and column that it can't use", async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
     const refusals: [unknown, number, RegExp, string?][] = [
@@ -47,7 +47,7 @@ describe('the model server', () => {
     }
   })
 
-  it('answers one row and many rows alike, and takes unseen and absent values as missing', async () => {
+  it('answers one row and many rows the same way, and treats unseen and absent values as missing', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
     const { age: _age, ...ageless } = HOUSE
@@ -64,7 +64,7 @@ describe('the model server', () => {
     assert.equal(together.body.predictions?.[2], together.body.predictions?.[3])
   })
 
-  it('refuses a misspelt optional column instead of taking it as missing', async () => {
+  it('rejects a misspelled optional column instead of treating it as missing', async () => {
     using folder = temporaryFolder()
     const rows = houses(100).map(({ size = null, age = null, town = null, price = null }, at) => ({
       'Size m²': at % 9 === 4 ? null : size,
@@ -159,7 +159,7 @@ print(time.process_time())
     assert.ok(Number(stdout) < 4, `${stdout.trim()} s of CPU`)
   })
 
-  it('needs enough past values for a forecast, and uses the newest', async () => {
+  it('requires enough past values for a forecast, and uses the latest', async () => {
     using folder = temporaryFolder()
     const options = { horizon: 3, lags: 12 }
     await using server = await trainAndServe(folder.path, 'time-series-forecast', sales(150), options)
@@ -198,7 +198,7 @@ print(time.process_time())
     assert.match(refused.body.error?.message ?? '', /text must be a text, not a list/)
   })
 
-  it('answers a text, or a list of them, as other classifiers of texts do', async () => {
+  it('answers a text or a list of texts, like other text classifiers', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'text-classification', reviews(120))
     const texts = ['a lovely, superb chair', '']
@@ -224,7 +224,7 @@ print(time.process_time())
     }
   })
 
-  it('splits texts of any script into words, and as earlier versions did for their models', async () => {
+  it('splits texts of any script into words, and keeps the old splitting for models of earlier versions', async () => {
     const texts = [
       'The Chair, naïve',
       '这个好iPhone 15',
@@ -265,12 +265,12 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
       ['the', 'chair', 'naïve'],
       ['这个好iphone', '15'],
     ])
-    // Letters with accents may be asked for in two parts, which the earlier way splits.
+    // Accented letters may come in two code points, which the old splitting separates.
     assert.deepEqual(JSON.parse(areNew), [false, false, true, true, true, true, true])
     assert.deepEqual(JSON.parse(runs), ['很', '好', 'ok', '很 好', '好 ok'])
   })
 
-  it('reads texts without spaces and emoji as their trainer did, and leaves models of earlier versions as they were', async () => {
+  it('reads texts without spaces and emoji like their trainer, and leaves models of earlier versions unchanged', async () => {
     using folder = temporaryFolder()
     const moods = { good: ['非常好', '😀'], bad: ['非常差', '😡'] }
     const rows = Array.from({ length: 120 }, (_, i) => {
@@ -305,7 +305,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
     assert.deepEqual(before.moods.results[0], before.moods.results[1])
   })
 
-  it('classifies accented words alike, whether accents are part of their letters or marks', async () => {
+  it('classifies accented words the same way, whether accents are composed or combining', async () => {
     using folder = temporaryFolder()
     const words = { good: ['très satisfait', 'élevé', 'Việt đẹp'], bad: ['déçu', 'périmé', 'hỏng rồi'] }
     const rows = Array.from({ length: 120 }, (_, i) => {
@@ -327,7 +327,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
     assert.deepEqual(marked, composed)
   })
 
-  it('answers its health, refuses other paths, and ends on SIGTERM', async () => {
+  it('answers health checks, rejects other paths, and exits on SIGTERM', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(60))
     const base = `http://127.0.0.1:${server.port}`
@@ -341,7 +341,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
     assert.equal(await server.stop(), 0)
   })
 
-  it('does not start on a model it does not know', async () => {
+  it('refuses to start on an unknown kind of model', async () => {
     using folder = temporaryFolder()
     await writeFile(join(folder.path, 'manifest.json'), '{"format":"other/9"}')
 

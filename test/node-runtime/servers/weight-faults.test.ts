@@ -63,7 +63,7 @@ describe('weight faults', function () {
     )
   })
 
-  it('blame the weights for tensors and values that are missing or wrong', () => {
+  it('blame the weights for missing or wrong tensors and values', () => {
     const faults = [
       "{}['model.layers.0.self_attn.q_proj.weight']",
       "{}['lm_head.bias']",

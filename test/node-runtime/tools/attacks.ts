@@ -1,15 +1,15 @@
-/** A program that tries to hold memory or processors outside of its tool's limits. */
+/** A program that tries to use memory or CPU outside of its tool's limits. */
 export interface Attack {
   name: string
   code: string
 }
 
-/** An attack that the kernel refuses, with its whole output. */
+/** An attack that the kernel blocks, with its complete output. */
 export interface RefusedAttack extends Attack {
   refused: string
 }
 
-/** Calls the kernel directly, by the number of x86_64 or of aarch64. */
+/** Makes system calls directly, by their numbers on x86_64 or aarch64. */
 const CALLS = `
 import ctypes, errno, mmap, os, platform, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ def attempt(work):
 MB, X32 = 1 << 20, 0x40000000
 `
 
-/** Waits for the node to look; the line that follows is printed only where it does not end the run. */
+/** Waits for the node's check; the line that follows is printed only if the check does not end the run. */
 const HOLD = `
 time.sleep(3)
 print("held")
@@ -38,7 +38,7 @@ print("held")
 
 export const REFUSED_ATTACKS: readonly RefusedAttack[] = [
   {
-    name: 'files that memfd_create and memfd_secret make of memory',
+    name: 'memory files of memfd_create and memfd_secret',
     code: `
 print(attempt(lambda: os.memfd_create("x")), call(319, 279, 0, 0), call(447, 447, 0))`,
     refused: 'EPERM EPERM EPERM\n',
@@ -53,7 +53,7 @@ print(libc.mq_open(b"/x", os.O_CREAT | os.O_RDWR, 0o600, None), errno.errorcode[
     refused: 'EPERM EPERM EPERM\n-1 EPERM\n',
   },
   {
-    name: 'shared mappings without a file, also of /dev/zero, and huge pages',
+    name: 'shared mappings without a file, including /dev/zero, and huge pages',
     code: `
 print(attempt(lambda: mmap.mmap(-1, MB)))
 print(attempt(lambda: mmap.mmap(-1, MB, flags=3 | mmap.MAP_ANONYMOUS)))
@@ -67,7 +67,7 @@ print(open("/dev/zero", "rb").read(3))`,
     refused: "EPERM\nEPERM\nEPERM\nEACCES\nb'\\x00\\x00\\x00'\n",
   },
   {
-    name: 'sockets of other families, and of pairs',
+    name: 'sockets of other families, and socket pairs',
     code: `
 for family in (2, 10, 1, 16):
     print(attempt(lambda: socket.socket(family, socket.SOCK_DGRAM).close()), end=" ")
@@ -77,7 +77,7 @@ print(names, call(41, 198, 40 | 1 << 32, 1, 0), call(53, 199, 40, 1, 0))`,
     refused: "done done done done done\n{'EPERM'} EPERM EPERM\n",
   },
   {
-    name: 'larger buffers of sockets and pipes',
+    name: 'larger socket and pipe buffers',
     code: `
 import fcntl
 a, b = socket.socketpair()
@@ -91,7 +91,7 @@ print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl
     refused: 'True\n1 EPERM\n',
   },
   {
-    name: 'tables of descriptors that processes share, that a thread has for itself, or that the node may not read',
+    name: 'descriptor tables that processes share, that a thread has for itself, or that the node may not read',
     code: `
 FILES, THREAD, VM, SIGHAND = 0x400, 0x10000, 0x100, 0x800
 print(*(call(56, 220, flags, 0, 0, 0, 0) for flags in (FILES | 17, FILES | VM, THREAD | SIGHAND | VM)), call(272, 97, FILES), flush=True)
@@ -127,7 +127,7 @@ print(os.stat("/tmp/g").st_size)`,
     refused: 'ENOTSUP ENOTSUP ENOTSUP\nENOTSUP ENOTSUP ENOTSUP\n1\n',
   },
   {
-    name: 'pages that stay in a pipe after their mapping or file',
+    name: 'pages that stay in a pipe after their mapping or file is gone',
     code: `
 import fcntl
 r, w = os.pipe()
@@ -141,7 +141,7 @@ print(os.stat("/tmp/g").st_size)`,
     refused: 'EINVAL EINVAL EINVAL EINVAL\n1048576\n',
   },
   {
-    name: 'queues of watched files, asynchronous reads, rulesets, rings and hash tables of the kernel',
+    name: 'kernel queues of watched files and asynchronous reads, rulesets, rings and hash tables',
     code: `
 print(call(253, 26, 0), call(294, 26, 0), call(300, 262, 0x200, 0), call(206, 0, 1000, id(MB)), call(444, 444, 0, 0, 1))
 print(call(425, 425, 8, 0), call(323, 282, 1), call(321, 280, 0), call(248, 217, 0), call(157, 167, 78, 1, 1 << 20), call(157, 167, 62, 1, 0, 0))
@@ -149,7 +149,7 @@ print(call(463, 463), call(500, 500))`,
     refused: 'EPERM EPERM EPERM EPERM EPERM\nEPERM EPERM EPERM EPERM EINVAL EINVAL\nENOSYS ENOSYS\n',
   },
   {
-    name: 'the queue of a disk, which syncs would fill, and the program that reads core dumps',
+    name: 'a disk queue filled by syncs, and the program that reads core dumps',
     code: `
 import resource
 library = os.open(os.__file__, os.O_RDONLY)
@@ -161,7 +161,7 @@ with open("/tmp/f", "w") as file: print(file.write("kept"), file.flush(), os.fsy
     refused: "{'done'} (1, 1)\n4 None None kept\n",
   },
   {
-    name: 'the same calls by their numbers of another ABI',
+    name: 'the same calls by their numbers in another ABI',
     code: `
 print(call(X32 + 319, X32 + 279, 0, 0), call(X32 + 41, X32 + 198, 40, 1, 0), call(X32 + 203, X32 + 122, 0, 0, 0))`,
     refused: 'EPERM EPERM EPERM\n',
@@ -182,7 +182,7 @@ print(peak() - before < 20, call(157, 167, 41, 0, 0, 0, 0))`,
     refused: 'True EINVAL\n',
   },
   {
-    name: 'the text that the kernel writes for an open file of a process',
+    name: 'the text that the kernel generates for an open file of a process',
     code: `
 place = os.open("/proc/self", os.O_PATH)
 ways = ["/proc/self/fdinfo/0", "/proc/1/fdinfo/0", "/proc/thread-self/fdinfo/0", "/proc/1/task/1/fdinfo/0", "/proc/net/../fdinfo/0"]
@@ -201,7 +201,7 @@ print(open(f"/proc/self/fd/{os.open('/tmp/d/g', os.O_RDONLY)}").read())`,
     refused: "{'EACCES'} ['0', '1']\n{'EACCES'}\n['1 (p', 'Name', 'MemT', 'Linu']\nmoved\n",
   },
   {
-    name: 'filters, which the kernel compiles into a memory of the whole machine',
+    name: 'filters, which the kernel compiles into memory shared by the whole machine',
     code: `
 steps = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))
 program = struct.pack("HxxxxxxP", 1, ctypes.addressof(steps))
@@ -213,7 +213,7 @@ print(one.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR))`,
     refused: 'EPERM EPERM EPERM EPERM\nEPERM EPERM EINVAL EINVAL\n1\n',
   },
   {
-    name: 'other processors, shorter turns and sessions with a share of their own',
+    name: 'other CPUs, shorter time slices and sessions with their own CPU share',
     code: `
 before = os.sched_getaffinity(0)
 print(attempt(lambda: os.sched_setaffinity(0, range(64))), call(314, 274, 0, 0, 0), attempt(os.setsid), attempt(lambda: os.nice(-1)))
@@ -225,7 +225,7 @@ print(attempt(lambda: open("/proc/self/autogroup", "w")), attempt(lambda: open("
 
 export const HOLDING_ATTACKS: readonly Attack[] = [
   {
-    name: 'buffers of sockets in many processes',
+    name: 'socket buffers of many processes',
     code: `
 for _ in range(24):
     if os.fork() == 0:
@@ -244,7 +244,7 @@ for _ in range(24):
         os._exit(0)`,
   },
   {
-    name: 'messages that go beyond the buffers of sockets',
+    name: 'messages beyond the socket buffers',
     code: `
 for _ in range(14):
     if os.fork() == 0:
@@ -280,7 +280,7 @@ place = libc.mmap(None, size, 1, 0x4022, -1, 0)
 memoryview((ctypes.c_ubyte * size).from_address(place))[:: 2 * MB].tobytes()`,
   },
   {
-    name: 'children of a thread that is not the first',
+    name: 'children of a thread other than the first',
     code: `
 def work():
     for _ in range(6):
@@ -293,7 +293,7 @@ threading.Thread(target=work, daemon=True).start()
 time.sleep(2)`,
   },
   {
-    name: 'threads that outlive the first one of their process',
+    name: 'threads that outlive the first thread of their process',
     code: `
 def work():
     time.sleep(0.3)
@@ -306,7 +306,7 @@ for _ in range(2):
 time.sleep(20)`,
   },
   {
-    name: 'files in /tmp next to memory, deleted but open',
+    name: 'files in /tmp along with memory, deleted but open',
     code: `
 kept = bytearray(os.urandom(1)) * (470 * MB)
 file = open("/tmp/x", "wb", buffering=0)
@@ -315,7 +315,7 @@ for _ in range(60): file.write(bytes(MB))`,
   },
 ].map((attack) => ({ ...attack, code: CALLS + attack.code + HOLD }))
 
-/** Sends descriptors to a socket that nobody reads, and closes them. */
+/** Sends descriptors to a socket that no process reads, and closes them. */
 export const IN_FLIGHT_ATTACK = `
 import select, socket, time
 a, b = socket.socketpair()
@@ -325,7 +325,7 @@ for _ in range(40):
     one.close()
 time.sleep(30)`
 
-/** Watches the same few descriptors under many numbers, by many epoll instances. */
+/** Watches the same few descriptors under many numbers, with many epoll instances. */
 export const EPOLL_ATTACK = `
 import os, select, time
 for _ in range(8):
@@ -341,7 +341,7 @@ for _ in range(8):
         os._exit(0)
 time.sleep(60)`
 
-/** Makes 60,000 mappings, whose records take 13 MB of the kernel's memory in each process. */
+/** Creates 60,000 mappings, whose records take 13 MB of kernel memory in each process. */
 const MANY_MAPPINGS = `
 import os, time
 import ctypes
@@ -359,7 +359,7 @@ for _ in range(28):
     if os.fork() == 0: time.sleep(20); os._exit(0)
 time.sleep(20)`
 
-/** Splits a mapping into records of the kernel's, of which each process that is forked has a copy. */
+/** Splits a mapping into kernel records that every forked process copies. */
 export const MAPPINGS_ATTACK = `${MANY_MAPPINGS}
     ctypes.c_char.from_address(page).value = b"x"
     libc.madvise(page, 4096, 4)

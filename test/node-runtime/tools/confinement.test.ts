@@ -12,7 +12,7 @@ import { requireToolBench, scriptTool, type ToolBench } from '../../support/serv
 import { skipBecause } from '../../support/skip.ts'
 
 for (const kind of ['processes', 'containers'] as const)
-  describe(`confinement of tools as ${kind}`, function () {
+  describe(`tool confinement with ${kind}`, function () {
     this.timeout(20_000)
     let bench: ToolBench
     let server: Server
@@ -44,13 +44,13 @@ for (const kind of ['processes', 'containers'] as const)
       assert.equal(mounts().length, 0)
     })
 
-    /** Mounts of sandboxes that this process can see. */
+    /** Counts the sandbox mounts that this process can see. */
     const mounts = () =>
       readFileSync('/proc/self/mounts', 'utf8')
         .split('\n')
         .filter((line) => line.includes(bench.folder))
 
-    it('has no network, also not to this machine', async () => {
+    it('denies the network, including this machine', async () => {
       const code = `
 import socket
 for address in [("127.0.0.1", ${port}), ("169.254.169.254", 80), ("1.1.1.1", 443)]:
@@ -69,7 +69,7 @@ print(open("/proc/net/dev").read().count(":"))`
       assert.equal(stdout.trim().split('\n').at(-1), '1')
     })
 
-    it('sees no other processes and cannot signal them', async () => {
+    it('hides other processes and blocks signals to them', async () => {
       const code = `
 import os
 print(sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
@@ -82,8 +82,8 @@ except OSError as error:
       assert.equal(stdout, '[1]\nProcessLookupError\n')
     })
 
-    it('cannot read the files of the node and of its users', async () => {
-      // A container has a /sys and a /run of its own.
+    it('denies reads of the files of the node and its users', async () => {
+      // A container has its own /sys and /run.
       const paths = [
         ...(kind === 'processes' ? ['/run', '/sys', '/home', '/var/lib'] : []),
         bench.folder,
@@ -114,7 +114,7 @@ print(sorted(os.environ))`
       )
     })
 
-    it('cannot write its root, its input or the programs of the machine', async () => {
+    it("denies writes to the tool's root, its input and the machine's programs", async () => {
       const code = `
 import os
 for path in ["/x", "/usr/x", "/etc/passwd", "/hearth/x", "/hearth/input/main.py", "/hearth/input/y", "/dev/x", "/proc/sys/kernel/hostname"]:
@@ -129,8 +129,8 @@ print(os.getuid() > 0, [int(status[name], 16) for name in ("CapEff", "CapPrm", "
       assert.equal(stdout, 'True [0, 0, 0, 0] 1\n')
     })
 
-    it('cannot make namespaces, mounts or chroots of its own', async function () {
-      if (kind === 'containers') skipBecause(this, 'which calls are refused is up to the engine')
+    it('denies creating namespaces, mounts and chroots', async function () {
+      if (kind === 'containers') skipBecause(this, 'the container engine decides which calls are blocked')
       const code = `
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -143,7 +143,7 @@ for name, arguments in [("unshare", (0x10000000,)), ("unshare", (0x20000,)), ("s
       assert.equal(stdout.trim().split('\n').length, 9)
     })
 
-    it('ends a fork bomb and what it left', async () => {
+    it('ends a fork bomb and its leftovers', async () => {
       const code = `
 import os, time
 made = 0
@@ -159,7 +159,7 @@ except OSError:
       assert.equal(stdout, 'True\n')
     })
 
-    it('bounds files, and ends with them', async () => {
+    it('limits files, and removes them at the end', async () => {
       const code = `
 import errno, os
 for name in ["/tmp/a", "/tmp/b", "/dev/shm/c"]:
@@ -175,7 +175,7 @@ print(sum(os.stat("/tmp/" + name).st_size for name in "ab") <= 64 << 20)`
       assert.match(stdout, /^((ENOSPC|EFBIG)\n){3}True\n$/)
     })
 
-    it('bounds memory', async () => {
+    it('limits memory', async () => {
       const { stderr, exit_code } = await bench.python('x = bytearray(4 << 30)')
       if (kind === 'processes') assert.match(stderr, /MemoryError/)
       else assert.equal(exit_code, 137)
@@ -197,7 +197,7 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))`)
       assert.ok(performance.now() - begun < 10_000)
     })
 
-    it('ends what never ends, with its children', async () => {
+    it('ends an endless run with its children', async () => {
       const code = `
 import os, time
 os.setsid() if os.fork() == 0 else None
@@ -211,7 +211,7 @@ while True: time.sleep(1)`
       })
     })
 
-    it('cuts long output and says so, and refuses a long result', async () => {
+    it('truncates long output and reports it, and rejects a long result', async () => {
       const wordy = await bench.run('wordy', {})
 
       assert.equal(wordy['stdout'], `${'x'.repeat(16 * 1_024)}\n[cut: ${100_000 - 16 * 1_024} bytes more]\n`)
@@ -219,7 +219,7 @@ while True: time.sleep(1)`
       await assert.rejects(bench.run('large', {}), { message: 'the result of the tool is larger than 16 KB' })
     })
 
-    it('says what a failing tool said, without folders', async () => {
+    it('passes on the message of a failing tool, without folders', async () => {
       await assert.rejects(bench.run('mute', {}), {
         message: 'the tool mute did not print a JSON object',
       })
@@ -228,7 +228,7 @@ while True: time.sleep(1)`
       })
     })
 
-    it('ends when its caller leaves', async () => {
+    it('ends the run when its caller leaves', async () => {
       const work = new AbortController()
       const running = bench.run('run_python', { code: 'import time\ntime.sleep(60)' }, work.signal)
       await until(async () => (await bench.leftovers()).length > 0)
@@ -250,7 +250,7 @@ while True: time.sleep(1)`
       await ends
     })
 
-    it('leaves nothing after many runs', async function () {
+    it('leaves nothing behind after many runs', async function () {
       this.timeout(60_000)
       const before = await processes()
       for (let n = 0; n < 10; n++) {
@@ -275,17 +275,17 @@ while True: time.sleep(1)`
       try {
         return readFileSync(`/proc/${pid}/cmdline`, 'utf8')
       } catch {
-        // It has exited meanwhile.
+        // It has exited in the meantime.
         return ''
       }
     }
   })
 
-describe('a tool whose interpreter lies where the tool has files of its own', function () {
+describe('a tool whose interpreter is in a folder where the tool has its own files', function () {
   this.timeout(60_000)
 
   for (const parent of ['/tmp', '/dev/shm'])
-    it(`runs with one below ${parent}`, async function () {
+    it(`runs with an interpreter below ${parent}`, async function () {
       await using stack = new AsyncDisposableStack()
       const folder = mkdtempSync(join(parent, 'hearth-interpreter-'))
       stack.defer(() => rmSync(folder, { recursive: true, force: true }))

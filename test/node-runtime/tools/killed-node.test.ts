@@ -12,9 +12,9 @@ import { requireEngine } from '../../support/servers/container-engine.ts'
 import { requireToolBench } from '../../support/servers/tools.ts'
 
 const NODE = fileURLToPath(new URL('../../support/servers/tool-process.ts', import.meta.url))
-/** The bound only ends a run that hangs. */
+/** Only a hanging run reaches this limit. */
 const STARTED_MS = 40_000
-/** Ignores signals, and has a child in a session of its own. */
+/** Ignores signals, and has a child in a separate session. */
 const STUBBORN = (name: string) => `
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -23,10 +23,10 @@ if os.fork() == 0:
 open("/tmp/${name}", "w").close()
 while True: time.sleep(1)`
 
-describe('a node that is killed during a tool', function () {
+describe('a node killed during a tool run', function () {
   this.timeout(90_000)
 
-  /** The processes of Python code that holds this name, whatever their root is. */
+  /** Lists the processes of Python code that holds this name, whatever their root is. */
   const atWork = (folder: string) =>
     readdirSync('/proc').filter((pid) => {
       try {
@@ -58,7 +58,7 @@ describe('a node that is killed during a tool', function () {
     await until(() => atWork('as-process').length === 0, STARTED_MS)
     const mounts = readFileSync('/proc/self/mounts', 'utf8')
     assert.ok(!mounts.includes(folder.path))
-    // The groups of the run are empty, and go at the next start of a node.
+    // The run's groups are empty; the next start of a node removes them.
     const driver = new ProcessDriver({ stateDir: join(folder.path, 'node'), python: async () => 'python3' })
     await driver.reap()
     assert.equal((await (await driver.groups())?.reap()) ?? 0, 0)

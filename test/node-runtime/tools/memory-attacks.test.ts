@@ -17,12 +17,12 @@ const SMALL_PYTHON: typeof PYTHON = {
   tool: { ...PYTHON.tool, slug: 'small_python', limits: { ...PYTHON.tool.limits, memory_mb: 256 } },
 }
 
-describe('memory and processors of a tool', function () {
+describe('memory and CPU limits of a tool', function () {
   this.timeout(120_000)
   let bench: ToolBench
 
   before(async function () {
-    // Most machines delegate no control groups, and on the others this is behind them.
+    // Most machines delegate no control groups. Where they do, these checks are the second line of defense.
     bench = await requireToolBench(this, { withGroups: false, more: [SMALL_PYTHON] })
   })
   after(async () => {
@@ -30,44 +30,44 @@ describe('memory and processors of a tool', function () {
   })
 
   for (const { name, code, refused } of REFUSED_ATTACKS)
-    it(`does not include ${name}`, async () => {
+    it(`block ${name}`, async () => {
       const { stdout, stderr } = await bench.python(code, 60)
 
       assert.equal(stdout, refused, stderr)
     })
 
   for (const { name, code } of HOLDING_ATTACKS)
-    it(`counts ${name}`, async () => {
+    it(`count ${name}`, async () => {
       await assert.rejects(bench.python(code, 60), {
         message: /the tool was ended because it held \d+ MB of memory and may have 512 MB/,
       })
     })
 
-  it('counts records of mappings that forks copy', async () => {
+  it('count records of mappings that forks copy', async () => {
     await assert.rejects(bench.run('small_python', { code: MAPPINGS_ATTACK, timeout_s: 60 }), {
       message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
     })
   })
 
-  it('counts records of mappings that it makes as soon as it starts', async () => {
+  it('count records of mappings that a tool creates as soon as it starts', async () => {
     await assert.rejects(bench.run('small_python', { code: EARLY_MAPPINGS_ATTACK, timeout_s: 60 }), {
       message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
     })
   })
 
-  it('is ended when it watches more descriptors than any program does', async () => {
+  it('end a tool that watches more descriptors than any ordinary program', async () => {
     await assert.rejects(bench.python(EPOLL_ATTACK, 60), {
       message: /the tool was ended because it watched more than 50,000 descriptors with epoll/,
     })
   })
 
-  it('is ended when it leaves descriptors in flight, which no process has open', async () => {
+  it('end a tool that leaves descriptors in flight, which no process has open', async () => {
     await assert.rejects(bench.python(IN_FLIGHT_ATTACK, 60), {
       message: /the tool was ended because it sent more than 16 descriptors that were not received/,
     })
   })
 
-  it('suffices for ordinary programs with several processes', async () => {
+  it('suffice for ordinary programs with several processes', async () => {
     const { stdout, stderr } = await bench.python(
       `
 import asyncio, mmap, multiprocessing as mp, queue, socket, sqlite3, subprocess, sys, threading
@@ -105,7 +105,7 @@ if __name__ == "__main__":
     )
   })
 
-  it('suffices for scripts that copy files and start programs', async () => {
+  it('suffice for scripts that copy files and start programs', async () => {
     const { stdout, stderr } = await bench.run('run_javascript', {
       timeout_s: 60,
       code: `

@@ -16,7 +16,7 @@ const PAGE = `<html><head><title>The page</title></head><body><nav><a href="/men
 <pre><code>print(1)</code></pre></article></body></html>`
 const CSV = 'city,price\nBern,2\nBern,3\nBasel,10\n'
 
-describe('what tools reach outside', function () {
+describe('external access of tools', function () {
   this.timeout(60_000)
   const stack = new AsyncDisposableStack()
   let bench: ToolBench
@@ -68,7 +68,7 @@ describe('what tools reach outside', function () {
   after(() => stack.disposeAsync())
   afterEach(() => bench && until(async () => (await bench.leftovers()).length === 0, SOON_MS))
 
-  /** Makes a file with the libraries of the tools. */
+  /** Creates a file with the libraries of the tools. */
   const made = (path: string, code: string) => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'made')
@@ -76,7 +76,7 @@ describe('what tools reach outside', function () {
     files.set(path, readFileSync(file))
   }
 
-  it('fetches the content of a page, also behind a redirect', async () => {
+  it('fetches the content of a page, even after a redirect', async () => {
     const page = await bench.run('fetch_page', { url: site.url('/hop') })
 
     assert.equal(page['url'], site.url('/page'))
@@ -106,7 +106,7 @@ describe('what tools reach outside', function () {
     }
   })
 
-  it('gives no other tool the proxy', async () => {
+  it('gives the proxy to no other tool', async () => {
     const { stdout } = await bench.python('import os; print(os.path.exists("/hearth/egress.sock"))')
     assert.equal(stdout, 'False\n')
   })
@@ -173,7 +173,7 @@ describe('what tools reach outside', function () {
     ])
   })
 
-  it('learns the types of columns from all rows', async () => {
+  it('infers column types from all rows', async () => {
     const write = (format: string, line: string, header = '') =>
       made(
         `/long.${format}`,
@@ -191,7 +191,7 @@ describe('what tools reach outside', function () {
     }
   })
 
-  it('keeps columns of the same name apart', async () => {
+  it('keeps columns with the same name separate', async () => {
     const { columns, rows } = await bench.run('query_table', {
       file_url: site.url('/prices.csv'),
       sql: `select 1 as id, 2 as id, 3 as id_1, 4 as id, 'x' as "ID"`,
@@ -203,7 +203,7 @@ describe('what tools reach outside', function () {
     assert.deepEqual(rows, [{ id: 1, id_2: 2, id_1: 3, id_3: 4, ID: 'x' }])
   })
 
-  it('refuses queries that leave the table', async () => {
+  it('rejects queries that leave the table', async () => {
     const ask = (sql: string, path = '/prices.csv') =>
       bench.run('query_table', { file_url: site.url(path), sql })
     await assert.rejects(ask("select * from read_text('/etc/passwd')"), { message: /^sql: Permission Error/ })
@@ -270,7 +270,7 @@ describe('what tools reach outside', function () {
     })
   })
 
-  /** Returns what a program prints of the image in a result, which it has as `image`. */
+  /** Returns what a program prints about the image in a result; the program receives it as `image`. */
   const seen = (result: Record<string, unknown>, code: string): unknown => {
     const start = 'import base64, io, json, sys; from PIL import Image, ImageSequence\n'
     const image = 'image = Image.open(io.BytesIO(base64.b64decode(sys.stdin.read())))\n'
@@ -280,7 +280,7 @@ describe('what tools reach outside', function () {
     )
   }
 
-  it('scales greys of 16 bits', async () => {
+  it('scales 16-bit grayscale', async () => {
     made(
       '/grey.png',
       `import sys; from PIL import Image; image = Image.new("I;16", (256, 1))
@@ -295,7 +295,7 @@ image.save(sys.argv[1], "PNG")`,
     )
   })
 
-  it('keeps the frames of an animation, or says that it took the first', async () => {
+  it('keeps the frames of an animation, or reports that it used the first', async () => {
     const frames = `import sys; from PIL import Image
 frames = [Image.new("RGBA", (50, 20)) for n in range(5)]
 for n in range(5): frames[n].paste((50 + 40 * n, 0, 0, 255), (10 * n, 0, 10 * n + 10, 20))`

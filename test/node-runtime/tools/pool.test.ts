@@ -4,7 +4,7 @@ import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
 
 for (const kind of ['processes', 'containers'] as const)
-  describe(`tools that wait as ${kind}`, function () {
+  describe(`waiting tools with ${kind}`, function () {
     this.timeout(30_000)
     let bench: ToolBench
     beforeEach(async function () {
@@ -35,7 +35,7 @@ open("/tmp/seen", "w").close()`
       assert.equal(again['stdout'], '150000\n')
     })
 
-    it('have their whole time when the request comes', async () => {
+    it('have their whole time limit when a request arrives', async () => {
       await bench.python('pass')
       await until(async () => (await started()) > 0)
       const begun = performance.now()
@@ -55,7 +55,7 @@ open("/tmp/seen", "w").close()`
       await until(async () => (await bench.leftovers()).length === 0, SOON_MS)
     })
 
-    /** The processes that run the calculator, from outside. */
+    /** Lists the processes that run the calculator, from outside. */
     const waitingIn = () =>
       readdirSync('/proc')
         .filter((name) => /^\d+$/.test(name))

@@ -14,8 +14,8 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const IDLE_TIMEOUT_MS = 800
 const PIECES = 12
 
-describe('files of tools in the storage of the platform', () => {
-  /** Fetches a file of which a piece comes every 200 ms, until the storage stops. */
+describe("tool files in the platform's storage", () => {
+  /** Fetches a file that arrives in one chunk per 200 ms until the storage stops. */
   async function fetchSlowly(pieces: number): Promise<string> {
     const { tool } = loadCatalog().tools.find((one) => one.tool.slug === 'query_table')!
     await using stack = new AsyncDisposableStack()
@@ -44,11 +44,11 @@ describe('files of tools in the storage of the platform', () => {
     return readFileSync(join(folder, 'file_url'), 'utf8')
   }
 
-  it('arrive over a slow line, however long that takes', async () => {
+  it('arrive over a slow connection, however long that takes', async () => {
     assert.equal(await fetchSlowly(PIECES), '1234\n'.repeat(PIECES))
   })
 
-  it('are given up when the storage sends nothing more, or nothing at all', async () => {
+  it('are given up when the storage stalls or never responds', async () => {
     await assert.rejects(fetchSlowly(2), /file_url: the file could not be fetched/)
     await assert.rejects(fetchSlowly(0), /file_url: the file could not be fetched/)
   })

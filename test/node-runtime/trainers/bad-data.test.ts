@@ -32,14 +32,14 @@ interface Refusal {
 
 const REFUSALS: Refusal[] = [
   {
-    what: 'a target column that is not there, listing those that are',
+    what: 'a missing target column, listing the columns that exist',
     csv: table(many),
     hyperparameters: { target_column: 'prise' },
     message: /'prise'\. Its columns are: size, price\./,
     column: 'prise',
   },
   {
-    what: 'a text in a target of numbers, naming the row',
+    what: 'a text in a numeric target, naming the row',
     csv: table([...many, '31,cheap']),
     message: /Column 'price' must hold numbers, but row 31 has 'cheap'/,
     column: 'price',
@@ -51,16 +51,21 @@ const REFUSALS: Refusal[] = [
     csv: table(many.map((row, index) => (index < 25 ? row.replace(/,.*/, ',') : row))),
     message: /has 5 rows after 25 without a value in 'price' were left out/,
   },
-  { what: 'a table with a header only', csv: 'size,price\n', message: /no rows/ },
+  { what: 'a table with only a header', csv: 'size,price\n', message: /no rows/ },
   { what: 'an empty file', csv: '', message: /cannot be read as csv/ },
   {
-    what: 'a row with a value too many',
+    what: 'a row with an extra value',
     csv: table([...many, '1,2,3']),
     message: /Expected 2 columns, got 3/,
   },
-  { what: 'two columns of one name', csv: 'a,a\n1,2\n', message: /two columns named 'a'/, column: 'a' },
   {
-    what: 'a target and nothing else',
+    what: 'two columns with the same name',
+    csv: 'a,a\n1,2\n',
+    message: /two columns named 'a'/,
+    column: 'a',
+  },
+  {
+    what: 'a target and no other column',
     csv: `price\n${many.map((r) => r.split(',')[0]).join('\n')}`,
     message: /no column to learn from/,
   },
@@ -71,7 +76,7 @@ const REFUSALS: Refusal[] = [
     column: 'price',
   },
   {
-    what: 'only a column of numbers with a word among them, naming the row and the word',
+    what: 'only a numeric column with a word in it, naming the row and the word',
     csv: `size,price\n${many.map((row, at) => (at === 8 ? 'big,3' : row)).join('\n')}`,
     message:
       /'size' is left out: it is a text with 30 different values: 29 of 30 values are numbers; row 9 is 'big'/,
@@ -84,20 +89,20 @@ const REFUSALS: Refusal[] = [
     column: 'price',
   },
   {
-    what: 'a quantity taken for a class',
+    what: 'a quantity used as a class',
     csv: table(Array.from({ length: 100 }, (_, index) => `${index},${index / 7}`)),
     model: 'tabular-classification',
     message: /too many for classes.*tabular-regression/,
   },
   {
-    what: 'a series shorter than its horizon asks for',
+    what: 'a series too short for its horizon',
     csv: table(many),
     model: 'time-series-forecast',
     hyperparameters: { horizon: 20 },
     message: /has 30 values; with 7 lags and a horizon of 20 at least 40 are needed/,
   },
   {
-    what: 'a time that is none, naming the row',
+    what: 'a malformed time, naming the row',
     csv: daily((at) => (at === 44 ? 'soon' : dayFirst(at))),
     model: 'time-series-forecast',
     hyperparameters: { time_column: 'd' },
@@ -106,7 +111,7 @@ const REFUSALS: Refusal[] = [
     row: 45,
   },
   {
-    what: 'dates whose order depends on whether the day or the month is first',
+    what: 'dates that may have the day or the month first',
     csv: daily((at) => `${1 + ((at * 5) % 12)}/${1 + ((at * 7) % 11)}/2023`),
     model: 'time-series-forecast',
     hyperparameters: { time_column: 'd' },
@@ -131,9 +136,9 @@ const REFUSALS: Refusal[] = [
   },
 ]
 
-describe('data that cannot be trained on', () => {
+describe('untrainable data', () => {
   for (const { what, csv, model = 'tabular-regression', hyperparameters = {}, ...expected } of REFUSALS) {
-    it(`is refused with a sentence: ${what}`, async () => {
+    it(`is rejected with a message: ${what}`, async () => {
       using folder = temporaryFolder()
       const file = join(folder.path, 'data.csv')
       await writeFile(file, csv)
@@ -147,7 +152,7 @@ describe('data that cannot be trained on', () => {
     })
   }
 
-  it('names the line of a JSON lines file that is no JSON', async () => {
+  it('names the line of invalid JSON in a JSON Lines file', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.jsonl')
     await writeFile(file, '{"a":1}\n{"a":2}\n{"a":\n{"a":4}\n')
@@ -159,8 +164,8 @@ describe('data that cannot be trained on', () => {
   })
 })
 
-describe('data that is odd but good', () => {
-  it('a constant target is learnt, with a warning', async () => {
+describe('unusual but valid data', () => {
+  it('learns a constant target, with a warning', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(
       folder.path,
@@ -181,7 +186,7 @@ describe('data that is odd but good', () => {
     )
   })
 
-  it('columns that say nothing are left out, with the reason in the log and among the metrics', async () => {
+  it('leaves out columns without information, with the reason in the log and among the metrics', async () => {
     using folder = temporaryFolder()
     const rows = houses(60).map((row, index) => ({ id: `house-${index}`, empty: null, ...row }))
     const file = await writeCsv(folder.path, rows)
@@ -204,7 +209,7 @@ describe('data that is odd but good', () => {
     assert.ok(!('id' in (run.result.example_input.instances[0] ?? {})))
   })
 
-  it('of many columns that are left out the metrics name the first, and the log all', async () => {
+  it('lists the first of many omitted columns in the metrics, and all of them in the log', async () => {
     using folder = temporaryFolder()
     const empty = Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`${'e'.repeat(300)}${at}`, null]))
     const file = await writeJsonl(
@@ -226,7 +231,7 @@ describe('data that is odd but good', () => {
     assert.equal(run.events.filter(({ message }) => /is left out/.test(String(message))).length, 60)
   })
 
-  it('a text and a series name the columns that stand beside them', async () => {
+  it('lists the columns that a text model or a forecast ignores', async () => {
     using folder = temporaryFolder()
     const texts = await writeCsv(
       folder.path,
@@ -258,7 +263,7 @@ describe('data that is odd but good', () => {
     assert.deepEqual(first, [{ column: 'Unnamed: 0', reason }])
   })
 
-  it('long texts, and many of them, leave the schema within the limit of an endpoint', async () => {
+  it('keeps the schema within the endpoint limit for many long texts', async () => {
     using folder = temporaryFolder()
     const columns = Array.from({ length: 150 }, (_, at) => `c${at}`)
     const long = houses(60).map((row, index) => ({ ...row, notes: `${index % 15}${'x'.repeat(20_000)}` }))
@@ -286,7 +291,7 @@ describe('data that is odd but good', () => {
     assert.deepEqual([c0?.description, town?.description], [words, words])
   })
 
-  it('gaps in a series are filled in', async () => {
+  it('fills gaps in a series', async () => {
     using folder = temporaryFolder()
     const rows = sales(120).map((row, index) => (index % 10 === 3 ? { ...row, sales: null } : row))
     const file = await writeCsv(folder.path, rows)

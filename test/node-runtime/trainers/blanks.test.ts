@@ -9,16 +9,16 @@ import { pythonOf } from '../../support/servers/trainer.ts'
 
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 
-/** Runs a program with the modules of the trainers, and returns what it prints. */
+/** Runs a program with the modules of the trainers, and returns its output. */
 const run = async (program: string, ...args: string[]): Promise<string> =>
   execFileSync(await pythonOf('tabular'), ['-c', program, ...args], {
     env: pythonProcessEnv({ PYTHONPATH: TRAINERS }),
   }).toString()
 
-describe('blanks around the cells of CSV files', function () {
+describe('spaces around CSV cells', function () {
   this.timeout(60_000)
 
-  it('are no part of texts, marks of missing values, classes and dates', async () => {
+  it('are not part of texts, missing value markers, classes and dates', async () => {
     const rows = [
       '39, State-gov, <=50K',
       '50, ?,>50K ',
@@ -66,7 +66,7 @@ print(json.dumps([codes(("Bern", "Zug"), ["Zug", " Zug", "Zug ", "Uri", " "]), c
     ])
   })
 
-  it('stay in the texts that language models learn', async () => {
+  it('are kept in the texts that language models learn', async () => {
     using folder = temporaryFolder()
     const program = `
 import json, sys
@@ -85,7 +85,7 @@ print(json.dumps(_read_csv(path, Budget(None))))`
     ])
   })
 
-  it('are no part of the names of columns that a run names', async () => {
+  it('are not part of the column names that a run specifies', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'job.json')
     const job = (format: string) => ({

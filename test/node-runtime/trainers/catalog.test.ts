@@ -5,14 +5,14 @@ import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const CATALOG = join(import.meta.dirname, '..', '..', '..', 'catalog')
-/** The profiles of those that are not served as tables are. */
+/** The profiles of models that are not served as tables. */
 const PROFILES = new Map([
   ['llm-qlora-finetune', 'llm-transformers'],
   ['embedding-finetune', 'specialist-onnx'],
   ['text-classification-finetune', 'specialist-onnx'],
 ])
 
-/** The defaults of the contract's table, but those that it does not spell out. */
+/** The defaults of the contract's table, except those that it does not spell out. */
 const TABLE = {
   adapter: 'qlora',
   epochs: 3,
@@ -41,8 +41,8 @@ const TABLE = {
   text_column: 'text',
 }
 
-describe('the catalog', () => {
-  it('holds the seven trainable configs, each with the runtime profile of its models', () => {
+describe('the model catalog', () => {
+  it('contains the seven trainable configs, each with the runtime profile of its models', () => {
     const catalog = loadCatalog()
 
     const ids = catalog.models.map(({ config }) => config.model_id)
@@ -64,7 +64,7 @@ describe('the catalog', () => {
     }
   })
 
-  it('fills in defaults, takes aliases, warns of unknown keys and names what is out of range', () => {
+  it('fills in defaults, resolves aliases, warns about unknown keys and names values out of range', () => {
     const model = loadCatalog().model('tabular-regression')
     assert.ok(model)
 
@@ -81,7 +81,7 @@ describe('the catalog', () => {
     assert.deepEqual(resolved.issues.map(({ path }) => path).toSorted(), ['/eta', '/ignore_columns/1'])
   })
 
-  it('takes every default and every named value of the fine-tuning table (4.3)', () => {
+  it('accepts every default and every named value of the fine-tuning table (4.3)', () => {
     const model = loadCatalog().model('llm-qlora-finetune')
     assert.ok(model)
     const { base_model: _, chat_template: __, ...defaults } = model.resolveHyperparameters({}).values
@@ -106,7 +106,7 @@ describe('the catalog', () => {
     }
   })
 
-  it('reads null as the default, and lets the alias count where the proper name is null', () => {
+  it('reads null as the default, and uses the alias when the proper name is null', () => {
     for (const model of loadCatalog().models) {
       const { values: defaults } = model.resolveHyperparameters({})
       const nulls = Object.fromEntries(Object.keys(defaults).map((name) => [name, null]))
@@ -119,7 +119,7 @@ describe('the catalog', () => {
     assert.deepEqual(resolved.warnings, [])
   })
 
-  it('gives a node the number behind auto, under every spelling of the interval of checkpoints', () => {
+  it('resolves "auto" for a node, under every spelling of the checkpoint interval', () => {
     for (const model of loadCatalog().models) {
       const [name] = model.config.auto ?? []
       assert.ok(name, model.config.model_id)
@@ -132,7 +132,7 @@ describe('the catalog', () => {
     }
   })
 
-  it('lets the proper name win over its alias', () => {
+  it('prefers the proper name over its alias', () => {
     const model = loadCatalog().model('tabular-regression')
 
     const resolved = model?.resolveHyperparameters({ epochs: 3, n_estimators: 500 })
@@ -141,7 +141,7 @@ describe('the catalog', () => {
     assert.match(resolved.warnings.join(), /n_estimators is ignored/)
   })
 
-  it('reckons more memory for a larger dataset', () => {
+  it('estimates more memory for a larger dataset', () => {
     const model = loadCatalog().model('tabular-regression')
 
     assert.ok(model)
@@ -156,7 +156,7 @@ describe('the catalog', () => {
     ['another name', (config) => (config['model_id'] = 'other'), /\/model_id differs from the name/],
   ]
   for (const [fault, change, expected] of faults) {
-    it(`refuses a file with ${fault}, naming the file and the place`, async () => {
+    it(`rejects a file with ${fault}, naming the file and the path`, async () => {
       using folder = temporaryFolder()
       await cp(CATALOG, folder.path, { recursive: true })
       const file = join(folder.path, 'model-configs', 'tabular-regression.json')
@@ -169,7 +169,7 @@ describe('the catalog', () => {
     })
   }
 
-  it('refuses a file that is not JSON', async () => {
+  it("rejects a file that isn't JSON", async () => {
     using folder = temporaryFolder()
     await cp(CATALOG, folder.path, { recursive: true })
     await writeFile(join(folder.path, 'runtime-profiles', 'tabular.json'), '{')

@@ -15,12 +15,12 @@ import { pythonOf } from '../../support/servers/trainer.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 
-/** What a reader finds: names and cells as texts, or its refusal. */
+/** A reader's result: names and cells as text, or its rejection. */
 type Reading = [names: string[], rows: string[][]] | string
 
 const cellOf = (value: unknown): string => {
   const text = value === null || value === undefined || value === 'None' ? '' : `${value as string}`.trim()
-  // A column of numbers with decimal commas is one of numbers for the trainers alone.
+  // Only the trainers read a column with decimal commas as numbers.
   const number = text.replace(',', '.')
   return text !== '' && Number.isFinite(Number(number)) ? String(Number(number)) : text
 }
@@ -49,7 +49,7 @@ describe('CSV files', function () {
     queries = results.map(({ columns = [], rows = [], error }) => {
       if (error !== undefined) return error
       const names = columns.map(({ name }) => name)
-      // The tool names a trailing delimiter.
+      // The tool names the column of a trailing delimiter.
       const shown = names.filter(
         (name) => !/^column\d+$/.test(name) || rows.some((row) => row[name] !== null),
       )
@@ -73,7 +73,7 @@ describe('CSV files', function () {
   }
 
   for (const [i, { title, names, rows, refusal }] of CSV_CASES.entries()) {
-    it(`with ${title} are the same to the upload, the trainers and query_table`, () => {
+    it(`with ${title} look the same to the upload, the trainers and query_table`, () => {
       if (refusal === undefined) {
         const expected = [names, rows?.map((row) => row.map(cellOf))] as const
         assert.deepEqual(
@@ -90,7 +90,7 @@ describe('CSV files', function () {
     })
   }
 
-  it('are laid out by the same program in the trainers and in query_table', () => {
+  it('are parsed by the same program in the trainers and in query_table', () => {
     const [tool, trainers] = ['catalog/tools/query_table', 'node-runtime/trainers/hearth_trainers'].map(
       (folder) => readFileSync(join(ROOT, folder, 'csv_layout.py'), 'utf8'),
     )
@@ -98,7 +98,7 @@ describe('CSV files', function () {
     assert.equal(tool, trainers)
   })
 
-  it('are copied for pyarrow only where blanks or delimiters are outside of quoted cells', async () => {
+  it('are copied for pyarrow only if spaces or delimiters are outside of quoted cells', async () => {
     using folder = temporaryFolder()
     const files: [text: string, isCopied: boolean][] = [
       ['a,b\n"He said, ""hello"", and left",1\n', false],

@@ -7,8 +7,8 @@ import { DAYS, dayFirst, reviews, writeCsv, writeJsonl } from '../../support/bui
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf } from '../../support/servers/trainer.ts'
 
-describe('data that a model learns differently than it was written', () => {
-  it('times are put in order however they are written, which the run says', async () => {
+describe('data that a model reads differently than it was written', () => {
+  it('sorts times of any notation, and reports it in the run', async () => {
     using folder = temporaryFolder()
     const train = async (name: string, lines: string[], hyperparameters = {}) => {
       const file = join(folder.path, `${name}.csv`)
@@ -49,7 +49,7 @@ describe('data that a model learns differently than it was written', () => {
     )
   })
 
-  it('cells mean in a dataset what they mean to its trainer', async () => {
+  it("interprets dataset cells like the dataset's trainer does", async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.csv')
     const odd = [
@@ -93,7 +93,7 @@ describe('data that a model learns differently than it was written', () => {
     assert.deepEqual([errors?.count, errors?.row], [1, 9])
   })
 
-  it('numbers that are written in another way and free texts are learnt with a warning', async () => {
+  it('learns numbers in other notations and free text with a warning', async () => {
     using folder = temporaryFolder()
     const rows = Array.from({ length: 60 }, (_, at) => ({
       plain: String(at % 9),
@@ -125,7 +125,7 @@ describe('data that a model learns differently than it was written', () => {
     assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
   })
 
-  it('classes that differ only in case, rows without a class or a text, and texts without a word are named', async () => {
+  it('reports classes that differ only in case, rows without a class or text, and texts without words', async () => {
     using folder = temporaryFolder()
     const rows = reviews(60).map((row, at) => ({
       text: at === 5 ? '' : at % 20 === 11 ? '...' : (row['text'] ?? null),

@@ -26,7 +26,7 @@ async function digestOf({ outputDir }: TrainerRun): Promise<string> {
   return createHash('sha256').update(bytes).digest('hex')
 }
 
-describe('tuning encoders of texts', function () {
+describe('tuning text encoders', function () {
   this.timeout(600_000)
   const folder = temporaryFolder()
   let embedder: string
@@ -56,7 +56,7 @@ describe('tuning encoders of texts', function () {
       hyperparameters: { ...QUICK, ...job.hyperparameters },
     })
 
-  it('ends with a clear error instead of training on the processor when it was placed on a GPU', async function () {
+  it('ends with a clear error instead of training on the CPU when it was placed on a GPU', async function () {
     if (existsSync('/dev/nvidiactl')) skipBecause(this, 'this machine has a GPU')
     for (const job of [{}, { model: CLASSIFIER, file: files.labelled }]) {
       const { code, error } = await train('no-gpu', { ...job, gpus: 1, hyperparameters: {} })
@@ -66,7 +66,7 @@ describe('tuning encoders of texts', function () {
     }
   })
 
-  it('learns embeddings from triplets and pairs, and tells apart what it has learnt from and what it has not', async () => {
+  it('learns embeddings from triplets and pairs, and separates trained from untrained examples', async () => {
     for (const [name, job] of [
       ['none', { hyperparameters: {} }],
       ['lora', { file: files.triplets, hyperparameters: { adapter: 'lora', dataset_type: 'triplets' } }],
@@ -89,7 +89,7 @@ describe('tuning encoders of texts', function () {
     }
   })
 
-  it('makes vectors as its base does, and writes the usual layout for a base without one', async () => {
+  it('computes vectors like its base, and writes the usual layout for a base without one', async () => {
     const texts = colourPairs().map(({ anchor }) => anchor)
     const bases = [
       await tinySpecialist({ pooling: 'cls', unnormalized: true }),
@@ -120,7 +120,7 @@ describe('tuning encoders of texts', function () {
     [EMBEDDING, 'SIGKILL', {}],
     [CLASSIFIER, 'SIGTERM', { adapter: 'none' }],
   ] as const) {
-    it(`of ${model} that ${signal} has ended goes on to the weights of a straight run`, async () => {
+    it(`resumes ${model} after ${signal} with the weights of an uninterrupted run`, async () => {
       const job = {
         model,
         ...(model === CLASSIFIER && { file: files.labelled, baseDir: distilled }),
@@ -152,14 +152,14 @@ describe('tuning encoders of texts', function () {
     })
   }
 
-  it('shares the work among processes, also where they hold out different numbers of batches', async () => {
+  it('distributes the work among processes, even if they hold out different numbers of batches', async () => {
     const run = await train('two', { processes: 2, hyperparameters: { epochs: 2, micro_batch_size: 13 } })
 
     assert.equal(run.code, 0, run.error?.message ?? run.stderr)
     assert.ok(run.result.metrics['eval_mrr']! > run.result.metrics['base_eval_mrr']!)
   })
 
-  it('tunes a classifier further whose head is for these very classes', async () => {
+  it('tunes a classifier further when its head has exactly these classes', async () => {
     const first = join(folder.path, `straight-${CLASSIFIER}`, 'out')
 
     const run = await train('further', {
@@ -198,7 +198,7 @@ describe('tuning encoders of texts', function () {
     assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
   })
 
-  it('ends with the column, the row and what was expected, before it trains', async () => {
+  it('ends with the column, the row and the expectation before it trains', async () => {
     const chatty = join(folder.path, 'chatty')
     await makeTinyLlm(chatty)
     const csv = join(folder.path, 'classes.csv')
@@ -249,7 +249,7 @@ describe('tuning encoders of texts', function () {
         /Row 1: the column 'label' must hold a class .* of type list/,
       ],
     ]
-    // Two at a time: the import of the libraries is most of each.
+    // Two at a time: importing the libraries dominates each run.
     for (let at = 0; at < cases.length; at += 2) {
       await Promise.all(
         cases.slice(at, at + 2).map(async ([name, job, reason]) => {

@@ -5,7 +5,7 @@ import { houses, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
 
-/** Writes the rows of data.jsonl as Parquet and as every shape of a saved Hugging Face dataset. */
+/** Writes the rows of data.jsonl as Parquet and in every layout of a saved Hugging Face dataset. */
 const CONVERT = `
 import json, os, shutil, sys, tarfile
 import pyarrow as pa, pyarrow.json as pj, pyarrow.parquet as pq, pyarrow.ipc as ipc

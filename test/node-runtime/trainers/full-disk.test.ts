@@ -12,7 +12,7 @@ import { skipBecause } from '../../support/skip.ts'
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 const FULL = /^The disk of this node is full, so the run could not write its files\./
 
-/** Prints the code that each error ends a trainer with, or None where the disk is not to blame. */
+/** Prints the code with which each error ends a trainer, or None if the disk is not to blame. */
 const ERRORS = `
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ describe('a trainer on a full disk', function () {
   after(() => disk?.[Symbol.dispose]())
   beforeEach(() => disk.empty())
 
-  it('ends with an error that names the disk of the node, and may be retried', async () => {
+  it("ends with a retryable error that names the node's disk", async () => {
     using folder = temporaryFolder()
     const { code, error } = await runTrainer({
       folder: disk.path,
@@ -65,7 +65,7 @@ describe('a trainer on a full disk', function () {
     assert.match(error?.message ?? '', FULL)
   })
 
-  it('is recognized by errno, by words, or by the disk itself, and no other fault is', async () => {
+  it('is recognized by errno, by message, or by the disk itself, unlike any other fault', async () => {
     disk.fill(1 << 20)
     const { stdout } = await promisify(execFile)(realPython(), ['-c', ERRORS, disk.path], {
       env: { PYTHONPATH: TRAINERS },

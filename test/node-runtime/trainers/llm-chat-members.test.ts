@@ -20,7 +20,7 @@ const template = (...shown: string[]) =>
   ].join('')
 const VLLM = template('m.reasoning_content')
 const GPT_OSS = template("m['thinking']")
-/** A template with a flag of that name, which is no member of a message. */
+/** A template with a variable of that name, which is not a message member. */
 const SWITCH = `{% if thinking %}!{% endif %}${VLLM}`
 const OPEN_ROUTER = template("m['reasoning']")
 const NONE = template()
@@ -112,7 +112,7 @@ describe('members of chat messages', () => {
   })
   after(() => folder[Symbol.dispose]())
 
-  it('show reasoning by the name that the template reads, whichever name the row has', () => {
+  it('show reasoning under the name that the template reads, whichever name the row uses', () => {
     const shown = REASONED.map(() => '<user>Hi<assistant>(why)Yes.')
 
     for (const name of ['vllm', 'gptOss', 'switch', 'openRouter'] as const) {
@@ -121,12 +121,12 @@ describe('members of chat messages', () => {
     }
   })
 
-  it('are noted as lost reasoning where the template reads none of the names', () => {
+  it('are noted as lost reasoning if the template reads none of the names', () => {
     assert.deepEqual(new Set(texts(seen.none)), new Set(['<user>Hi<assistant>Yes.']))
     assert.deepEqual(seen.none.notes, { reasoning: [4, 1] })
   })
 
-  it('are noted by name where they are not learnt, once for each row, and not where they are empty', () => {
+  it('are noted by name if they are not learned, once per row, and not if they are empty', () => {
     assert.deepEqual(seen.members.notes, {
       'member reasoning': [1, 2],
       'member train': [1, 2],
@@ -144,7 +144,7 @@ describe('members of chat messages', () => {
     assert.deepEqual(seen.many.notes['member last'], [30, 1])
   })
 
-  it('keep the nulls that JSON has in arguments and tools', () => {
+  it('keep JSON nulls in arguments and tools', () => {
     const tool = JSON.stringify(TOOL.function).replaceAll(/([:,])/g, '$1 ')
 
     assert.deepEqual(texts(seen.nulls), [
@@ -156,7 +156,7 @@ describe('members of chat messages', () => {
     assert.deepEqual(seen.nulls.notes, {})
   })
 
-  it('lose the nulls that Parquet fills in for the arguments of other calls', () => {
+  it('drop the nulls that Parquet fills in for the arguments of other calls', () => {
     assert.deepEqual(texts(seen.parquet), [
       '<user>Hi<assistant>!{"city": "Bern"}',
       '<user>Hi<assistant>!{"day": "today"}',

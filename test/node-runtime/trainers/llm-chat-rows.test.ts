@@ -7,14 +7,14 @@ interface Rendered {
   notes: Record<string, [number, number]>
 }
 
-/** A template as models with tools have it: it shows the tools, the calls with their ids, and what answers them. */
+/** A template like those of models with tools: it shows the tools, the calls with their ids, and the results. */
 const WITH_TOOLS = [
   "{% if tools %}[{{ tools | map(attribute='function') | map(attribute='name') | join(',') }}]{% endif %}",
   "{% for m in messages %}<{{ m.role }}{{ ' ' + m.name if m.name }}{{ ' ' + m.tool_call_id if m.tool_call_id }}>{{ m.content }}",
   '{% for c in m.tool_calls or [] %}!{{ c.id }} {{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}',
   '{% endfor %}',
 ].join('')
-/** A template that shows calls and no tools. */
+/** A template that shows calls but no tools. */
 const ONLY_CALLS = WITH_TOOLS.slice(WITH_TOOLS.indexOf('{% for m'))
 
 const TOOLS = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
@@ -31,10 +31,10 @@ const talk = (asks: object, answers: object) => [
 ]
 const CALLED = '<user>rain?<assistant>!c1 weather {"city": "Oslo"}<tool weather c1>dry<assistant>No.'
 
-/** Rows that are the same conversation in the forms that are around, with what the template makes of them. */
+/** Rows with the same conversation in all common forms, and the text that the template renders. */
 const SAME: [string, object, string][] = [
   [
-    'content null and arguments as a text, as OpenAI writes them',
+    'null content and string arguments, as OpenAI writes them',
     {
       messages: talk({ content: null, tool_calls: [call('c1', '{"city": "Oslo"}')] }, { content: 'No.' }),
       tools: TOOLS,
@@ -42,7 +42,7 @@ const SAME: [string, object, string][] = [
     `[weather]${CALLED}`,
   ],
   [
-    'an empty content and arguments as an object',
+    'empty content and object arguments',
     {
       messages: talk({ content: '', tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.' }),
       tools: TOOLS,
@@ -50,7 +50,7 @@ const SAME: [string, object, string][] = [
     `[weather]${CALLED}`,
   ],
   [
-    'no content at all, and nulls for calls',
+    'missing content and null calls',
     {
       messages: talk({ tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.', tool_calls: null }),
       tools: JSON.stringify(TOOLS),
@@ -58,7 +58,7 @@ const SAME: [string, object, string][] = [
     `[weather]${CALLED}`,
   ],
   [
-    'messages as JSON in a text, and no tools',
+    'messages as a JSON string, without tools',
     {
       messages: JSON.stringify(talk({ tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.' })),
       tools: [],
@@ -82,7 +82,7 @@ const SAME: [string, object, string][] = [
     '<user>rain?<assistant>No.',
   ],
   [
-    'the roles of ShareGPT, with its system text and bare tools',
+    'ShareGPT roles, with its system text and bare tools',
     {
       system: 'Be brief.',
       tools: '[{"name": "weather"}]',
@@ -98,7 +98,7 @@ const SAME: [string, object, string][] = [
     '[weather]<system>Be brief.<user>rain?<assistant>! weather {"city": "Oslo"}<tool>dry<assistant>No.<user>Sure?<assistant>Yes.',
   ],
   [
-    'a function_call and a function of the first API',
+    'a function_call and a function of the original API',
     {
       functions: [{ name: 'weather' }],
       messages: [
@@ -112,7 +112,7 @@ const SAME: [string, object, string][] = [
   ],
 ]
 
-/** A template that knows three roles, a system message at the beginning only, and texts or calls. */
+/** A template that knows three roles, a system message only at the beginning, and text or calls. */
 const THREE_ROLES = [
   '{% for m in messages %}',
   "{% if m.role == 'system' %}{% if loop.first %}<system>{{ m.content | trim }}{% endif %}",
@@ -123,7 +123,7 @@ const THREE_ROLES = [
   "{{ (m.content if loop.last else m.content.split('</think>')[-1]) | trim | upper }}{% endif %}",
   '{% endfor %}',
 ].join('')
-/** A template that leaves out system messages and what a tool answers in the middle of a row. */
+/** A template that omits system messages, and tool results in the middle of a row. */
 const LATE_TOOLS =
   "{% for m in messages %}{% if m.role != 'system' and (m.role != 'tool' or loop.last) %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
 
@@ -142,7 +142,7 @@ const REFUSED: [string, object, RegExp][] = [
     /^Row \d+: messages message 2 has the unknown role 'narrator'; use one of system, user, assistant, tool\.$/,
   ],
   [
-    'an unknown role of ShareGPT',
+    'an unknown ShareGPT role',
     { conversations: [{ from: 'moderator', value: 'x' }] },
     /message 1 has the unknown from 'moderator'/,
   ],
@@ -153,12 +153,12 @@ const REFUSED: [string, object, RegExp][] = [
   ],
   ['no content', { messages: [{ role: 'user', content: null }] }, /message 1 has no content\.$/],
   [
-    'an assistant that says nothing and calls nothing',
+    'an assistant message without content and calls',
     { messages: [user, { role: 'assistant', content: null }] },
     /message 2 has no content and no tool calls/,
   ],
   [
-    'arguments that are no object',
+    "arguments that aren't an object",
     { messages: [user, { role: 'assistant', tool_calls: [call('c', 'Oslo')] }] },
     /message 2 calls weather with arguments that are no JSON object/,
   ],
@@ -169,7 +169,7 @@ const REFUSED: [string, object, RegExp][] = [
   ],
 ]
 
-describe('chat rows as a language model learns them', () => {
+describe('chat rows for language model training', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const short = `${folder.path}/short`
@@ -228,7 +228,7 @@ describe('chat rows as a language model learns them', () => {
         [
           // Every text is shown, quoted, trimmed or in capitals.
           { messages: [says('system', ' Be brief. '), ...question, says('user', 'Sure?')] },
-          // The text of the tool is also that of another message.
+          // The tool's text also appears in another message.
           { messages: [...question, says('tool', 'dry')] },
           { system: 'Be brief.', messages: [...question, calling, says('tool', 'dry'), ...question] },
           { messages: [...question, says('system', 'Be polite.'), ...question] },
@@ -269,7 +269,7 @@ describe('chat rows as a language model learns them', () => {
   after(() => folder[Symbol.dispose]())
 
   for (const [index, [title, , expected]] of SAME.entries()) {
-    it(`renders every call, tool and answer with ${title}`, () => {
+    it(`render every call, tool and answer with ${title}`, () => {
       const row = seen.same.rows[index]
 
       assert.equal(row?.error, undefined)
@@ -279,11 +279,11 @@ describe('chat rows as a language model learns them', () => {
   }
 
   for (const [index, [title, , expected]] of REFUSED.entries()) {
-    it(`refuses ${title}, with the row and the message`, () =>
+    it(`are rejected for ${title}, with the row and the message`, () =>
       assert.match(seen.refused.rows[index]?.error ?? 'not refused', expected))
   }
 
-  it('refuses a row whose calls the template leaves out', () => {
+  it('are rejected if the template omits their calls', () => {
     assert.match(
       seen.silent.rows[1]?.error ?? '',
       /^Row 2: its messages call tools, and the chat template .* leaves calls out/,
@@ -291,14 +291,14 @@ describe('chat rows as a language model learns them', () => {
     assert.equal(seen.silent.rows[0]?.error, undefined)
   })
 
-  it('refuses a row with a message that the template leaves out, also where its text appears elsewhere', () => {
+  it('are rejected if the template omits a message, even if its text appears elsewhere', () => {
     const errors = seen.threeRoles.rows.map(({ error }) => error)
 
     assert.match(
       errors[1] ?? '',
       /^Row 2: message 3 has the role 'tool', and the chat template of the base model leaves its text out\. Choose /,
     )
-    // The column `system` comes before the messages and isn't counted.
+    // The column `system` precedes the messages and isn't counted.
     assert.match(errors[2] ?? '', /^Row 3: message 4 has the role 'tool'/)
     assert.deepEqual(
       errors.filter((error) => error !== undefined),
@@ -310,12 +310,12 @@ describe('chat rows as a language model learns them', () => {
     )
   })
 
-  it('counts rows whose instructions, reasoning or texts next to calls the template leaves out', () => {
+  it('are counted if the template omits their instructions, reasoning or text next to calls', () => {
     assert.deepEqual(seen.threeRoles.notes, { system: [1, 4], beside_calls: [1, 5], reasoning: [2, 7] })
     assert.deepEqual(seen.lateTools.notes, { system: [1, 3] })
   })
 
-  it('counts rows whose system column differs from their own system message, and refuses one that is no text', () => {
+  it("are counted if the system column differs from their own system message, and rejected if it isn't text", () => {
     assert.deepEqual(seen.system.notes, { unused_system: [1, 3] })
     assert.deepEqual(
       seen.system.rows.map(({ error }) => error),
@@ -323,7 +323,7 @@ describe('chat rows as a language model learns them', () => {
     )
   })
 
-  it('shows tools and calls in the plain template of a base without one', () => {
+  it('show tools and calls in the plain template of a base without one', () => {
     const [called, spoken] = seen.plain.rows.map(({ tokens }) => tokens?.join(''))
 
     assert.match(
@@ -336,12 +336,12 @@ describe('chat rows as a language model learns them', () => {
     assert.match(spoken ?? '', /^<s>### User:\nrain\?\n\n### Assistant:\nDry\.<\/s>\n\n### Tool:\ndry/)
   })
 
-  it('counts rows whose tools the template leaves out, and weights that are not followed', () => {
+  it('are counted if the template omits their tools, or if their weights are ignored', () => {
     assert.deepEqual(seen.onlyCalls.notes['tools'], [2, 2])
     assert.deepEqual(seen.onlyCalls.notes['member weight'], [1, 1])
   })
 
-  it('leaves out rows with an empty text to learn, counted with the first; a row without the column is refused', () => {
+  it('are left out and counted if their output is empty, and rejected without the output column', () => {
     assert.deepEqual(seen.empty.notes, { empty: [3, 2] })
     assert.deepEqual(
       seen.empty.rows.map(({ error }) => error),
@@ -350,7 +350,7 @@ describe('chat rows as a language model learns them', () => {
     assert.deepEqual([seen.emptyTexts.rows.length, seen.emptyTexts.notes], [1, { empty: [1, 1] }])
   })
 
-  it('counts answers that lose their end at the last position of the model', () => {
+  it("are counted if their answer is truncated at the model's last position", () => {
     assert.deepEqual(seen.beyond.notes, { cut: [1, 1], cut_answer: [1, 1] })
   })
 })

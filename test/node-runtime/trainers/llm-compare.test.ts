@@ -9,7 +9,7 @@ import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-l
 
 interface Verdict {
   prompt: string
-  /** Null for what is no number. */
+  /** Null for a non-finite number. */
   difference: number | null
   limit: number
   effect: number
@@ -20,7 +20,7 @@ describe('comparing the logits of a merge', function () {
   this.timeout(300_000)
   before(requireLlm)
 
-  it('passes what was folded, and nothing that lacks a weight, an adapter or a number', async () => {
+  it('accepts a correct merge, and rejects one with a missing weight or adapter, or a non-finite number', async () => {
     using folder = temporaryFolder()
     const at = (name: string) => join(folder.path, name)
     await makeTinyLlm(at('base'))

@@ -7,9 +7,9 @@ interface Trained {
   difference: number
 }
 
-/** Some of these compute attention in plain PyTorch alone, and Mamba has none. */
+/** Some of these compute attention only in plain PyTorch, and Mamba has none. */
 const FAMILIES = 'bloom codegen falcon gemma2 gpt2 gpt_neo gpt_oss gptj mamba mpt'.split(' ')
-/** Whatever the run asks for. */
+/** Regardless of the run's settings. */
 const OTHERWISE = [
   { family: 'gemma2', flash_attention: 'on' },
   { family: 'bloom', flash_attention: 'off' },

@@ -42,7 +42,7 @@ async function assertSame(resumed: TrainerRun, straight: TrainerRun, adapter: st
   assert.deepEqual(await weightsOf(resumed, adapter), await weightsOf(straight, adapter))
 }
 
-describe('a fine-tuning run that was stopped', function () {
+describe('an interrupted fine-tuning run', function () {
   this.timeout(600_000)
   const folder = temporaryFolder()
   const base = join(folder.path, 'base')
@@ -69,13 +69,13 @@ describe('a fine-tuning run that was stopped', function () {
     ['qlora', 'SIGKILL'],
     ['lora', 'SIGTERM'],
   ] as const) {
-    it(`by ${signal} ends with the losses and weights of a straight run: ${adapter}`, async () => {
+    it(`reaches the losses and weights of an uninterrupted run after ${signal}: ${adapter}`, async () => {
       const straight = await runTrainer(job(`straight-${adapter}`, adapter))
       const broken = job(`broken-${adapter}`, adapter)
       let seen = 0
       const first = await runTrainer({
         ...broken,
-        // The stop is in the middle of the second epoch, after an evaluation.
+        // The stop comes in the middle of the second epoch, after an evaluation.
         onEvent: ({ event }) => (event === 'checkpoint' && ++seen === 4 ? signal : undefined),
       })
       const second = await runTrainer({ ...broken, resumeFrom: (await checkpointsOf(broken.folder)).at(-1) })
@@ -85,7 +85,7 @@ describe('a fine-tuning run that was stopped', function () {
     })
   }
 
-  it('goes on with all weights in the middle of an epoch as a straight run does', async () => {
+  it('resumes all weights mid-epoch with the same result as an uninterrupted run', async () => {
     const straight = await runTrainer(job('straight-none', 'none'))
     const { folder: earlier } = job('straight-none', 'none')
 
@@ -97,7 +97,7 @@ describe('a fine-tuning run that was stopped', function () {
     await assertSame(second, straight, 'none')
   })
 
-  it('starts afresh, and says so, when anything that shapes the model has changed', async () => {
+  it('starts over, and reports it, when any setting that shapes the model has changed', async () => {
     const { folder: earlier } = job('straight-lora', 'lora')
     const changed = job('changed', 'lora')
     const hyperparameters = { ...COMMON, adapter: 'lora', lora_alpha: 8, max_steps: 1 }

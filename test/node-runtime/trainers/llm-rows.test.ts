@@ -41,7 +41,7 @@ const CONVERSATIONS = [
 ]
 const ASKED = { instruction: 'Ask', input: '', output: 'Answer' }
 
-/** Configs as GPT-2, MPT, a model of images and text, and Llama write them, and one that names no length. */
+/** Configs as GPT-2, MPT, a vision-language model and Llama write them, and one without a length. */
 const CONFIGS = [
   { model_type: 'gpt2', n_positions: 1024, n_ctx: 1024 },
   { model_type: 'mpt', max_seq_len: 2048 },
@@ -53,7 +53,7 @@ const SPECIAL_TOKENS = [{}, { eos_token: '<s>' }, { eos_token: '<|user|>' }, {}]
 
 const learntText = ({ tokens, learnt }: Row): string => tokens.filter((_, index) => learnt[index]).join('')
 
-describe('rows as a language model learns them', () => {
+describe('rows for language model training', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const plain = `${folder.path}/plain`
@@ -104,7 +104,7 @@ describe('rows as a language model learns them', () => {
   })
   after(() => folder[Symbol.dispose]())
 
-  it('alpaca: exactly the tokens of the output and its end, after the prompt that chat would ask', () => {
+  it('alpaca: learns exactly the tokens of the output and its end, after the prompt that chat would send', () => {
     const { rows, eos } = seen.alpaca
 
     assert.deepEqual(
@@ -119,12 +119,12 @@ describe('rows as a language model learns them', () => {
     assert.match(rows[1]!.tokens.join(''), /^<s><\|user\|>Translate\.\n\ngood morning<\/s><\|assistant\|>/)
   })
 
-  it('alpaca: learns what the template itself marks as the words of the assistant, token by token', () => {
+  it("alpaca: learns exactly the tokens that the template marks as the assistant's", () => {
     assert.deepEqual(seen.alpaca.rows[0]!.ids, oracle.ids)
     assert.deepEqual(seen.alpaca.rows[0]!.learnt.map(Number), oracle.mask)
   })
 
-  it('alpaca: an over-long row keeps its whole output and loses the beginning of its prompt', () => {
+  it('alpaca: keeps the whole output of an over-long row and drops the start of its prompt', () => {
     const { rows, cut, notes, eos } = seen.cut
 
     assert.equal(rows.length, LONG.length)
@@ -133,12 +133,12 @@ describe('rows as a language model learns them', () => {
     assert.deepEqual(notes, { cut: [2, 1], long_output: [1, 2] })
     assert.deepEqual(rows.map(learntText), [`Paris.${eos}`, AGAIN + eos])
     assert.deepEqual(rows[0]!.ids, seen.whole.rows[0]!.ids.slice(-32))
-    // One token of the prompt stays before an output that exceeds the limit, so that the first token of the
-    // output is trained on too.
+    // One prompt token stays in front of an output that exceeds the limit, so that the output's first token is trained
+    // too.
     assert.equal(rows[1]!.learnt.indexOf(true), 1)
   })
 
-  it('chat: every token, whether rows have messages or conversations', () => {
+  it('chat: learns every token, whether rows have messages or conversations', () => {
     const [one, other] = seen.chat.rows
 
     assert.deepEqual(one, other)
@@ -148,14 +148,14 @@ describe('rows as a language model learns them', () => {
     assert.deepEqual(seen.cutChat.rows[0]!.ids, one!.ids.slice(0, 8))
   })
 
-  it('text: every token of the named column, and the end', () => {
+  it('text: learns every token of the named column, and the end', () => {
     const { rows, eos } = seen.text
 
     assert.equal(rows[0]!.tokens.join(''), `The quick brown fox${eos}`)
     assert.ok(rows[0]!.learnt.every(Boolean))
   })
 
-  it('a tokenizer without a template gets a plain one; nothing goes beyond the positions of the model', () => {
+  it("a plain template replaces a missing one; no row exceeds the model's positions", () => {
     const { rows, eos } = seen.plain
 
     assert.equal(learntText(rows[0]!), `Answer${eos}`)
@@ -163,7 +163,7 @@ describe('rows as a language model learns them', () => {
     assert.equal(seen.beyond.rows[0]!.ids.length, 64)
   })
 
-  it('reads the longest sequence under each name that model families have for it', () => {
+  it('reads the maximum length under each name that model families use for it', () => {
     assert.deepEqual(positions, [1024, 2048, 512, 4096, 2 ** 30])
   })
 

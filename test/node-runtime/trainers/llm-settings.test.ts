@@ -10,7 +10,7 @@ interface Settings {
   rates: number[]
 }
 
-describe('hyperparameters of fine-tuning (4.3)', () => {
+describe('fine-tuning hyperparameters (4.3)', () => {
   let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant' | 'auto', Settings>
 
   before(requireLlm)
@@ -36,7 +36,7 @@ describe('hyperparameters of fine-tuning (4.3)', () => {
     seen = Object.fromEntries(kinds.map((kind, i) => [kind, settings[i]])) as typeof seen
   })
 
-  it('caps sequence_len on XPU nodes and nowhere else', () => {
+  it('caps sequence_len on XPU nodes only', () => {
     assert.deepEqual(
       [seen.cuda, seen.xpu, seen.packed].map((one) => one.sequence_len),
       [8192, 6144, 8192],
@@ -44,17 +44,17 @@ describe('hyperparameters of fine-tuning (4.3)', () => {
     assert.equal(seen.plain.sequence_len, 6144, 'also where the environment uses only its processors')
   })
 
-  it('lets sample_packing turn on group_by_length, and takes booleans for flash_attention', () => {
+  it('lets sample_packing turn on group_by_length, and accepts booleans for flash_attention', () => {
     assert.equal(seen.packed.group_by_length, true)
     assert.equal(seen.cuda.flash_attention, 'off')
   })
 
-  it('writes a checkpoint every twentieth of the steps, at least 200, or as told', () => {
+  it('writes a checkpoint every twentieth of the steps, at least every 200, or as configured', () => {
     assert.deepEqual([seen.cuda.save_every, seen.long.save_every, seen.constant.save_every], [200, 500, 7])
     assert.equal(seen.auto.save_every, seen.long.save_every)
   })
 
-  it('warms up, then falls along a cosine to a tenth of the peak; constant stays', () => {
+  it('warms up, then decays along a cosine to a tenth of the peak; constant stays', () => {
     const { rates } = seen.cuda
 
     assert.ok(Math.abs(rates[0]! - 0.1) < 1e-9)

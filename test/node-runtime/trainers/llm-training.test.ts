@@ -40,7 +40,7 @@ describe('fine-tuning a language model', function () {
     })
 
   for (const adapter of ['qlora', 'lora', 'none']) {
-    it(`with adapter ${adapter} learns, tells its losses and leaves a model to serve`, async () => {
+    it(`learns with adapter ${adapter}, reports its losses and saves a servable model`, async () => {
       const run = await train(adapter, { adapter, val_set_size: 0.2 })
 
       assert.equal(run.code, 0, run.error?.message)
@@ -53,7 +53,7 @@ describe('fine-tuning a language model', function () {
       assert.ok(first && last && last['train_loss']! < first['train_loss']!)
       assert.equal(metrics['eval_loss'], last['val_loss'])
       assert.ok(Math.abs(metrics['eval_perplexity']! - Math.exp(metrics['eval_loss']!)) < 1e-6)
-      // 16 steps an epoch: the cosine ends at a tenth of the peak.
+      // 16 steps per epoch: the cosine ends at a tenth of the peak.
       assert.match(messages(run), /Step 32 of 32: loss [\d.]+, learning rate 0\.001,/)
       const names = run.events.filter(({ event }) => event === 'artifact').map(({ name }) => String(name))
       for (const name of ['config.json', 'model.safetensors', 'tokenizer.json', 'chat_template.jinja'])
@@ -64,7 +64,7 @@ describe('fine-tuning a language model', function () {
     })
   }
 
-  it('leaves an adapter that names the model it was trained on, at its commit', async () => {
+  it('saves an adapter that names its base model, at its commit', async () => {
     const name = 'hearth://model_version/01a204be-83bc-7496-922a-43cb4c775428'
     for (const [base_model, baseRevision] of [
       ['acme/tiny', 'b'.repeat(40)],
@@ -85,7 +85,7 @@ describe('fine-tuning a language model', function () {
     }
   })
 
-  it('folds the adapter into the base as it was before it was quantised', async () => {
+  it('folds the adapter into the unquantized base', async () => {
     const requests = ['lora', 'qlora'].map((adapter) => ({
       ask: 'logits',
       base,
@@ -99,7 +99,7 @@ describe('fine-tuning a language model', function () {
       assert.ok(difference < 0.02 && moved > 10 * difference, `${moved}`)
   })
 
-  it('stops after max_steps, whatever the epochs, and keeps a constant rate when asked to', async () => {
+  it('stops after max_steps, whatever the epochs, and keeps a constant rate if configured', async () => {
     const run = await train('steps', {
       adapter: 'lora',
       max_steps: 3,
@@ -113,7 +113,7 @@ describe('fine-tuning a language model', function () {
     assert.equal('eval_loss' in run.result.metrics, false)
   })
 
-  it('refuses an 8-bit optimizer without a CUDA device, before it trains', async () => {
+  it('rejects an 8-bit optimizer without a CUDA device before it trains', async () => {
     const run = await train('eight', { optimizer: 'paged_adamw_8bit' })
 
     assert.equal(run.code, 64)
@@ -121,7 +121,7 @@ describe('fine-tuning a language model', function () {
     assert.match(run.error.message, /needs a CUDA device and this node trains on cpu/)
   })
 
-  it('names the row that it cannot learn from', async () => {
+  it("names the row that it can't learn from", async () => {
     const rows = [...sums(2), { instruction: 'Add' }]
     const broken = await writeJsonl(folder.path, rows, 'broken.jsonl')
 
@@ -132,7 +132,7 @@ describe('fine-tuning a language model', function () {
     assert.equal(run.error?.message, 'Row 3: output is missing.')
   })
 
-  it('shares the work among processes that stop together and go on where they were', async () => {
+  it('distributes the work among processes that stop together and resume together', async () => {
     const hyperparameters = { adapter: 'lora', epochs: 3, save_steps: 4, val_set_size: 0.2 }
     const straight = await train('straight-two', hyperparameters, { processes: 2 })
     const stopped = await train('two', hyperparameters, {

@@ -9,8 +9,8 @@ import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
 
 const ROWS = 3_000_000
 /**
- * One text for all rows, which needs almost no space in a file. Written as a Parquet file, and
- * zipped as a saved dataset.
+ * One text for all rows, which needs almost no space in a file. Written as a Parquet file, and zipped as a saved
+ * dataset.
  */
 const MAKE = `
 import sys, zipfile
@@ -26,7 +26,7 @@ with zipfile.ZipFile(folder + '/bomb.zip', 'w', zipfile.ZIP_DEFLATED) as archive
     archive.write(folder + '/bomb.parquet', 'other/part.parquet')
 `
 
-describe('a dataset that is small as a file and large in memory', function () {
+describe('a dataset that is small on disk and large in memory', function () {
   this.timeout(120_000)
   const folder = temporaryFolder()
   after(() => folder[Symbol.dispose]())
@@ -38,7 +38,7 @@ describe('a dataset that is small as a file and large in memory', function () {
     ['parquet', 'bomb.parquet'],
     ['hf_dataset', 'bomb.zip'],
   ] as const) {
-    it(`is weighed by what it takes in memory when it is taken in (${format})`, async () => {
+    it(`is measured by its size in memory at ingestion (${format})`, async () => {
       const path = join(folder.path, file)
       const { decoded_bytes } = await readDataset({ path, format })
 
@@ -49,7 +49,7 @@ describe('a dataset that is small as a file and large in memory', function () {
       assert.ok(estimate > 3_000, `${estimate} MB`)
     })
 
-    it(`is refused by its trainer with the numbers before it has taken more than it may (${format})`, async () => {
+    it(`is rejected by its trainer with the numbers before it exceeds its memory (${format})`, async () => {
       const run = await runTrainer({
         folder: join(folder.path, format),
         model: 'text-classification',

@@ -9,11 +9,11 @@ import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/tiny-
 const SCRIPT = join(import.meta.dirname, '..', '..', 'support', 'builders', 'merge_peft.py')
 const KINDS = ['lora', 'dora', 'saved'] as const
 
-describe('adapter_merge beside PEFT', function () {
+describe('adapter_merge compared with PEFT', function () {
   this.timeout(300_000)
   before(requireLlm)
 
-  it('gives the logits of merge_and_unload: from a sharded base, with LoRA, DoRA and a layer saved whole', async () => {
+  it('yields the logits of merge_and_unload: from a sharded base, with LoRA, DoRA and a layer saved in full', async () => {
     using folder = temporaryFolder()
     const at = (name: string) => join(folder.path, name)
     const python = await llmPython()

@@ -7,7 +7,7 @@ import { runTrainer, treesOf, type TrainerJob, type TrainerRun } from '../../sup
 
 const CHECKPOINTS = { checkpoint_every_epochs: 20 }
 
-/** Returns the newest complete checkpoint of a stopped run. */
+/** Returns the latest complete checkpoint of a stopped run. */
 async function newestCheckpoint(folder: string): Promise<string> {
   const names = (await readdir(join(folder, 'checkpoints'))).filter((name) => name.endsWith('.zip'))
   const newest = names.toSorted().at(-1)
@@ -26,7 +26,7 @@ async function interrupted(job: TrainerJob, signal: NodeJS.Signals): Promise<[Tr
   return [first, second]
 }
 
-describe('a training run that was stopped', () => {
+describe('an interrupted training run', () => {
   const jobs: [string, string, () => Parameters<typeof writeCsv>[1], Record<string, unknown>][] = [
     [
       'regression',
@@ -51,7 +51,7 @@ describe('a training run that was stopped', () => {
       after(() => folder[Symbol.dispose]())
 
       for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-        it(`by ${signal} ends in the very model of a run that was not`, async () => {
+        it(`ends after ${signal} with exactly the model of an uninterrupted run`, async () => {
           const [first, second] = await interrupted({ ...job, folder: join(folder.path, signal) }, signal)
 
           assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)
@@ -68,7 +68,7 @@ describe('a training run that was stopped', () => {
     })
   }
 
-  it('keeps the epoch it stopped in, and three checkpoints at most', async () => {
+  it('keeps the epoch in which it stopped, and three checkpoints at most', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(800))
     const job = { folder: folder.path, model: 'tabular-regression', file }
@@ -87,7 +87,7 @@ describe('a training run that was stopped', () => {
     assert.equal((await readdir(join(folder.path, 'checkpoints'))).length, 3)
   })
 
-  it('starts afresh, and says so, when the checkpoint is of another configuration or damaged', async () => {
+  it('starts over, and reports it, when the checkpoint has another configuration or is damaged', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(100))
     const job = { folder: folder.path, model: 'tabular-regression', file }

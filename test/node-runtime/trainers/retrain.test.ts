@@ -7,7 +7,7 @@ import { runTrainer, treesOf, type TrainerJob } from '../../support/servers/trai
 
 const QUICK = { epochs: 40, num_leaves: 4, checkpoint_every_epochs: 10 }
 
-describe('training on from an earlier model', () => {
+describe('continuing from an earlier model', () => {
   const folder = temporaryFolder()
   after(() => folder[Symbol.dispose]())
 
@@ -28,7 +28,7 @@ describe('training on from an earlier model', () => {
     )
   }
 
-  it('keeps the trees of the base, adds its own, and starts where the base stood', async () => {
+  it("keeps the trees of the base, adds new ones, and starts from the base's predictions", async () => {
     const [first = '', second = ''] = await files()
     const base = await runTrainer(job('base', first))
 
@@ -45,7 +45,7 @@ describe('training on from an earlier model', () => {
     assert.deepEqual(await features(run.outputDir), await features(base.outputDir))
   })
 
-  it('ends in the same model when it was killed and resumed', async () => {
+  it('ends with the same model when it was killed and resumed', async () => {
     const [first = '', second = ''] = await files()
     const base = await runTrainer(job('killed-base', first))
     const straight = await runTrainer(job('straight', second, { baseDir: base.outputDir }))
@@ -67,7 +67,7 @@ describe('training on from an earlier model', () => {
     assert.deepEqual(resumed.result.metrics, straight.result.metrics)
   })
 
-  it('leaves out what the base did not learn from, and nothing that it did', async () => {
+  it('leaves out only the columns that the base did not learn from', async () => {
     const [first = ''] = await files()
     const base = await runTrainer(job('known', first))
     const rows = houses(100).map((row) => ({ ...row, age: null, floor: 1 }))
@@ -114,7 +114,7 @@ describe('training on from an earlier model', () => {
     assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
   })
 
-  it('warns about texts that the base did not learn, and refuses a base that knows none of its columns', async () => {
+  it('warns about texts that the base did not learn, and rejects a base that knows none of its columns', async () => {
     const lines = (name: string, header: string, row: (index: number) => string, count = 60) =>
       writeFile(
         join(folder.path, name),
@@ -194,7 +194,7 @@ describe('training on from an earlier model', () => {
     )
   })
 
-  it('continues a base of an earlier version, which kept the blanks around names, texts and classes', async () => {
+  it('continues a base of an earlier version, which kept spaces around names, texts and classes', async () => {
     const rows = Array.from(
       { length: 60 },
       (_, i) => `${i % 7}, ${i % 2 ? 'Bern' : 'Basel'}, ${i % 3 ? 'yes' : 'no'}`,
@@ -224,7 +224,7 @@ describe('training on from an earlier model', () => {
     assert.deepEqual(parts(await readFile(join(run.outputDir, 'manifest.json'), 'utf8')), parts(manifest))
   })
 
-  it('learns classes with leading zeros as they are written, and as numbers on a base that has numbers', async () => {
+  it('learns classes with leading zeros as written, and as numbers on a numeric base', async () => {
     const labelled = (labels: string[]) =>
       writeFile(
         join(folder.path, `${labels.join('-')}.csv`),

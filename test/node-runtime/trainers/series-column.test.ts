@@ -17,7 +17,7 @@ const csv = (names: string, row: (i: number) => string, more: Partial<TableReque
   ...more,
 })
 
-describe('the series that a forecast chooses', () => {
+describe('the target series of a forecast', () => {
   const about = async (requests: TableRequest[]) =>
     (await learned(requests)).map(({ target, warnings, error }) => [
       target ?? error?.[0],
@@ -27,7 +27,7 @@ describe('the series that a forecast chooses', () => {
   const lastOf = (series: string, ...names: string[]) =>
     `The series is '${series}', the last column of numbers, not ${names.map((one) => `'${one}'`).join(', ')}. Name the right one as target_column.`
 
-  it('is the last column with numbers, or the last with texts that are all numbers where it is the only kind', async () => {
+  it('is the last numeric column, or the last column of numbers as text if there is no other', async () => {
     const found = await about([
       jsonl((i) => ({ name: `n${i % 7}`, ts: day(i), price: wave(i) })),
       jsonl((i) => ({ price: `€ ${wave(i)}`, ts: day(i), note: 'x' })),
@@ -45,7 +45,7 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
-  it('is missed with a reason where a column is nearly one of numbers', async () => {
+  it('is reported missing with a reason if a column is nearly numeric', async () => {
     const [sessions, names] = await learned([
       csv('day,sessions', (i) => `${day(i)},"${1 + (i % 9)},${100 + i}"`),
       csv('day,name', (i) => `${day(i)},x${i % 3}`),
@@ -58,7 +58,7 @@ describe('the series that a forecast chooses', () => {
     assert.match(String(names?.error), /no column with numbers to forecast\.$/)
   })
 
-  it('is no column that counts the rows, in any order, nor the times, unless there is no other', async () => {
+  it('is never a column that counts rows, in any order, or the times, unless there is no other', async () => {
     const found = await about([
       jsonl((i) => ({ price: wave(i), ts: day(i), id: 1000 + i })),
       csv('v,epoch', (i) => `${wave(i)},${1_600_000_000 + 3600 * ((i * 7) % 40)}`),
@@ -70,7 +70,7 @@ describe('the series that a forecast chooses', () => {
     assert.deepEqual(found, [['price'], ['v'], ['v'], ['v'], ['v']])
   })
 
-  it('is no column of texts where another one has numbers', async () => {
+  it('is never a text column if another column is numeric', async () => {
     const found = await about([
       jsonl((i) => ({ ts: day(i), sales: i % 9, store_id: '17' })),
       jsonl((i) => ({ order_no: `${10_000 + ((i * 37) % 101)}`, ts: day(i), value: Number(wave(i)) })),
@@ -88,7 +88,7 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
-  it('is no column of times, even or not', async () => {
+  it('is never a column of times, evenly spaced or not', async () => {
     const ms = (i: number) => 1_672_531_200_000 + 60_000 * i + ((i * 7919) % 3000)
     const month = (i: number) =>
       Number(
@@ -126,7 +126,7 @@ describe('the series that a forecast chooses', () => {
       return `${time.toISOString().slice(0, hours === 24 ? 10 : 19)},${wave(i)},${value(time, i)}`
     })
 
-  it('is no column that equals a part of the times, whatever its name', async () => {
+  it('is never a column that equals a part of the times, whatever its name', async () => {
     const weekFromMonday = (time: Date) => Math.ceil((time.getUTCDate() + 4) / 7)
     const found = await about([
       timed('an', (time) => time.getUTCFullYear(), '2021-11-15T00:00'),
@@ -150,7 +150,7 @@ describe('the series that a forecast chooses', () => {
     )
   })
 
-  it('is no year in order and no number that counts in turn where no dates tell the rows apart', async () => {
+  it('is never an ordered year or a repeating counter when no dates distinguish the rows', async () => {
     const months = (i: number) => 1 + (i % 12)
     const found = await about([
       csv('v,year', (i) => `${wave(i)},${1900 + i + Number(i > 20)}`),
@@ -183,7 +183,7 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
-  it('may equal a part of the times in some rows or by chance, and gets a warning where it is the only one', async () => {
+  it('may match a part of the times in some rows or by chance, with a warning if it is the only candidate', async () => {
     const found = await about([
       timed('shop', () => 1, '2021-01-01T00:00', 6),
       timed('treated', (time) => Number(time.getUTCDate() > 1), '2021-01-01T00:00', 1),
@@ -220,7 +220,7 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
-  it('may be numbers like times in no order where other columns hold times', async () => {
+  it('may be unordered numbers that look like times if another column holds times', async () => {
     const cents = (i: number) => 1_100_000_000 + ((i * 7919) % 1000) * 700_000
     const dated = (i: number) => `${day(i)},${i % 9},${cents(i)}`
     const found = await about([
@@ -249,7 +249,7 @@ describe('the series that a forecast chooses', () => {
     assert.equal(found[5]?.[0], 'orders')
   })
 
-  it('gets a warning where another column is nearly one of numbers, and none for dates and times', async () => {
+  it('comes with a warning if another column is nearly numeric, but not for dates and times', async () => {
     const found = await about([
       csv('date,price,station', (i) => `${day(i)},${wave(i)} kWh,${8000 + (i % 3)}`),
       csv('v,level', (i) => `${wave(i)},${i === 3 ? 'low' : i % 9}`),

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { dated, learned, shuffled, type TableRequest } from '../../support/builders/table-probe.ts'
 
-describe('numbers of 9 to 14 digits in a column with times', () => {
+describe('numbers of 9 to 14 digits in a time column', () => {
   const hours = Array.from({ length: 200 }, (_, i) => new Date(Date.UTC(2021, 0, 30, i, 30)))
   const days = Array.from({ length: 400 }, (_, i) => new Date(Date.UTC(2021, 0, 1 + i, 6)))
-  /** Writes times by the letters of a notation, as a CSV file that lost its leading zeros. */
+  /** Writes times in the notation, like a CSV file that lost its leading zeros. */
   const written = (times: Date[], notation: string): string[] =>
     times.map((at) => {
       const [date = '', clock = ''] = at.toISOString().split('T')
@@ -20,7 +20,7 @@ describe('numbers of 9 to 14 digits in a column with times', () => {
   const unnamed = (file: TableRequest) => ({ ...file, text: file.text.replace('d,v', 'date,v') })
   const inOrder = (count: number) => Array.from({ length: count }, (_, i) => i)
 
-  it('are dates with a time where their digits or the order of the file prove it', async () => {
+  it('are date-times if their digits or the order of the file prove it', async () => {
     const withCentury = ['YYYYMMDD', 'DDMMYYYY', 'MMDDYYYY'].flatMap((date) =>
       ['HH', 'HHmm', 'HHmmss'].map((clock) => date + clock),
     )
@@ -55,7 +55,7 @@ describe('numbers of 9 to 14 digits in a column with times', () => {
     }
   })
 
-  it('are refused where they may be dates that would change the order, and never used unasked', async () => {
+  it('are rejected if they may be dates that would change the order, and never used without a time_column', async () => {
     const early = days.filter((at) => at.getUTCDate() <= 12)
     const open = ['DDMMYYHHmm', 'MMDDYYHHmm', 'DDMMYYHHmmss'].flatMap((notation) => {
       const file = dated(written(hours, notation), shuffled(hours.length))
@@ -89,7 +89,7 @@ describe('numbers of 9 to 14 digits in a column with times', () => {
     assert.deepEqual([inFile(1), inFile(7)], [shuffled(200), inOrder(200)])
   })
 
-  it('are times since 1970 only where one unit puts all of them before 2100', async () => {
+  it('are Unix times only if a single unit puts all of them before 2100', async () => {
     const since = (factor: number, end = '') => hours.map((at) => `${Math.round(+at * factor)}${end}`)
     const units = {
       seconds: since(0.001),
@@ -123,7 +123,7 @@ describe('numbers of 9 to 14 digits in a column with times', () => {
   })
 })
 
-describe('names of months with two digits', () => {
+describe('month names with two digits', () => {
   const NAMES = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
   const monthsOf = (year: number, count: number, mark = '-', every = 1) =>
     Array.from({ length: count }, (_, i) => {
@@ -146,7 +146,7 @@ describe('names of months with two digits', () => {
     format: 'jsonl',
   })
 
-  it('order months with a year, in whatever order the file is', async () => {
+  it('order months with a year, whatever the order of the file', async () => {
     const series = [
       monthsOf(2019, 36),
       monthsOf(2019, 36, ' ').map((one) => one.replace('Sep', 'Sept')),
@@ -175,7 +175,7 @@ describe('names of months with two digits', () => {
     )
   })
 
-  it('order days without a year as the file does, and across a new year', async () => {
+  it('order days without a year like the file, even across a new year', async () => {
     const series = [
       daysOf('2023-01-01', 365),
       daysOf('2024-01-01', 366),
@@ -202,7 +202,7 @@ describe('names of months with two digits', () => {
     ])
   })
 
-  it('are refused or unused where they may be either and the file proves neither', async () => {
+  it('are rejected or unused if they are ambiguous and the file proves neither', async () => {
     const year = daysOf('2023-01-01', 364)
     const files = [
       dated(year, mixed(year)),
@@ -229,7 +229,7 @@ describe('names of months with two digits', () => {
     }
   })
 
-  it('are refused between two numbers where only the year first puts the file in order', async () => {
+  it('are rejected between two numbers if only the year-first reading puts the file in order', async () => {
     const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 1 + i)))
     const month = (day: Date) => NAMES[day.getUTCMonth()]
     const dayFirst = days.map((day) => `${two(day.getUTCDate())}-${month(day)}-23`)
@@ -253,7 +253,7 @@ describe('names of months with two digits', () => {
     assert.match(String(refused?.error?.[1]), /the day or the year first, .* \(row 1 is '23-Jan-01'\)/)
   })
 
-  it('are no times after other words, and never go before a column that differs in every row', async () => {
+  it('are not times after other words, and never take precedence over a column that differs in every row', async () => {
     const rows = Array.from({ length: 60 }, (_, i) => i)
     const beforeDates = (name: string) => ({
       text: [

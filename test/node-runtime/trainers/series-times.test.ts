@@ -2,17 +2,17 @@ import assert from 'node:assert/strict'
 import { dated, learned, shuffled, type TableRequest } from '../../support/builders/table-probe.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')
-/** The parts of a date with a year of two digits. */
+/** The parts of a date with a two-digit year. */
 type Parts = [day: string, month: string, year: string]
-/** Returns the days of months from January of a year on, each the first or the last of its month. */
+/** Returns the days of months from January of `year`, each the first or the last of its month. */
 const months = (year: number, every: number, count: number, isEnd = false): Parts[] =>
   Array.from({ length: count }, (_, i) => {
     const at = new Date(Date.UTC(year, i * every + (isEnd ? every : 0), isEnd ? 0 : 1))
     return [two(at.getUTCDate()), two(at.getUTCMonth() + 1), two(at.getUTCFullYear() % 100)]
   })
 
-describe('series in the order of their times', () => {
-  it('orders dates with two-digit years by time, whatever their mark and the order of their parts', async () => {
+describe('time order of series', () => {
+  it('sorts dates with two-digit years by time, whatever their separator and the order of their parts', async () => {
     const series = {
       monthly: months(2016, 1, 96),
       quarterly: months(1995, 3, 41),
@@ -49,7 +49,7 @@ describe('series in the order of their times', () => {
       )
   })
 
-  it('reads an unsorted file with points day first, says so, and refuses other marks', async () => {
+  it('reads unsorted dates with periods as day first, with a warning, and rejects other separators', async () => {
     const dates = (mark: string) => months(2016, 1, 96).map((parts) => parts.join(mark))
     const [points, dashes] = await learned(['.', '-'].map((mark) => dated(dates(mark), shuffled(96))))
 
@@ -62,7 +62,7 @@ describe('series in the order of their times', () => {
     assert.match(String(dashes?.error?.[1]), /may have the day or the month or the year first/)
   })
 
-  it('puts no border of centuries into a series', async () => {
+  it('does not split a series at a century', async () => {
     const years = [67, 68, 69, 70].map((year) => [1, 2, 3].map((month) => [year, month] as const)).flat()
     const names = ['', 'Jan', 'Feb', 'Mar']
     const found = await learned([
@@ -77,7 +77,7 @@ describe('series in the order of their times', () => {
     )
   })
 
-  it('leaves rows in the order of the file while all have one time', async () => {
+  it('keeps the order of the file when all rows have the same time', async () => {
     const [one, newestFirst] = await learned([
       { text: 'd,v\n2024-01-01,1\n2024-01-01,2\n2024-01-01,3', target: 'v' },
       { text: 'd,v\n2024-01-02,3\n2024-01-02,2\n2024-01-01,1', target: 'v' },
@@ -92,7 +92,7 @@ describe('series in the order of their times', () => {
     )
   })
 
-  it('leaves rows before the first and after the last value out of a series, and fills the gaps between', async () => {
+  it('drops rows before the first and after the last value of a series, and fills the gaps between', async () => {
     const values = ['', '1', '', '3', '4', '', '']
     const [found] = await learned([{ text: ['v', ...values].join('\n'), target: 'v', filled: true }])
 
@@ -103,7 +103,7 @@ describe('series in the order of their times', () => {
     ])
   })
 
-  it('reads numbers whose digits are dates with the year last, and no others', async () => {
+  it('reads numbers as dates only if their digits have the year last', async () => {
     const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 20 + i)))
     const parts = days.map((at) => [
       two(at.getUTCDate()),
@@ -162,7 +162,7 @@ describe('series in the order of their times', () => {
     assert.equal(open?.error?.[0], 'ambiguous_time')
   })
 
-  it('reads numbers that are months, and never lets other numbers without a unit change the order in silence', async () => {
+  it('reads numbers that are months, and never lets other unitless numbers change the order silently', async () => {
     const all = Array.from({ length: 36 }, (_, i) => i)
     const unsorted = all.map((i) => (i * 5) % 36)
     const written = (text: (month: number, year: number) => string) =>
@@ -216,7 +216,7 @@ describe('series in the order of their times', () => {
     assert.doesNotMatch(String(hours?.warnings), /Parsed/)
   })
 
-  it('refuses unsorted numbers with a point that may be dates, and sorts others with a warning', async () => {
+  it('rejects unsorted decimal numbers that may be dates, and sorts others with a warning', async () => {
     const all = Array.from({ length: 96 }, (_, i) => i)
     const swapped = all.map((i) => (i === 40 ? 41 : i === 41 ? 40 : i))
     const times = {
@@ -255,7 +255,7 @@ describe('series in the order of their times', () => {
       assert.equal(found[i]?.error?.[0], 'ambiguous_time', name)
   })
 
-  it('says that a time in two columns belongs into one, and no such thing of several series', async () => {
+  it('advises merging a time split over two columns, but not for several series', async () => {
     const table = (names: string, times: (i: number) => string) => ({
       text: [`${names},v`, ...Array.from({ length: 48 }, (_, i) => `${times(i)},${i}`)].join('\n'),
       target: 'v',
@@ -278,16 +278,16 @@ describe('series in the order of their times', () => {
   })
 })
 
-describe('several columns with times', () => {
+describe('several time columns', () => {
   type Cell = (row: number) => string | number
   const rows = Array.from({ length: 90 }, (_, i) => i)
   const mixed = shuffled(90)
   const newestFirst = rows.toReversed()
   const iso = (day: number) => new Date(Date.UTC(2021, 0, 1 + day)).toISOString().slice(0, 10)
   const points = (day: number) => iso(day).split('-').toReversed().join('.')
-  /** Returns moments that differ in every row, in no order. */
+  /** Returns moments that differ in every row, unordered. */
   const other = (i: number) => `${iso((i * 53) % 90)}T10:00:00`
-  /** Returns the days of a file that has three rows for each. */
+  /** Returns the days of a file that has three rows per day. */
   const sold = (i: number) => iso(Math.floor(i / 3))
   const dayOrMonthFirst = (i: number) => `${1 + ((i * 5) % 12)}/${1 + ((i * 7) % 11)}/2023`
   const dayOrYear = (i: number) => `Jan ${10 + ((i * 7) % 20)}`
@@ -296,7 +296,7 @@ describe('several columns with times', () => {
     target: 'v',
   })
 
-  it('leave no doubt where one alone differs in every row and has the order of the file, or all have one order', async () => {
+  it('cause no warning if only one differs in every row and follows the file, or if all have the same order', async () => {
     const hours = (i: number) => `${iso(Math.floor(i / 9))}T1${i % 9}:00`
     const cases = {
       'two timestamps': table('a,b', other, iso),
@@ -327,7 +327,7 @@ describe('several columns with times', () => {
     }
   })
 
-  it('are named in a warning otherwise, whichever orders the rows', async () => {
+  it('are named in a warning otherwise, whichever column orders the rows', async () => {
     const byOther = rows.map((_, at) => rows.find((i) => (i * 53) % 90 === at))
     const fromB = (i: number) => iso(89 - i)
     const cases: [file: TableRequest, used: string, series: unknown[]][] = [
@@ -360,7 +360,7 @@ describe('several columns with times', () => {
     assert.match(String(found[7]?.warnings[0]), /^'b' isn't used as times\. .* the day or the month first/)
   })
 
-  it('are several series where the days of the file repeat for each', async () => {
+  it('are several series if each repeats the days of the file', async () => {
     const text = table('a,b', other, sold).text.split('\n')
     const shops = text.map((line, i) => `${i ? `s${i % 3}` : 'shop'},${line}`).join('\n')
 

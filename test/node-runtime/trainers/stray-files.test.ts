@@ -8,7 +8,7 @@ import { runTrainer, startModelServer } from '../../support/servers/trainer.ts'
 
 const SECRET = 'postgres://owner:hunter2@db.internal/main?sslmode=require&application_name=x'
 
-describe('a model whose description names files outside of its folder', () => {
+describe('a model whose manifest names files outside of its folder', () => {
   const folder = temporaryFolder()
   after(() => folder[Symbol.dispose]())
   let secret: string
@@ -52,7 +52,7 @@ describe('a model whose description names files outside of its folder', () => {
     return true
   }
 
-  it('is not served, and nothing of such a file is told', async () => {
+  it('is not served, and no content of such a file leaks', async () => {
     const folders = [
       await spoilt(trees, 'absolute', { model_file: secret }),
       await spoilt(trees, 'upwards', { model_file: '../secret.env' }),
@@ -70,14 +70,14 @@ describe('a model whose description names files outside of its folder', () => {
     }
   })
 
-  it('tells nothing of a model file that is damaged', async () => {
+  it('leaks no content of a damaged model file', async () => {
     const dir = await spoilt(trees, 'damaged', {})
     await writeFile(join(dir, 'model.txt'), `DATABASE_URL=${SECRET}\n`)
 
     await assert.rejects(startModelServer(dir), (err: Error) => silent(err.message))
   })
 
-  it('is not trained on, and nothing of such a file is told', async () => {
+  it('is not trained on, and no content of such a file leaks', async () => {
     const damaged = await spoilt(trees, 'damaged-base', {})
     await writeFile(join(damaged, 'model.txt'), `DATABASE_URL=${SECRET}\n`)
     for (const [name, baseDir] of [
@@ -100,7 +100,7 @@ describe('a model whose description names files outside of its folder', () => {
     }
   })
 
-  it('is refused by its node whatever is to serve it', async () => {
+  it('is rejected by its node for any server', async () => {
     const stray = async (name: string, file: string, content: unknown) => {
       const dir = join(folder.path, 'node', name)
       await cp(trees, dir, { recursive: true })

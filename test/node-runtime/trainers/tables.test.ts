@@ -8,7 +8,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const two = (value: number): string => String(value).padStart(2, '0')
 
 describe('tables as their trainers read them', () => {
-  it('reads points as marks of thousands where the file shows that they are, and warns otherwise', async () => {
+  it('reads points as thousands separators if the file proves it, and warns otherwise', async () => {
     const cases: [csv: string, numbers: string[], warning: RegExp | undefined][] = [
       [
         'a;b\n850;x\n1.234;y\n12.345;z',
@@ -52,7 +52,7 @@ describe('tables as their trainers read them', () => {
     }
   })
 
-  it('reads gaps only between the thousands of one number, and no hexadecimal numbers, as the profile of a dataset does', async () => {
+  it('allows spaces only between the thousands of one number, and rejects hexadecimal, like the dataset profile', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.csv')
     const columns: [name: string, cells: string[], isNumber: boolean][] = [
@@ -85,7 +85,7 @@ describe('tables as their trainers read them', () => {
     assert.deepEqual(found?.columns?.['one'], ['1000.0', '12345.5', '1234567.0'])
   })
 
-  it('reads rows of nearly 8 MB, which uploads accept, wherever they are in a file', async () => {
+  it('reads rows of nearly 8 MB, which uploads accept, at any position in a file', async () => {
     const long = 'word '.repeat(1_500_000)
     const hyperparameters = { text_column: 'text', target_column: 'label' }
     const short = Array.from({ length: 9_000 }, (_, i) => `row ${i},a`)
@@ -108,7 +108,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('leaves rows without a text or a class out of the classes of texts, by the marks of CSV alone', async () => {
+  it('drops rows without a text or a class in text classification, following the CSV markers only', async () => {
     const hyperparameters = { text_column: 'text', target_column: 'label' }
     const rows = [
       ['a fox', 'animal'],
@@ -152,7 +152,7 @@ describe('tables as their trainers read them', () => {
     assert.match(String(blank?.error?.[1]), /No row has both a text in 'text' and a class in 'label'/)
   })
 
-  it('warns about codes that become one number without their leading zeros', async () => {
+  it('warns about codes that become the same number without their leading zeros', async () => {
     const [codes, padded, rest, files] = await learned([
       { text: 'a,label\n1,12\n2,07\n3,7\n4,007' },
       { text: 'a,label\n1,12\n2,07\n3,08\n4,07' },
@@ -167,7 +167,7 @@ describe('tables as their trainers read them', () => {
     assert.deepEqual(files?.columns?.['label'], ['12', '7', 'None', '8', '7'])
   })
 
-  it('learns classes as they are written, no blank ones, and warns about dates that are learnt as texts', async () => {
+  it('learns classes as written, skips blank ones, and warns about dates that are learned as text', async () => {
     const labelled = (labels: string[], feature = (i: number) => `f${i}`) => ({
       text: [
         'a,y',
@@ -205,7 +205,7 @@ describe('tables as their trainers read them', () => {
     ])
   })
 
-  it('warns about texts that are nearly numbers or dates, and not about codes, sizes and names with a number', async () => {
+  it('warns about texts that are nearly numbers or dates, but not about codes, sizes and names with a number', async () => {
     const of = (feature: (i: number) => string) => ({
       text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
       label: 'y',
@@ -263,7 +263,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('warns about free texts that are learnt as a category, and not about towns, codes and labels', async () => {
+  it('warns about free text that is learned as a category, but not about towns, codes and labels', async () => {
     const of = (feature: (i: number) => string) => ({
       text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
       label: 'y',
@@ -285,7 +285,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('reads a blank line of a table with one column as a missing value, as the profile of the dataset does', async () => {
+  it('reads a blank line of a single-column table as a missing value, like the dataset profile', async () => {
     using folder = temporaryFolder()
     const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
     const found = await learned(bodies.map((body) => ({ text: body })))
@@ -303,7 +303,7 @@ describe('tables as their trainers read them', () => {
     }
   })
 
-  it('warns where the first row looks like values, as in a file without a header', async () => {
+  it('warns if the first row looks like values, as in a file without a header', async () => {
     const cases: [csv: string, named: string | undefined][] = [
       [
         '5.1,Iris-setosa\n4.9,Iris-setosa\n6.2,Iris-virginica\n5.9,Iris-setosa',

@@ -6,7 +6,7 @@ import { runTrainer, startModelServer, type TrainerRun } from '../../support/ser
 
 const ajv = new Ajv2020({ strict: false })
 
-/** Checks the output that every finished run must have, whatever it trained. */
+/** Checks the output that every finished run must have. */
 function checkRun(run: TrainerRun, epochs: number): void {
   assert.equal(run.code, 0, run.error?.message)
   const { result } = run
@@ -48,7 +48,7 @@ function closeTo(actual: unknown, expected: unknown): void {
 }
 
 describe('the trainers', () => {
-  it('tell of a long training some epochs from the first to the last, and the best', async () => {
+  it('report some epochs of a long training from the first to the last, and the best', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(60))
     const run = await runTrainer({
@@ -81,7 +81,7 @@ describe('the trainers', () => {
     assert.ok(r2 > 0.95 && mae < rmse, JSON.stringify({ mae, rmse, r2 }))
     const [first] = run.result.example_input.instances
     assert.deepEqual(Object.keys(first ?? {}), ['size', 'age', 'town', 'garden'])
-    // A list keeps its order in the database, where the members of an object do not.
+    // A list keeps its order in the database; the members of an object do not.
     assert.deepEqual(
       run.result.input_schema.properties['instances']?.items['x-order'],
       Object.keys(first ?? {}),
@@ -111,7 +111,7 @@ describe('the trainers', () => {
     }
   })
 
-  it('train a forecast that goes on with trend and season', async () => {
+  it('train a forecast that continues trend and season', async () => {
     using folder = temporaryFolder()
     const rows = sales(300)
     const file = await writeCsv(folder.path, rows.toReversed())
@@ -134,7 +134,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('train a classification of texts', async () => {
+  it('train a text classification', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, reviews(240))
     const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
@@ -144,7 +144,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('show the start of a long text as the example, and answer to that', async () => {
+  it('show the start of a long text as the example, and answer it', async () => {
     using folder = temporaryFolder()
     const rows = reviews(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
     const file = await writeCsv(folder.path, rows)
@@ -160,7 +160,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('give the same model for the same seed on any number of threads', async () => {
+  it('produce the same model for the same seed on any number of threads', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(400))
     const job = { folder: folder.path, model: 'tabular-regression', file, hyperparameters: { epochs: 20 } }

@@ -9,7 +9,7 @@ import { addModel, startNode, type TestNode } from '../../support/servers/node.t
 
 const signal = new AbortController().signal
 
-describe('the base of a run', () => {
+describe('the base model of a run', () => {
   let api: TestApi
   let node: TestNode
   before(async () => {
@@ -22,13 +22,13 @@ describe('the base of a run', () => {
   })
 
   const options = (name: string) => ({ dir: join(node.dir, 'work', name), signal, tell: () => {} })
-  /** As they are an hour later: the gateway refuses their signature. */
+  /** Replaces the URLs with those of an hour ago; the gateway rejects their signatures. */
   const outlived = (spec: NodeModelSpec): NodeModelSpec => ({
     ...spec,
     files: spec.files.map((file) => ({ ...file, url: `${file.url}00` })),
   })
 
-  it('is fetched from new addresses when those of its version have run out', async () => {
+  it('is fetched from new URLs when those of its version have expired', async () => {
     const { control } = node.parts
     const key = await addModel(api, { name: 'base' })
     let asked = 0
@@ -47,7 +47,7 @@ describe('the base of a run', () => {
     assert.equal(JSON.parse(await readFile(join(folder, 'weights.json'), 'utf8')).name, 'base')
   })
 
-  it('is tried again in another attempt, with new addresses, when those of its claim have run out', async () => {
+  it('is retried in another attempt, with new URLs, when those of its claim have expired', async () => {
     const key = await addModel(api, { name: 'claimed' })
     const { files } = outlived(await node.parts.control.modelSpec(key))
 

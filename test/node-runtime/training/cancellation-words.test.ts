@@ -7,9 +7,9 @@ import { cancellationInWords } from '../../../node-runtime/training/cancellation
 
 const RUN_CANCELLED = 'The run was cancelled.'
 
-/** Returns the words for an attempt that Temporal ends with this code. */
+/** Returns the message for an attempt that Temporal ends with this code. */
 async function wordsFor(code: string): Promise<string> {
-  // The type lists the codes of today's SDK, and a newer server may send others.
+  // The type lists the codes of the current SDK, and a newer server may send others.
   const environment = new MockActivityEnvironment()
   return environment.run(async () => {
     using work = new WorkRegistry().begin('job', cancellationSignal())
@@ -18,7 +18,7 @@ async function wordsFor(code: string): Promise<string> {
   })
 }
 
-describe('the log line of an attempt that was stopped', () => {
+describe('the log line of a stopped attempt', () => {
   it('says that the run was cancelled when Temporal or the link cancelled it', async () => {
     const registry = new WorkRegistry()
     using work = registry.begin('job')
@@ -28,7 +28,7 @@ describe('the log line of an attempt that was stopped', () => {
     assert.equal(await wordsFor('CANCELLED'), RUN_CANCELLED)
   })
 
-  it('says otherwise when Temporal gave the attempt up by itself', async () => {
+  it("gives Temporal's reason when Temporal ended the attempt itself", async () => {
     const timedOut = await wordsFor('TIMED_OUT')
     assert.match(timedOut, /^Temporal ended this attempt: it was not heard from in time\. /)
     assert.match(await wordsFor('NOT_FOUND'), /^Temporal ended this attempt: it is not expected any more\. /)

@@ -12,7 +12,7 @@ import { claimOn, startNode, type TestNode } from '../../support/servers/node.ts
 import { mountSmallDisk } from '../../support/servers/small-disk.ts'
 import { skipBecause } from '../../support/skip.ts'
 
-describe('checkpoints on their way to the store', () => {
+describe('checkpoint uploads', () => {
   let api: TestApi
   let node: TestNode
   let dir: string
@@ -63,7 +63,7 @@ describe('checkpoints on their way to the store', () => {
     return rows.map(({ epoch }) => epoch)
   }
 
-  it('go one at a time, and of those that wait only the newest', async () => {
+  it('run one at a time, and skip all waiting checkpoints but the latest', async () => {
     const files = await Promise.all([1, 2, 3, 4].map(write))
     const uploads = uploader()
 
@@ -77,7 +77,7 @@ describe('checkpoints on their way to the store', () => {
     )
   })
 
-  it('are given up with a word when they cannot be stored, and the next one goes', async () => {
+  it("are given up with a log line when they can't be stored, and the next one continues", async () => {
     const [broken, sound] = [await write(1), await write(2)]
     await rm(broken.path)
     const uploads = uploader()
@@ -103,7 +103,7 @@ describe('checkpoints on their way to the store', () => {
     assert.deepEqual(faults, [])
   })
 
-  it('wait for room in the object store, and say so in the run until there is some', async function () {
+  it('wait for space in the object store, and report it in the run until there is some', async function () {
     this.timeout(60_000)
     const mounted = mountSmallDisk(16)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)
@@ -147,7 +147,7 @@ describe('checkpoints on their way to the store', () => {
     )
   })
 
-  it('stop waiting for room once their trainer has ended', async function () {
+  it('stop waiting for space once their trainer has ended', async function () {
     this.timeout(60_000)
     const mounted = mountSmallDisk(16)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)

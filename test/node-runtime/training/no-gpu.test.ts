@@ -12,7 +12,7 @@ import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { claimOn, startNode, type TestNode } from '../../support/servers/node.ts'
 
-/** Provides an `nvidia-smi` of one GPU, as on a machine whose CUDA is broken: there is no device and no library. */
+/** Provides an `nvidia-smi` of one GPU, like on a machine with broken CUDA: there is no device and no library. */
 function claimedGpu(): Disposable {
   const folder = temporaryFolder()
   const { PATH } = process.env
@@ -27,7 +27,7 @@ function claimedGpu(): Disposable {
   }
 }
 
-describe('a node whose GPU cannot be used', function () {
+describe('a node with an unusable GPU', function () {
   this.timeout(300_000)
   let stack: AsyncDisposableStack
   let api: TestApi
@@ -54,7 +54,7 @@ describe('a node whose GPU cannot be used', function () {
     return body.nodes.find(({ node_id }: AnyBody) => node_id === node.nodeId)
   }
 
-  it('reports at its start that CUDA cannot be used inside the confinement', async () => {
+  it("reports at startup that CUDA can't be used inside the confinement", async () => {
     await until(async () => (await seen())?.gpu_fault !== null)
 
     const { gpu_fault, inventory } = await seen()
@@ -70,22 +70,22 @@ describe('a node whose GPU cannot be used', function () {
     assert.match((await hearth.run(['nodes', 'list'])).out, /GPUs unusable/)
   })
 
-  it('loads no model on its processor that was placed on the GPU', async () => {
+  it('loads no model on its CPU that was placed on the GPU', async () => {
     await assert.rejects(node.parts.models.load('tiny-llm'), (err: Error) => {
       assert.match(err.message, /^it was placed on a GPU that it cannot use: \w+/)
       return true
     })
 
     const reported = () => node.parts.models.report().find(({ model_key }) => model_key === 'tiny-llm')
-    // Its memory is back once its processes have exited.
+    // Its memory is free once its processes have exited.
     await until(() => reported()?.memory_mb === 0)
     const model = reported()
     assert.equal(model?.unusable, undefined)
     assert.match(model?.error ?? '', /placed on a GPU/)
   })
 
-  // test/node-runtime/trainers/encoder-training.test.ts has the same of the trainers of encoders, without a node.
-  it('ends a run with a clear error instead of training on its processor', async () => {
+  // test/node-runtime/trainers/encoder-training.test.ts covers the encoder trainers without a node.
+  it('ends a run with a clear error instead of training on its CPU', async () => {
     const job_id = await createRun(api, key, {
       model_config_id: 'llm-qlora-finetune',
       dataset_id: await readyDataset(api, accountId, { columns: ['instruction', 'output'] }),
@@ -117,7 +117,7 @@ describe('a node whose GPU cannot be used', function () {
     assert.deepEqual(node.parts.memory.freeByPool, [60_000])
   })
 
-  it('trains a run for the processor on its processor, without a reservation of VRAM', async () => {
+  it('trains a CPU run on its CPU, without a VRAM reservation', async () => {
     const job_id = await createRun(api, key, {
       model_config_id: 'llm-qlora-finetune',
       dataset_id: await readyDataset(api, accountId, { columns: ['instruction', 'output'] }),
@@ -140,7 +140,7 @@ describe('a node whose GPU cannot be used', function () {
           isForGpu: false,
         },
       ),
-      // The trainer has passed its check of the GPU and reads the dataset, a table of numbers.
+      // The trainer has passed its GPU check and reads the dataset, a table of numbers.
       { code: 'bad_data', isRetryable: false },
     )
 

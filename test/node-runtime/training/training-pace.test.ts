@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { TrainingPace } from '../../../node-runtime/training/training-pace.ts'
 import type { StatusDetail } from '../../../schemas/inference-task.ts'
 
-describe('the pace of a trainer', () => {
-  it('is counted from where it began, and told every few seconds and at the end', () => {
+describe('training pace', () => {
+  it('is measured from where it started, and reported every few seconds and at the end', () => {
     const told: StatusDetail[] = []
     const pace = new TrainingPace((detail) => told.push(detail))
     const note = (epoch: number, atS: number) =>

@@ -9,13 +9,13 @@ import type { NodeModelSpec } from '../../../schemas/node.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** A file holds its name; one called `/fill-a-3` three kilobytes of a's. */
+/** A file contains its name; a file called `/fill-a-3` contains three kilobytes of "a". */
 function bytesOf(name: string): string {
   const [, letter = '', kilobytes] = /fill-(.)-(\d+)$/.exec(name) ?? []
   return kilobytes ? letter.repeat(Number(kilobytes) * 1024) : name
 }
 
-describe('weights cache', () => {
+describe('the weights cache', () => {
   let server: Server
   let folder: ReturnType<typeof temporaryFolder>
   const held = new Map<string, () => void>()
@@ -56,7 +56,7 @@ describe('weights cache', () => {
   const fetch = (cache: WeightsCache, spec: NodeModelSpec) =>
     cache.fetch(spec, () => new Set(), { onProgress: () => {} })
 
-  it('has a model whole from its first moment on, however many fetch it at once', async () => {
+  it('shows a model only when it is complete, however many callers fetch it', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = specOf(
@@ -74,7 +74,7 @@ describe('weights cache', () => {
     assert.deepEqual(await readdir(join(own.path, 'models')), [])
   })
 
-  it('puts a model whose description was lost in place anew', async () => {
+  it('replaces a model that has lost its manifest', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     const { directory } = await fetch(cache, specOf('torn', ['/one', '/two']))
@@ -88,7 +88,7 @@ describe('weights cache', () => {
     assert.deepEqual(await readdir(join(own.path, 'models')), ['torn'])
   })
 
-  it('begins without the half models that an earlier life left', async () => {
+  it('removes incomplete models of an earlier run at startup', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('left', ['/fill-a-600']))
@@ -99,7 +99,7 @@ describe('weights cache', () => {
     assert.deepEqual(await readdir(join(own.path, 'models')), ['next'])
   })
 
-  it('keeps what has come of a model while another one leaves the disk', async () => {
+  it('keeps the downloaded files of a model while another one is removed', async () => {
     const cache = new WeightsCache({ dir: folder.path, quotaMb: 10 })
     await fetch(cache, specOf('old', ['/old']))
     const coming = fetch(cache, specOf('new', ['/first', '/slow']))
@@ -113,7 +113,7 @@ describe('weights cache', () => {
     assert.deepEqual(await cache.list(), ['new'])
   })
 
-  it('asks for new addresses when the old ones have run out, once for all files that follow', async () => {
+  it('requests new URLs when the old ones have expired, once for all files that follow', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = specOf('late', ['/one', '/two', '/three'])
@@ -133,7 +133,7 @@ describe('weights cache', () => {
     assert.equal(progress.at(-1), '/one/two/three'.length)
   })
 
-  it('gives up when a new address is refused as well', async () => {
+  it('gives up when a new URL is rejected too', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = expired(specOf('gated', ['/gated']))
@@ -148,7 +148,7 @@ describe('weights cache', () => {
     assert.deepEqual(asked, ['/gated?expired', '/gated?expired'])
   })
 
-  it('never takes more of the disk than its quota, however many models come at once', async () => {
+  it('never uses more disk than its quota, however many models arrive at once', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     const first = fetch(cache, specOf('first', ['/slow-fill-a-600']))
@@ -170,7 +170,7 @@ describe('weights cache', () => {
   })
 
   describe('when its quota is full', () => {
-    /** Creates a cache of 1 MB with three models of 300 KB that were used in this order, a second apart. */
+    /** Creates a cache of 1 MB with three models of 300 KB, used in this order a second apart. */
     async function fullCache(dir: string) {
       const cache = new WeightsCache({ dir, quotaMb: 1 })
       for (const [age, key] of ['a', 'b', 'c'].entries()) {
@@ -182,7 +182,7 @@ describe('weights cache', () => {
     }
     const fourth = () => specOf('d', ['/fill-d-300'])
 
-    it('lets go of the model that was used longest ago, and of no other', async () => {
+    it('evicts only the least recently used model', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
       await cache.touch('a')
@@ -192,7 +192,7 @@ describe('weights cache', () => {
       assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
     })
 
-    it('lets go of the next one when the oldest is to be kept', async () => {
+    it('evicts the next one when the oldest is to be kept', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
 
@@ -201,7 +201,7 @@ describe('weights cache', () => {
       assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
     })
 
-    it('lets go of as many as it takes, oldest first', async () => {
+    it('evicts as many as needed, oldest first', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
       await cache.touch('b')
@@ -211,7 +211,7 @@ describe('weights cache', () => {
       assert.deepEqual((await cache.list()).toSorted(), ['b', 'd'])
     })
 
-    it('refuses when all that it has is to be kept, and keeps it', async () => {
+    it('rejects a model when all others are to be kept, and keeps them', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
       const keep = new Set(['a', 'b', 'c'])
@@ -225,7 +225,7 @@ describe('weights cache', () => {
     })
   })
 
-  it('removes nothing for a model that would not fit without all that may go', async () => {
+  it('evicts nothing for a model that would not fit even then', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('used', ['/fill-a-600']))
@@ -285,7 +285,7 @@ describe('weights cache', () => {
     assert.deepEqual((await after.list()).toSorted(), ['new', 'old', 'older'])
   })
 
-  it('never removes a model whose files a job has linked, although it was used longest ago', async () => {
+  it('never evicts a model whose files a job has linked, even if it is the least recently used', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     const { directory } = await fetch(cache, specOf('base', ['/fill-a-400']))
@@ -298,7 +298,7 @@ describe('weights cache', () => {
     assert.deepEqual((await cache.list()).toSorted(), ['base', 'new'])
   })
 
-  it('skips a model whose load began after the search for room', async () => {
+  it('skips a model whose load started after the search for space', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     for (const letter of ['a', 'b', 'c']) await fetch(cache, specOf(letter, [`/fill-${letter}-300`]))
@@ -312,7 +312,7 @@ describe('weights cache', () => {
     assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
   })
 
-  it('finds a model whole or not at all while it is being removed', async () => {
+  it('finds a model complete or not at all while it is being removed', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = specOf('raced', ['/one', '/two', '/three'])
@@ -357,7 +357,7 @@ describe('weights cache', () => {
     assert.deepEqual(await blobs(), [])
   })
 
-  it('gives up half downloads that nobody goes on with before whole models', async () => {
+  it('drops half-finished downloads that no caller resumes before complete models', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('whole', ['/fill-a-400']))

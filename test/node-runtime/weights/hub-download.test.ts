@@ -30,7 +30,7 @@ describe('weights from the hub', () => {
       .map(({ line }) => line)
       .filter((line) => line.includes('/cdn/'))
 
-  it('come through the redirects of the hub', async () => {
+  it('follow the redirects of the hub', async () => {
     const { modelKey } = await addHubModel(api, hub, { name: 'plain' })
 
     await node.parts.models.load(modelKey)
@@ -39,7 +39,7 @@ describe('weights from the hub', () => {
     assert.equal(blobs().length, 1)
   })
 
-  it('are fetched once for two models that share them', async () => {
+  it('are downloaded once for two models that share them', async () => {
     const from = hub.requests.length
     const twins = await Promise.all([
       addHubModel(api, hub, { name: 'twin', padding: PADDING }),
@@ -51,7 +51,7 @@ describe('weights from the hub', () => {
     assert.equal(blobs(from).length, 1)
   })
 
-  it('go on where the line broke', async () => {
+  it('resume where the connection broke', async () => {
     const from = hub.requests.length
     const { modelKey } = await addHubModel(api, hub, { name: 'cut', padding: PADDING })
     hub.faults.cut = 1
@@ -66,7 +66,7 @@ describe('weights from the hub', () => {
     assert.match(ranges[1] ?? '', /^bytes=[1-9]\d*-$/)
   })
 
-  it('are thrown away and fetched again when their digest is wrong', async () => {
+  it('are discarded and downloaded again when their digest is wrong', async () => {
     const from = hub.requests.length
     const { modelKey } = await addHubModel(api, hub, { name: 'corrupt', padding: PADDING })
     hub.faults.corrupt = 1
@@ -76,7 +76,7 @@ describe('weights from the hub', () => {
     assert.equal(blobs(from).length, 2)
   })
 
-  it('wait out a rate limit, and say so', async () => {
+  it('wait out a rate limit, and report it', async () => {
     const { modelKey } = await addHubModel(api, hub, { name: 'limited', padding: PADDING })
     const told: NodeModel[] = []
     node.parts.models.onChange((model) => told.push(model))
@@ -89,7 +89,7 @@ describe('weights from the hub', () => {
     assert.equal(limited[0]?.state, 'downloading_model')
   })
 
-  it('of a gated repository come through a gateway, so that the node never holds the token', async () => {
+  it('of a gated repository are proxied by a gateway, so that the node never holds the token', async () => {
     await using guarded = await startApi({
       env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
     })
@@ -105,7 +105,7 @@ describe('weights from the hub', () => {
     assert.equal(forged.status, 403)
   })
 
-  it('of a gated repository are read by the node that needs them, for as long as it does', async () => {
+  it('of a gated repository are readable only by a node that needs them, and only while it does', async () => {
     await using guarded = await startApi({
       env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
     })

@@ -17,7 +17,7 @@ describe('a GGUF in parts', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('is loaded whole through its first part', async () => {
+  it('is loaded completely through its first part', async () => {
     const folder = world.pathOf('in-parts')
     await mkdir(join(folder, 'Q4_K_M'), { recursive: true })
     const whole = world.pathOf('whole.gguf')

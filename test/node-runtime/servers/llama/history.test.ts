@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { historyOf } from '../../../../node-runtime/servers/llama/history.ts'
 
-describe('a conversation for llama.cpp', () => {
+describe('a llama.cpp conversation', () => {
   const after = (tool_calls: unknown) =>
     historyOf([
       { role: 'user', content: 'Hi' },
       { role: 'assistant', tool_calls },
     ])
 
-  it('has the calls of earlier answers in it, and their results', () => {
+  it('includes the calls of earlier answers, and their results', () => {
     const calls = [{ id: 'a', function: { name: 'now', arguments: '{"zone":"UTC"}' } }]
     const history = historyOf([
       { role: 'assistant', content: 'Let me see.', tool_calls: calls },
@@ -24,7 +24,7 @@ describe('a conversation for llama.cpp', () => {
     })
   })
 
-  it('has calls of the older form in it, whose results name their function', () => {
+  it('includes calls of the older form, whose results name their function', () => {
     const call = { role: 'assistant', content: null, function_call: { name: 'now', arguments: '{}' } }
     const history = historyOf([call, { role: 'function', name: 'now', content: '"noon"' }])
 
@@ -37,12 +37,12 @@ describe('a conversation for llama.cpp', () => {
       assert.throws(() => historyOf([call, stray]), /must name a call that was made before it/)
   })
 
-  it('refuses a role that it does not know, rather than taking it for the system', () => {
+  it('rejects an unknown role instead of treating it as the system', () => {
     assert.throws(() => historyOf([{ role: 'observation', content: 'x' }]), { field: 'messages[0].role' })
     assert.deepEqual(historyOf([{ role: 'developer', content: 'x' }])[0], { type: 'system', text: 'x' })
   })
 
-  it('names calls that are none', () => {
+  it('reports malformed calls', () => {
     for (const calls of [{}, 'now', [null], [{}], [{ function: { name: 1 } }]]) {
       assert.throws(() => after(calls), { name: 'UnusableError', field: 'messages[1].tool_calls' })
     }

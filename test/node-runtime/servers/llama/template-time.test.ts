@@ -6,13 +6,13 @@ import { UnusableWeightsError } from '../../../../node-runtime/servers/llama/unu
 
 const STATE = { contextText: { values: ['hi'], tokenize: () => [] }, stopGenerationTriggers: [] }
 
-/** Nested ranges, as in a template that never ends; libraries catch errors of templates. */
+/** Nested ranges, like a template that never ends; libraries catch the errors of templates. */
 function spin(): never {
   for (;;) {
     try {
       for (let i = 0; i < 1_000_000; i++);
     } catch {
-      // The end of its time cannot be caught.
+      // The timeout can't be caught.
     }
   }
 }
@@ -21,14 +21,14 @@ const wrapperOf = (generateContextState: () => typeof STATE): ChatWrapper => ({ 
 describe('the chat template of a GGUF', function () {
   this.timeout(60_000)
 
-  it('makes the weights unusable when it does not end while the model loads', () => {
+  it('makes the weights unusable if it does not end while the model loads', () => {
     assert.throws(
       () => resolveInTime(() => spin(), { timeoutMs: 300 }),
       (err) => err instanceof UnusableWeightsError && /chat template takes more than 0.3 s/.test(err.message),
     )
   })
 
-  it('refuses a conversation for which it does not end, and serves the next one', () => {
+  it('rejects a conversation for which it does not end, and serves the next one', () => {
     let isEndless = true
     const wrapper = resolveInTime(() => wrapperOf(() => (isEndless ? spin() : STATE)), { timeoutMs: 300 })
     const generate = () => wrapper.generateContextState({ chatHistory: [] })

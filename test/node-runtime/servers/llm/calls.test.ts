@@ -13,12 +13,12 @@ interface Told {
   stopped: boolean
   calls: [name: string, given: string][]
   fragments: number
-  /** The number of pieces with text. */
+  /** The number of chunks with text. */
   pieces: number
   cut: boolean
 }
 
-/** A response in pieces, with the end of its prompt and the fields of its request. */
+/** A response in chunks, with the end of its prompt and the fields of its request. */
 interface Said {
   texts: string[]
   prompt?: string
@@ -28,7 +28,7 @@ interface Said {
   bare_calls?: boolean
 }
 
-/** Returns the output for texts in these pieces; `f` and `g` may be called unless specified otherwise. */
+/** Returns the output for texts in these chunks; `f` and `g` may be called unless specified otherwise. */
 async function told(answers: (string[] | Said)[]): Promise<Told[]> {
   const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv() })
   child.stdin.end(JSON.stringify(answers))
@@ -39,11 +39,11 @@ async function told(answers: (string[] | Said)[]): Promise<Told[]> {
 
 const letters = (whole: string) => whole.split('')
 
-describe('tool calls in the text of a model on PyTorch', function () {
+describe('tool calls in the text of a PyTorch model', function () {
   this.timeout(30_000)
   before(requireLlm)
 
-  it('are told in fragments, wherever the text is cut', async () => {
+  it('are streamed in fragments, wherever the text is split', async () => {
     const given = '{"a": "}\\"]", "b": [{"c": 1}]}'
     const whole = `Well. \n<tool_call>\n{"name": "f", "arguments": ${given}}\n</tool_call>\n`
     const [byLetter, atOnce] = await told([letters(whole), [whole]])
@@ -56,7 +56,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.equal(byLetter?.fragments, 1 + given.length)
   })
 
-  it('follow one another', async () => {
+  it('may follow one another', async () => {
     const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`
     const [one] = await told([letters(`${call('f')}\n${call('g')}`)])
 
@@ -74,7 +74,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual(one?.calls, [['f', given]])
   })
 
-  it('may be in another order, or have their arguments as a text', async () => {
+  it('may have another member order, or arguments as a string', async () => {
     const [turned, quoted] = await told([
       ['<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>'],
       ['<tool_call>{"name": "f", "arguments": "{\\"a\\":1}"}</tool_call>'],
@@ -84,7 +84,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual(quoted?.calls, [['f', '{"a":1}']])
   })
 
-  it('are text where they are no calls, and cut off where they do not end', async () => {
+  it('are text if they are malformed, and truncated if they do not end', async () => {
     const [wrong, open, cut] = await told([
       ['<tool_call>no JSON</tool_call> so'],
       ['<tool_call>{"na'],
@@ -96,7 +96,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual([cut?.calls, cut?.cut], [[['f', '{"a": 1']], true])
   })
 
-  it('never leak the beginning of a call that max_tokens cut off', async () => {
+  it('never leak the start of a call that max_tokens cut off', async () => {
     const call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     const cuts = [
       '<tool_call>{"na',
@@ -108,7 +108,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     for (const answer of await told(cuts)) assert.deepEqual([answer.text, answer.calls], ['', [['f', '{}']]])
   })
 
-  it('do not hold back white space without an end', async () => {
+  it('do not hold back endless whitespace', async () => {
     const [lines, late, near] = await told([
       letters('\n'.repeat(40)),
       letters(`${'\n'.repeat(40)}{"name": "f"}`),
@@ -121,7 +121,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual(near?.calls, [['f', '{}']])
   })
 
-  it('stand alone as JSON in an answer of Llama 3, and are told in fragments all the same', async () => {
+  it('are bare JSON in a Llama 3 answer, and still streamed in fragments', async () => {
     const given = '{"city": "a}b", "days": [1]}'
     const [byLetter, turned, typed, several, listed, tagged] = await told([
       letters(`\n{"name": "f", "parameters": ${given}}\n`),
@@ -145,7 +145,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual([tagged?.calls, tagged?.text], [[['f', '{"a": 2}']], ''])
   })
 
-  it('are a list behind the mark of Mistral, also after text', async () => {
+  it('are a list after the Mistral marker, even after text', async () => {
     const whole =
       'I look.[TOOL_CALLS] [{"name": "f", "arguments": {"a": "]"}}, {"name": "g", "arguments": {}}]'
     const [byLetter, atOnce, cut] = await told([
@@ -187,7 +187,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     '[TOOL_CALL',
     '[TOOL_CALLS] is what Mistral writes',
   ]
-  it('are not what only looks like them', async () => {
+  it('exclude text that only looks like them', async () => {
     const answers = await told(similar.flatMap((text) => [letters(text), [text]]))
 
     for (const [i, one] of answers.entries()) {
@@ -196,7 +196,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     }
   })
 
-  it('are text where no tool was given, and where the answer is JSON of a schema', async () => {
+  it('are text if no tool was given, or if the answer is JSON for a schema', async () => {
     const call = '{"name": "f", "parameters": {}}'
     const [toolless, formed] = await told([
       { texts: letters(call), names: [] },
@@ -207,7 +207,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     assert.deepEqual([formed?.text, formed?.calls], [call, []])
   })
 
-  it('end with the first where one call was asked for', async () => {
+  it('end after the first one if a single call was requested', async () => {
     const two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}] and more'
     for (const one of await told([
       { texts: letters(two), one_call: true },
@@ -217,7 +217,7 @@ describe('tool calls in the text of a model on PyTorch', function () {
     }
   })
 
-  it('come after a trace', async () => {
+  it('may follow reasoning', async () => {
     for (const call of [
       '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
       '{"name": "f", "parameters": {}}',
@@ -231,26 +231,26 @@ describe('tool calls in the text of a model on PyTorch', function () {
   })
 })
 
-describe('the trace of a reasoning model on PyTorch', function () {
+describe('the reasoning of a PyTorch model', function () {
   this.timeout(30_000)
   before(requireLlm)
 
   const cases: [what: string, said: string, prompt: string, thought: string, text: string][] = [
     ['between tags', '<think>I ponder. </think> Paris.', '', 'I ponder.', 'Paris.'],
-    ['behind white space', ' \n<think>\na\n\nb\n</think>\n\nc\n', '', 'a\n\nb', 'c\n'],
-    ['begun by the prompt', 'so </think>\nyes', '<|assistant|><think>\n', 'so', 'yes'],
+    ['after whitespace', ' \n<think>\na\n\nb\n</think>\n\nc\n', '', 'a\n\nb', 'c\n'],
+    ['started by the prompt', 'so </think>\nyes', '<|assistant|><think>\n', 'so', 'yes'],
     ['closed by the prompt', 'yes', '<think>\n\n</think>\n\n', '', 'yes'],
     ['empty', '<think>\n\n</think>\n\nyes', '', '', 'yes'],
     ['that never closes', '<think>on and on </thin', '', 'on and on </thin', ''],
-    ['that never closes after the prompt began it', 'on and on', '<think>', 'on and on', ''],
+    ['that never closes after the prompt started it', 'on and on', '<think>', 'on and on', ''],
     ['with other tags in it', '<think>a <b> </b> < / think></think>c', '', 'a <b> </b> < / think>', 'c'],
     ['of Mistral', '[THINK]a[/THINK]b', '', 'a', 'b'],
-    ['that is none', '<thin ice> <think>', '', '', '<thin ice> <think>'],
+    ['absent despite lookalike tags', '<thin ice> <think>', '', '', '<thin ice> <think>'],
     ['that comes too late', 'Well <think>a</think> b', '', '', 'Well <think>a</think> b'],
-    ['that is not there', ' yes', '', '', ' yes'],
-    ['cut off in its tag', '<thi', '', '', '<thi'],
+    ['absent', ' yes', '', '', ' yes'],
+    ['truncated in its tag', '<thi', '', '', '<thi'],
   ]
-  it('is told apart from the answer, wherever the text is cut', async () => {
+  it('is separated from the answer, wherever the text is split', async () => {
     const answers = await told(
       cases.flatMap(([, said, prompt]) => [
         { texts: letters(said), prompt },
@@ -264,7 +264,7 @@ describe('the trace of a reasoning model on PyTorch', function () {
     }
   })
 
-  it('is not cut at stop texts, the answer is', async () => {
+  it('is not cut at stop texts, but the answer is', async () => {
     const said = '<think>one STOP two</think>three STOP four'
     const [one] = await told([{ texts: letters(said), stops: ['STOP'] }])
 

@@ -15,7 +15,7 @@ const MESSAGES = [
 ]
 const GREEDY = { max_tokens: 48, temperature: 0 }
 
-/** Writes a model of each form; the other one has as many layers, and other heads. */
+/** Writes a model of each form; the other model has as many layers, and different heads. */
 const FORMS = {
   gguf: {
     make: (folder: string) => writeTinyGguf(join(folder, 'model.gguf'), { context: 4_096 }),
@@ -31,7 +31,7 @@ for (const [name, form, profile, require] of [
   ['llama.cpp', 'gguf', 'llm-llamacpp', requireLlamaCpp],
   ['PyTorch', 'folder', 'llm-transformers', requireLlm],
 ] as const) {
-  describe(`a prompt read by one server of ${name}, and continued by another`, function () {
+  describe(`a prompt read by one ${name} server and continued by another`, function () {
     this.timeout(300_000)
     const folder = temporaryFolder()
     const servers = new ModelServers()
@@ -63,7 +63,7 @@ for (const [name, form, profile, require] of [
     const undivided = (more: object = GREEDY) =>
       consumer.post('/v1/chat/completions', { messages: MESSAGES, ...more })
 
-    /** Fails unless the payload is refused by this word, and the next one is served. */
+    /** Fails unless the payload is rejected with this code, and the next one is served. */
     async function refused(answer: { status: number; body: AnyBody }, failure: string, why?: RegExp) {
       assert.equal(answer.status, 422, JSON.stringify(answer.body))
       assert.equal(answer.body.error.code, failure)
@@ -72,7 +72,7 @@ for (const [name, form, profile, require] of [
       assert.equal(status, 200)
     }
 
-    it('becomes exactly what one server alone would have said', async () => {
+    it('yields exactly the output of a single server', async () => {
       const { status, body } = await decode(payload)
       const whole = await undivided()
 
@@ -82,7 +82,7 @@ for (const [name, form, profile, require] of [
       assert.ok(body.usage.completion_tokens > 1)
     })
 
-    it('takes the usual options', async () => {
+    it('supports the usual options', async () => {
       const drawn = { max_tokens: 24, temperature: 0.9, top_k: 20, seed: 7 }
       const [body, whole] = [await decode(payload, drawn), await undivided(drawn)]
       assert.deepEqual(body.body.choices, whole.body.choices)
@@ -92,7 +92,7 @@ for (const [name, form, profile, require] of [
       assert.deepEqual(cut.body.choices, wholeCut.body.choices)
     })
 
-    it('is continued as often as somebody asks, by several at once', async () => {
+    it('can be continued any number of times, also concurrently', async () => {
       const answers = await Promise.all(Array.from({ length: 4 }, () => decode(payload)))
 
       const [first, ...others] = answers.map(({ body }) => body.choices)
@@ -100,7 +100,7 @@ for (const [name, form, profile, require] of [
       for (const other of others) assert.deepEqual(other, first)
     })
 
-    it('is refused outside of the folder for payloads', async () => {
+    it('is rejected outside of the payload folder', async () => {
       const outside = join(folder.path, 'outside')
       await writeFile(outside, await producer.bytesOf('payload'))
       await symlink(outside, join(consumer.server.exchangeDir ?? '', 'link'))
@@ -114,7 +114,7 @@ for (const [name, form, profile, require] of [
       await refused(await decode({ ...payload, file: 'absent' }), 'payload_gone')
     })
 
-    it('is refused when it is cut short, or any of its bytes is another', async () => {
+    it('is rejected when it is truncated or any byte differs', async () => {
       const bytes = await producer.bytesOf('payload')
       const flipped = Buffer.from(bytes)
       flipped.fill(0x5a, bytes.length - 900, bytes.length - 894)
@@ -123,11 +123,11 @@ for (const [name, form, profile, require] of [
 
       await refused(await decode({ ...payload, file: 'cut' }), 'size_mismatch')
       await refused(await decode({ ...payload, file: 'flipped' }), 'digest_mismatch')
-      // One that is announced as short as it is says less than it has to hold.
+      // A payload truncated along with its stated size has too little content.
       await refused(await decode(cut), 'shape_mismatch')
     })
 
-    it('is refused when it is something else', async () => {
+    it('is rejected when it is not a payload', async () => {
       const pickle = await consumer.put('pickle', Buffer.from('80049503000000000000004e2e', 'hex'))
       const empty = await consumer.put('empty', Buffer.alloc(0))
 
@@ -135,7 +135,7 @@ for (const [name, form, profile, require] of [
       await refused(await decode(empty), 'shape_mismatch')
     })
 
-    it('names the field of a request that cannot be served', async () => {
+    it("names the field of a request that can't be served", async () => {
       const { status, body } = await prefill('x', [])
       assert.equal(status, 400)
       assert.equal(body.error.param, 'messages')
@@ -151,7 +151,7 @@ for (const [name, form, profile, require] of [
 
     const { other } = FORMS[form]
     if (other) {
-      it('is refused when it is of another space, or of another model', async () => {
+      it('is rejected when it belongs to another space or another model', async () => {
         await refused(await decode(payload, GREEDY, 'b'.repeat(64)), 'space_mismatch')
 
         const model = join(folder.path, 'other')
@@ -165,10 +165,10 @@ for (const [name, form, profile, require] of [
         await refused(await decode(sent), 'shape_mismatch', /instead of \[1, 2, \d+, 24\]$/)
       })
     } else {
-      it('is refused when it has not the size of such a state', async () => {
+      it('is rejected when its size does not match such a state', async () => {
         const bytes = await producer.bytesOf('payload')
         const more = Buffer.from(bytes)
-        // It says that it has a token more.
+        // Its header claims one more token.
         more.writeUInt32LE(bytes.readUInt32LE(8) + 1, 8)
         await refused(await decode(await consumer.put('more', more)), 'shape_mismatch', /bytes on this model/)
 

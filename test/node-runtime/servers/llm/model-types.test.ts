@@ -8,8 +8,8 @@ import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
 const PROGRAM =
   'from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names; print(*sorted(names))'
 
-describe('the quantizations that imports accept', () => {
-  it('are those that the server of language models reads', () => {
+describe('quantizations that imports accept', () => {
+  it('match those that the language model server reads', () => {
     const server = new URL('../../../../node-runtime/servers/llm/model.py', import.meta.url)
     const [, list = ''] = /^READABLE_QUANTIZATIONS = \((.*)\)$/m.exec(readFileSync(server, 'utf8')) ?? []
 
@@ -19,11 +19,11 @@ describe('the quantizations that imports accept', () => {
   })
 })
 
-describe('the model types that imports accept', function () {
+describe('model types that imports accept', function () {
   this.timeout(120_000)
   before(requireLlm)
 
-  it('are those of the locked version of transformers', async () => {
+  it('match the locked version of transformers', async () => {
     const { stdout } = await promisify(execFile)(await llmPython(), ['-c', PROGRAM])
 
     assert.deepEqual([...CAUSAL_MODEL_TYPES], stdout.trim().split(' '))

@@ -31,13 +31,13 @@ const tool = (name: string, parameters?: object) => ({ type: 'function', functio
 const TOOLS = [tool('get_weather', PLACE), tool('now')]
 const WEATHER = { type: 'function', function: { name: 'get_weather' } }
 const CALLS = { messages: MESSAGES, tools: TOOLS, max_tokens: 400 }
-/** Nine characters that are free: only chance or its absence decides what they are. */
+/** Nine free characters: only randomness or its absence decides their value. */
 const FREE = { type: 'string', minLength: 9, maxLength: 9 }
 const formatOf = (schema: unknown, strict?: boolean) => ({
   type: 'json_schema',
   json_schema: { name: 'answer', schema, strict },
 })
-/** Schemas as clients send them that some part of a model server cannot enforce. */
+/** Schemas that clients send and some part of a model server can't enforce. */
 const ODD = {
   fn: { properties: { a: { type: 'texte' } } },
   empty: { properties: { a: { type: 'string', enum: [] } } },
@@ -54,7 +54,7 @@ for (const [name, form, require, says] of [
   ['llama.cpp', 'gguf', requireLlamaCpp, ['{"ok": true}', '||call: ']],
   ['PyTorch', 'folder', requireLlm, ['{"ok": true}', '<tool_call>', '\n{"name": ']],
 ] as const) {
-  describe(`the form of answers on ${name}`, function () {
+  describe(`the output format of ${name}`, function () {
     this.timeout(180_000)
     let world: LlmWorld
     let model: ImportedModel
@@ -77,8 +77,8 @@ for (const [name, form, require, says] of [
       return (await choiceOf({ messages: MESSAGES, max_tokens: 300, ...asked })).message.content
     }
 
-    it('calls a tool with arguments of its schema when it is required to (contract 4.7)', async () => {
-      // A model without sense might call on and on.
+    it('calls a tool with arguments that match its schema when required (contract 4.7)', async () => {
+      // A model with random weights might call without end.
       const asked = { ...CALLS, tool_choice: 'required', parallel_tool_calls: false }
       const { message, finish_reason } = await choiceOf(asked)
 
@@ -93,7 +93,7 @@ for (const [name, form, require, says] of [
       else assert.ok(called.name === 'get_weather' && isPlace(given), called.arguments)
     })
 
-    it('calls the one tool that is named, once', async () => {
+    it('calls the one named tool, once', async () => {
       const { message, finish_reason } = await choiceOf({ ...CALLS, tool_choice: WEATHER })
 
       assert.equal(finish_reason, 'tool_calls')
@@ -122,7 +122,7 @@ for (const [name, form, require, says] of [
       assert.ok(isPlace(JSON.parse(given)), given)
     })
 
-    it('leaves it to the model whether to call, and holds it to a whole call once it has begun', async () => {
+    it('lets the model decide whether to call, and enforces a complete call once it has started', async () => {
       const { message, finish_reason } = await choiceOf({ ...CALLS, parallel_tool_calls: false })
 
       assert.equal(message.content, '{"ok": true}')
@@ -131,7 +131,7 @@ for (const [name, form, require, says] of [
       assert.ok(called.name === 'now' || isPlace(JSON.parse(called.arguments)), JSON.stringify(called))
     })
 
-    it('calls nothing when it must not', async () => {
+    it('calls nothing with tool_choice none', async () => {
       const { message, finish_reason } = await choiceOf({ ...CALLS, max_tokens: 20, tool_choice: 'none' })
 
       assert.equal(message.tool_calls, undefined)
@@ -139,13 +139,13 @@ for (const [name, form, require, says] of [
       assert.notEqual(finish_reason, 'tool_calls')
     })
 
-    it('says that a call was cut off by max_tokens', async () => {
+    it('reports a call truncated by max_tokens', async () => {
       const { finish_reason } = await choiceOf({ ...CALLS, tool_choice: WEATHER, max_tokens: 12 })
 
       assert.equal(finish_reason, 'length')
     })
 
-    it('goes on after the result of a call', async () => {
+    it('continues after the result of a call', async () => {
       const given = { name: 'get_weather', arguments: '{"city":"Paris","days":1,"hourly":false}' }
       const call = { id: 'call_1', type: 'function', function: given }
       const messages = [
@@ -158,7 +158,7 @@ for (const [name, form, require, says] of [
       assert.ok(message.content.startsWith('{"ok": true}'))
     })
 
-    it('answers with JSON of a schema', async () => {
+    it('answers with JSON for a schema', async () => {
       const asked = { messages: MESSAGES, max_tokens: 600, response_format: formatOf(REPORT) }
       const { message, finish_reason } = await choiceOf(asked)
 
@@ -174,7 +174,7 @@ for (const [name, form, require, says] of [
       assert.deepEqual(JSON.parse(json), { ok: true })
     })
 
-    it('chooses the likeliest token at temperature 0 and at a tiny top_p, and by its seed otherwise', async () => {
+    it('picks the likeliest token at temperature 0 and at a tiny top_p, and follows the seed otherwise', async () => {
       const drawn = (sampling: object) => textOf({ response_format: formatOf(FREE), ...sampling })
       const [cold, coldAgain] = [
         await drawn({ temperature: 0, seed: 1 }),
@@ -196,7 +196,7 @@ for (const [name, form, require, says] of [
       assert.notEqual(other, first)
     })
 
-    it('writes as many tokens as it may, in the new words and the old', async () => {
+    it('generates the maximum number of tokens, by the new and the old parameter', async () => {
       for (const limit of [
         { max_tokens: 1 },
         { max_tokens: 1, max_completion_tokens: null },
@@ -209,19 +209,19 @@ for (const [name, form, require, says] of [
       }
     })
 
-    it('draws anew for every request that brings no seed', async () => {
+    it('samples differently for every request without a seed', async () => {
       const draws = [1, 2, 3].map(() => textOf({ response_format: formatOf(FREE) }))
 
       assert.equal(new Set(await Promise.all(draws)).size, 3)
     })
 
-    it('takes a schema that demands nothing', async () => {
+    it('accepts a schema without constraints', async () => {
       const asked = { messages: MESSAGES, response_format: formatOf({}), max_tokens: 5 }
 
       assert.notEqual(await choiceOf(asked), undefined)
     })
 
-    it('takes a schema for the text next to tools, and holds the text or the call to its schema', async () => {
+    it('accepts a schema for text next to tools, and enforces it on the text or on the call', async () => {
       const asked = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
       const { message, finish_reason } = await choiceOf(asked)
 
@@ -234,7 +234,7 @@ for (const [name, form, require, says] of [
       )
     })
 
-    it('chats with tools whose schemas it cannot enforce, unless strict insists on them', async () => {
+    it("chats with tools whose schemas it can't enforce, unless strict requires it", async () => {
       const odd = Object.entries(ODD).map(([called, parameters]) => tool(called, parameters))
       const { message } = await choiceOf({ ...CALLS, tools: [...odd, ...TOOLS], tool_choice: WEATHER })
 
@@ -247,7 +247,7 @@ for (const [name, form, require, says] of [
       assert.deepEqual([status, (body as AnyBody).error.type], [400, 'invalid_request_error'])
     })
 
-    it('accepts what pydantic writes for bounds, formats and sets, with strict as its clients send it', async () => {
+    it("accepts pydantic's bounds, formats and sets, with strict as its clients send it", async () => {
       const properties = {
         age: { type: 'integer', minimum: 0 },
         share: { type: 'number', exclusiveMinimum: 0, maximum: 1 },
@@ -271,7 +271,7 @@ for (const [name, form, require, says] of [
     })
 
     if (form === 'gguf') {
-      it('says that a schema is too large for it', async () => {
+      it('reports that a schema is too large', async () => {
         const schema = { type: 'string', minLength: 5_000 }
         const { status, body } = await world.chat(model.name, {
           messages: MESSAGES,
@@ -306,13 +306,13 @@ for (const [name, form, require, says] of [
         { response_format: formatOf({ not: { type: 'string' } }, true) },
       ],
     ] as const) {
-      it(`refuses ${JSON.stringify(asked)} with 400 and the name of the field`, async () => {
+      it(`rejects ${JSON.stringify(asked)} with 400 and the name of the field`, async () => {
         const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
 
         assert.equal(status, 400, JSON.stringify(body))
         const { message, param, type } = (body as AnyBody).error
         assert.equal(type, 'invalid_request_error')
-        // If the server knows it, the error names the very part of the schema.
+        // If the server knows it, the error names the exact part of the schema.
         assert.ok(param === field || param?.startsWith(`${field}.`), `${param}: ${message}`)
         assert.ok(message.includes(field.split('.')[0]), message)
       })

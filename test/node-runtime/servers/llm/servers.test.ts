@@ -14,7 +14,10 @@ import { until } from '../../../support/servers/node.ts'
 const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
-/** Together they take many times `SOON_MS`, and leave one connection to the model server free for its health check. */
+/**
+ * Together they take much longer than `SOON_MS`, and leave one connection to the model server free for its health
+ * check.
+ */
 const LEAVING = 3
 const LONG = {
   messages: MESSAGES,
@@ -45,7 +48,7 @@ for (const [name, form, require] of [
     })
     after(() => world?.[Symbol.asyncDispose]())
 
-    it('refuses a prompt far beyond what it reads at once, and meanwhile answers others', async () => {
+    it('rejects a prompt far beyond its limit at once, while it answers others', async () => {
       const content = 'word '.repeat(120_000)
       const refused = world.chat(model.name, { messages: [{ role: 'user', content }], max_tokens: 1 })
       await sleep(200)
@@ -88,11 +91,11 @@ for (const [name, form, require] of [
       assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens)
     })
 
-    it('streams word by word, tells what it took, and says when it is done', async () => {
+    it('streams token by token, reports usage, and signals the end', async () => {
       const asked = {
         messages: MESSAGES,
         max_tokens: 6,
-        // Drawn by chance, the first token may be the one that ends the answer.
+        // With sampling, the first token may be the one that ends the answer.
         temperature: 0,
         stream: true,
         stream_options: { include_usage: true },
@@ -110,7 +113,7 @@ for (const [name, form, require] of [
       assert.equal(parsed.at(-2).choices[0].finish_reason, 'length')
     })
 
-    it('answers under the name by which it is asked', async () => {
+    it('answers under the name that the caller used', async () => {
       for (const asked of [model.name, model.endpoint_id]) {
         const whole = await world.chat(asked, { messages: MESSAGES, max_tokens: 2 })
         const streamed = await world.chat(asked, { messages: MESSAGES, max_tokens: 2, stream: true })
@@ -121,7 +124,7 @@ for (const [name, form, require] of [
       }
     })
 
-    it('refuses a temperature beyond 2 and one below 0', async () => {
+    it('rejects a temperature above 2 or below 0', async () => {
       for (const temperature of [2.01, 100, -0.1]) {
         const { status, body } = await world.chat(model.name, { messages: MESSAGES, temperature })
 
@@ -135,7 +138,7 @@ for (const [name, form, require] of [
       )
     })
 
-    it('refuses to tell probabilities, which it cannot', async () => {
+    it('rejects logprobs, which it does not support', async () => {
       for (const asked of [{ logprobs: true }, { top_logprobs: 20 }, { logprobs: true, top_logprobs: 2 }]) {
         const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
 
@@ -146,7 +149,7 @@ for (const [name, form, require] of [
       assert.equal((await world.chat(model.name, none)).status, 200)
     })
 
-    it('stops at a text that the caller names', async () => {
+    it('stops at a text that the caller specifies', async () => {
       const whole = (await world.chat(model.name, { messages: MESSAGES, max_tokens: 6, temperature: 0 }))
         .body as AnyBody
       const content: string = whole.choices[0].message.content
@@ -163,7 +166,7 @@ for (const [name, form, require] of [
       assert.equal((body as AnyBody).choices[0].finish_reason, 'stop')
     })
 
-    it('refuses what it cannot read with a sentence', async () => {
+    it('rejects malformed requests with a message', async () => {
       const content = [{ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }]
       const { status, text } = await world.chat(model.name, { messages: [{ role: 'user', content }] })
 
@@ -171,7 +174,7 @@ for (const [name, form, require] of [
       assert.match(text, /reads text only/)
     })
 
-    it('serves several conversations at a time', async () => {
+    it('serves several conversations concurrently', async () => {
       const answers = await Promise.all(
         Array.from({ length: 8 }, () => world.chat(model.name, { messages: MESSAGES, max_tokens: 4 })),
       )
@@ -180,7 +183,7 @@ for (const [name, form, require] of [
     })
 
     for (const stream of [true, false]) {
-      it(`stops generating once its callers have left ${stream ? 'a stream' : 'before the whole answer'}`, async () => {
+      it(`stops generating after its callers have left ${stream ? 'a stream' : 'before the whole answer'}`, async () => {
         const leaving = new AbortController()
         const gone = Array.from({ length: LEAVING }, async () => {
           const answer = await request(`${world.api.baseUrl}/v1/chat/completions`, {
@@ -200,7 +203,7 @@ for (const [name, form, require] of [
       })
     }
 
-    it('does not hold an answer back until the client has acknowledged its head', async () => {
+    it('sends the answer without waiting until the client has acknowledged its headers', async () => {
       const times: number[] = []
       for (let i = 0; i < 10; i++) {
         const began = performance.now()
@@ -213,7 +216,7 @@ for (const [name, form, require] of [
     })
 
     if (form === 'folder') {
-      it('starts without what compiles, spreads or constrains, which can be loaded later', async () => {
+      it('starts without the modules that compile, distribute or constrain, which load on demand', async () => {
         const env = pythonProcessEnv({ OMP_NUM_THREADS: '1' })
         const { stdout } = await runProgram(await llmPython(), [PROBE, world.pathOf(model.name)], { env })
 
@@ -222,7 +225,7 @@ for (const [name, form, require] of [
       })
     }
 
-    it('gives its memory back when it is stopped: its processes are gone', async () => {
+    it('frees its memory when it is stopped: its processes are gone', async () => {
       const { driver, models, memory } = world.node.parts
       const pids = await Promise.all(driver.running.map((one) => one.pid()))
       assert.ok(memory.heldBy(model.model_key) > 0)

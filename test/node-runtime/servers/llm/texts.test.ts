@@ -85,7 +85,7 @@ for (const [server, form, require] of [
       return answer
     }
 
-    it('ends before a stop text that begins in one token and ends in another', async () => {
+    it('ends before a stop text that starts in one token and ends in another', async () => {
       const model = await saying('stops', ['One two', ' three four', ' five é六', ' sev', 'en.'])
 
       for (const [stop, expected] of [
@@ -105,7 +105,7 @@ for (const [server, form, require] of [
       }
     })
 
-    it('is a call where it is the JSON of one, as Llama 3 writes it, and a tool was given', async () => {
+    it('becomes a call if it is the JSON of one, as Llama 3 writes it, and a tool was given', async () => {
       const says = [
         '\n',
         '{"name": "get_wea',
@@ -133,7 +133,7 @@ for (const [server, form, require] of [
       assert.deepEqual((await told(model, { tools: others })).calls, [])
     })
 
-    it('has calls behind the mark of Mistral', async () => {
+    it('contains calls after the Mistral marker', async () => {
       const says = [
         'I look.',
         ' [TOOL_',
@@ -153,7 +153,7 @@ for (const [server, form, require] of [
 
     if (form === 'gguf') return
 
-    it('has its trace told apart, in answers and in results of infer', async () => {
+    it('has its reasoning separated, in answers and in infer results', async () => {
       const model = await saying('thinking', ['<think>', 'I pon', 'der. </th', 'ink>\n', '\nPar', 'is.'])
 
       const { content, thought, finish, completion } = await told(model, {})
@@ -170,7 +170,7 @@ for (const [server, form, require] of [
       assert.deepEqual([message.content, message.reasoning_content], ['Paris.', 'I ponder.'])
     })
 
-    it('is all trace until it ends, where the template has begun one, also before JSON of a schema', async () => {
+    it('is all reasoning until it ends if the template started it, even before JSON for a schema', async () => {
       const model = await saying('begun', ['So it is', ' 7. ', '</think>', '\n\n', '{"n": ', '7}'], {
         thinks: true,
       })
@@ -193,7 +193,7 @@ for (const [server, form, require] of [
       assert.equal(short.thought.trim(), 'So it is 7.')
     })
 
-    it('has a call behind its trace', async () => {
+    it('parses a tool call that follows reasoning', async () => {
       const says = [
         'Let me look.',
         '</think>\n',

@@ -30,7 +30,7 @@ describe('the queue of a specialist server', function () {
   this.timeout(600_000)
   before(requireSpecialist)
 
-  it('gives 32 clients with texts of all lengths what each text has alone', async () => {
+  it('gives 32 clients with texts of all lengths the results of each text alone', async () => {
     await using server = await serve()
     const texts = mixed(160)
     const alone = new Map<string, number[]>()
@@ -54,7 +54,7 @@ describe('the queue of a specialist server', function () {
         assert.ok(Math.abs(bulk.body.embeddings[i][at] - value) < 1e-5)
   })
 
-  it('answers short requests while a long one is at work', async () => {
+  it('answers short requests while a long one is running', async () => {
     await using server = await serve(SLOW)
     const startedAt = performance.now()
     let bulkMs = 0
@@ -92,7 +92,7 @@ describe('the queue of a specialist server', function () {
     assert.ok(performance.now() - again < 1.6 * wholeMs, `${performance.now() - again} of ${wholeMs} ms`)
   })
 
-  it('stays within its memory, whatever comes', async () => {
+  it('stays within its memory for any input', async () => {
     await using server = await serve(SLOW)
     await server.ask({ text: mixed(64) })
     const before = peakMb(server)
@@ -104,7 +104,7 @@ describe('the queue of a specialist server', function () {
     assert.ok(peakMb(server) < before + 100, `${before} MB before, ${peakMb(server)} MB after`)
   })
 
-  it('refuses what comes while too much waits', async () => {
+  it('rejects requests while too many wait', async () => {
     await using server = await serve(SLOW)
     const left = new AbortController()
     const text = Array.from({ length: 2_048 }, () => textOf(200))
@@ -119,7 +119,7 @@ describe('the queue of a specialist server', function () {
     assert.equal((await server.ask({ text: 'Hello' })).status, 200)
   })
 
-  it('breaks off every request at once when the server is killed', async () => {
+  it('aborts every request at once when the server is killed', async () => {
     await using server = await serve(SLOW)
     const asked = Array.from({ length: 8 }, () => server.ask({ text: mixed(500) }))
     setTimeout(() => server.kill(), 100)

@@ -32,7 +32,7 @@ function assertNear(found: readonly number[], expected: readonly number[], what:
   assert.ok(apart < NOISE, `${what}: ${apart}`)
 }
 
-/** A model, what is asked of transformers, and how its server's answer compares with that. */
+/** A model, the query to transformers, and how to compare its server's answer with the result. */
 interface Case {
   what: string
   model: TinySpecialist
@@ -103,7 +103,7 @@ const CASES: Case[] = [
     return { what: `${kind} with ${architecture}`, model: { architecture, kind }, probe, check }
   }),
   ...(['cls', 'max'] as const).map((pooling): Case => ({
-    what: `embeddings with ${pooling} pooling that are not normalised`,
+    what: `embeddings with ${pooling} pooling that are not normalized`,
     model: { pooling, unnormalized: true },
     probe: { ask: 'embed', texts: TEXTS, pooling, normalized: false },
     check: checkVectors,
@@ -115,7 +115,7 @@ const CASES: Case[] = [
     check: checkVectors,
   },
   {
-    what: 'embeddings of weights in 16 bits',
+    what: 'embeddings of 16-bit weights',
     model: { dtype: 'bfloat16' },
     probe: { ask: 'embed', texts: TEXTS },
     check: checkVectors,
@@ -141,7 +141,7 @@ describe('a converted specialist', function () {
   })
 
   for (const one of CASES) {
-    it(`has the numbers of transformers: ${one.what}`, async () => {
+    it(`computes the same numbers as transformers: ${one.what}`, async () => {
       const { folder, converted, expected } = made.get(one) ?? assert.fail()
       await using server = await startSpecialist(folder, converted)
 

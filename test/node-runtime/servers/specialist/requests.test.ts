@@ -15,7 +15,7 @@ import {
   startSpecialist,
 } from '../../../support/servers/specialist.ts'
 
-/** `[CLS] letters :` of the tiny vocabulary. */
+/** `[CLS] letters :` in the tiny vocabulary. */
 const PROMPT_TOKENS = 3
 const LONG = 'the lazy dog '.repeat(400)
 
@@ -30,7 +30,7 @@ describe('a specialist server', function () {
   this.timeout(600_000)
   before(requireSpecialist)
 
-  it('names the field of an input that it cannot use', async () => {
+  it("names the field of an input that it can't use", async () => {
     await using embeddings = await serve()
     await using reranker = await serve({ kind: 'rerank' })
     const wrong = [
@@ -65,7 +65,7 @@ describe('a specialist server', function () {
     assert.match(other.body.error.message, /serve embeddings, and not rerank/)
   })
 
-  it('cuts a text of any length, and says so', async () => {
+  it('truncates a text of any length, and reports it', async () => {
     await using server = await serve()
     const megabytes = 'a '.repeat(3_000_000)
 
@@ -80,7 +80,7 @@ describe('a specialist server', function () {
     assert.equal(plain.body.truncated, undefined)
   })
 
-  it('cuts vectors to the lengths that the model declares, and normalises them anew', async () => {
+  it('truncates vectors to the lengths that the model declares, and normalizes them again', async () => {
     await using server = await serve({ dimensions: [16, 32] })
 
     const whole = await server.ask({ text: 'Hello' })
@@ -96,7 +96,7 @@ describe('a specialist server', function () {
     assert.equal((await server.ask({ text: 'Hello', dimensions: 64 })).status, 200)
   })
 
-  it('puts a prompt before a text, and leaves it out of the mean where the model says so', async () => {
+  it('prepends a prompt to a text, and excludes it from the mean if the model requires that', async () => {
     const prompts = { query: 'Letters: ' }
     const [folder, excluding] = [
       await tinySpecialist({ prompts }),
@@ -119,7 +119,7 @@ describe('a specialist server', function () {
     }
   })
 
-  it('lists the best documents beside all scores', async () => {
+  it('lists the best documents along with all scores', async () => {
     await using server = await serve({ kind: 'rerank' })
     const documents = ['Paris', 'the lazy dog', 'fox', '0 1 2 3']
 
@@ -133,7 +133,7 @@ describe('a specialist server', function () {
     for (const { index, score } of body.results) assert.equal(body.scores[index], score)
   })
 
-  it('says that the model gave no numbers', async () => {
+  it('reports that the model produced no finite numbers', async () => {
     await using server = await serve({ broken: 100 })
 
     const [{ status, body }, other] = await Promise.all([
@@ -150,7 +150,7 @@ describe('a specialist server', function () {
     )
   })
 
-  it('refuses weights that no node can serve, and says why', async () => {
+  it('rejects weights that no node can serve, with the reason', async () => {
     using folder = temporaryFolder()
     await makeTinySpecialist(folder.path)
     await assert.rejects(
