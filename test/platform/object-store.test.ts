@@ -289,7 +289,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.ok((await buffer((await store.get(key)).body)).equals(bytes))
     })
 
-    it('reports the digest of a moved object, whoever put it', async () => {
+    it('reports the digest of a moved object, however it was uploaded', async () => {
       const { url } = await store.signPut('signed/untold', { expiresInS: 60, ...CSV })
       const put = await fetch(url, { method: 'PUT', body: 'a,b', headers: CSV_HEADERS })
       assert.equal(put.status, 200)

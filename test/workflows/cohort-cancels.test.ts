@@ -36,7 +36,7 @@ describe('cohorts that callers cancel', function () {
     assert.equal(task.result.seen, JSON.stringify(schema))
   })
 
-  it('settle once whoever ends them, with every hold refunded or paid', async () => {
+  it('settle exactly once, however they end, with every hold refunded or paid', async () => {
     const priced = await world.on.endpoint({ name: `race-${newId()}` }, { price_micro: 700 })
     const plan: PlanRequest = {
       stages: [

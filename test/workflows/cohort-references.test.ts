@@ -84,7 +84,7 @@ describe('references to prompts prefilled on another node', function () {
     const { seen } = await world.succeeded(run)
     assert.deepEqual(attemptsIn(seen), { prefill: 'succeeded 1', decode: 'succeeded 1' })
 
-    // After the run nobody holds the lease under which it was consumed.
+    // After the run no node holds the lease under which it was consumed.
     await assert.rejects(calls[0]!.send(), refused(404))
   })
 

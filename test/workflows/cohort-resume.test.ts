@@ -75,7 +75,7 @@ describe('a cohort that takes over finished stages', function () {
     assert.deepEqual([large?.payload, Number(large?.size_bytes)], [null, 300_002])
     assert.match(large?.payload_key ?? '', new RegExp(`^cohorts/${world.accountId}/${again.cohort_id}/`))
     assert.deepEqual([small?.payload?.toString(), small?.payload_key], ['"y"', null])
-    assert.deepEqual([within?.payload, within?.payload_key], [null, null], 'nobody takes it any more')
+    assert.deepEqual([within?.payload, within?.payload_key], [null, null], 'no stage needs it any more')
     const seen = await ended(again)
 
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))

@@ -32,7 +32,7 @@ describe('tools as cohort stages', function () {
     world = await startToolWorld()
     node = await world.toolNode()
     if (node.parts.tools.report().length === 0)
-      skipBecause(this, 'this kernel lets the node make no namespaces')
+      skipBecause(this, 'this kernel does not let the node create namespaces')
     control = await world.control()
   })
   after(async () => {

@@ -128,7 +128,7 @@ describe('waiting for hours', () => {
 
 /** Equal except for the time it takes to start an activity. */
 function assertNear(actual: number[], expected: number[]): void {
-  const message = `${actual.join(', ')} beside ${expected.join(', ')}`
+  const message = `${actual.join(', ')} instead of ${expected.join(', ')}`
   assert.equal(actual.length, expected.length, message)
   for (const [i, at] of actual.entries()) {
     const late = at - (expected[i] ?? Number.NaN)

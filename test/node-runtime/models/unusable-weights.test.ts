@@ -111,7 +111,7 @@ for (const [server, require, make, cases] of [
   })
 }
 
-describe('judgeLoadFailure', () => {
+describe('a failed load', () => {
   it('does not blame the weights for faults of the machine or for unknown faults', async () => {
     const isBlamed = async (message: string, ...written: string[]) =>
       (await judgeLoadFailure(new Error(message), written)) instanceof UnusableWeightsError

@@ -287,7 +287,7 @@ describe('the reader process', () => {
 
   it('inherits only the paths to programs and temporary files, and runs in its own namespaces', async function () {
     if (process.platform !== 'linux') {
-      this.runnable().title += ' (skipped: processes are looked at on Linux alone)'
+      this.runnable().title += ' (skipped: processes are inspected only on Linux)'
       this.skip()
     }
     const before = { ...process.env }

@@ -14,8 +14,7 @@ describe('a process in its own namespaces', () => {
   let apart: readonly string[]
   before(async function () {
     apart = await ownNamespaces()
-    if (apart.length === 0)
-      skipBecause(this, 'this machine has no unshare, or a kernel that lets nobody use it')
+    if (apart.length === 0) skipBecause(this, 'this machine has no unshare, or its kernel forbids it')
   })
 
   function start(script: string): ChildProcess {
