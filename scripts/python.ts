@@ -1,4 +1,5 @@
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import { run } from './run-command.ts'
@@ -15,11 +16,15 @@ export async function pythonForChecks(): Promise<string> {
   return (await ensurePythonEnv('checks', options)).python
 }
 
+const pyright = (): string => fileURLToPath(import.meta.resolve('pyright/index.js'))
+
 /** The commands of each task; a task stops at its first failure. `pyproject.toml` has the settings. */
 const TASKS: Record<string, (python: string, args: string[]) => string[][]> = {
   lint: (python) => [
     [ruff(python), 'check', '--quiet', '.'],
     [ruff(python), 'format', '--quiet', '--check', '.'],
+    // The npm package runs in this process's Node; the one of PyPI would download another.
+    [process.execPath, pyright(), '--pythonpath', python],
   ],
   format: (python) => [
     [ruff(python), 'check', '--quiet', '--fix', '.'],

@@ -22,7 +22,7 @@ const CHECKS: Check[] = [
   { name: 'OpenAPI document', script: 'openapi:check' },
 ]
 /** Checks of the Python in this repository. */
-const PYTHON_CHECKS: Check[] = [{ name: 'Python lint', script: 'python:lint' }]
+const PYTHON_CHECKS: Check[] = [{ name: 'Python lint and types', script: 'python:lint' }]
 const KNIP: Check = { name: 'unused files and exports', script: 'knip' }
 
 const SLOWEST_SHOWN = 10

@@ -4,6 +4,7 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 from mergekit.config import MergeConfiguration
 from mergekit.merge import run_merge
@@ -12,7 +13,7 @@ from mergekit.options import MergeOptions
 method, folder = sys.argv[1:]
 base, first, second = (f"{folder}/m{seed}" for seed in range(3))
 if method == "slerp":
-    config = {"merge_method": "slerp", "base_model": first, "parameters": {"t": 0.5}}
+    config: dict[str, Any] = {"merge_method": "slerp", "base_model": first, "parameters": {"t": 0.5}}
     config["models"] = [{"model": first}, {"model": second}]
 else:
     config = {"merge_method": "dare_linear" if method == "dare" else method, "base_model": base}

@@ -39,7 +39,8 @@ MACHINE_FILES = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
 DEVICES = ["/dev/null", "/dev/full", "/dev/shm", "/dev/dri", "/dev/kfd"]
 SHARED_MEMORY = "size=256m,mode=1777"
 
-libc = None
+# The C library, which `confine` opens.
+libc: ctypes.CDLL
 
 
 class Refused(Exception):

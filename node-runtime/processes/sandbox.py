@@ -66,7 +66,8 @@ MAX_PENDING_SIGNALS = 1_024
 OOM_SCORE = "1000"
 MB = 1 << 20
 
-libc = None
+# The C library, which `become` opens.
+libc: ctypes.CDLL
 
 
 class Refused(Exception):

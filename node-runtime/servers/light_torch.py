@@ -47,7 +47,7 @@ class _Marks(ModuleType):
     def __init__(self) -> None:
         super().__init__(COMPILER)
         # With this path, other modules of the package can still be imported.
-        self.__path__ = [str(Path(torch.__file__).parent / "_dynamo")]
+        self.__path__ = [str(Path(str(torch.__file__)).parent / "_dynamo")]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -33,13 +33,16 @@ def picture_of(
     data = data_of(fields, name)
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
-        refuse_size(name, *picture.size, smallest_side)
+        refuse_size(name, picture.width, picture.height, smallest_side)
         # Only then all that says which side is up is read.
         picture.load()
         turn = picture.getexif().get(ExifTags.Base.Orientation, 1)
         # The last four of the eight exchange width and height.
-        order = -1 if turn > 4 else 1
-        picture = _opaque(picture, factors_of(*picture.size[::order])[::order])
+        if turn > 4:
+            down, across = factors_of(picture.height, picture.width)
+        else:
+            across, down = factors_of(picture.width, picture.height)
+        picture = _opaque(picture, (across, down))
         picture.getexif()[ExifTags.Base.Orientation] = turn
         ImageOps.exif_transpose(picture, in_place=True)
         return picture

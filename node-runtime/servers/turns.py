@@ -20,14 +20,19 @@ class TurnModel(Protocol):
     """A model that serves one task."""
 
     task: str
-    # The facts that the health check tells about the model.
-    facts: Mapping[str, Any]
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts that the health check reports about the model."""
+        ...
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the first request of a load, with what a request needs of this model."""
+        ...
 
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         """Answers a request; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
+        ...
 
 
 # Answers a request, like a model, on a path of its own.

@@ -70,7 +70,7 @@ def _title_in(lines: list[str], delimiter: str) -> str | None:
     name, is in front."""
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
-    blank = [index for index in range(*names[:1], len(header)) if not header[index]]
+    blank = [index for index in range(names[0] if names else 0, len(header)) if not header[index]]
     is_blank = len(header) > 1 and (len(names) < 2 or 2 <= len(blank) >= len(names) / 2)
     filled = sum(any(row[index] for index in blank if index < len(row)) for row in rows)
     if not is_blank or filled == 0 or 2 * filled < len(rows):

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -341,7 +342,7 @@ def plain(value):
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def distinct(names, key=str):
+def distinct(names, key: Callable[[str], str] = str):
     """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once. Names of
     the same `key` are the same."""
     own, given, taken = [], set(map(key, names)), set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ class Bar:
     def __init__(self, job: Job, iterable: Iterable[Any] | None, total: int | None) -> None:
         self._job = job
         self._items = iterable
-        self._total = total if total is not None else len(iterable) if hasattr(iterable, "__len__") else 0
+        self._total = total if total is not None else len(iterable) if isinstance(iterable, Sized) else 0
         self._done = 0
 
     def __iter__(self) -> Iterator[Any]:

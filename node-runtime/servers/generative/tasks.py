@@ -91,7 +91,9 @@ def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
     tokenizer = getattr(pipeline, "tokenizer", None)
     longest = getattr(tokenizer, "model_max_length", 0)
     # Tokenizers without a limit have a huge number.
-    is_cut = 0 < longest < 100_000 and len(tokenizer(prompt, truncation=False).input_ids) > longest
+    is_cut = (
+        tokenizer is not None and 0 < longest < 100_000 and len(tokenizer(prompt, truncation=False).input_ids) > longest
+    )
     return prompt, {"truncated": True} if is_cut else {}
 
 
@@ -155,7 +157,7 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
         image = given_picture(fields, multiple)
         # Pipelines that can be asked for a size fit the picture into their usual one otherwise.
         accepted = arguments_of(pipeline)
-        sides = dict(zip(("width", "height"), image.size, strict=True))
+        sides: dict[str, int] = dict(zip(("width", "height"), image.size, strict=True))
         count = count_of(fields, sides)
         size = {name: side for name, side in sides.items() if name in accepted}
         arguments = {"prompt": prompt, "image": image, **size, **diffusion_of(pipeline, fields)}

@@ -51,9 +51,11 @@ class Guided(Protocol):
 
     def narrow(self, logits: torch.Tensor) -> None:
         """Sets the probability of every token that cannot follow to zero."""
+        ...
 
     def took(self, token: int) -> bool:
         """Records a token; returns False once nothing can follow it."""
+        ...
 
 
 class Cancelled(Exception):
@@ -252,7 +254,8 @@ class LanguageModel:
             if generation.cancelled.is_set():
                 raise Cancelled
             logits = self._forward(prompt[start : start + chunk], cache)
-        return ReadPrompt(prompt, cache, logits)
+        # A prompt has at least one token.
+        return ReadPrompt(prompt, cache, logits)  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
         ids = torch.tensor([tokens], device=self.device)

@@ -49,7 +49,8 @@ class Output:
         described, choice = body.get("tools"), body.get("tool_choice")
         if described is not None and not isinstance(described, list):
             raise Unusable("tools must be a list", "tools")
-        tools = tuple(_tool(number, tool) for number, tool in enumerate(described or []))
+        described = described or []
+        tools = tuple(_tool(number, tool) for number, tool in enumerate(described))
         name = _named(choice)
         if name is None and choice is not None and choice not in CHOICES:
             raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
@@ -84,7 +85,7 @@ def _tool(number: int, tool: Any) -> Tool:
         raise Unusable(f"{at}.type must be function", f"{at}.type")
     function = tool.get("function")
     name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(function, dict) or not isinstance(name, str) or not NAME.fullmatch(name):
         raise Unusable(f"{at}.function.name must be a name without spaces", f"{at}.function.name")
     field = f"{at}.function.parameters"
     parameters = function.get("parameters")
@@ -98,7 +99,8 @@ def _tool(number: int, tool: Any) -> Tool:
 def _schema(form: Any) -> tuple[dict[str, Any] | None, str, bool]:
     if form is None:
         return None, "", False
-    kind = form.get("type") if isinstance(form, dict) else None
+    form = form if isinstance(form, dict) else {}
+    kind = form.get("type")
     if kind == "text":
         return None, "", False
     if kind == "json_object":
@@ -108,6 +110,6 @@ def _schema(form: Any) -> tuple[dict[str, Any] | None, str, bool]:
     field = "response_format.json_schema.schema"
     inner = form.get("json_schema")
     schema = inner.get("schema") if isinstance(inner, dict) else None
-    if not isinstance(schema, dict):
+    if not isinstance(inner, dict) or not isinstance(schema, dict):
         raise Unusable(f"{field} must be a JSON schema", field)
     return schema, field, inner.get("strict") is True

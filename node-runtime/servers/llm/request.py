@@ -78,10 +78,10 @@ class ReadRequest:
         prompt, fingerprint = body.get("prompt"), body.get("space_fingerprint")
         if not isinstance(fingerprint, str) or not fingerprint:
             raise Unusable("space_fingerprint must be a text", "space_fingerprint")
-        has_prompt = isinstance(prompt, str) and prompt != ""
+        text = prompt if isinstance(prompt, str) else ""
         return cls(
-            messages=None if has_prompt else _messages(body.get("messages")),
-            prompt=prompt if has_prompt else "",
+            messages=None if text else _messages(body.get("messages")),
+            prompt=text,
             described=Output.read(body).described,
             file=body.get("file"),
             space_fingerprint=fingerprint,

@@ -21,9 +21,11 @@ class Decode(Protocol):
 
     def unknown(self, ids: Sequence[int]) -> int | None:
         """Returns the first id that is no token of the model."""
+        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of tokens."""
+        ...
 
 
 def openai_tasks(model: TextModel, tokens: Decode) -> dict[str, Task]:

@@ -78,7 +78,8 @@ class Reader:
         if width * height <= MAX_WHOLE_PIXELS or not self._seen_side:
             return (1, 1)
         across, down = (max(1, side // self._seen_side) for side in (width, height))
-        return (max(across, down),) * 2 if self._keeps_shape else (across, down)
+        larger = max(across, down)
+        return (larger, larger) if self._keeps_shape else (across, down)
 
     def _texts(self, written: torch.Tensor) -> dict[str, Any]:
         if not self._has_fields:

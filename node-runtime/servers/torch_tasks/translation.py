@@ -47,8 +47,8 @@ class Translator:
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         """Translates one text; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
-        text = _text_of(body, "text", is_needed=True)
-        languages = [_text_of(body, field) for field in ("source_language", "target_language")]
+        text = _text_of(body, "text")
+        languages = [_optional_text_of(body, field) for field in ("source_language", "target_language")]
         window = text[: CHARACTERS * self._most]
         prepared, options = self._languages.prepare(window, *languages)
         if text.strip() == "":
@@ -65,9 +65,13 @@ class Translator:
         return {**answer, "usage": _usage(read["input_ids"].shape[1], len(written))}
 
 
-def _text_of(body: Mapping[str, Any], field: str, *, is_needed: bool = False) -> str | None:
+def _optional_text_of(body: Mapping[str, Any], field: str) -> str | None:
+    return None if body.get(field) is None else _text_of(body, field)
+
+
+def _text_of(body: Mapping[str, Any], field: str) -> str:
     value = body.get(field)
-    if isinstance(value, str) or (value is None and not is_needed):
+    if isinstance(value, str):
         return value
     raise InputProblem(f"{field} must be a text", f"/{field}")
 

@@ -193,6 +193,6 @@ def plain_rows(table: pa.Table, features: Sequence[Feature], indices: np.ndarray
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
     return value.isoformat() if hasattr(value, "isoformat") else value

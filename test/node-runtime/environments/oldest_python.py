@@ -11,14 +11,16 @@ NEWER = {"ATOMIC_GROUP", "POSSESSIVE_REPEAT"}
 
 
 def needs_newer(pattern: str) -> bool:
-    if not hasattr(re, "_parser"):
+    # Python 3.11 moved the parser here.
+    parser = getattr(re, "_parser", None)
+    if parser is None:
         try:
             re.compile(pattern)
         except re.error as error:
             return "multiple repeat" in str(error) or "unknown extension ?>" in str(error)
         return False
     try:
-        return any(name in str(re._parser.parse(pattern)) for name in NEWER)
+        return any(name in str(parser.parse(pattern)) for name in NEWER)
     except (re.error, OverflowError):
         return False
 

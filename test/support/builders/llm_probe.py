@@ -19,7 +19,7 @@ def render(request: dict[str, Any]) -> Any:
 
     folder = Path(request["model"])
     tokenizer = load_tokenizer(folder)
-    settings = SimpleNamespace(**{"text_column": "text", "sequence_len": 8192, **request["settings"]})
+    settings: Any = SimpleNamespace(**{"text_column": "text", "sequence_len": 8192, **request["settings"]})
     tokenizer.chat_template = request.get("template", tokenizer.chat_template)
     renderer = Renderer(tokenizer, settings, max_positions(folder))
     found = []
@@ -206,7 +206,7 @@ def family(request: dict[str, Any]) -> Any:
     name = request["family"]
     torch.manual_seed(0)
     config = CONFIG_MAPPING[name](vocab_size=64, bos_token_id=1, eos_token_id=2, pad_token_id=0, **_SIZES[name])
-    settings = SimpleNamespace(
+    settings: Any = SimpleNamespace(
         adapter=request["adapter"], flash_attention=request["flash_attention"], gradient_checkpointing=False,
         lora_r=4, lora_alpha=8, lora_dropout=0.0, seed=1,
     )  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
@@ -16,7 +17,7 @@ from llm.thoughts import Thoughts, closing_of
 
 
 def read(
-    texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: bool
+    texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: Any
 ) -> dict[str, object]:
     """The whole of one answer, and whether it ended within a call."""
     answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)

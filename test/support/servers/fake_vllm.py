@@ -12,7 +12,7 @@ SICK_S = 1.0
 
 
 class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *_):
+    def log_message(self, format, *args):
         pass
 
     def address_string(self):

@@ -5,7 +5,6 @@ A loss is as CUDA makes it: the call fails, and every later one of this process 
 import os
 import sys
 from pathlib import Path
-from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
@@ -48,12 +47,15 @@ class Turns:
     """A model that answers one request at a time, like translators and readers of pictures."""
 
     task = "ocr"
-    facts: ClassVar[dict] = {}
+
+    @property
+    def facts(self):
+        return {}
 
     def probe(self, body):
         return body
 
-    def __call__(self, body, _left):
+    def __call__(self, body, left):
         fail(body.get("fails"))
         return {"text": "read"}
 
@@ -91,10 +93,10 @@ def serve_chats(folder):
 
     generate = LanguageModel.generate
 
-    def generate_or_fail(self, generation, *rest):
+    def generate_or_fail(self, generation, on_token, guide=None):
         # A request names its failure by its seed.
         fail(dict(enumerate([*LOSSES, *FAILURES])).get(generation.sampling.seed))
-        return generate(self, generation, *rest)
+        return generate(self, generation, on_token, guide)
 
     LanguageModel.generate = generate_or_fail
     sys.argv[1:] = ["--model", folder, "--port", "0"]

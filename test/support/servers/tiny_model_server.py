@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def log_message(self, *_):
+    def log_message(self, format, *args):
         pass
 
     def do_GET(self):

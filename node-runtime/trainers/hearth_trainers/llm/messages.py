@@ -104,7 +104,7 @@ def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> tup
     if reasoning:
         passed |= dict.fromkeys(REASONING_MEMBERS, reasoning)
     if role == "call":
-        message = {"role": "assistant", "content": "", "tool_calls": _calls(_parsed(content), refuse)}
+        message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": _calls(_parsed(content), refuse)}
     else:
         message = {"role": role, "content": _content(content, names[1], refuse)}
         member = "tool_calls" if turn.get("tool_calls") else "function_call"

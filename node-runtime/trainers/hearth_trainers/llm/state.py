@@ -84,7 +84,9 @@ def write_state(
     os.replace(draft, path)
     _flush_directory(directory)
     with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        # The environment llm has Python 3.11 or newer.
+        hashed = hashlib.file_digest(stream, "sha256")  # pyright: ignore[reportAttributeAccessIssue]
+        sha256 = hashed.hexdigest()
     emit("checkpoint", path=str(path), epoch=position.step, size_bytes=path.stat().st_size, sha256=sha256)
     stored = sorted(entry for entry in directory.iterdir() if _NAME.fullmatch(entry.name))
     for old in stored[:-KEPT]:
