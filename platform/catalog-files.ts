@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import type { ValidateFunction } from 'ajv/dist/2020.js'
 
-/** Reads a file of the catalog and checks it. A bad one throws an error that names the file and the place in it. */
+/** Reads and validates a catalog file. Throws an error that names the file and the location in it. */
 export function checkedFile<T>(file: string, validate: ValidateFunction<T>): T {
   const value = readJson(file)
   if (!validate(value)) throw badFile(file, validate.errors?.[0]?.instancePath || '/', firstFault(validate))

@@ -13,7 +13,7 @@ export interface ToolFolder {
   program: string
 }
 
-/** Reads the tools below a folder, one folder each. A bad file stops the start with an error that names it. */
+/** Reads the tools below a folder, one folder per tool. An invalid file throws an error that names it. */
 export function loadTools(directory: string): ToolFolder[] {
   if (!existsSync(directory)) return []
   return readdirSync(directory)
@@ -26,13 +26,13 @@ export function loadTools(directory: string): ToolFolder[] {
 function readTool(file: string): ToolFolder {
   const tool = checkedFile(file, checkTool)
   const program = dirname(file)
-  if (tool.slug !== basename(program)) throw badFile(file, '/slug', 'differs from the name of the folder')
+  if (tool.slug !== basename(program)) throw badFile(file, '/slug', 'differs from the folder name')
   const fault = toolFault(tool)
   if (fault) throw badFile(file, fault.path, fault.problem)
   return { tool, program }
 }
 
-/** Returns what is wrong with a tool beyond its schema: fields that its input lacks, schemas and examples. */
+/** Returns the first problem of a tool that its schema can't express: missing input fields, bad schemas or examples. */
 export function toolFault(tool: CatalogTool): { path: string; problem: string } | undefined {
   const { properties = {} } = tool.input_schema as { properties?: Record<string, unknown> }
   const fields = [

@@ -15,13 +15,13 @@ import { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { badFile, checkedFile, firstFault } from './catalog-files.ts'
 import { loadTools, type ToolFolder } from './catalog-tools.ts'
 
-/** A fault of one value, with its JSON pointer below `hyperparameters`. */
+/** A validation error of one value, with its JSON pointer below `hyperparameters`. */
 interface HyperparameterIssue {
   path: string
   message: string
 }
 
-/** A run's hyperparameters after aliases and defaults, with the notes for its owner. */
+/** A run's hyperparameters after aliases and defaults are applied, with notes for its owner. */
 interface ResolvedHyperparameters {
   values: Record<string, unknown>
   /** Unknown keys, which are ignored and noted in the run's log. */
@@ -40,8 +40,8 @@ export interface CatalogModel {
   schema: HyperparameterSchema
   resolveHyperparameters(given: Record<string, unknown>): ResolvedHyperparameters
   /**
-   * Returns the memory that the trainer is expected to use, by the size of the dataset as a file or,
-   * where it is known, in memory.
+   * Returns the memory that the trainer is expected to use, given the size of the dataset in memory or, if that is
+   * unknown, as a file.
    */
   estimateMemoryMb(datasetBytes: number): number
   /** Returns the memory that the decoded data alone needs. */
@@ -55,14 +55,14 @@ export interface Catalog {
   tools: readonly ToolFolder[]
   model(modelId: string): CatalogModel | undefined
   profile(profileId: string): RuntimeProfile | undefined
-  /** Returns the config that goes on from models of a task type; the first of several. */
+  /** Returns the config that fine-tunes models of a task type; the first if there are several. */
   tunerOf(taskType: string): CatalogModel | undefined
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
 const ajv = new Ajv2020({ allErrors: true, strict: false, coerceTypes: false })
 
-/** Reads and checks the catalog. A bad file stops the start with an error that names the file and the location in it. */
+/** Reads and validates the catalog. An invalid file throws an error that names the file and the location in it. */
 export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
   const profiles = readAll<RuntimeProfile>(join(directory, 'runtime-profiles'), RuntimeProfile, 'profile_id')
   const profileById = new Map(profiles.map(({ value }) => [value.profile_id, value]))
@@ -71,7 +71,7 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
     ({ file, value }) => {
       const profile = profileById.get(value.runtime_profile)
       if (!profile)
-        throw badFile(file, '/runtime_profile', `names no runtime profile: ${value.runtime_profile}`)
+        throw badFile(file, '/runtime_profile', `names an unknown runtime profile: ${value.runtime_profile}`)
       return catalogModel(file, value, profile)
     },
   )
@@ -93,16 +93,17 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
 function catalogModel(file: string, config: ModelConfigFile, profile: RuntimeProfile): CatalogModel {
   const { properties } = config.hyperparameters
   for (const [alias, name] of Object.entries(config.aliases)) {
-    if (!(name in properties)) throw badFile(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
+    if (!(name in properties))
+      throw badFile(file, `/aliases/${alias}`, `names an unknown hyperparameter: ${name}`)
     if (alias in properties) throw badFile(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
   }
   for (const name of config.auto ?? []) {
-    if (!(name in properties)) throw badFile(file, '/auto', `names no hyperparameter: ${name}`)
+    if (!(name in properties)) throw badFile(file, '/auto', `names an unknown hyperparameter: ${name}`)
   }
   const validate = compile(file, config.hyperparameters)
   const defaults = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, one.default]))
   if (!validate(defaults))
-    throw badFile(file, '/hyperparameters', `has a default it refuses: ${firstFault(validate)}`)
+    throw badFile(file, '/hyperparameters', `has an invalid default: ${firstFault(validate)}`)
 
   const listEntry = listEntryOf(config)
   return {
@@ -137,9 +138,9 @@ function resolve(
       warnings.push(meant ? `${told}; ${meant}` : `${told}.`)
       continue
     }
-    // No hyperparameter accepts null; clients write every field of their types, so it means the default.
+    // No hyperparameter accepts null. Some clients send every field of their types, so null means the default.
     if (value === null) continue
-    // Proper names come last, so they override their aliases.
+    // Canonical names are processed last, so they override their aliases.
     if (name in known)
       warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)
     known[name] = value === 'auto' && config.auto?.includes(name) ? defaults[name] : value
@@ -193,8 +194,7 @@ function readAll<T extends object>(
   return files.toSorted().map((name) => {
     const file = join(directory, name)
     const value = checkedFile(file, validate)
-    if (`${String(value[id])}.json` !== name)
-      throw badFile(file, `/${id}`, 'differs from the name of the file')
+    if (`${String(value[id])}.json` !== name) throw badFile(file, `/${id}`, 'differs from the file name')
     return { file, value }
   })
 }

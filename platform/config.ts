@@ -19,51 +19,51 @@ const setting = <K extends KindName, D extends string | undefined>(
   meaning,
 })
 
-/** The cache folder of this machine's user; an empty variable counts as unset. */
+/** The cache folder of the current user; an empty variable counts as unset. */
 export const CACHE_HOME = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
 
-/** Every environment variable the platform reads: type, default and meaning. */
+/** Every environment variable that the platform reads: type, default and meaning. */
 export const SETTINGS = {
-  HEARTH_PORT: setting('port', '8420', 'Port of the HTTP API; 0 takes any free one.'),
-  HEARTH_HOST: setting('host', '127.0.0.1', 'Address the HTTP API listens on.'),
+  HEARTH_PORT: setting('port', '8420', 'Port of the HTTP API; 0 picks any free one.'),
+  HEARTH_HOST: setting('host', '127.0.0.1', 'Address that the HTTP API listens on.'),
   HEARTH_BASE_URL: setting(
     'url',
     undefined,
-    'Address clients and nodes reach this gateway at; derived from host and port when absent.',
+    'URL at which clients and nodes reach this gateway; derived from host and port when absent.',
   ),
-  HEARTH_DATA_DIR: setting('path', '.hearth', 'Where the embedded platform keeps everything between starts.'),
+  HEARTH_DATA_DIR: setting('path', '.hearth', 'Folder in which the embedded platform stores all its data.'),
   HEARTH_CACHE_DIR: setting(
     'path',
     join(CACHE_HOME, 'hearth'),
-    'Tools and Python environments, installed once per machine.',
+    'Folder for tools and Python environments, which are installed once per machine.',
   ),
-  HEARTH_FEATURES: setting('features', '', 'Comma-separated features to switch on: webhooks.'),
-  HEARTH_LOG_LEVEL: setting('level', 'info', 'trace, debug, info, warn, error or silent.'),
-  HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; empty refuses every call.'),
+  HEARTH_FEATURES: setting('features', '', 'Comma-separated features to enable: webhooks.'),
+  HEARTH_LOG_LEVEL: setting('level', 'info', 'Log level: trace, debug, info, warn, error or silent.'),
+  HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; if empty, every call is rejected.'),
   HEARTH_PROFILE: setting(
     'text',
     '',
-    'Profile of `npx hearth login` that commands use; empty takes the one of the last login.',
+    'Profile of `npx hearth login` that commands use; if empty, the profile of the last login.',
   ),
   HEARTH_API_KEY: setting(
     'text',
     '',
-    'API key with which `npx hearth` reaches the platform; empty takes that of the profile, or of a platform running here.',
+    'API key that `npx hearth` uses; if empty, the key of the profile, or of a platform running here.',
   ),
   HEARTH_ACCOUNT_ID: setting(
     'text',
     '',
-    'Account of that key, for `npx hearth cohorts`; empty asks the platform for it.',
+    'Account of that key, for `npx hearth cohorts`; if empty, it is looked up on the platform.',
   ),
   HEARTH_USER_ID: setting(
     'text',
     '',
-    'User for whom `npx hearth cohorts` runs; empty takes the name of the user of this machine.',
+    'User for whom `npx hearth cohorts` runs; if empty, the name of the current user.',
   ),
   HEARTH_EVALUATOR_TOKEN: setting(
     'text',
     '',
-    'Token for /api/v1/internal/cohort/evaluator; empty refuses every call.',
+    'Token for /api/v1/internal/cohort/evaluator; if empty, every call is rejected.',
   ),
   HEARTH_ENCRYPTION_KEYS: setting(
     'keys',
@@ -73,258 +73,262 @@ export const SETTINGS = {
   HEARTH_RATE_LIMIT: setting(
     'integer',
     '1000',
-    'Requests a second that an account may sustain; 0 switches the limit off.',
+    'Sustained requests per second of an account; 0 disables the limit.',
   ),
-  HEARTH_RATE_BURST: setting('count', '5000', 'Requests that an account may send at once.'),
+  HEARTH_RATE_BURST: setting('count', '5000', 'Burst of requests that an account may send at once.'),
   HEARTH_ADDRESS_RATE: setting(
     'integer',
     '100',
-    'Requests a second without a valid credential that one address may sustain, five times as many at once; 0 switches the limit off.',
+    'Sustained requests per second without a valid credential from one address, with bursts of five times as many; 0 disables the limit.',
   ),
   HEARTH_TRUSTED_PROXIES: setting(
     'subnets',
     '',
-    'Comma-separated networks (CIDR) of proxies whose X-Forwarded-For names the address of a request; empty believes none.',
+    'Comma-separated networks (CIDR) of proxies whose X-Forwarded-For is trusted for the address of a request; if empty, no proxy is trusted.',
   ),
   HEARTH_MAX_CONNECTIONS: setting(
     'count',
     '10000',
-    'Connections that a gateway has open at once; a quarter of them may be of clients without a valid credential, a tenth (at least 16) of one account, and a twentieth is for operators and nodes only.',
+    'Maximum open connections of a gateway. Clients without a valid credential may use a quarter of them and one account a tenth (at least 16); a twentieth is reserved for operators and nodes.',
   ),
   HEARTH_ADDRESS_CONNECTIONS: setting(
     'count',
     '1000',
-    'Connections of one address over which no valid credential has come; the oldest beyond it are closed. Trusted proxies are exempt.',
+    'Maximum connections from one address that have not sent a valid credential; beyond it the oldest are closed. Trusted proxies are exempt.',
   ),
   HEARTH_BODY_MEMORY_MB: setting(
     'count',
     '128',
-    'Memory that the bodies of all requests may take at once, in MB; one account gets half of it, and never more than it leaves free. Beyond it requests get 503.',
+    'Memory in MB for the bodies of all concurrent requests; one account gets at most half, and never more than it leaves free. Beyond it requests get 503.',
   ),
   HEARTH_ANSWER_MEMORY_MB: setting(
     'count',
     '256',
-    'Memory that large answers of models may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
+    'Memory in MB for all concurrent large responses of models; one account gets at most half. Beyond it requests get 503.',
   ),
   HEARTH_STREAM_KEEPALIVE_S: setting(
     'integer',
     '15',
-    'Seconds of silence after which a stream of a chat, before its first token, or of a training run gets a comment; 0 sends none.',
+    'Seconds of silence after which a chat stream (before its first token) or a training-run stream gets a comment; 0 sends none.',
   ),
   HEARTH_CREDIT_USD: setting(
     'amount',
     '0.01',
-    'What one credit is worth in US dollars. Prices are kept in credits: to be chosen before the first of them.',
+    'Value of one credit in US dollars. Prices are stored in credits, so choose it before you set the first price.',
   ),
-  HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
+  HEARTH_OBJECT_DIR: setting(
+    'path',
+    '.hearth/objects',
+    'Folder of the local object store; used when S3_BUCKET is empty.',
+  ),
   HEARTH_OBJECT_RESERVE_MB: setting(
     'integer',
     '1024',
-    'Free space on the disk of HEARTH_OBJECT_DIR, in MB, that uploads leave for results and checkpoints; never more than a twentieth of the disk. An upload that would use it gets 503.',
+    'Free space in MB on the disk of HEARTH_OBJECT_DIR that uploads must leave for results and checkpoints; at most a twentieth of the disk. An upload that would use it gets 503.',
   ),
   HEARTH_ACCOUNT_STORAGE_GB: setting(
     'integer',
     undefined,
-    'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Absent it is 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
+    'Gigabytes (of 10^9 bytes) that an account may store in the object store, including uploads in progress; 0 is no limit. When absent, 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work count, but are always stored. Use `hearth quotas set --storage` to set it for one account.',
   ),
   HEARTH_ACCOUNT_COPIES: setting(
     'integer',
     '4',
-    'Copies of models that an account may reserve for its endpoints with PUT /endpoints/{id}/scaling; beyond it 409. `hearth quotas set --copies` sets it for one account.',
+    'Copies of models that an account may reserve for its endpoints with PUT /endpoints/{id}/scaling; beyond it requests get 409. Use `hearth quotas set --copies` to set it for one account.',
   ),
   HEARTH_ACCOUNT_ITEMS: setting(
     'count',
     '10000',
-    'Datasets that an account may have, and as many endpoints, models and API keys; a further one gets 409.',
+    'Maximum datasets of an account; the same limit applies to its endpoints, models and API keys. Creating another one gets 409.',
   ),
   HEARTH_ACCOUNT_LISTINGS_MB: setting(
     'count',
     '1000',
-    'Megabytes (of 10^6 bytes) that the descriptions, schemas and examples of all endpoints of an account may have together; beyond it a registration or a longer listing gets 409.',
+    'Total size in megabytes (of 10^6 bytes) of the descriptions, schemas and examples of all endpoints of an account; beyond it a registration or a longer listing gets 409.',
   ),
-  HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
+  HEARTH_HUB_ENDPOINT: setting('url', undefined, 'URL of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
     'text',
     '',
-    'Token the platform shows to the hub; nodes never see it. Accounts use private and gated repositories with it where they are listed for them (`hearth accounts hub-repos`).',
+    'Token that the platform sends to the hub; nodes never see it. Accounts can use the private and gated repositories that are listed for them (`hearth accounts hub-repos`).',
   ),
   HEARTH_EGRESS_ALLOW: setting(
     'networks',
     '',
-    'Comma-separated CIDR:port that outbound calls may reach although private.',
+    'Comma-separated CIDR:port entries that outbound calls may reach although they are private.',
   ),
   HEARTH_EGRESS_BLOCK: setting('domains', '', 'Comma-separated domains that outbound calls may never reach.'),
   HEARTH_WEBHOOK_DESTINATIONS: setting(
     'count',
     '20',
-    'Webhook endpoints that an account may have; each of its events is sent to every one that subscribed.',
+    'Maximum webhook endpoints of an account; each event is sent to every endpoint that is subscribed to it.',
   ),
   HEARTH_WEBHOOK_CHALLENGES: setting(
     'count',
     '20',
-    'Verification challenges an hour that an account may have sent to one host; three times as many to all hosts.',
+    'Verification challenges per hour that an account may request for one host; the limit for all hosts is three times as high.',
   ),
   HEARTH_WEBHOOK_COOLDOWN_S: setting(
     'integer',
     '10',
-    'Seconds between two verification challenges of one webhook endpoint.',
+    'Minimum seconds between two verification challenges of a webhook endpoint.',
   ),
   HEARTH_TOOL_KINDS: setting(
     'kinds',
     '',
-    'Comma-separated kinds of the tools in manifests and on /mcp: llm, specialist, tool, trained_model, generative, model, operation; empty shows all.',
+    'Comma-separated kinds of tools to show in manifests and on /mcp: llm, specialist, tool, trained_model, generative, model, operation; if empty, all.',
   ),
   HEARTH_TOOL_STABILITY: setting(
     'stabilities',
     '',
-    'Comma-separated levels of the tools in manifests and on /mcp: experimental, beta, stable; empty shows all.',
+    'Comma-separated stability levels of tools to show in manifests and on /mcp: experimental, beta, stable; if empty, all.',
   ),
   HEARTH_TOOL_SLUGS: setting(
     'slugs',
     '',
-    'Comma-separated names of the tools in manifests and on /mcp, with * for any characters, for example sales-*; empty shows all.',
+    'Comma-separated names of tools to show in manifests and on /mcp, with * for any characters, for example sales-*; if empty, all.',
   ),
   HEARTH_MEMORY: setting(
     'flag',
     '0',
-    '1 serves the memory of accounts: its routes, and the entries that models are given.',
+    '1 enables the memory of accounts: its routes, and the entries that are added to requests to models.',
   ),
   HEARTH_MEMORY_EMBEDDINGS_MODEL: setting(
     'text',
     '',
-    'Endpoint (id or name) of the model of embeddings by which memory is searched; when empty, the newest entries come first.',
+    'Endpoint (id or name) of the embeddings model that searches memory; if empty, the newest entries come first.',
   ),
   HEARTH_MEMORY_TOKENS: setting(
     'count',
     '1024',
-    'Tokens of memory that one request to a language model gets at most, by estimate.',
+    'Maximum tokens of memory, by estimate, that are added to a request to a language model.',
   ),
-  HEARTH_MEMORY_ENTRIES: setting('count', '10000', 'Entries that the memory of an account may have.'),
-  HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
-  HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),
+  HEARTH_MEMORY_ENTRIES: setting('count', '10000', 'Maximum entries in the memory of an account.'),
+  HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: URL of any gateway, to join the pool.'),
+  HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; only needed for the first start.'),
   HEARTH_NODE_DIR: setting('path', '.hearth/node', 'Node: identity, spool, weights and work directories.'),
-  HEARTH_NODE_NAME: setting('text', '', 'Node: name shown to operators; the host name when empty.'),
+  HEARTH_NODE_NAME: setting('text', '', 'Node: name shown to operators; if empty, the host name.'),
   HEARTH_NODE_MEMORY_MB: setting(
     'integer',
     '0',
-    'Node: memory for models; 0 takes half of what is free at start.',
+    'Node: memory for models in MB; 0 uses half of the free memory at start.',
   ),
-  HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: training runs at once.'),
+  HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: number of concurrent training runs.'),
   HEARTH_NODE_CACHE_GB: setting(
     'integer',
     '0',
-    'Node: gigabytes that its weights cache may take on disk; the model used longest ago makes room. 0 takes half of what is free at start, at least 20.',
+    'Node: size of the weights cache on disk in gigabytes; the least recently used model is evicted first. 0 uses half of the free space at start, at least 20.',
   ),
   HEARTH_NODE_CACHE_MB: setting(
     'integer',
     '0',
-    'Node: the same limit in megabytes, where HEARTH_NODE_CACHE_GB is 0.',
+    'Node: the same limit in megabytes, used if HEARTH_NODE_CACHE_GB is 0.',
   ),
   HEARTH_IDLE_UNLOAD_S: setting(
     'integer',
     '1800',
-    'Node: seconds without a request after which a loaded model is unloaded; 0 never. `idle_timeout_s` of an endpoint comes first. Pinned models and those that operators keep warm stay loaded.',
+    'Node: seconds without a request after which a loaded model is unloaded; 0 is never. The `idle_timeout_s` of an endpoint takes precedence. Pinned models and models that operators keep warm stay loaded.',
   ),
   HEARTH_NODE_EDGE_MB: setting(
     'integer',
     '0',
-    'Node: room on disk for what stages of cohorts hand over; 0 takes a quarter of what is free at start, at most 10240.',
+    'Node: disk space in MB for the payloads that stages of cohorts hand over; 0 uses a quarter of the free space at start, at most 10240.',
   ),
   HEARTH_NODE_EDGE_LISTEN: setting(
     'address',
     '127.0.0.1:0',
-    'Node: host:port at which other nodes fetch what its stages hand over, 0.0.0.0:0 for every address of the machine; when empty everything goes through the object store.',
+    'Node: host:port at which other nodes fetch the payloads of its stages, 0.0.0.0:0 for every address of the machine; if empty, all payloads go through the object store.',
   ),
   HEARTH_EDGE_NETWORKS: setting(
     'subnets',
     '',
-    'Comma-separated networks (CIDR) in which nodes may fetch from one another what stages of cohorts hand over, for the API and for nodes; empty allows private and public networks. Never link-local or metadata addresses, and loopback only on one machine.',
+    'Comma-separated networks (CIDR) in which nodes may fetch payloads of cohort stages from each other, for the API and for nodes; if empty, private and public networks. Link-local and metadata addresses are never allowed, and loopback only on one machine.',
   ),
   HEARTH_NODE_RETRY_S: setting(
     'patience',
     '60',
-    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.`,
+    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which the node retries a call that no gateway can answer, for example while the database is down; after that the stage or task fails and is retried.`,
   ),
   HEARTH_NODE_PINNED: setting(
     'list',
     '',
-    'Node: comma-separated keys of models that are loaded at start and never evicted for others.',
+    'Node: comma-separated keys of models that are loaded at start and never evicted to make room.',
   ),
   HEARTH_NODE_PREPARE: setting(
     'list',
     'all',
-    'Node: comma-separated environments of runtime profiles and tools (llamacpp, tools, tabular, llm, vllm) that are installed in the background ' +
-      'after it has joined: all, none, or their names. The others are installed when they are first needed.',
+    'Node: comma-separated environments of runtime profiles and tools (llamacpp, tools, tabular, llm, vllm) to install in the background ' +
+      'after joining: all, none, or their names. The others are installed when they are first needed.',
   ),
   HEARTH_CONTAINER_SOCKET: setting(
     'path',
     '/var/run/docker.sock',
-    'Node: socket of the container engine, which speaks the Docker API.',
+    'Node: socket of a container engine with the Docker API.',
   ),
   HEARTH_TOOL_IMAGE: setting(
     'image',
     undefined,
-    "Node: image with the interpreters of the catalog's tools, by digest (deploy/tools); without one the machine's own are mounted.",
+    "Node: image with the interpreters of the catalog's tools, by digest (deploy/tools); when absent, the machine's own are mounted.",
   ),
   HEARTH_TOOL_POOL: setting(
     'integer',
     '0',
-    'Node: programs of each tool in use that are started ahead and wait for their request; each serves one.',
+    'Node: number of processes per tool in use that are started in advance; each serves one request.',
   ),
   DATABASE_URL: setting(
     'database',
     undefined,
-    'PostgreSQL as postgres://user:password@host:port/name, for the API and the workers; nodes never have it.',
+    'PostgreSQL as postgres://user:password@host:port/name, for the API and the workers; nodes never get it.',
   ),
-  HEARTH_GATE_HOST: setting('host', '127.0.0.1', 'Address the Temporal gate listens on.'),
-  HEARTH_GATE_PORT: setting('port', '7234', 'Port of the Temporal gate; 0 takes any free one.'),
+  HEARTH_GATE_HOST: setting('host', '127.0.0.1', 'Address that the Temporal gate listens on.'),
+  HEARTH_GATE_PORT: setting('port', '7234', 'Port of the Temporal gate; 0 picks any free one.'),
   HEARTH_GATE_URL: setting(
     'url',
     undefined,
-    'Where nodes reach the Temporal gate, as gateways tell them: http://host:port, or https:// where TLS is spoken.',
+    'URL of the Temporal gate that gateways announce to nodes: http://host:port, or https:// with TLS.',
   ),
   HEARTH_GATE_TLS_CERT: setting(
     'path',
     undefined,
-    'Gate: certificate chain (PEM) shown to nodes; with HEARTH_GATE_TLS_KEY the gate speaks TLS.',
+    'Gate: certificate chain (PEM) presented to nodes; with HEARTH_GATE_TLS_KEY the gate uses TLS.',
   ),
   HEARTH_GATE_TLS_KEY: setting('path', undefined, 'Gate: private key (PEM) of HEARTH_GATE_TLS_CERT.'),
   HEARTH_GATE_TLS_CA: setting(
     'path',
     undefined,
-    "Node: certificates (PEM) that the gate's is checked against; the system's own when absent.",
+    "Node: CA certificates (PEM) that the gate's certificate is verified with; when absent, the system's.",
   ),
   TEMPORAL_ADDRESS: setting(
     'address',
     undefined,
-    'host:port of the Temporal server, for the API, the workers and the gate; nodes never have it.',
+    'host:port of the Temporal server, for the API, the workers and the gate; nodes never get it.',
   ),
   TEMPORAL_NAMESPACE: setting('text', 'default', 'Temporal namespace.'),
   TEMPORAL_TLS: setting(
     'flag',
     undefined,
-    '1 connects to Temporal with TLS, 0 without; when absent, with TLS if another TEMPORAL_TLS_ setting or an API key is given.',
+    '1 connects to Temporal with TLS, 0 without; when absent, TLS is used if another TEMPORAL_TLS_ setting or an API key is set.',
   ),
   TEMPORAL_TLS_CA: setting(
     'path',
     undefined,
-    "Certificates (PEM) that Temporal's is checked against; the system's own when absent.",
+    "CA certificates (PEM) that Temporal's certificate is verified with; when absent, the system's.",
   ),
-  TEMPORAL_TLS_CERT: setting('path', undefined, 'Client certificate (PEM) shown to Temporal.'),
+  TEMPORAL_TLS_CERT: setting('path', undefined, 'Client certificate (PEM) presented to Temporal.'),
   TEMPORAL_TLS_KEY: setting('path', undefined, 'Private key (PEM) of TEMPORAL_TLS_CERT.'),
   TEMPORAL_TLS_SERVER_NAME: setting(
     'text',
     '',
-    "Name that Temporal's certificate is for, where it is not that of its address.",
+    "Name in Temporal's certificate, if it differs from the host in its address.",
   ),
-  TEMPORAL_API_KEY: setting('text', '', 'API key shown to Temporal.'),
-  TEMPORAL_UI_URL: setting('url', undefined, 'Where operators find the Temporal UI.'),
-  S3_BUCKET: setting('text', '', 'Bucket of the object store; empty uses HEARTH_OBJECT_DIR.'),
-  S3_ENDPOINT: setting('url', undefined, 'Address of an S3-compatible server; absent means AWS.'),
+  TEMPORAL_API_KEY: setting('text', '', 'API key sent to Temporal.'),
+  TEMPORAL_UI_URL: setting('url', undefined, 'URL of the Temporal UI, for operators.'),
+  S3_BUCKET: setting('text', '', 'Bucket of the object store; if empty, HEARTH_OBJECT_DIR is used.'),
+  S3_ENDPOINT: setting('url', undefined, 'URL of an S3-compatible server; when absent, AWS.'),
   S3_PUBLIC_ENDPOINT: setting(
     'url',
     undefined,
-    'Address of the S3 server in signed URLs, when clients need another one.',
+    'URL of the S3 server in signed URLs, if clients reach it under another one.',
   ),
   S3_REGION: setting('text', 'us-east-1', 'Region of the bucket.'),
   S3_ACCESS_KEY_ID: setting('text', '', 'Access key of the bucket.'),
@@ -338,12 +342,12 @@ export type Config = {
   readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | Absent<(typeof SETTINGS)[N]>
 }
 
-/** Names the variable and what it must be, in one sentence. */
+/** An invalid setting; the message names the variable and what it must be, in one sentence. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 }
 
-/** Parses every setting; the first bad value throws a `ConfigError` that names it. */
+/** Parses every setting; throws a `ConfigError` that names the first invalid one. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const entries = Object.entries(SETTINGS).map(([name, declared]) => [
     name,

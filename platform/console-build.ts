@@ -7,20 +7,20 @@ import { runProgram } from './processes/run-program.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
 const SOURCES = join(ROOT, 'console')
-/** The folders that the console imports of the rest of the tree: the client, which takes types of the schemas, and these of TypeBox. */
+/** The folders that the console imports: the client, the schemas with the client's types, and TypeBox for these. */
 const IMPORTED = ['client', 'schemas', 'node_modules/typebox']
-/** Builds are small, and a gateway that still runs on an earlier one reads its files; the packages are 180 MB. */
+/** Builds are small, and gateways may still serve files from an earlier one; a set of packages has 180 MB. */
 const KEPT = { builds: 10, packages: 3 }
 
-/** Returns the folder of the built console. It is named by the digest of its sources, its lock file and the client. */
+/** Returns the folder of the built console, named after the digest of its sources, its lock file and the client. */
 export async function consoleFolder(cacheDir: string): Promise<string> {
   const files = await Promise.all(['console', 'client'].map(sourceFiles))
   return join(cacheDir, 'console', await digestOf(files.flat()))
 }
 
 /**
- * Builds the console when these sources have not been built yet, and returns the folder. Processes that start at once may
- * each build it; the first rename wins with the same content.
+ * Builds the console unless these sources have been built already, and returns the folder. Processes that start at the
+ * same time may each build it; the first rename wins, and the content is the same.
  */
 export async function buildConsole(cacheDir: string, say: (line: string) => void): Promise<string> {
   const folder = await consoleFolder(cacheDir)
@@ -38,7 +38,7 @@ export async function buildConsole(cacheDir: string, say: (line: string) => void
   return folder
 }
 
-/** Puts a packed copy beside each asset, so that no gateway packs one while it answers. */
+/** Writes a gzipped copy next to each asset, so that no gateway compresses one while it serves a request. */
 async function pack(folder: string): Promise<void> {
   const names = await readdir(folder)
   await Promise.all(
@@ -49,7 +49,7 @@ async function pack(folder: string): Promise<void> {
   )
 }
 
-/** Checks the types of the console with the compiler of this checkout and the packages of the console. */
+/** Type-checks the console with this checkout's compiler and the console's packages. */
 export async function checkConsole(cacheDir: string, say: (line: string) => void): Promise<void> {
   const compiler = join(ROOT, 'node_modules/.bin/tsc')
   await inConsolePackages(cacheDir, say, async (draft) => {
@@ -57,7 +57,7 @@ export async function checkConsole(cacheDir: string, say: (line: string) => void
   })
 }
 
-/** Runs an action in a copy of the sources that lies below their installed packages, beside what they import. */
+/** Runs an action in a copy of the sources, placed below their installed packages and next to what they import. */
 export async function inConsolePackages(
   cacheDir: string,
   say: (line: string) => void,
@@ -80,7 +80,7 @@ async function installPackages(cacheDir: string, say: (line: string) => void): P
   const packages = join(cacheDir, 'console-packages', await digestOf(lock))
   if (await exists(packages)) return packages
 
-  say('installing the packages of the console (once for each change of its lock file) ...')
+  say("installing the console's packages (once per change of its lock file) ...")
   const draft = `${packages}.${process.pid}.new`
   await mkdir(draft, { recursive: true })
   try {
@@ -110,7 +110,7 @@ async function sourceFiles(folder: string): Promise<string[]> {
   return files.filter((file) => !isLeftOut(file)).map((file) => relative(ROOT, file))
 }
 
-/** Whoever works on the console may have its packages and a build beside the sources. */
+/** Skips `node_modules` and `dist`, which local development of the console leaves next to the sources. */
 const isLeftOut = (file: string): boolean =>
   /^[/\\](?:node_modules|dist)(?:[/\\]|$)/.test(file.slice(SOURCES.length))
 
@@ -120,7 +120,7 @@ async function digestOf(names: readonly string[]): Promise<string> {
   return hash.digest('hex').slice(0, 32)
 }
 
-/** Gateways of several versions may share the cache, so the newest few stay. */
+/** Removes all but the newest few entries; several stay, because gateways of different versions may share the cache. */
 async function removeOld(folder: string, current: string, kept: number): Promise<void> {
   const paths = (await readdir(folder)).map((name) => join(folder, name)).filter((path) => path !== current)
   const dated = await Promise.all(

@@ -1,2 +1,2 @@
-/** The beginning of a `data:` URL for bytes whose type is not known: model servers recognise files by their bytes. */
+/** The prefix of a `data:` URL for bytes of unknown type: model servers recognise files by their content. */
 export const BYTES_URL = 'data:application/octet-stream;base64,'

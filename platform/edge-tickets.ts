@@ -1,18 +1,18 @@
 import { createHmac, hkdfSync } from 'node:crypto'
 import { sha256Hex } from './signing.ts'
 
-/** The one transfer that a ticket is for. */
+/** The single transfer that a ticket is for. */
 export interface EdgePlace {
   edgeId: string
   attempt: number
-  /** The node that may fetch. */
+  /** The node that may fetch the payload. */
   consumerId: string
 }
 
 /**
- * The tickets with which consumers fetch payloads from their producers: 256 bits that only a process with
- * `HEARTH_ENCRYPTION_KEYS` can make, the same ones every time, so that no ticket is stored and a repeated request gets
- * the same. Producers know their digests.
+ * The tickets with which consumers fetch payloads from their producers. A ticket has 256 bits that only a process with
+ * `HEARTH_ENCRYPTION_KEYS` can derive. It is deterministic, so we store no tickets and a repeated request gets the same
+ * one. Producers know only the digests.
  */
 export class EdgeTickets {
   readonly #keys: readonly Buffer[]
@@ -23,12 +23,12 @@ export class EdgeTickets {
     )
   }
 
-  /** Returns the digest of a place's ticket, for its producer. */
+  /** Returns the digest of a transfer's ticket, for its producer. */
   digestOf(place: EdgePlace): string {
     return sha256Hex(this.#tickets(place)[0] ?? '')
   }
 
-  /** Returns the ticket with this digest, also after the first key has changed; undefined once its key is gone. */
+  /** Returns the ticket with this digest, even after a key rotation; undefined once its key has been removed. */
   find(place: EdgePlace, digest: string): string | undefined {
     return this.#tickets(place).find((ticket) => sha256Hex(ticket) === digest)
   }

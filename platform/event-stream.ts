@@ -1,4 +1,4 @@
-/** Yields the data of each event of a stream; events of several data lines are joined, comments are left out. */
+/** Yields the data of each event of a stream; joins the data lines of an event and skips comments. */
 export async function* eventsIn(body: AsyncIterable<Uint8Array>): AsyncIterable<string> {
   const decoder = new TextDecoder()
   let text = ''

@@ -2,13 +2,13 @@ import type { Logger } from './log.ts'
 
 export type EventLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
 
-/** The types of fields, by the name that declares them; a `?` after the name makes the field optional. */
+/** The types of fields, by the name used in declarations; a `?` after the name makes the field optional. */
 interface FieldValues {
   string: string
   number: number
   'string[]': readonly string[]
   'number[]': readonly number[]
-  /** An Error is logged with its stack and its cause; any other value as it is. */
+  /** An Error is logged with its stack and cause; any other value as it is. */
   error: unknown
   json: unknown
 }
@@ -23,7 +23,7 @@ export interface LogEvent<
 > {
   /** `any` when the caller chooses the level. */
   readonly level: L
-  /** The `msg` of the line; a name in braces is replaced by a text of each line. */
+  /** The `msg` of the line; a name in braces is replaced with a text of each line. */
   readonly sentence: S
   readonly fields: F
 }
@@ -67,7 +67,7 @@ type Given<E extends LogEvent> = keyof TextsOf<E> extends never
     : [fields: FieldsOf<E['fields']>]
   : [fields: FieldsOf<E['fields']>, texts: TextsOf<E>]
 
-/** A logger of one level, which takes the fields before the sentence. */
+/** A logger of one level, which accepts the fields before the sentence. */
 type Writer<L extends EventLevel> = { readonly [K in L]: (fields: object, sentence?: string) => void }
 type LevelOf<E extends LogEvent> = E['level'] extends EventLevel ? E['level'] : never
 
@@ -80,7 +80,7 @@ export interface Emit<E extends LogEvents> {
 
 /**
  * Declares the events that a part of the platform logs, and returns the function that emits them. Operators count
- * events by name and alert on them, so a name always stays with its event, and a retired name is not reused.
+ * events by name and alert on them, so an event never changes its name, and a retired name is never reused.
  */
 export function defineEvents<const E extends LogEvents>(events: E): Emit<E> {
   const emit = (

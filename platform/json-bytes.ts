@@ -18,8 +18,8 @@ interface Member extends Place {
 
 /**
  * Returns the bytes of a member's value in a JSON object, as the client sent them. Forwarding them costs a fraction of
- * serializing the value again, which takes 630 µs for 139 KB. `json` has been parsed before, so it is well formed; of a
- * duplicate name the last one counts, as in `JSON.parse`.
+ * serializing the value again, which takes 630 µs for 139 KB. `json` has been parsed before, so it is well formed. If a
+ * name occurs twice, the last one wins, as in `JSON.parse`.
  */
 export function memberBytes(json: Buffer, name: string): Buffer | undefined {
   const member = membersOf(json).findLast((each) => each.name === name)
@@ -27,8 +27,8 @@ export function memberBytes(json: Buffer, name: string): Buffer | undefined {
 }
 
 /**
- * Replaces the values of some top-level members of a JSON object, and leaves all other bytes as they are. An absent
- * member is added in front.
+ * Replaces the values of top-level members of a JSON object and leaves all other bytes unchanged. An absent member is
+ * added at the front.
  */
 export function spliceMembers(json: Buffer, values: Readonly<Record<string, string>>): Buffer {
   const members = membersOf(json)
@@ -51,8 +51,8 @@ export function spliceMembers(json: Buffer, values: Readonly<Record<string, stri
 
 /**
  * Returns a function that finds the value of a string member which an object is known to have; `undefined` when the
- * member occurs twice. If the quoted name occurs only once in the whole text, and no name can be escaped, the
- * function need not scan the text.
+ * member occurs twice. If the quoted name occurs only once in the whole text, and no name can be escaped, the function
+ * doesn't have to scan the text.
  */
 export function memberFinder(name: string): (json: Buffer) => Place | undefined {
   const quoted = Buffer.from(JSON.stringify(name))
@@ -83,7 +83,7 @@ function onlyMember(json: Buffer, name: string): Place | undefined {
   return another ? undefined : found
 }
 
-/** The beginning of an escaped letter in a name. */
+/** The start of an escaped character in a name. */
 const ESCAPED = Buffer.from('\\u')
 
 /** Returns the top-level members of a JSON object, with their names unescaped. */
@@ -118,15 +118,15 @@ function skipSpaces(json: Buffer, from: number): number {
 const skipTo = (json: Buffer, from: number, byte: number): number => json.indexOf(byte, from)
 
 /**
- * Returns the position after the closing quote of the string that opens at `from`. For a string without an end, as in a
- * text that is not JSON, that is after the text.
+ * Returns the position after the closing quote of the string that opens at `from`. For an unterminated string, as in
+ * text that is not JSON, that is the end of the text.
  */
 export function stringEnd(json: Buffer, from: number): number {
   // One search skips a long string, such as an image in base64.
   const quote = json.indexOf(QUOTE, from + 1)
   if (quote === -1) return json.length + 1
   if (json[quote - 1] !== BACKSLASH) return quote + 1
-  // Only a scan from the beginning finds the end of a string with escapes; one search per escape would be slower.
+  // With escapes, only a scan from the start finds the end of the string; one search per escape would be slower.
   let at = from + 1
   while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1
   return at + 1

@@ -6,7 +6,7 @@ export interface ListenAddress {
   port: number
 }
 
-/** Explains why the API cannot listen there, and names the setting to change. */
+/** Explains why the API cannot listen on an address, and names the setting to change. */
 export function listenError(cause: unknown, { host, port }: ListenAddress): ConfigError {
   const { code = '', message } = cause as NodeJS.ErrnoException
   return new ConfigError(reason(code, message), { cause })
@@ -17,14 +17,14 @@ export function listenError(cause: unknown, { host, port }: ListenAddress): Conf
         return `HEARTH_PORT: port ${port} on ${host} is taken by another program. Stop it, or choose another port (0 takes any free one).`
       case 'EACCES':
       case 'EPERM':
-        return `HEARTH_PORT: this user may not listen on port ${port} of ${host}. Choose one above 1023.`
+        return `HEARTH_PORT: this user is not allowed to listen on port ${port} of ${host}. Choose a port above 1023.`
       case 'EADDRNOTAVAIL':
       case 'ENOTFOUND':
       case 'EAI_AGAIN':
       case 'EINVAL':
-        return `HEARTH_HOST must be an address of this machine, or a name of one, not ${JSON.stringify(host)} (${what}).`
+        return `HEARTH_HOST must be an address of this machine, or a name that resolves to one, not ${JSON.stringify(host)} (${what}).`
       default:
-        return `HEARTH_HOST, HEARTH_PORT: ${host}:${port} cannot be listened on: ${text}.`
+        return `HEARTH_HOST, HEARTH_PORT: cannot listen on ${host}:${port}: ${text}.`
     }
   }
 }

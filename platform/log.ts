@@ -1,6 +1,6 @@
 import { type DestinationStream, type Logger as Pino, type LoggerOptions, pino } from 'pino'
 
-/** The destination of events (events.ts). Its type has no method per level, so that every line is an event. */
+/** The destination of events (events.ts). The type has no method per level, so that every log line is an event. */
 export interface Logger extends Pick<Pino, 'isLevelEnabled' | 'levels'> {
   child(bindings: Readonly<Record<string, unknown>>): Logger
 }
@@ -10,8 +10,8 @@ export function createLogger(
   name: string,
   level: string,
   /**
-   * `buffered` is for processes that log thousands of lines a second: lines are written in whole blocks, at the latest
-   * after 100 ms and at exit. `onLine` gets every line, redacted, of a process that does not buffer.
+   * `buffered` is for processes that log thousands of lines a second: lines are written in whole blocks, after at most
+   * 100 ms and at exit. In a process that does not buffer, `onLine` receives every line, redacted.
    */
   { buffered = false, onLine }: { buffered?: boolean; onLine?: (line: string) => void } = {},
 ): Logger {
@@ -28,7 +28,7 @@ export function createLogger(
         '*.secret',
         '*.token',
         '*.signed_url',
-        // Fields of database errors that quote the row, and with it inputs and results.
+        // These fields of database errors quote the row, which includes inputs and results.
         'err.detail',
         'err.where',
       ],
@@ -39,7 +39,7 @@ export function createLogger(
   return buffered ? pino(options, blocksOfLines()) : pino(options)
 }
 
-/** Writes lines as pino does by itself, and tells somebody each of them. */
+/** Writes lines as pino does by default, and passes each to `onLine`. */
 function told(onLine: (line: string) => void): DestinationStream {
   const out = pino.destination({ fd: 1, sync: true })
   return {
@@ -50,20 +50,20 @@ function told(onLine: (line: string) => void): DestinationStream {
   }
 }
 
-/** Half of a pipe's capacity, so that a block in progress at exit is still written whole. */
+/** Half of a pipe's capacity, so that a block in progress at exit is still written completely. */
 const BLOCK_BYTES = 32 * 1024
 /** The largest UTF-8 size of one UTF-16 unit. */
 const MAX_BYTES = 3
 const MAX_DELAY_MS = 100
 
-/** Lines are encoded as they arrive. As strings they would survive young collections and be copied by each. */
+/** Encodes lines as they arrive. Strings would survive young collections and be copied by each of them. */
 function blocksOfLines(): DestinationStream & { flushSync(): void } {
   const out = pino.destination({ sync: false, contentMode: 'buffer' })
   const block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
   let length = 0
   let timer: NodeJS.Timeout | undefined
   const write = (bytes: Buffer) => {
-    // In this mode pino accepts bytes, which its types lack.
+    // In this mode pino accepts bytes, but its types don't say so.
     out.write(bytes as unknown as string)
   }
   const pass = () => {
@@ -73,7 +73,7 @@ function blocksOfLines(): DestinationStream & { flushSync(): void } {
     write(Buffer.from(block.subarray(0, length)))
     length = 0
   }
-  // The listeners precede pino's own, which flush and close its destination.
+  // These listeners must run before pino's own, which flush and close its destination.
   process.prependListener('beforeExit', pass)
   process.prependListener('exit', pass)
   return {

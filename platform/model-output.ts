@@ -1,6 +1,6 @@
 import type { Modality } from '../schemas/lease.ts'
 
-/** The type of an answer that comes as steps and files (node-runtime/servers/README.md). */
+/** The content type of a response that consists of steps and files (node-runtime/servers/README.md). */
 export const OUTPUT_TYPE = 'application/x-hearth-output'
 
 const MAX_LINE = 1024 * 1024
@@ -9,7 +9,7 @@ const MAX_FILES = 100
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$/
 const LINE_END = 10
 
-/** A file of an answer, as its line tells it. */
+/** A file of a response, as its line describes it. */
 export interface OutputFile {
   filename: string
   content_type: string
@@ -17,7 +17,7 @@ export interface OutputFile {
   size_bytes: number
 }
 
-/** A complete answer; `F` is what became of each file. */
+/** A complete response; `F` is the result of storing each file. */
 export interface Output<F> {
   files: F[]
   metadata: Record<string, unknown>
@@ -29,7 +29,7 @@ type Line =
   | { event: 'result'; metadata: Record<string, unknown> }
   | { event: 'error'; message: string; retryable: boolean }
 
-/** The model server could not finish an answer that it had begun. */
+/** The model server could not finish a response that it had begun. */
 export class OutputError extends Error {
   override readonly name = 'OutputError'
   readonly retryable: boolean
@@ -41,14 +41,14 @@ export class OutputError extends Error {
 }
 
 export interface OutputReader<F> {
-  /** Takes the bytes of a file, all of which it has to read. */
+  /** Consumes the bytes of a file; it must read all of them. */
   take: (file: OutputFile, bytes: AsyncIterable<Buffer>) => Promise<F>
   onStep?: ((step: number, total: number) => void) | undefined
 }
 
 /**
- * Reads an answer of steps and files: lines of JSON, each line about a file followed by its bytes. Throws an
- * `OutputError` for one that tells an error or breaks off.
+ * Reads a response of steps and files: lines of JSON, where each line about a file is followed by the file's bytes.
+ * Throws an `OutputError` for a response that reports an error or is cut off.
  */
 export async function readOutput<F>(
   body: AsyncIterable<Buffer>,
@@ -59,7 +59,8 @@ export async function readOutput<F>(
   const files: F[] = []
   for (;;) {
     const text = await bytes.line()
-    if (text === undefined) throw new OutputError('the model server broke off', { retryable: true })
+    if (text === undefined)
+      throw new OutputError('the connection to the model server broke off', { retryable: true })
     const line = JSON.parse(text) as Line
     if (line.event === 'step') onStep?.(line.step, line.total)
     else if (line.event === 'error') throw new OutputError(line.message, line)
@@ -75,7 +76,7 @@ export async function readOutput<F>(
 function checkFile({ filename, size_bytes }: OutputFile, names: ReadonlySet<string>): void {
   const isFine = PLAIN_NAME.test(filename) && !names.has(filename)
   if (isFine && size_bytes <= MAX_FILE && names.size < MAX_FILES) return
-  throw new OutputError('the model server made files that are too many, too large or oddly named', {
+  throw new OutputError('the model server returned too many files, too large files or invalid file names', {
     retryable: false,
   })
 }
@@ -89,7 +90,7 @@ class ByteReader {
     this.#chunks = body[Symbol.asyncIterator]()
   }
 
-  /** Returns the next line; undefined at the end, also at one within a line. */
+  /** Returns the next line; undefined at the end of the stream, even within a line. */
   async line(): Promise<string | undefined> {
     for (;;) {
       const end = this.#rest.indexOf(LINE_END)
@@ -102,11 +103,11 @@ class ByteReader {
     }
   }
 
-  /** Yields exactly so many bytes. */
+  /** Yields exactly `count` bytes. */
   async *take(count: number): AsyncGenerator<Buffer> {
     for (let left = count; left > 0;) {
       if (this.#rest.length === 0 && !(await this.#more()))
-        throw new OutputError('the model server broke off', { retryable: true })
+        throw new OutputError('the connection to the model server broke off', { retryable: true })
       const chunk = this.#rest.subarray(0, left)
       this.#rest = this.#rest.subarray(chunk.length)
       left -= chunk.length

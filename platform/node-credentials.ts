@@ -23,8 +23,8 @@ export interface Credential {
 
 /**
  * The credentials of nodes at the Temporal gate: a short-lived one per node, and task tokens that are bound to the node
- * they were handed to. Nothing is stored: a process with the ring of `HEARTH_ENCRYPTION_KEYS` can make and check both,
- * with keys derived for this purpose. The first key signs and all keys verify, so keys can be rotated.
+ * they were handed to. Nothing is stored: any process with `HEARTH_ENCRYPTION_KEYS` can create and check both, with
+ * keys derived for this purpose. The first key signs and all keys verify, so keys can be rotated.
  */
 export class NodeCredentials {
   readonly #keys: readonly RingKey[]
@@ -34,7 +34,7 @@ export class NodeCredentials {
     this.#keys = keys.map(derive)
     const [current] = this.#keys
     if (!current)
-      throw new ConfigError('HEARTH_ENCRYPTION_KEYS must name at least one base64 key of 32 bytes')
+      throw new ConfigError('HEARTH_ENCRYPTION_KEYS must contain at least one base64 key of 32 bytes')
     this.#current = current
   }
 

@@ -1,19 +1,19 @@
 import { EnvHttpProxyAgent } from 'undici'
 
-/** Names of this machine, which no proxy can reach for us. */
+/** Names of this machine, which a proxy can't reach for us. */
 const OWN = ['localhost', '127.0.0.1', '::1']
-/** grpc-js prefers the second to the first where both are set. */
+/** grpc-js prefers `no_grpc_proxy` to `no_proxy` if both are set. */
 const EXCEPTIONS = ['no_proxy', 'NO_PROXY', 'no_grpc_proxy'] as const
 
-/** The proxies that the environment names, as curl reads it: small letters first, ALL_PROXY for both kinds. */
+/** The proxies in the environment, read as curl does: lower-case names first, ALL_PROXY for both kinds. */
 export interface Proxies {
   http: string | undefined
   https: string | undefined
-  /** Hosts that are reached directly, separated by commas; always with the names of this machine. */
+  /** Comma-separated hosts that are reached directly; always includes the names of this machine. */
   except: string
 }
 
-/** Reads the proxy variables, which exist in small and in capital letters. */
+/** Reads the proxy variables, which exist in lower and upper case. */
 export function proxiesOf(env: NodeJS.ProcessEnv): Proxies {
   const either = (name: string) => env[name] || env[name.toUpperCase()] || undefined
   const all = either('all_proxy')
@@ -30,8 +30,8 @@ function exceptionsOf(env: NodeJS.ProcessEnv): string {
 }
 
 /**
- * Takes this machine out of the proxy for this process and its children, whichever spelling a program reads. Programs that
- * install or download something still use the proxy.
+ * Exempts this machine from the proxy for this process and its children, whichever spelling a program reads. Programs
+ * that install or download something still use the proxy.
  */
 export function exceptThisMachine(env: NodeJS.ProcessEnv): void {
   const except = exceptionsOf(env)
@@ -41,8 +41,8 @@ export function exceptThisMachine(env: NodeJS.ProcessEnv): void {
 let current: { key: string; dispatcher: EnvHttpProxyAgent } | undefined
 
 /**
- * Returns the dispatcher for downloads from the outside; undefined without a proxy. Only clients whose destination an
- * operator chose may use it: webhooks and tools connect to an address that was checked, which a proxy would undo.
+ * Returns the dispatcher for external downloads; undefined without a proxy. Only clients whose destination an operator
+ * chose may use it: webhooks and tools connect to a checked address, and a proxy would bypass that check.
  */
 export function proxyDispatcher(env: NodeJS.ProcessEnv = process.env): EnvHttpProxyAgent | undefined {
   const { http, https, except } = proxiesOf(env)

@@ -2,15 +2,15 @@ import { ConfigError } from './config.ts'
 
 interface Fault {
   message?: string
-  /** The text of an error of gRPC; those of the API have an object there. */
+  /** A text in gRPC errors; an object in API errors. */
   details?: unknown
   code?: unknown
   errors?: readonly unknown[]
 }
 
 /**
- * Returns the message of an error in one line. For a name with several addresses, the messages are
- * in the aggregated errors.
+ * Returns the message of an error in one line. If a host name has several addresses, the messages are in the aggregated
+ * errors.
  */
 export function reasonOf(err: unknown): string {
   const { message, details, code, errors = [] } = err as Fault
@@ -21,6 +21,6 @@ export function reasonOf(err: unknown): string {
   return text.split('\n')[0] ?? text
 }
 
-/** Makes the error for a setting whose system cannot be reached, or refuses the setting's value. */
+/** Creates the error for a setting whose system cannot be reached or rejects the setting's value. */
 export const unusable = (setting: string, cause: unknown): ConfigError =>
   new ConfigError(`${setting} cannot be used: ${reasonOf(cause)}.`, { cause })

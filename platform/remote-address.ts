@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIPv4, isIPv6 } from 'node:net'
 
-/** Determines the client address of a request: that of its connection, or the one that a trusted proxy reports. */
+/** Determines the client address of a request: its connection's, or the one that a trusted proxy reports. */
 export class RemoteAddresses {
   readonly #proxies = new BlockList()
   readonly #trustsAny: boolean
@@ -15,7 +15,7 @@ export class RemoteAddresses {
     }
   }
 
-  /** For IPv6 a network of 64 bits counts as one address, because its owner controls all of it. */
+  /** Returns the address; an IPv6 /64 counts as one address, because its owner controls all of it. */
   of({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string {
     const direct = plain(socket.remoteAddress ?? '')
     if (!this.isProxy(direct)) return grouped(direct)

@@ -14,7 +14,7 @@ interface RingKey {
 
 /**
  * Encryption at rest with AES-256-GCM under a ring of keys: the first encrypts, all decrypt, so keys can be rotated.
- * `context` binds a text to its place, so that one moved to another row cannot be decrypted.
+ * `context` binds a text to its row, so that a text moved to another row cannot be decrypted.
  */
 export class SecretBox {
   readonly #keys: readonly RingKey[]
@@ -24,7 +24,7 @@ export class SecretBox {
     this.#keys = keys.map(parseKey)
     const [current] = this.#keys
     if (!current)
-      throw new ConfigError('HEARTH_ENCRYPTION_KEYS must name at least one base64 key of 32 bytes')
+      throw new ConfigError('HEARTH_ENCRYPTION_KEYS must contain at least one base64 key of 32 bytes')
     this.#current = current
   }
 
@@ -47,7 +47,7 @@ export class SecretBox {
     const id = sealed.subarray(1, 1 + ID_BYTES)
     const key = this.#keys.find((other) => other.id.equals(id))?.key
     if (sealed[0] !== VERSION || sealed.length < HEAD_BYTES + TAG_BYTES || !key) {
-      throw new Error('no key of HEARTH_ENCRYPTION_KEYS opens this')
+      throw new Error('no key in HEARTH_ENCRYPTION_KEYS can decrypt this text')
     }
     const nonce = sealed.subarray(1 + ID_BYTES, HEAD_BYTES)
     const end = sealed.length - TAG_BYTES

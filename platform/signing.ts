@@ -30,7 +30,7 @@ export type SignatureHeaders = {
   'x-node-id': string
   'x-node-timestamp': string
   'x-node-signature': string
-  /** Lets a gateway verify the signature before it accepts the body. */
+  /** Lets a gateway verify the signature before it reads the body. */
   'x-node-body-sha256': string
 }
 
@@ -55,8 +55,8 @@ export function signRequest(key: KeyObject, parts: SignedParts): SignatureHeader
 export type SignatureFault = 'skew' | 'signature'
 
 /**
- * Verifies the clock and the signature. Returns the digest under which the message must be stored until `expiresAt`, so
- * that a replay is refused.
+ * Verifies the timestamp and the signature. Returns the digest that the caller must store until `expiresAt`, so that a
+ * replay is rejected.
  */
 export function verifyRequest(
   publicKey: KeyObject,
@@ -69,12 +69,12 @@ export function verifyRequest(
   const text = signedText(parts)
   const bytes = Buffer.from(signature, 'base64')
   if (bytes.length !== 64 || !verify(null, Buffer.from(text), publicKey, bytes)) return { fault: 'signature' }
-  // The signature itself is not the digest, because the same message with another encoding of it is still a replay.
+  // Hash the message, not the signature: the same message with a re-encoded signature is still a replay.
   const digest = createHash('sha256').update(text).digest()
   return { digest, expiresAt: new Date(parts.timestamp + MAX_SKEW_MS) }
 }
 
-/** Makes a new identity: the private key as PKCS #8 PEM, the public one as raw base64. */
+/** Creates a new identity: the private key as PKCS #8 PEM, the public one as raw base64. */
 export function newNodeKey(): { privatePem: string; publicKey: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   return {

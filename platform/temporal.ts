@@ -4,7 +4,7 @@ import { defineSearchAttributeKey, SearchAttributeType, TypedSearchAttributes } 
 import { type Config, ConfigError, required } from './config.ts'
 import { readPem } from './config/pem.ts'
 
-/** Typed search attributes by which operators find work. */
+/** Typed search attributes that operators use to find work. */
 export const SEARCH_ATTRIBUTES = {
   HearthAccount: defineSearchAttributeKey('HearthAccount', SearchAttributeType.KEYWORD),
   HearthKind: defineSearchAttributeKey('HearthKind', SearchAttributeType.KEYWORD),
@@ -24,8 +24,8 @@ export function searchAttributes(values: Readonly<Record<string, string>>): Type
 }
 
 /**
- * grpc-js reads http_proxy in small letters only, and the native connections of workers and nodes read no variable at
- * all. So that every process reaches the same server, gRPC always connects directly.
+ * grpc-js reads only the lower-case http_proxy, and the native connections of workers and nodes read no variable at
+ * all. gRPC therefore always connects directly, so that every process reaches the same server.
  */
 export const DIRECT_CHANNEL = { 'grpc.enable_http_proxy': 0 }
 
@@ -54,14 +54,14 @@ const RETRIES = {
   },
 }
 
-/** The options with which any process of the control plane connects to Temporal, for both kinds of SDK connection. */
+/** The options with which control-plane processes connect to Temporal, for both kinds of SDK connection. */
 export interface TemporalAccess {
   address: string
   tls: TLSConfig | false
   metadata: Record<string, string>
 }
 
-/** Returns TLS, client certificate and API key by the settings. */
+/** Returns the TLS options, client certificate and API key from the settings. */
 export function temporalAccess(config: Config): TemporalAccess {
   const { TEMPORAL_API_KEY: apiKey } = config
   return {
@@ -92,7 +92,7 @@ export function channelCredentials(config: Config): {
   }
 }
 
-/** Returns undefined for a connection without TLS, which is the default while no setting requires TLS. */
+/** Returns the TLS options; undefined without TLS, which is the default unless a setting requires it. */
 function tlsOf(config: Config): TLSConfig | undefined {
   const {
     TEMPORAL_TLS_CA: ca,
@@ -115,7 +115,7 @@ function tlsOf(config: Config): TLSConfig | undefined {
   }
 }
 
-/** Makes a client that connects at its first use, so that a process can start while Temporal is down. */
+/** Creates a client that connects on first use, so that a process can start while Temporal is down. */
 export function openTemporal(config: Config): { client: Client; close: () => Promise<void> } {
   const connection = Connection.lazy({ ...temporalAccess(config), ...RETRIES })
   const client = new Client({ connection, namespace: config.TEMPORAL_NAMESPACE })

@@ -1,13 +1,13 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 
-/** Makes a signing secret: 32 random bytes after the prefix. The whole text is the key. */
+/** Creates a signing secret: a prefix and 32 random bytes. The whole text is the key. */
 export const newWebhookSecret = (): string =>
   `${TOKEN_PREFIX.webhookSecret}${randomBytes(32).toString('base64url')}`
 
 /**
- * Builds `Service-Signature`: HMAC-SHA256 in hex over `<unix seconds>.<raw body>`, with one `v1` for each
- * valid secret, newest first.
+ * Builds `Service-Signature`: HMAC-SHA256 in hex over `<unix seconds>.<raw body>`, with one `v1` per valid secret,
+ * newest first.
  */
 export function signWebhook(secrets: readonly string[], timestamp: number, body: Buffer): string {
   const signatures = secrets.map((secret) => {
@@ -17,12 +17,12 @@ export function signWebhook(secrets: readonly string[], timestamp: number, body:
   return [`t=${timestamp}`, ...signatures].join(',')
 }
 
-/** The largest difference between the signature's time and now; an older signature may be a replay. */
+/** The largest accepted difference between the signature's time and now; an older signature may be a replay. */
 const TOLERANCE_S = 300
 
 /**
- * Verifies as a receiver does: returns whether `header` signs exactly these bytes with one of
- * the secrets, and is recent.
+ * Verifies a signature as a receiver does: returns whether `header` signs exactly these bytes with one of the secrets,
+ * and is recent.
  */
 export function verifyWebhook(
   secrets: readonly string[],

@@ -3,7 +3,7 @@ export interface AllowanceOptions {
   burst: number
 }
 
-/** A token bucket: a burst at once and a rate per second, by the monotonic clock. */
+/** A token bucket with a burst size and a rate per second, driven by the monotonic clock. */
 export class Allowance {
   readonly #options: AllowanceOptions
   #left: number
@@ -14,7 +14,7 @@ export class Allowance {
     this.#left = options.burst
   }
 
-  /** Takes one unit; returns false when none is left. */
+  /** Takes one unit; returns false when the bucket is empty. */
   take(): boolean {
     this.#refill()
     if (this.#left < 1) return false
@@ -22,7 +22,7 @@ export class Allowance {
     return true
   }
 
-  /** Takes `amount`, even beyond what is left, and returns the milliseconds until something is left again. */
+  /** Takes `amount`, even more than is left, and returns the milliseconds until units are available again. */
   spend(amount: number): number {
     this.#refill()
     this.#left -= amount

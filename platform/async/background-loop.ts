@@ -8,8 +8,8 @@ export interface BackgroundLoopOptions {
 }
 
 /**
- * Repeats some work until disposed, never twice at a time. The work runs in the async context of the construction: a
- * request that starts a run must not lend its own context, such as its account, to work for everyone.
+ * Repeats work until disposed, with one run at a time. The work runs in the constructor's async context: a request that
+ * triggers a run must not lend its own context, such as its account, to work that serves every account.
  */
 export class BackgroundLoop implements AsyncDisposable {
   readonly #work: () => Promise<unknown>
@@ -25,13 +25,13 @@ export class BackgroundLoop implements AsyncDisposable {
     this.#options = options
   }
 
-  /** Starts with a pause; `run` starts with a run. */
+  /** Starts the loop with a pause; `run` starts it with a run. */
   start(): this {
     if (!this.#running && !this.#isClosed) this.#inOwnContext(() => this.#pause())
     return this
   }
 
-  /** Runs now, or once more after a run in progress; resolves when that run has ended. Never throws. */
+  /** Runs now, or once more after the run in progress; resolves when that run has ended. Never throws. */
   run(): Promise<void> {
     if (this.#isClosed) return Promise.resolve()
     this.#isPoked = true
@@ -56,7 +56,7 @@ export class BackgroundLoop implements AsyncDisposable {
         this.#options.onError(err)
       }
     }
-    // This must not be a turn later: a caller of `run` in between would get the run that has just ended.
+    // Don't defer this by a turn: a caller of `run` in between would get the run that has just ended.
     this.#running = undefined
     if (!this.#isClosed) this.#pause()
   }

@@ -1,6 +1,6 @@
 /**
- * Tells the parties of one piece of work that it is no longer wanted. Every warm request needs one, and an
- * `AbortController` with its signal would cost each a kilobyte and a microsecond.
+ * Notifies everyone involved in a piece of work that it is cancelled. Every warm request needs one, and an
+ * `AbortController` with its signal would cost each request a kilobyte and a microsecond.
  */
 export class Cancellation {
   readonly #listeners: (() => void)[] = []

@@ -1,13 +1,13 @@
 export interface FairTurnsOptions {
-  /** The number of turns at work at once, of all keys together. */
+  /** The number of concurrent turns over all keys. */
   most: number
-  /** The number of turns of one key at work at once. */
+  /** The number of concurrent turns per key. */
   mostPerKey: number
   /** The number of callers that may wait. */
   mostWaiting: number
 }
 
-/** The queue is full, or the place was given to a key that has fewer. */
+/** The queue is full, or this caller lost its place to a key with fewer waiting callers. */
 export class LineFull extends Error {
   override readonly name = 'LineFull'
 }
@@ -25,8 +25,8 @@ interface Line {
 }
 
 /**
- * Grants a bounded number of turns in this process. The next turn goes to the key with the fewest turns at work, and
- * among equals to the one that was served longest ago, so that the queue of one key does not delay another.
+ * Grants a bounded number of turns in this process. The next turn goes to the key with the fewest running turns, and
+ * among equals to the one that was served longest ago, so that one key's queue does not delay another's.
  */
 export class FairTurns {
   readonly #options: FairTurnsOptions
@@ -62,13 +62,13 @@ export class FairTurns {
   }
 
   /**
-   * Takes a turn if one is free at once. A caller that would make a signal only for the wait saves it: one of
+   * Takes a turn if one is free now. This spares callers a signal that they only need for the wait: one from
    * `AbortSignal.timeout` lives until its time is over.
    */
   takeFree(key: string): Disposable | undefined {
     const { most, mostPerKey } = this.#options
     const line = this.#lines.get(key) ?? newLine()
-    // No caller of a key waits while the key has a free turn.
+    // While a turn is free for a key, none of its callers wait, so this does not jump the queue.
     if (this.#atWork >= most || line.atWork >= mostPerKey) return undefined
     this.#lines.set(key, line)
     this.#begin(line)
@@ -115,7 +115,7 @@ export class FairTurns {
       ([, a], [, b]) => b.waiting.length - a.waiting.length || lastSince(b) - lastSince(a),
     )
     const last = longest?.[1].waiting.at(-1)
-    if (longest && last) this.#leave(longest[0], last, new LineFull('too many wait already'))
+    if (longest && last) this.#leave(longest[0], last, new LineFull('too many callers are already waiting'))
   }
 
   #leave(key: string, who: Waiting, reason: unknown): void {

@@ -7,8 +7,8 @@ interface Waiting<T> {
 }
 
 /**
- * Reads rows by id: the ids of an owner that are asked for in one turn of the event loop share a read, which costs one round trip
- * for all of them. A read that hangs delays no later one.
+ * Batches reads of rows by id: the ids that are requested for an owner within one turn of the event loop share one
+ * read, and so one round trip. A read that hangs does not delay later ones.
  */
 export class GatheredReads<T> {
   readonly #read: (ownerId: string, ids: readonly string[]) => Promise<ReadonlyMap<string, T>>
@@ -20,7 +20,7 @@ export class GatheredReads<T> {
     this.#read = read
   }
 
-  /** Returns a row as it is at the call or later; undefined when the owner has none with this id. */
+  /** Returns a row, read no earlier than this call; undefined when the owner has no row with this id. */
   get(ownerId: string, id: string): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
       const one = { id, resolve, reject }

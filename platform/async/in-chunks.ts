@@ -4,7 +4,7 @@ const CHUNK_BYTES = 64 * 1024
 
 /**
  * Returns a request body as a stream of chunks. undici restarts `headersTimeout` with each chunk that the socket accepts,
- * so a slow upload lasts as long as it makes progress. A string or a buffer must be sent whole within that time.
+ * so a slow upload does not time out while it makes progress. A string or a buffer must be sent whole within that time.
  */
 export function inChunks(body: string): Readable {
   return Readable.from(chunksOf(Buffer.from(body)))

@@ -7,19 +7,19 @@ export interface Backoff {
   longest: number
 }
 
-/** Returns the pause in milliseconds after a failure, doubled for each failure in a row before it. */
+/** Returns the pause in milliseconds after a failure, doubled for each consecutive failure before it. */
 export const backoff = (failuresBefore: number, { first, longest }: Backoff): number =>
   Math.min(longest, first * 2 ** failuresBefore)
 
 export interface RetryOptions extends Backoff {
   signal: AbortSignal
-  /** Called with each failure and the number of failures before it; an error that it throws ends the retries. */
+  /** Called with each failure and the number of failures before it; throwing ends the retries. */
   onFailure: (err: unknown, failuresBefore: number) => void
 }
 
 /**
- * Retries some work until it succeeds or the signal aborts. Unlike p-retry it returns a result that arrives after the
- * abort, which may be a connection that the caller must close, and it retries after a TypeError.
+ * Retries work until it succeeds or the signal aborts. Unlike p-retry, it returns a result that arrives after the
+ * abort, which may be a connection that the caller must close, and it also retries after a TypeError.
  */
 export async function retryUntilAborted<T>(
   work: () => Promise<T>,

@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { FairTurns } from './fair-turns.ts'
 
 export interface TaskThreadOptions {
-  /** The time for one task; the start of the thread counts. */
+  /** The time limit of a task, including the start of the thread. */
   timeoutMs: number
   /** The thread ends after this long without a task. */
   idleMs: number
@@ -21,9 +21,9 @@ export class TaskTimeout extends Error {
 }
 
 /**
- * A worker thread for work that would hold the event loop. It performs one task at a time and owners take turns. The
+ * A worker thread for work that would block the event loop. It performs one task at a time and owners take turns. The
  * thread starts with the first task and ends when it has been idle for a while, so an idle process pays nothing for it.
- * A pool from a registry would not do: tinypool and piscina leave tasks waiting when they abort the one at work.
+ * We don't use tinypool or piscina, because both leave queued tasks waiting when they abort the running one.
  */
 export class TaskThread<Task, Answer> implements AsyncDisposable {
   readonly #entry: URL
@@ -45,7 +45,7 @@ export class TaskThread<Task, Answer> implements AsyncDisposable {
 
   /**
    * Performs a task, which is copied to the thread. `signal` ends the wait for a turn. Throws `LineFull`, `TaskTimeout`,
-   * the signal's reason, or an error with the message of the task's own.
+   * the signal's reason, or an error with the message of the task's error.
    */
   async run(owner: string, task: Task, signal: AbortSignal): Promise<Answer> {
     using _turn = await this.#turns.take(owner, signal)
@@ -80,7 +80,7 @@ export class TaskThread<Task, Answer> implements AsyncDisposable {
       ]
       return reply
     } catch (cause) {
-      // The thread may still be at work on this task, and its reply must not be taken for that of the next one.
+      // The thread may still be working on this task; its reply must not be mistaken for the next task's.
       await this.#end()
       throw limit.aborted ? new TaskTimeout(`the task took longer than ${timeoutMs} ms`, { cause }) : cause
     } finally {
@@ -93,7 +93,8 @@ export class TaskThread<Task, Answer> implements AsyncDisposable {
       resourceLimits: { maxOldGenerationSizeMb: this.#options.heapMb },
     })
     worker.unref()
-    // A task's own wait sees the error too; without this listener an error between tasks would end the process.
+    // While a task runs, its own wait handles the error. Without this listener, an error between tasks would end the
+    // process.
     worker.on('error', () => {})
     worker.on('exit', () => {
       if (this.#worker === worker) this.#worker = undefined

@@ -1,19 +1,19 @@
 export interface WheelTimer {
   readonly tick: number
   readonly expire: () => void
-  /** The position within the list of its tick; -1 once it is cancelled. */
+  /** The position in the list of its tick; -1 once the timer is cancelled. */
   index: number
 }
 
 /**
- * Many coarse timers behind one interval, for deadlines that are almost always cancelled. It uses arrays, because sets
- * and maps with a high turnover burden the garbage collector (see `StreamTable`).
+ * Drives many coarse timers from one interval, for deadlines that are almost always cancelled. We use arrays, because
+ * sets and maps with a high turnover burden the garbage collector (see `StreamTable`).
  */
 export class TimerWheel implements Disposable {
   readonly #tickMs: number
   readonly #slots = new Map<number, WheelTimer[]>()
   #next = 0
-  /** The latest tick that was added to. Its list stays, even when empty, for the next timer. */
+  /** The latest tick that got a timer. Its list stays, even when empty, for the next timer. */
   #latest = 0
   #interval: NodeJS.Timeout | undefined
 
@@ -21,7 +21,7 @@ export class TimerWheel implements Disposable {
     this.#tickMs = tickMs
   }
 
-  /** Calls `expire` after `ms`, never sooner and at most two ticks later. */
+  /** Calls `expire` after `ms`: never earlier, and at most two ticks late. */
   add(ms: number, expire: () => void): WheelTimer {
     if (!this.#interval) {
       this.#next = Math.floor(this.#now())

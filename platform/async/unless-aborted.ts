@@ -1,6 +1,6 @@
 /** Waits for shared work: a caller whose signal aborts stops waiting, and the work continues. */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  // No caller may be left to handle a rejection.
+  // If every caller has stopped waiting, nothing else handles a rejection.
   work.catch(() => {})
   signal.throwIfAborted()
   const { promise: aborted, reject } = Promise.withResolvers<never>()

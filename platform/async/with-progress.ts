@@ -1,8 +1,8 @@
 const INTERVAL_MS = 10_000
 
 /**
- * Waits for work, and reports every ten seconds that it is still under way and for how long. `what` is a participle with
- * its object, such as "building the console".
+ * Waits for work, and reports every ten seconds that it is still in progress and for how long. `what` is a participle
+ * with its object, such as "building the console".
  */
 export async function withProgress<T>(
   what: string,

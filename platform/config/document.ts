@@ -1,6 +1,6 @@
 import { CACHE_HOME, SETTINGS } from '../config.ts'
 
-/** Returns the table of settings in Markdown; `docs/configuration.md` must equal it. */
+/** Returns the table of settings in Markdown; `docs/configuration.md` must match it. */
 export function configurationDocument(): string {
   const rows = Object.entries(SETTINGS).map(([name, { kind, default: fallback, meaning }]) => {
     const shown =

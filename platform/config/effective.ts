@@ -1,12 +1,12 @@
 import { type Config, SETTINGS } from '../config.ts'
 import { type Kind, type KindName, KINDS } from './kinds.ts'
 
-/** A setting as it is in force in this process. */
+/** A setting as this process applies it. */
 export interface EffectiveSetting {
   name: string
   kind: string
   meaning: string
-  /** As text or JSON; null for a secret, and for what is not set. */
+  /** Text or JSON; null for a secret, and for a setting without a value. */
   value: unknown
   default: string | null
   is_secret: boolean
@@ -17,13 +17,13 @@ const SECRET_TEXT = /(?:_KEY|_KEY_ID|_TOKEN|_SECRET\w*)$/
 /** Settings that other processes read. */
 const ELSEWHERE = /^(?:Node|Gate): /
 
-/** Returns whether nobody may read the value of a setting. */
+/** Returns whether a setting's value must never be shown. */
 const isSecret = (name: string, kindName: KindName): boolean => {
   const kind: Kind = KINDS[kindName]
   return kind.isSecret === true || (kindName === 'text' && SECRET_TEXT.test(name))
 }
 
-/** Returns the settings of a gateway as they are in force, without their secrets. */
+/** Returns the settings that this gateway applies, without secrets. */
 export function effectiveSettings(config: Config): EffectiveSetting[] {
   return Object.entries(SETTINGS)
     .filter(([, { meaning }]) => !ELSEWHERE.test(meaning))
@@ -44,7 +44,7 @@ export function effectiveSettings(config: Config): EffectiveSetting[] {
 
 const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.length === 0)
 
-/** A URL is shown without the user and password that it may have. */
+/** Removes user and password from a URL. */
 function shown(value: unknown): unknown {
   if (typeof value !== 'string') return value instanceof Set ? [...value] : (value ?? null)
   if (!/^\w+:\/\//.test(value)) return value

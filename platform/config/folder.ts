@@ -3,19 +3,19 @@ import { dirname, join } from 'node:path'
 import { ConfigError } from '../config.ts'
 
 const WHY: Readonly<Record<string, string>> = {
-  EEXIST: 'a file is in its place',
-  ENOTDIR: 'a file is in its place',
+  EEXIST: 'a file exists at this path',
+  ENOTDIR: 'a file exists at this path',
   ENOENT: 'nothing can be created there',
-  EACCES: 'this user may not write there',
-  EPERM: 'this user may not write there',
+  EACCES: 'this user cannot write there',
+  EPERM: 'this user cannot write there',
   EROFS: 'its file system is read-only',
   ENOSPC: 'the disk is full',
   EDQUOT: 'the disk is full',
   ENAMETOOLONG: 'the name is too long',
-  ELOOP: 'its links lead in a circle',
+  ELOOP: 'its symbolic links form a loop',
 }
 
-/** Creates the folder of a setting and tries to write in it; throws a `ConfigError` with the setting and the reason. */
+/** Creates a setting's folder and tries to write to it; throws a `ConfigError` with the setting and the reason. */
 export function usableFolder(setting: string, path: string): void {
   try {
     make(path)
@@ -26,7 +26,7 @@ export function usableFolder(setting: string, path: string): void {
   }
 }
 
-/** Node's own recursive `mkdir` never returns where the system answers ENOENT in an existing folder, as below /proc. */
+/** Node's recursive `mkdir` never returns if the system reports ENOENT in an existing folder, as below /proc. */
 function make(path: string): void {
   const parent = dirname(path)
   if (parent !== path && !existsSync(parent)) make(parent)

@@ -4,15 +4,15 @@ import { valuesOf } from '../../schemas/common.ts'
 import { MAX_TIMEOUT_S } from '../../schemas/lease.ts'
 import { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
-/** A kind of setting: it parses the text of an environment variable. */
+/** A kind of setting, which parses the text of an environment variable. */
 export interface Kind<T = unknown> {
-  /** The expected value, as the end of a sentence. */
+  /** A phrase for the expected value, which ends the error's sentence. */
   readonly expected: string
-  /** Returns the value; `undefined` refuses the text. */
+  /** Returns the value, or `undefined` if the text is invalid. */
   readonly read: (text: string) => T | undefined
-  /** An empty variable counts as unset: an empty path would mean the current folder, and an empty host every network. */
+  /** Treats an empty variable as unset: an empty path would be the current folder, an empty host every interface. */
   readonly emptyIsAbsent?: true
-  /** An error does not quote the refused text, which may be a secret. */
+  /** Keeps errors from quoting an invalid text, which may be a secret. */
   readonly isSecret?: true
 }
 
@@ -34,7 +34,7 @@ const IMAGE = /^(?:[^@\s]+@)?sha256:[0-9a-f]{64}$/
 const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
 const MAX_PORT = 65_535
 
-/** The kinds of settings, by the names that `docs/configuration.md` has for them. */
+/** The kinds of settings, by the names that `docs/configuration.md` uses. */
 export const KINDS = {
   text: { expected: 'a text', read: (text: string) => text },
   path: { expected: 'a path', read: (text: string) => resolve(text), emptyIsAbsent: true },
@@ -102,7 +102,7 @@ export const KINDS = {
   networks: { expected: 'comma-separated CIDR:port entries', read: lists(isNetwork) },
   subnets: {
     expected: 'comma-separated CIDR networks',
-    // The check adds a port, because `isNetwork` expects one, for IPv4 or IPv6.
+    // `isNetwork` expects a port, so add one in the IPv4 or the IPv6 form.
     read: lists((item) => isNetwork(`${item}:0`) || isNetwork(`[${item.replace('/', ']/')}:0`)),
   },
   domains: { expected: 'comma-separated domain names', read: lists((item) => DOMAIN.test(item)) },

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { ConfigError } from '../config.ts'
 
-/** Reads a file of certificates or of a key; throws a `ConfigError` with the setting when it cannot. */
+/** Reads a file with certificates or a key; on failure throws a `ConfigError` that names the setting. */
 export function readPem(setting: string, file: string): Buffer {
   try {
     return readFileSync(file)

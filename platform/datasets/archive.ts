@@ -6,10 +6,10 @@ import { Parser, type ReadEntry } from 'tar'
 import { openPromise as openZip } from 'yauzl'
 import { DatasetRefused, quoted } from './profile.ts'
 
-/** The limits of an archive's content: enough for real data, too little for a decompression bomb. */
+/** Limits on an archive's content: enough for real data, too little for a decompression bomb. */
 const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 ** 3
-/** Real tables rarely compress more; a bomb compresses a thousandfold. Small archives are harmless. */
+/** Real tables rarely compress better than this; a bomb compresses a thousandfold. Small archives are harmless. */
 const MAX_RATIO = 200
 const ALWAYS_FINE_BYTES = 256 * 1024 ** 2
 
@@ -40,7 +40,7 @@ async function readHead(path: string) {
   return { head: buffer.subarray(0, bytesRead), sizeBytes: (await file.stat()).size }
 }
 
-/** Refuses entries that no dataset needs: names that lead elsewhere, too many files, too many bytes. */
+/** Rejects entries that no dataset needs: names that point outside, too many files, too many bytes. */
 class ArchiveGuard {
   readonly #limit: number
   #entries = 0
@@ -55,18 +55,21 @@ class ArchiveGuard {
     if (this.#entries > MAX_ENTRIES) throw new DatasetRefused(`more than ${MAX_ENTRIES} files`)
     const parts = name.replaceAll('\\', '/').split('/')
     if (parts.includes('..') || parts[0] === '' || /^[A-Za-z]:/.test(name) || name.includes('\0')) {
-      throw new DatasetRefused(`${quoted(name)} points outside of the archive`)
+      throw new DatasetRefused(`${quoted(name)} points outside the archive`)
     }
     this.#bytes += sizeBytes
     if (this.#bytes > this.#limit) {
-      throw new DatasetRefused(`unpacks to more than ${this.#limit} bytes, as no dataset of its size does`)
+      throw new DatasetRefused(
+        `unpacks to more than ${this.#limit} bytes, the limit for an archive of its size`,
+      )
     }
   }
 }
 
-const isLink = (name: string) => new DatasetRefused(`${quoted(name)} is a link; archives hold files only`)
+const isLink = (name: string) =>
+  new DatasetRefused(`${quoted(name)} is a link; archives may contain only files`)
 
-/** Converts a reader's own error into a refusal of the file. */
+/** Converts an archive reader's error into a refusal of the file. */
 function damaged(err: unknown): never {
   if (err instanceof DatasetRefused) throw err
   const reason = err instanceof Error ? err.message : String(err)
@@ -81,7 +84,7 @@ async function walkZip(path: string, guard: ArchiveGuard, visit: Visit): Promise
   try {
     for await (const entry of zip.eachEntry()) {
       const { fileName: name, uncompressedSize: sizeBytes } = entry
-      // The declared size is enforced while reading, so it can be counted beforehand.
+      // The declared size is enforced while reading, so we can count it up front.
       guard.admit(name, sizeBytes)
       if (((entry.externalFileAttributes >>> 16) & KIND) === SYMLINK) throw isLink(name)
       if (entry.isEncrypted()) throw new DatasetRefused(`${quoted(name)} is encrypted`)
@@ -103,7 +106,7 @@ async function walkTar(path: string, guard: ArchiveGuard, visit: Visit): Promise
   const { promise: finished, resolve, reject } = Promise.withResolvers<void>()
   const source = createReadStream(path)
   const parser = new Parser({ strict: true })
-  // The parser emits the next entry only when this one has been read.
+  // The parser emits the next entry only once this one has been read.
   let visited = Promise.resolve()
   parser.on('entry', (entry: ReadEntry) => {
     visited = visited.then(() => visitTarEntry(entry, guard, visit))
@@ -135,8 +138,8 @@ async function visitTarEntry(entry: ReadEntry, guard: ArchiveGuard, visit: Visit
       saveTo: (target) => pipeline(Readable.from(entry), createWriteStream(target)),
     })
   } else if (type !== 'Directory') {
-    throw new DatasetRefused(`${quoted(name)} is a ${type}; archives hold files only`)
+    throw new DatasetRefused(`${quoted(name)} is a ${type}; archives may contain only files`)
   }
-  // Discards the part that the visitor has not read.
+  // Discard the part that the visitor did not read.
   entry.resume()
 }

@@ -2,7 +2,7 @@ import { open } from 'node:fs/promises'
 import { type Data, type DataType, RecordBatchReader, Type } from 'apache-arrow'
 import { decodedBytes, DatasetRefused, type ColumnType, type DatasetProfile } from './profile.ts'
 
-/** Profiles an Arrow file batch by batch, in both layouts, file and stream, that Hugging Face and others write. */
+/** Profiles an Arrow file batch by batch, in either layout that Hugging Face and others write: file or stream. */
 export async function readArrow(path: string): Promise<DatasetProfile> {
   await using file = await open(path)
   try {
@@ -17,7 +17,7 @@ export async function readArrow(path: string): Promise<DatasetProfile> {
     return { num_samples: rows, columns, decoded_bytes: decodedBytes(rows, columns.length, bytes) }
   } catch (err) {
     const reason = err instanceof Error ? err.message : String(err)
-    throw new DatasetRefused(`not an Arrow file that can be read: ${reason.slice(0, 200)}`, { cause: err })
+    throw new DatasetRefused(`not a readable Arrow file: ${reason.slice(0, 200)}`, { cause: err })
   }
 }
 

@@ -2,16 +2,18 @@ import { faultOfFile } from './duckdb.ts'
 import { decodeLine, readLines, tooLong } from './lines.ts'
 import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './profile.ts'
 
-/** The delimiter of a file, and its columns. */
+/** The delimiter and the columns of a file. */
 export interface CsvDialect {
   delimiter: string
-  /** The names of all columns; those without one are named as pandas names them. */
+  /** The names of all columns; unnamed ones get the names that pandas would give them. */
   header: string[]
-  /** The positions of columns without a name of their own. */
+  /** The positions of columns without a name in the file. */
   unnamed: number[]
-  /** Lines before the header: Excel writes one with the delimiter, and reads it. */
+  /** The number of lines before the header: Excel writes and reads one that names the delimiter. */
   skippedLines: 0 | 1
-  /** True where DuckDB loses rows: behind a line break in the header, or a byte order mark and a quoted line with the delimiter. */
+  /**
+   * True if DuckDB would lose rows: after a line break in the header, or a byte order mark with a quoted `sep=` line.
+   */
   isOdd: boolean
 }
 
@@ -34,7 +36,7 @@ export function parseHeader(start: Buffer): CsvDialect {
   const delimiter = given?.[1] ?? delimiterOf(sample, isCut)
   const length = Buffer.byteLength(headerIn(sample, delimiter, isCut))
   if (from + length >= HEADER_BYTES)
-    throw refusedLine(1, 'the names of the columns take more than 1 MB together, the limit')
+    throw refusedLine(1, 'the column names exceed the limit of 1 MB in total')
   const text = decodeLine(start.subarray(from, from + length))
   if (text === undefined) throw refusedLine(1, 'not valid UTF-8')
   if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
@@ -71,9 +73,9 @@ function columnNames(written: readonly string[]): string[] {
 }
 
 /**
- * Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
- * rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is
- * in front.
+ * Returns what is wrong with a header that looks like a title: at least a third of it after its first name is blank,
+ * although half of the first rows have values there. Excel writes titles and merged cells this way. An index column,
+ * which pandas and R leave unnamed, comes before the first name.
  */
 function titleIn(lines: readonly string[], delimiter: string): string | undefined {
   const isFilled = (cell: string) => /[^ "]/.test(cell)
@@ -89,7 +91,7 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
 }
 
-/** Removes blanks around a cell, and no other white space. */
+/** Removes blanks around a cell, but no other white space. */
 export const trimBlanks = (cell: string): string => cell.replaceAll(/^ +|(?<! ) +$/g, '')
 
 /** Returns the first record of a text. */
@@ -104,24 +106,24 @@ function headerIn(text: string, delimiter: string, isCut: boolean): string {
   return text
 }
 
-/** How many rows decide between several delimiters. */
+/** The number of rows that decide between several delimiters. */
 const SAMPLED_ROWS = 100
 const QUOTED = '"[^"]*(?:""[^"]*)*'
 
-/** A mark in the header, and the first lines of the file as they are read with it. */
+/** A mark in the header that may be the delimiter, and the first lines of the file as read with it. */
 interface Candidate {
   mark: string
   lines: string[]
   count: number
-  /** How many rows have as many fields as the header. */
+  /** The number of rows with as many fields as the header. */
   fitting: number
 }
 
 /**
- * Returns the delimiter of the header. Where several fit the same number of rows, a mark that cuts brackets or pads
- * another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or precede a blank. A
- * header without any mark is refused as a title where most rows have the same number of one. The trainers and `query_table` do the
- * same (`csv_layout.py`).
+ * Returns the delimiter of the header. If several marks fit the same number of rows, we exclude a mark that cuts
+ * brackets or pads another mark, prefer a tab, and leave commas to the cells if all are decimal commas or precede a
+ * blank. A header without any mark is rejected as a title if most rows have the same number of one mark. The trainers
+ * and `query_table` do the same (`csv_layout.py`).
  */
 function delimiterOf(text: string, isCut: boolean): string {
   let ofRows: string | undefined
@@ -146,7 +148,7 @@ function delimiterOf(text: string, isCut: boolean): string {
   const all = candidates.filter(({ fitting }) => fitting === most)
   const sound = all.filter((one) => !cutsBrackets(one) && !isPadding(one))
   const best = sound.length > 0 ? sound : all
-  // No cell has a tab by chance.
+  // A tab never appears in a cell by chance.
   if (best.some(({ mark }) => mark === '\t')) return '\t'
   const [comma, ...others] = best[0]?.mark === ',' && most > 0 ? best : []
   const areInCells = comma && others.length > 0 && others.every((other) => hasCommasInCells(other, comma))
@@ -163,7 +165,7 @@ function delimiterOf(text: string, isCut: boolean): string {
 
 const isBalanced = (text: string): boolean => text.split(/[([{]/).length === text.split(/[)\]}]/).length
 
-/** Returns whether cells have parts of brackets in a line without stray quotes. */
+/** Returns whether a mark splits bracket pairs between cells, in a line without stray quotes. */
 const cutsBrackets = ({ mark, lines }: Candidate): boolean =>
   lines.some((line) => !line.includes('"') && isBalanced(line) && !line.split(mark).every(isBalanced))
 
@@ -171,7 +173,7 @@ const cutsBrackets = ({ mark, lines }: Candidate): boolean =>
 const isPadding = ({ mark, lines }: Candidate): boolean =>
   mark === '\t' && lines.every((line) => line.split(/[,;|]/).every((cell) => !cell.trim().includes('\t')))
 
-/** Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more than marks. */
+/** Returns whether a mark splits the names and all commas look like parts of cells. */
 function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
   const { mark, lines, count } = other
   const [header = ''] = lines
@@ -184,7 +186,7 @@ function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
   return splitsNames && areFew && (areDecimal || (isSpaced(comma) && !isSpaced(other)))
 }
 
-/** Returns whether a blank is behind each mark, and no quoted cell. */
+/** Returns whether a blank, and no quoted cell, follows each mark. */
 const isSpaced = ({ mark, lines }: Candidate): boolean =>
   !lines.some((line) => new RegExp(`[${mark}](?! )|[${mark}] *"`).test(line))
 
@@ -194,7 +196,7 @@ function isUsual(mark: string, rows: readonly string[]): boolean {
   return counts.some((count) => 2 * counts.filter((other) => other === count).length > rows.length)
 }
 
-/** Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it. */
+/** Returns whether a row has as many delimiters as the header, or extra ones at its end, which DuckDB accepts. */
 export function hasFields(text: string, delimiters: number, expected: number, delimiter: string): boolean {
   const surplus = delimiters - expected
   return surplus >= 0 && text.endsWith(delimiter.repeat(surplus))
@@ -209,7 +211,7 @@ const bareLines = (text: string, mark: string): string[] =>
     .split(/\r\n|\r|\n/)
     .filter((line) => line !== '')
 
-/** Splits a record into its cells. One blank before a quoted cell and all behind it are no part of it, as DuckDB reads it. */
+/** Splits a record into its cells. Like DuckDB, ignores one blank before a quoted cell and all blanks after it. */
 export function splitRecord(text: string, delimiter: string): string[] {
   const fields: string[] = []
   let rest = text
@@ -231,22 +233,22 @@ const indexOrEnd = (text: string, found: string): number =>
 
 const CLOSING = new RegExp(`^[^"]*(?:""[^"]*)*"(?!")`)
 
-/** Returns whether a quoted cell is open after a line; `isOpen` says whether one is before it. */
+/** Returns whether a quoted cell is still open after a line; `isOpen` says whether one was open before it. */
 export function isOpenAfter(line: string, isOpen: boolean, delimiter: string): boolean {
   const closing = isOpen ? CLOSING.exec(line) : undefined
   if (closing === null) return true
-  // A quote behind a closed one begins no cell.
+  // A quote right after a closed cell does not open another one.
   const rest = closing ? `x${line.slice(closing[0].length)}` : line
   const cells = rest.matchAll(new RegExp(`(?:^|[${delimiter}]) ?${QUOTED}("?)`, 'g'))
   return [...cells].some(([, end]) => end === '')
 }
 
-/** The state of a scan in a field: before it, behind one blank, in it, in its quotes, just after their end, in blanks behind them. */
+/** The scan's position in a field: before it, after one blank, in it, in its quotes, after them, in trailing blanks. */
 type State = 'start' | 'blank' | 'plain' | 'quoted' | 'closed' | 'after'
 
 /**
- * Reads a refused file again, line by line, and throws for the first faulty record; when there is none, it throws
- * `cause`, the error of the first reader.
+ * Reads a rejected file again, line by line, and throws an error for the first faulty record. If there is none, throws
+ * an error with `cause`, the first reader's error.
  */
 export async function nameFirstBadRecord(path: string, dialect: CsvDialect, cause: unknown): Promise<never> {
   const record = new OpenRecord(dialect)
@@ -268,7 +270,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
   throw new DatasetRefused(`the file is not CSV: ${faultOfFile(cause)}`, { cause })
 }
 
-/** One record as its lines arrive; a quoted field may contain newlines. */
+/** A record whose lines are still arriving; a quoted field may contain newlines. */
 class OpenRecord {
   readonly #expected: number
   readonly #delimiter: string

@@ -2,15 +2,15 @@ import { trimBlanks } from './csv-scan.ts'
 import type { SampledRow } from './preview.ts'
 import type { ColumnType, DatasetColumn } from './profile.ts'
 
-// The values of CSV cells by the rules of the trainers (hearth_trainers/cells.py), so that a dataset is described as it
-// will be learnt; a test compares the two.
+// Reads the values of CSV cells by the trainers' rules (hearth_trainers/cells.py), so that a dataset is described the
+// way that the trainers read it; a test compares the two.
 
-/** Texts that mean a missing value in every column: those of pandas, and the errors of spreadsheets. */
+/** Texts that mean a missing value in every column: pandas' own, and spreadsheet errors. */
 export const MISSING = [
   '|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|?',
   '#DIV/0!|#REF!|#VALUE!|#NAME?|#NUM!|#NULL!',
 ].flatMap((marks) => marks.split('|'))
-/** Texts that mean a missing value where all others are numbers, booleans or dates; "-" may be a class next to "+". */
+/** Texts that mean a missing value if all others are numbers, booleans or dates; next to "+", "-" may be a class. */
 const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
 const isMissing = new Set(MISSING)
@@ -18,13 +18,13 @@ const isMark = new Set(MARKS)
 
 const GAP = new RegExp(`[ '’´\u00a0\u2009\u202f]`, 'g')
 const GAPS = String.raw`[1-9]\d{0,2}(?:${GAP.source}\d{3})+`
-/** RE2 knows only the blanks of ASCII by `\s`. */
+/** In RE2, `\s` matches only ASCII blanks. */
 export const BLANKS = String.raw`[\s${'\u00a0\u2009\u202f'}]*`
 const EXPONENT = String.raw`(?:[eE][+-]?\d+)?`
 const POINTS = String.raw`(?:(?:\d+\.?\d*|\.\d+)${EXPONENT}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|${GAPS}(?:\.\d+)?)`
 const COMMAS = String.raw`(?:\d+(?:,\d+)?${EXPONENT}|(?:\d{1,3}(?:\.\d{3})+|${GAPS})(?:,\d+)?)`
 const ANY_SYMBOL = '[€$£¥₹%]'
-/** With these a comma is between thousands, even if the values could be read otherwise. */
+/** With these symbols a comma separates thousands, even if the values could be read differently. */
 const POINT_SYMBOLS = '$£¥₹'
 
 /** Patterns of numbers with a decimal point and with a decimal comma, for both JavaScript and RE2. */
@@ -34,7 +34,7 @@ export interface NumberPatterns {
   symbol: string | undefined
 }
 
-/** Returns the patterns of a column by one of its values: whether it has a currency or a percent sign. */
+/** Returns the patterns for a column from one of its values, which shows a currency or percent sign. */
 export function patternsLike(value: string): NumberPatterns {
   const symbol = new RegExp(ANY_SYMBOL).exec(value)?.[0]
   const pattern = (body: string) =>
@@ -44,7 +44,7 @@ export function patternsLike(value: string): NumberPatterns {
   return { points: pattern(POINTS), commas: pattern(COMMAS), symbol }
 }
 
-/** How many values of a column fit each pattern, and how many have a comma. */
+/** The number of a column's values that fit each pattern, and the number that have a comma. */
 export interface NumberCounts {
   values: number
   points: number
@@ -52,7 +52,7 @@ export interface NumberCounts {
   withComma: number
 }
 
-/** Returns whether all values are numbers of one notation; those that fit both are not, unless none has a comma. */
+/** Returns whether all values are numbers in one notation; false if both fit, unless no value has a comma. */
 export function areNumbers({ values, points, commas, withComma }: NumberCounts, symbol?: string): boolean {
   const [isPoints, isCommas] = [points === values, commas === values]
   if (isPoints && isCommas) return withComma === 0 || (symbol !== undefined && POINT_SYMBOLS.includes(symbol))
@@ -61,7 +61,7 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
 
 const number = (pattern: string) => new RegExp(`^[+-]?${pattern}$`)
 const NOTATIONS = { '.': number(POINTS), ',': number(COMMAS) } as const
-// Marks that may be decimal or between thousands. A leading zero proves a decimal mark.
+// Numbers whose mark may be decimal or separate thousands. A leading zero proves a decimal mark.
 const OPEN = {
   '.': number(String.raw`[1-9]\d{0,2}(?:\.\d{3})+`),
   ',': number(String.raw`[1-9]\d{0,2}(?:,\d{3})+`),
@@ -69,7 +69,7 @@ const OPEN = {
 const OPEN_POINTS = /^[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)$/
 const WITH_GAPS = number(String.raw`${GAPS}(?:[.,]\d+)?`)
 
-/** The values of a column without blanks, gaps and the symbol that all of them have. */
+/** The values of a column without blanks, gaps and the symbol that they all share. */
 interface Bare {
   texts: string[]
   symbol: string | undefined
@@ -82,8 +82,8 @@ const proves = (bare: Bare, mark: '.' | ',') =>
   all(bare, NOTATIONS[mark]) && bare.texts.some((text) => text.includes(mark) && !OPEN[mark].test(text))
 
 /**
- * Returns rows with the values that trainings read: texts without blanks around them, and plain numbers, such as
- * `1234.5` for `1.234,50 €`. Whether `1.234` is a fraction, other columns or the delimiter show.
+ * Returns rows with the values that training reads: texts without surrounding blanks, and plain numbers, such as
+ * `1234.5` for `1.234,50 €`. Other columns or the delimiter show whether `1.234` is a fraction.
  */
 export function readValues(
   cells: readonly SampledRow[],
@@ -93,10 +93,10 @@ export function readValues(
   const rows = cells.map((row) => row.map((cell) => withoutBlanks(cell)))
   const bare = columns.map((_, i) => bareOf(rows.map((row) => row[i] ?? '')))
   const hasPoints = bare.some((column) => proves(column, '.'))
-  // Files with semicolons have decimal commas, but those with 12'500 have no points between thousands.
+  // Files with semicolons use decimal commas, but files with 12'500 don't separate thousands with points.
   const isSign = delimiter === ';' && !bare.some((column) => column.hasGaps && all(column, /^[+-]?\d+$/))
   const hasCommas = bare.some((column) => proves(column, ','))
-  // Coordinates have decimal points in files with decimal commas as well.
+  // Coordinates have decimal points even in files with decimal commas.
   const areThousands = hasPoints ? hasCommas && isSign : hasCommas || isSign
   const decimals = bare.map((column, i) =>
     columns[i]?.type === 'number' ? decimalOf(column, areThousands) : undefined,
@@ -128,11 +128,11 @@ function bareOf(cells: readonly string[]): Bare {
   return { texts, symbol, hasGaps: written.some((text, i) => text !== texts[i]) }
 }
 
-/** Returns the decimal mark of all values; undefined where they are not numbers of one notation. */
+/** Returns the decimal mark of all values; undefined if they are not numbers in one notation. */
 function decimalOf(bare: Bare, areThousands: boolean): '.' | ',' | undefined {
-  // A second point, as in 1.234.567, proves thousands.
+  // A second point, as in 1.234.567, proves that points separate thousands.
   if (has(bare, '.') && all(bare, OPEN_POINTS)) {
-    // A number such as 1500 has no mark between its thousands.
+    // A number such as 1500 shows that thousands are not separated.
     const isPlain = bare.texts.some((text) => /^[+-]?\d{4,}$/.test(text))
     return (areThousands && !isPlain) || bare.texts.some((text) => /\..*\./.test(text)) ? ',' : '.'
   }
@@ -155,7 +155,7 @@ const TESTS: readonly [ColumnType, RegExp][] = [
   ],
 ]
 
-/** Finds the type of a column from its values, one after the other. */
+/** Determines the type of a column from its values, one at a time. */
 export class ColumnTyper {
   #values = 0
   #tests = TESTS
@@ -164,7 +164,7 @@ export class ColumnTyper {
 
   add(cell: string): void {
     const [first] = this.#tests
-    // Nearly every value is like the one before.
+    // Fast path: nearly every value has the same type as the previous one.
     if (cell !== '' && first?.[1].test(cell) && first[0] === 'integer') {
       this.#values += 1
       if (this.#patterns) this.#count(cell)
@@ -181,7 +181,7 @@ export class ColumnTyper {
     if (!this.#patterns) {
       const { points, commas, symbol } = patternsLike(cell)
       this.#patterns = { points: new RegExp(`^${points}$`), commas: new RegExp(`^${commas}$`), symbol }
-      // Plain numbers have come before this value, or the column is one of texts.
+      // Either plain numbers came before this value, or the column is text.
       const could = (type: ColumnType) => before.some(([name]) => name === type)
       this.#counts.points = could('number') ? this.#values : 0
       this.#counts.commas = could('integer') ? this.#values : 0

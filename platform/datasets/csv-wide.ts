@@ -9,7 +9,7 @@ export interface CsvContent {
   types: ColumnType[]
 }
 
-/** Reads a file once, whatever the number of its columns; a faulty record is named as for every CSV file. */
+/** Reads a file in one pass, whatever its number of columns; reports a faulty record as for every CSV file. */
 export async function readWide(path: string, dialect: CsvDialect): Promise<CsvContent> {
   const columns = dialect.header.map(() => new ColumnTyper())
   let rows = 0
@@ -40,14 +40,14 @@ export async function* readCells(path: string, dialect: CsvDialect): AsyncIterab
     if (whole === '' && header.length > 1) continue
     const cells = fieldsOf(whole, delimiter)
     if (!cells || !hasFields(whole, cells.length, header.length, delimiter))
-      return fault(new Error(`record ${rows + 1} has other columns`))
+      return fault(new Error(`record ${rows + 1} has a different number of columns`))
     rows += 1
     yield cells.slice(0, header.length)
   }
   if (open.bytes > 0) return fault(new Error('a quote is never closed'))
 }
 
-/** The lines of a record whose quotes are not all closed yet. */
+/** The lines of a record with a quote that is still open. */
 class OpenRecord {
   readonly #delimiter: string
   #lines: string[] = []

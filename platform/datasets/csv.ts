@@ -24,18 +24,18 @@ import {
 } from './profile.ts'
 
 const SAMPLE_ROWS = 8_192
-/** Every counted column needs memory in each thread. */
+/** A limit, because every counted column needs memory in each thread. */
 const COLUMNS_PER_PASS = 100
-/** DuckDB reads a file once for each pass, which costs the square of the columns; a wider file is read by ourselves. */
+/** DuckDB reads a file once per pass, so the cost is quadratic in the columns. We read wider files ourselves. */
 const MAX_PASSES = 2
 
-/** Texts may have megabytes, and functions copy them. */
+/** Applies a test to short texts only: texts may have megabytes, and functions copy them. */
 const short = (c: string, test: string): string => `case when strlen(${c}) <= 60 then ${test} else false end`
-/** Failing casts are slow, so only text that begins like a date is tried. */
+/** Applies a test only to text that begins like a date, because failing casts are slow. */
 const likeDate = (c: string, test: string) =>
   `case when ${c} similar to ' *[0-9]{4}-[0-9]{2}.*' then ${test} else false end`
 
-/** The test by which a text value counts as each type, narrowest type first, and DuckDB's type for it. */
+/** For each type, narrowest first, the test that a text value must pass, and DuckDB's type for it. */
 const TYPES = {
   // A fraction in a later row makes the whole column a number.
   integer: { duckdb: 'DOUBLE', fits: (c: string) => `regexp_full_match(${c}, '\\s*[+-]?[0-9]{1,18}\\s*')` },
@@ -66,8 +66,8 @@ interface CsvFile {
 }
 
 /**
- * Profiles a CSV file with a header line, delimited by comma, semicolon, tab or bar, and quoted as in RFC 4180. Rows
- * are not guessed: a row whose number of fields differs from the header's makes the file invalid.
+ * Profiles a CSV file with a header line, delimited by comma, semicolon, tab or bar, and quoted as in RFC 4180. We
+ * don't guess: a row whose number of fields differs from the header's makes the file invalid.
  */
 export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
@@ -85,11 +85,11 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
   }
 }
 
-/** A column without a name and without values is a trailing delimiter. */
+/** Leaves out columns without a name and values: each is only a trailing delimiter. */
 const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnType[]): number[] =>
   header.flatMap((_, i) => (unnamed.includes(i) && types[i] === 'any' ? [] : [i]))
 
-/** Returns the first rows of the columns of a profile as texts, numbers in plain notation. */
+/** Returns the first rows of a profile's columns as texts, with numbers in plain notation. */
 export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const shown = columns.slice(0, SAMPLED.columns)
@@ -143,14 +143,14 @@ async function readWith(file: CsvFile): Promise<CsvContent> {
     return nameFirstBadRecord(path, dialect, err)
   }
   const sampled = await sampleTypes(file).catch(firstFault)
-  // The types of the first rows nearly always hold, and reading with them is fast. Otherwise
-  // everything is read as text.
+  // The types of the first rows nearly always fit the whole file, and reading with them is fast. If they don't, we read
+  // everything as text.
   return readTyped(file, sampled)
     .catch(() => readAsText(file, sampled.likely))
     .catch(firstFault)
 }
 
-/** What the first rows allow a column to be: types, and for texts the patterns of numbers that are written in another way. */
+/** What the first rows allow a column to be: its types, and for texts the patterns of numbers in other notations. */
 interface Likely {
   types: Typed[]
   patterns: NumberPatterns | undefined
@@ -182,7 +182,7 @@ async function sampleTypes(file: CsvFile): Promise<Sampled> {
   }
 }
 
-/** No mark contains a bar. */
+/** Joins the distinct marks with a bar, which no mark contains. */
 const distinctMarks = (c: string): string =>
   `string_agg(distinct case when ${isMarkIn(c)} then ${c} end, '|')`
 
@@ -273,7 +273,7 @@ async function countAll(
 
 interface Reading {
   types?: readonly string[]
-  /** DuckDB compares every cell with each of these, which costs more than all the rest for long lists. */
+  /** DuckDB compares every cell with each of these; with a long list this dominates the cost. */
   missing?: readonly string[]
 }
 
@@ -286,5 +286,5 @@ const source = ({ path, dialect, names }: CsvFile, { types = [], missing = [''] 
 const fitting = (column: string, type: Typed): string =>
   countIf(TYPES[type].fits(column), `${column}_${type}`)
 
-/** `filter` is not used, because its cost grows with the square of the number of columns. */
+/** We don't use `filter`, because its cost is quadratic in the number of columns. */
 const countIf = (test: string, name: string): string => `count(case when ${test} then 1 end) as ${name}`

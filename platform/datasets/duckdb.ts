@@ -9,8 +9,8 @@ export interface ReaderOptions {
 }
 
 /**
- * Two threads and their read buffers fit into this memory; more of either only raises its use (bench/ingest). A file
- * that does not fit is read by one thread with plenty.
+ * Two threads and their read buffers fit into this memory; more of either only increases memory use (bench/ingest). A
+ * file that does not fit is read by one thread with more memory.
  */
 export const ATTEMPTS: readonly ReaderOptions[] = [
   { memoryMb: 160, threads: 2 },
@@ -20,13 +20,13 @@ export const ATTEMPTS: readonly ReaderOptions[] = [
 /** One thread reads rows in the order of the file. */
 export const IN_ORDER: readonly ReaderOptions[] = [{ memoryMb: 512, threads: 1 }]
 
-/** Opens a database that can read exactly one file and nothing else of this machine. */
+/** Opens a database that can read exactly one file and nothing else on this machine. */
 async function openReader(path: string, { memoryMb, threads }: ReaderOptions): Promise<DuckDBConnection> {
   const instance = await DuckDBInstance.create(':memory:', {
     preserve_insertion_order: 'false',
     threads: String(threads),
     memory_limit: `${memoryMb}MB`,
-    // By default it is `.tmp` in the current folder, where files of a killed reader stay.
+    // The default is `.tmp` in the current folder, where a killed reader's files would stay.
     temp_directory: join(tmpdir(), '.duckdb'),
   })
   const connection = await instance.connect()
@@ -38,8 +38,8 @@ async function openReader(path: string, { memoryMb, threads }: ReaderOptions): P
 }
 
 /**
- * Reads a file, and retries with the next attempt's options after a lack of memory, because the memory that threads
- * hold at once depends on their timing and not on the file.
+ * Reads a file, and retries with the next options after running out of memory: how much memory the threads hold at once
+ * depends on their timing, not on the file.
  */
 export async function reading<T>(
   path: string,
@@ -58,7 +58,7 @@ export async function reading<T>(
   throw cause
 }
 
-/** Returns whether DuckDB reached its limit, or the machine had no more memory; neither makes a file invalid. */
+/** Returns whether DuckDB reached its limit or the machine ran out of memory; neither makes a file invalid. */
 export const isOutOfMemory = (err: unknown): boolean =>
   err instanceof Error && /Out of Memory|bad_alloc/i.test(err.message)
 
@@ -104,14 +104,14 @@ export function columnType(duckdb: string): ColumnType {
   return others[base] ?? 'string'
 }
 
-/** DuckDB's messages for the most common faults, in words for the owner of the file. */
+/** DuckDB's messages for the most common faults, reworded for the owner of the file. */
 const FAULTS: readonly [RegExp, string][] = [
-  [/magic bytes|too small to be a Parquet/i, 'it does not begin and end as one; was it cut short?'],
-  [/Footer length/i, 'its footer is damaged; was it cut short?'],
-  [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data are damaged'],
+  [/magic bytes|too small to be a Parquet/i, 'it does not begin and end like one; was it truncated?'],
+  [/Footer length/i, 'its footer is damaged; was it truncated?'],
+  [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data is damaged'],
 ]
 
-/** Returns DuckDB's error about a file, without our path, its advice and the class of the error. */
+/** Returns DuckDB's error about a file, without our path, DuckDB's advice and the error class. */
 export function faultOfFile(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
   const known = FAULTS.find(([pattern]) => pattern.test(text))

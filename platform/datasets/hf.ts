@@ -12,13 +12,13 @@ interface DataFile extends DatasetProfile {
 }
 
 /**
- * Profiles an archive of a saved Hugging Face dataset (`save_to_disk`, one split or several) or of Parquet
- * files. All data files must have the same columns, and the rows of all of them count. Files are unpacked one at
- * a time into `directory`.
+ * Profiles an archive of a saved Hugging Face dataset (`save_to_disk`, one split or several) or of Parquet files. All
+ * data files must have the same columns, and the rows of all of them count. Files are unpacked one at a time into
+ * `directory`.
  */
 export async function readHfDataset(path: string, directory: string): Promise<DatasetProfile> {
   const files: DataFile[] = []
-  /** By folder, the data files that its `state.json` names; other files are left over from earlier steps. */
+  /** For each folder, the data files that its `state.json` names; other files are left over from earlier steps. */
   const named = new Map<string, Set<string>>()
   const unpacked = join(directory, 'entry')
 
@@ -63,7 +63,7 @@ async function dataFilesOf({ name }: ArchiveFile, path: string): Promise<Set<str
   }
   const files =
     typeof state === 'object' && state !== null && '_data_files' in state ? state._data_files : undefined
-  if (!Array.isArray(files)) throw new DatasetRefused(`${quoted(name)} does not name its data files`)
+  if (!Array.isArray(files)) throw new DatasetRefused(`${quoted(name)} does not list its data files`)
   return new Set(files.map((file: { filename?: unknown } | null) => String(file?.filename)))
 }
 
@@ -71,7 +71,7 @@ function combine(files: readonly DataFile[]): DatasetProfile {
   const [first, ...others] = files
   if (!first) {
     throw new DatasetRefused(
-      'the archive holds no saved dataset: there are neither .arrow nor .parquet files',
+      'the archive contains no saved dataset: it has neither .arrow nor .parquet files',
     )
   }
   for (const other of others) {
@@ -88,7 +88,7 @@ function combine(files: readonly DataFile[]): DatasetProfile {
   return { num_samples: rows, columns: first.columns, decoded_bytes }
 }
 
-/** Returns the first column that the two do not share with the same type; an empty column matches any. */
+/** Returns the first column that the two do not have in common with the same type; an empty column matches any type. */
 function difference(ours: readonly DatasetColumn[], theirs: readonly DatasetColumn[]): string | undefined {
   const types = new Map(theirs.map(({ name, type }) => [name, type]))
   for (const { name, type } of ours) {

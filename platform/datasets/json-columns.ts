@@ -13,7 +13,7 @@ export class JsonColumns {
   add(row: object): void {
     for (const [name, value] of Object.entries(row)) {
       if (!this.#types.has(name)) {
-        // One more than a limit suffices to detect the excess.
+        // One entry beyond the limit is enough to detect the excess.
         if (this.#types.size > MAX_COLUMNS || this.#nameBytes > MAX_NAMES_BYTES) continue
         this.#nameBytes += bytesOfName(name)
       }

@@ -22,17 +22,17 @@ const BYTE_ORDER_MARK = Buffer.from('\ufeff')
 const LOOSE_COMMA = String.raw`,\s*[}\]]`
 
 /**
- * Profiles JSON Lines: every line that is not blank must be one JSON object. Columns are those of
- * the first `SNIFFED_ROWS`.
+ * Profiles JSON Lines: every line that is not blank must be one JSON object. The columns are those of the first
+ * `SNIFFED_ROWS`.
  */
 export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<DatasetProfile> {
-  // DuckDB takes the mark for a part of the first object.
+  // DuckDB reads the byte order mark as part of the first object.
   if ((await readStart(path, 3)).equals(BYTE_ORDER_MARK)) return scan(path)
   try {
     return await reading(path, attempts, (db) => readWith(db, path))
   } catch (err) {
     if (err instanceof DatasetRefused) throw err
-    // None of DuckDB's errors proves that a file is bad: a long last line without a newline also causes one.
+    // DuckDB's errors don't prove that a file is bad: a long last line without a newline also causes one.
     return scan(path)
   }
 }
@@ -107,15 +107,15 @@ async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolea
 }
 
 /**
- * Reads the lines again in order, because DuckDB's line numbers are unreliable. This is slower than DuckDB, and only
- * for files that are refused.
+ * Reads the lines again in order, because DuckDB's line numbers are unreliable. This is slower than DuckDB, so we only
+ * do it for files that are rejected.
  */
 async function nameFirstBadLine(path: string): Promise<never> {
   await scanLines(path, () => {})
   throw new DatasetRefused('the file is not JSON Lines')
 }
 
-/** Reads line by line, with the memory of one row, and much slower than DuckDB. */
+/** Reads line by line, which needs memory for one row only but is much slower than DuckDB. */
 async function scan(path: string): Promise<DatasetProfile> {
   let rows = 0
   const found = new JsonColumns()
@@ -129,7 +129,7 @@ async function scan(path: string): Promise<DatasetProfile> {
   return { num_samples: rows, columns, decoded_bytes: decodedBytes(rows, columns.length, size) }
 }
 
-/** Passes on the object of each line that is not blank; throws for the first line without one. */
+/** Passes the object of each line that is not blank to `take`; throws for the first line without one. */
 async function scanLines(path: string, take: (value: object) => void): Promise<void> {
   for await (const { line, bytes } of readLines(path)) {
     if (bytes.length > MAX_ROW_BYTES) throw tooLong(line)
@@ -148,7 +148,7 @@ const notUtf8 = (bytes: Uint8Array): string =>
     ? 'not UTF-8 (it looks like UTF-16)'
     : 'not valid UTF-8'
 
-/** Parses the object of a line, or returns its fault. */
+/** Parses the object of a line, or returns what is wrong with the line. */
 function objectOf(text: string): object | string {
   let value: unknown
   try {
@@ -161,12 +161,12 @@ function objectOf(text: string): object | string {
   return `not a JSON object but ${Array.isArray(value) ? 'an array' : quoted(text.trim(), 40)}`
 }
 
-/** A JSON number that becomes infinite. */
+/** A JSON number that overflows to Infinity. */
 const OVERFLOWING = '1e999'
 
 /**
- * Parses JSON as DuckDB and Python do: with NaN and Infinity, which the standard lacks, and
- * without unpaired surrogates.
+ * Parses JSON as DuckDB and Python do: accepts NaN and Infinity, which the standard lacks, and rejects unpaired
+ * surrogates.
  */
 function parse(text: string): unknown {
   const standard = text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g, (found) =>

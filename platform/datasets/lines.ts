@@ -37,9 +37,9 @@ export async function readStart(path: string, most: number): Promise<Buffer> {
   return buffer.subarray(0, bytesRead)
 }
 
-/** Makes the error for a line beyond the limit of a row. */
+/** Creates the error for a line that exceeds the size limit of a row. */
 export const tooLong = (line: number) =>
-  refusedLine(line, `longer than ${MAX_ROW_BYTES / 1024 / 1024} MB, the most a row may have`)
+  refusedLine(line, `longer than ${MAX_ROW_BYTES / 1024 / 1024} MB, the limit for a row`)
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 

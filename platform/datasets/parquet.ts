@@ -14,25 +14,24 @@ import {
 import { SAMPLED, type SampledRow } from './preview.ts'
 import { decodedBytes, DatasetRefused, quoted, type DatasetColumn, type DatasetProfile } from './profile.ts'
 
-/** A column chunk is decoded as a whole, and its size depends on the writer. */
+/** The first attempts may run out of memory: a column chunk is decoded as a whole, and its size is up to the writer. */
 const ATTEMPTS = [
   { memoryMb: 1_024, threads: 2 },
   { memoryMb: 1_024, threads: 1 },
 ]
 /** DuckDB's message about its own memory limit. */
 const MET_LIMIT = /[KMGT]iB\/[^)]* used\)/
-/** A few columns at a time limit the memory to a few column chunks; a pass for each of thousands would take minutes. */
+/** Reading a few columns at a time bounds the memory to a few chunks, but a pass per column could take minutes. */
 const MAX_PASSES = 64
 
 /**
- * Profiles a Parquet file: the footer describes it, and every page is decoded, because only
- * that reveals a damaged page.
+ * Profiles a Parquet file: its footer describes it, and we decode every page, because only that reveals a damaged one.
  */
 export function readParquet(path: string): Promise<DatasetProfile> {
   return reading(path, ATTEMPTS, (db) => readWith(db, `read_parquet(${literal(path)})`)).catch(
     (err: unknown) => {
-      // One thread holds one row group. If that still reaches the limit, the row group is the cause, and not
-      // the load of the machine.
+      // One thread holds one row group. If that still reaches the limit, the row group is the cause, not the machine's
+      // load.
       if (!isOutOfMemory(err) || !MET_LIMIT.test(String(err))) throw err
       throw new DatasetRefused('a row group is too large; write smaller ones', { cause: err })
     },
@@ -91,8 +90,8 @@ interface Described {
 }
 
 /**
- * Returns the SQL for the size of a value, for types whose values vary in size. For nested types the
- * text is about half of it.
+ * Returns the SQL for the size of a value, for types whose values vary in size. A nested value takes about twice the
+ * size of its text.
  */
 function sizeOf(column: string, type: string): string[] {
   const kind = columnType(type)

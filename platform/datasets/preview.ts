@@ -1,9 +1,9 @@
 import type { DatasetPreview, PreviewValue } from '../../schemas/dataset.ts'
 import type { DatasetColumn } from './profile.ts'
 
-/** The first rows, from which the figures are; wider tables show their first columns. */
+/** The first rows, which the figures are computed from; wider tables show their first columns. */
 export const SAMPLED = { rows: 1_000, columns: 200, characters: 500 }
-/** Rows that are kept as they are, fewer when they take more bytes. */
+/** The number of rows that are stored unchanged; fewer if they take too many bytes. */
 const KEPT_ROWS = 50
 const KEPT_BYTES = 512 * 1024
 const COMMON_VALUES = 5
@@ -37,7 +37,7 @@ function valueOf(text: string | null, type: string): PreviewValue {
   if (text === null) return null
   if (isNumeric(type)) {
     const value = Number(text)
-    // An integer beyond what JSON readers hold exactly stays a text.
+    // An integer too large for JSON readers to represent exactly stays a text.
     if (text.trim() !== '' && Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)
       return value
   }
@@ -74,6 +74,6 @@ function summaryOf(
   }
 }
 
-/** Cuts a text and lets go of the rest of it, which a slice would keep in memory. */
+/** Truncates a text by copying it, because a slice would keep the whole text in memory. */
 export const cutText = (text: string): string =>
   text.length <= SAMPLED.characters ? text : Buffer.from(text.slice(0, SAMPLED.characters + 1)).toString()

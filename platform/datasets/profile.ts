@@ -1,4 +1,4 @@
-/** The formats a dataset may have; the contract's vocabulary. */
+/** The formats of datasets, as named in the contract. */
 export type DatasetFormat = 'csv' | 'jsonl' | 'parquet' | 'hf_dataset'
 
 /** One column, with a type that means the same in every format. */
@@ -17,7 +17,7 @@ export type ColumnType =
   | 'binary'
   | 'list'
   | 'object'
-  /** Values of several kinds, or none at all. */
+  /** Values of several kinds, or no values at all. */
   | 'any'
 
 /** The content of a dataset, determined by reading all of it. */
@@ -31,19 +31,19 @@ export interface DatasetProfile {
 /** A value counts one machine word: its number, or a pointer to its text. */
 export const VALUE_BYTES = 8
 
-/** Returns the size in memory of rows whose texts have this many bytes together. */
+/** Returns the size in memory of rows whose texts have `textBytes` in total. */
 export const decodedBytes = (rows: number, columns: number, textBytes: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(rows * columns * VALUE_BYTES + textBytes))
 
 /** The largest row in bytes, which bounds the memory of every reader, ours and the trainers'. */
 export const MAX_ROW_BYTES = 8 * 1024 * 1024
 
-/** With more names than this a file is not a table; the names are data themselves. */
+/** A file with more columns than this is not a table; its names are data themselves. */
 export const MAX_COLUMNS = 10_000
 
 /**
- * The largest size of all column names together, written as JSON. Routes that read a dataset parse
- * its names, so their number alone does not bound the work.
+ * The largest total size of all column names, written as JSON. Routes that read a dataset parse its names, so a limit
+ * on their number alone would not bound the work.
  */
 export const MAX_NAMES_BYTES = 1024 * 1024
 
@@ -55,7 +55,7 @@ export class DatasetRefused extends Error {
   override readonly name = 'DatasetRefused'
 }
 
-/** Makes the refusal of a file for one of its lines, counted from one. */
+/** Creates the refusal of a file because of one of its lines, counted from one. */
 export const refusedLine = (line: number, what: string): DatasetRefused =>
   new DatasetRefused(`line ${line}: ${what}`)
 

@@ -13,8 +13,8 @@ import {
 } from './profile.ts'
 import type { PreviewAnswer, ReadAnswer, ReadOrder } from './reader.ts'
 
-// Reads one dataset in a process of its own, so that the memory and the crashes of native readers end with it. Each
-// reader is imported only when needed, because importing all of them takes longer than reading a usual file.
+// Reads one dataset in its own process, so that the memory and the crashes of native readers end with it. Each reader
+// is imported only when needed, because importing all of them takes longer than reading a typical file.
 
 const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetProfile>> = {
   csv: async ({ path }) => (await import('./csv.ts')).readCsv(path),
@@ -23,7 +23,7 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
   hf_dataset: async ({ path, directory }) => (await import('./hf.ts')).readHfDataset(path, directory),
 }
 
-/** Reads the first rows; archives show none. */
+/** Reads the first rows; archives have no preview. */
 const sample: Partial<
   Record<ReadOrder['format'], (order: ReadOrder, columns: readonly DatasetColumn[]) => Promise<SampledRow[]>>
 > = {
@@ -56,7 +56,7 @@ function checkColumns({ columns }: DatasetProfile): void {
     bytes += bytesOfName(name)
     if (bytes <= MAX_NAMES_BYTES) continue
     throw new DatasetRefused(
-      `the names of the columns take more than 1 MB together, the limit; shorten names such as ${quoted(name, 40)}, or store such texts as values`,
+      `the column names exceed the limit of 1 MB in total; shorten names such as ${quoted(name, 40)}, or store such texts as values`,
     )
   }
   const at = columns.findIndex(({ name }) => !isStorable(name))
@@ -65,8 +65,8 @@ function checkColumns({ columns }: DatasetProfile): void {
 }
 
 /**
- * Sends the profile before the first rows are read again for the preview: whatever happens then, the dataset is as good
- * as its profile says.
+ * Sends the profile before it reads the first rows again for the preview: a failure of the preview must not affect the
+ * dataset.
  */
 async function serve(order: ReadOrder): Promise<void> {
   const answered = await answer(order)

@@ -19,7 +19,7 @@ export interface ReadOrder {
 
 export type ReadAnswer = { profile: DatasetProfile } | { refused: string } | { broken: string }
 
-/** Follows a profile; null when there are no rows to show. */
+/** Sent after the profile; null when there are no rows to show. */
 export interface PreviewAnswer {
   preview: DatasetPreview | null
 }
@@ -30,25 +30,25 @@ export class DatasetReaderBroken extends Error {
 }
 
 const CHILD = fileURLToPath(new URL('reader-child.ts', import.meta.url))
-/** The limits of a reader. For Parquet it may use 1 GB, and a file that needs twice that is not legitimate. */
+/** The limits of a reader. Reading Parquet may use 1 GB, and no legitimate file needs twice that. */
 export interface ReadBounds {
   memoryMb: number
   ms: number
 }
 const MAX_MEMORY_MB = 2_048
-/** A file takes seconds for every hundred megabytes on an idle machine. */
+/** The shortest time limit. On an idle machine reading takes seconds per hundred megabytes. */
 const MIN_READ_MS = 2 * 60_000
 const MAX_READ_MS = 15 * 60_000
 const READ_MS_PER_MB = 3_000
 const MB = 1024 * 1024
 const HEAP_MB = 512
-/** The first rows are shown where reading them again takes no longer. */
+/** The time limit for reading the first rows again; beyond it there is no preview. */
 const PREVIEW_MS = 20_000
 const FOLDER_LIFE_MS = 24 * 3_600_000
 
 /**
- * Returns the limits of a file of this size. A worker reads a few files at a time, so a small file that expands to
- * billions of rows must not keep others waiting for long.
+ * Returns the limits for a file of this size. A worker reads only a few files at a time, so a small file that expands
+ * to billions of rows must not keep others waiting for long.
  */
 export const boundsOf = (bytes: number): ReadBounds => ({
   memoryMb: MAX_MEMORY_MB,
@@ -56,8 +56,8 @@ export const boundsOf = (bytes: number): ReadBounds => ({
 })
 
 /**
- * Reads a file from end to end as `format` and returns its rows and columns; throws `DatasetRefused` when the file is
- * not of that format. It runs in a process of its own, so memory is bounded and a bad file can crash only that.
+ * Reads a whole file as `format` and returns its rows and columns; throws `DatasetRefused` if the file doesn't have
+ * that format. The reader runs in its own process, so memory is bounded and a bad file can crash only that process.
  */
 export async function readDataset(
   file: { path: string; format: DatasetFormat },
@@ -84,7 +84,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
     execPath: program,
     execArgv: before,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    // The process parses untrusted files, so it gets no secret. What it writes is removed with its folder.
+    // The process parses untrusted files, so it gets no secrets. Its files are removed with its folder.
     env: { ...(PATH !== undefined && { PATH }), TMPDIR: order.directory },
   })
   const kill = () => void child.kill('SIGKILL')
@@ -104,10 +104,11 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   signal?.addEventListener('abort', kill, { once: true })
   try {
     const exited = once(child, 'exit').then(async () => {
-      // Its last message may still be in the channel.
+      // The child's last message may still be in the channel.
       if (child.connected) await once(child, 'disconnect')
       signal?.throwIfAborted()
-      if (excess !== undefined) throw new DatasetRefused(`the file cannot be read within bounds: ${excess}`)
+      if (excess !== undefined)
+        throw new DatasetRefused(`the file cannot be read within the limits: ${excess}`)
       throw new DatasetReaderBroken(
         `the reader's process ended early (${child.signalCode ?? child.exitCode})`,
       )
@@ -127,10 +128,10 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   }
 }
 
-/** Returns the next event of a stream of them. */
+/** Returns the next event of a stream. */
 const next = async (events: AsyncIterator<unknown>): Promise<unknown> => (await events.next()).value
 
-/** Creates a folder for work on one dataset, and removes folders that a killed process left a day ago. */
+/** Creates a temporary folder for one dataset, and removes day-old folders of killed processes. */
 export async function temporaryFolder(): Promise<AsyncDisposable & { path: string }> {
   const root = join(tmpdir(), 'hearth-datasets')
   await mkdir(root, { recursive: true, mode: 0o700 })

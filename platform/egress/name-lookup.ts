@@ -4,7 +4,9 @@ import pTimeout from 'p-timeout'
 
 export type Resolve = (hostname: string) => Promise<string[]>
 
-/** Uses the system resolver, so that hosts files and split DNS apply; both address families, in the resolver's order. */
+/**
+ * Uses the system resolver, so that hosts files and split DNS apply. Returns both families, in the resolver's order.
+ */
 const resolveBySystem: Resolve = async (hostname) =>
   (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
 
@@ -13,26 +15,26 @@ const MAX_NAMES = 10_000
 export const LOOKUP_LIMITS = {
   /** The time limit of a look-up. */
   resolveMs: 5_000,
-  /** A name that takes longer is slow. */
+  /** A name whose look-up takes longer is slow. */
   slowMs: 1_000,
-  /** Concurrent look-ups of names that are not known to be quick, out of the 64 threads (`UV_THREADPOOL_SIZE`). */
+  /** Concurrent look-ups of names that are not known to be quick, of the 64 threads (`UV_THREADPOOL_SIZE`). */
   slowAtOnce: 16,
-  /** Concurrent look-ups of one owner, of which half may be of names that are not known to be quick. */
+  /** Concurrent look-ups per owner; half of them may be of names that are not known to be quick. */
   ownerAtOnce: 8,
-  /** The number of quick look-ups in a row after which a slow name counts as quick again. */
+  /** The number of consecutive quick look-ups after which a slow name counts as quick again. */
   quickAgainAfter: 4,
 }
 
 /**
- * Resolves names, each time anew. The resolver has few threads, and a name's servers can occupy one for long. So
- * concurrent callers of one name share a look-up, names that are not known to be quick leave threads for others, and so
- * does each owner, whose names may all become slow at once.
+ * Resolves names without caching. The resolver has few threads, and a slow name server can occupy one for long. So
+ * concurrent callers of a name share a look-up, and names that are not known to be quick leave threads for others. Each
+ * owner is limited too, because all of its names may become slow at once.
  */
 export class NameLookup {
   readonly #resolve: Resolve
   readonly #limits: typeof LOOKUP_LIMITS
   readonly #questions = new Map<string, Promise<string[]>>()
-  /** The number of quick look-ups in a row that a name still needs to count as quick. */
+  /** The number of consecutive quick look-ups that a name still needs to count as quick. */
   readonly #toProve = new LRUCache<string, number>({ max: MAX_NAMES })
   readonly #asking = new Map<string, { all: number; unproven: number }>()
   #unproven = 0
@@ -43,7 +45,7 @@ export class NameLookup {
     this.#limits = { ...LOOKUP_LIMITS, ...limits }
   }
 
-  /** Returns every address of a name. Throws without a result in time, which includes the wait for a thread. */
+  /** Returns every address of a name. Throws on a timeout, which includes the wait for a thread. */
   addressesOf(hostname: string, owner: string): Promise<string[]> {
     const asked = this.#questions.get(hostname) ?? this.#ask(hostname, owner)
     const { resolveMs: milliseconds } = this.#limits

@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 import { type Config, ConfigError } from '../config.ts'
 
-/** The reason why a destination is refused: a code of a closed vocabulary, and a sentence. */
+/** Thrown for a destination that is refused, with a code from a closed vocabulary and a sentence. */
 export class EgressRefused extends Error {
   override readonly name = 'EgressRefused'
   readonly reason: EgressReason
@@ -14,20 +14,23 @@ export class EgressRefused extends Error {
 }
 export type EgressReason = 'url_not_allowed' | 'name_not_allowed' | 'address_not_allowed'
 
-/** A URL with a valid text; its addresses must still be checked, at every attempt. */
+/** A URL whose text is valid; its addresses must still be checked on every attempt. */
 export interface Destination {
   readonly url: URL
   /** ASCII, lower case, without the trailing dot. */
   readonly hostname: string
   readonly port: number
-  /** The text is acceptable only for addresses on the operator's allow list: another port, or a reserved name. */
+  /** True if only addresses on the operator's allow list are acceptable: for another port, or a reserved name. */
   readonly needsAllowance: boolean
 }
 
 const HTTPS_PORT = 443
 const MAX_URL_LENGTH = 2048
 
-/** Names that never mean a public host (RFC 2606, 6761, 6762, 7686, 8375, 9476, and what clouds and clusters use). */
+/**
+ * Suffixes that never belong to a public host (RFC 2606, 6761, 6762, 7686, 8375, 9476, and those of clouds and
+ * clusters).
+ */
 const RESERVED_SUFFIXES = [
   'localhost',
   'localdomain',
@@ -66,7 +69,7 @@ const IPV4_REFUSED = [
   '240.0.0.0/4',
   '168.63.129.16/32',
 ]
-/** Only 2000::/3 is allocated as global unicast; these parts of it are not public hosts. */
+/** Only 2000::/3 is allocated as global unicast; the ranges listed below it are not public hosts. */
 const IPV6_GLOBAL = '2000::/3'
 const IPV6_REFUSED = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 
@@ -88,7 +91,7 @@ export function isPublicAddress(address: string): boolean {
 
 /** The operator's rules: `HEARTH_EGRESS_ALLOW` and `HEARTH_EGRESS_BLOCK`. */
 export interface EgressRules {
-  /** Entries of the form `CIDR:port`. The constructor throws for an invalid one. */
+  /** Entries of the form `CIDR:port`. The policy's constructor throws for an invalid one. */
   allow: readonly string[]
   /** Domains that are refused, including their subdomains. */
   block: readonly string[]
@@ -103,7 +106,9 @@ export class EgressPolicy {
     for (const entry of allow) {
       const match = /^(.+\/\d+):(\d+)$/.exec(entry)
       if (!match)
-        throw new ConfigError(`HEARTH_EGRESS_ALLOW must hold CIDR:port entries, not ${JSON.stringify(entry)}`)
+        throw new ConfigError(
+          `HEARTH_EGRESS_ALLOW must contain CIDR:port entries, not ${JSON.stringify(entry)}`,
+        )
       const port = Number(match[2])
       const list = this.#allowed.get(port) ?? new BlockList()
       addSubnet(list, (match[1] ?? '').replaceAll(/[[\]]/g, ''))
@@ -136,7 +141,7 @@ export class EgressPolicy {
     return { url, hostname, port, needsAllowance }
   }
 
-  /** Checks every address that a name resolved to; one unsafe address refuses them all. Throws `EgressRefused`. */
+  /** Checks every address that a name resolved to; throws `EgressRefused` if any of them is unsafe. */
   checkAddresses({ port, needsAllowance }: Destination, addresses: readonly string[]): void {
     for (const address of addresses) {
       if (this.#isAllowed(address, port) || (!needsAllowance && isPublicAddress(address))) continue
@@ -152,7 +157,7 @@ export class EgressPolicy {
   }
 }
 
-/** Builds the operator's policy. The platform's own name is never a destination, so that deliveries cannot loop back. */
+/** Builds the operator's policy. It always blocks the platform's own name, so that deliveries cannot loop back. */
 export function openEgressPolicy(config: Config): EgressPolicy {
   const own = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
   return new EgressPolicy({
@@ -166,13 +171,13 @@ function parseStrictly(text: string): URL {
   const refuse = (message: string): never => {
     throw new EgressRefused('url_not_allowed', message)
   }
-  if (text.length > MAX_URL_LENGTH) refuse(`the URL must have at most ${MAX_URL_LENGTH} characters`)
+  if (text.length > MAX_URL_LENGTH) refuse(`the URL must not be longer than ${MAX_URL_LENGTH} characters`)
   if (/[\p{Cc}\p{Cf}\p{Z}\\]/u.test(text))
-    refuse('the URL must hold no spaces, control characters or backslashes')
+    refuse('the URL must not contain spaces, control characters or backslashes')
   const authority =
     /^https:\/\/([^/?#]+)/i.exec(text)?.[1] ?? refuse('the URL must begin with https:// and a host name')
-  if (text.includes('#')) refuse('the URL must have no fragment')
-  if (authority.includes('@')) refuse('the URL must hold no user name or password')
+  if (text.includes('#')) refuse('the URL must not have a fragment')
+  if (authority.includes('@')) refuse('the URL must not contain a user name or password')
   if (authority.includes('%')) refuse('the host name must not be percent-encoded')
   if (authority.includes('[')) refuse('the host must be a name, not an address')
   if (!/^[^:]+(:[1-9]\d{0,4})?$/.test(authority)) refuse('the port must be 443')
@@ -180,7 +185,7 @@ function parseStrictly(text: string): URL {
   return new URL(text)
 }
 
-/** Checks a DNS name: labels of 1 to 63 letters, digits and hyphens, and not a form that a resolver reads as a number. */
+/** Checks a DNS name: labels of 1 to 63 letters, digits and hyphens, in no form that a resolver reads as a number. */
 function checkName(hostname: string): void {
   const labels = hostname.split('.')
   const last = labels.at(-1) ?? ''
@@ -192,8 +197,8 @@ function checkName(hostname: string): void {
 }
 
 /**
- * Returns whether a public resolver can know the name: it is below a suffix in the registry part
- * of the Public Suffix List.
+ * Returns whether a public resolver can know the name: whether it is below a suffix in the registry part of the Public
+ * Suffix List.
  */
 function isUnderPublicSuffix(hostname: string): boolean {
   const { isIcann, domain } = parseName(hostname, { extractHostname: false, validateHostname: false })

@@ -5,7 +5,7 @@ import { SendError, toSendError } from './public-sender.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 
-/** Opens connections to user-supplied hosts under the egress policy; each is resolved and checked anew. */
+/** Opens connections to user-supplied hosts under the egress policy; resolves and checks the host each time. */
 export class PublicConnections {
   readonly #policy: EgressPolicy
   readonly #names: NameLookup
@@ -36,7 +36,7 @@ export class PublicConnections {
   }
 }
 
-/** The next address is tried when the previous one cannot be reached. */
+/** Connects to the first address that can be reached. */
 async function firstOf(addresses: readonly string[], port: number): Promise<Socket> {
   let failure: unknown
   for (const address of addresses) {

@@ -12,13 +12,13 @@ const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
 export interface Download {
   owner: string
-  /** The path of the file that is written. */
+  /** The path of the file to write. */
   to: string
   maxBytes: number
   signal: AbortSignal
 }
 
-/** The file is larger than it may be. */
+/** The file exceeds the size limit. */
 export class TooLarge extends Error {
   override readonly name = 'TooLarge'
 }
@@ -35,12 +35,12 @@ export async function downloadPublic(
     await pipeline(answer, atMost(maxBytes), createWriteStream(to), { signal: ending })
   } catch (err) {
     signal.throwIfAborted()
-    if (ending.aborted) throw new SendError('timeout', 'no complete answer within 120 s', err)
+    if (ending.aborted) throw new SendError('timeout', 'no complete response within 120 s', err)
     throw err instanceof TooLarge ? err : toSendError(err)
   }
 }
 
-/** Passes bytes on up to a limit, and fails beyond it. */
+/** Returns a stream that passes bytes through up to a limit and fails beyond it. */
 export function atMost(maxBytes: number): Transform {
   let total = 0
   return new Transform({
@@ -65,9 +65,9 @@ async function follow(
     if (statusCode === 200) return answer
     answer.destroy()
     if (!REDIRECTS.has(statusCode) || headers.location === undefined)
-      throw new SendError('invalid_answer', `the server answered ${statusCode}`)
+      throw new SendError('invalid_answer', `the server returned ${statusCode}`)
     if (!URL.canParse(headers.location, url))
-      throw new SendError('invalid_answer', 'the server redirects to no address')
+      throw new SendError('invalid_answer', 'the server sent a redirect without an address')
     url = new URL(headers.location, url).href
   }
   throw new SendError('invalid_answer', `it leads to more than ${MAX_REDIRECTS} redirects`)

@@ -4,7 +4,7 @@ const MAX_ANSWER_BYTES = 64 * 1024
 
 export interface Outgoing {
   method: 'GET' | 'POST'
-  /** The account of this exchange; look-ups of names are limited per account. */
+  /** The account that makes this exchange; DNS look-ups are limited per account. */
   owner: string
   headers: Record<string, string>
   body?: Buffer
@@ -18,7 +18,7 @@ export interface Answer {
   body: Buffer
 }
 
-/** The reason why an exchange was aborted before its response. */
+/** Thrown for an exchange that was aborted before its response. */
 export class ExchangeAborted extends Error {
   override readonly name = 'ExchangeAborted'
   readonly reason: 'timeout' | 'aborted'
@@ -29,9 +29,9 @@ export class ExchangeAborted extends Error {
 }
 
 /**
- * The deadline of one exchange, combined with the caller's own signal. It uses one timer and one listener, which both
- * end with the exchange. Signals made for each exchange (`AbortSignal.timeout`, `any`) would retain its objects for the
- * whole time, about 400 MB at 800 exchanges a second.
+ * The deadline of one exchange, combined with the caller's signal. It uses one timer and one listener, which both end
+ * with the exchange. A signal per exchange (`AbortSignal.timeout`, `any`) would retain the exchange's objects for the
+ * whole timeout: about 400 MB at 800 exchanges a second.
  */
 export class Deadline implements Disposable {
   readonly #over = Promise.withResolvers<never>()
@@ -62,7 +62,7 @@ export class Deadline implements Disposable {
   }
 }
 
-/** Makes one request over a pool. Throws undici's errors, or `ExchangeAborted`. */
+/** Sends one request over a pool. Throws undici's errors, or `ExchangeAborted`. */
 export async function exchange(
   pool: Pool,
   path: string,
@@ -79,7 +79,7 @@ export async function exchange(
   }
 }
 
-/** Collects a response up to its limit; bytes beyond it are not read. */
+/** Collects a response up to the size limit; bytes beyond it are not read. */
 class ResponseCollector implements Dispatcher.DispatchHandler {
   readonly #done = Promise.withResolvers<Answer>()
   readonly #chunks: Buffer[] = []
@@ -93,7 +93,7 @@ class ResponseCollector implements Dispatcher.DispatchHandler {
     return this.#done.promise
   }
 
-  /** Closes the connection, at once or as soon as there is one. */
+  /** Closes the connection now, or as soon as there is one. */
   abandon(why: Error): void {
     this.#abandoned = why
     this.#controller?.abort(why)
@@ -109,7 +109,7 @@ class ResponseCollector implements Dispatcher.DispatchHandler {
     status: number,
     headers: Answer['headers'],
   ): void {
-    // A 1xx status only announces the response.
+    // A 1xx status only precedes the response.
     if (status < 200) return
     this.#status = status
     this.#headers = headers
@@ -120,7 +120,7 @@ class ResponseCollector implements Dispatcher.DispatchHandler {
     this.#size += chunk.length
     if (this.#size < MAX_ANSWER_BYTES) return
     this.#finish()
-    controller.abort(new Error('enough of the answer is known'))
+    controller.abort(new Error('the rest of the response is not needed'))
   }
 
   onResponseEnd(): void {

@@ -5,14 +5,14 @@ import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
 
-/** The time limit of an exchange, from the look-up of the name to the end of the response. */
+/** The time limit of an exchange, from the DNS look-up to the end of the response. */
 const EXCHANGE_TIMEOUT_MS = 15_000
 const CONNECT_TIMEOUT_MS = 5_000
 const MAX_POOLS = 1_000
 /** A pool that has been idle for this long is closed with its connections. */
 const POOL_IDLE_TIMEOUT_MS = 60_000
 
-/** The reasons for a missing response: a closed vocabulary that the owner of the destination may see. */
+/** The reasons for a missing response. The destination's owner may see them, so the vocabulary is closed. */
 export type SendFailure =
   | EgressReason
   | 'name_not_resolved'
@@ -35,10 +35,10 @@ export class SendError extends Error {
 }
 
 /**
- * Sends requests to user-supplied addresses under the egress policy. The name is resolved for each exchange, and
- * one unsafe address refuses it. The connection goes to the checked addresses, with the name for TLS and Host. An
- * idle connection is reused only while its address is in the latest result. There are no redirects and no proxies;
- * time and size are bounded.
+ * Sends requests to user-supplied addresses under the egress policy. The name is resolved for each exchange, and one
+ * unsafe address refuses the exchange. We connect to the checked addresses, and use the name for TLS and Host. An idle
+ * connection is reused only while its address is in the latest result. We follow no redirects and use no proxy; time
+ * and size are bounded.
  */
 export class PublicSender implements AsyncDisposable {
   readonly #policy: EgressPolicy
@@ -49,7 +49,7 @@ export class PublicSender implements AsyncDisposable {
     ttl: POOL_IDLE_TIMEOUT_MS,
     ttlAutopurge: true,
     updateAgeOnGet: true,
-    // Requests in flight end by their own deadline.
+    // Requests in flight end at their own deadline.
     dispose: (pool) => void pool.close().catch(() => {}),
   })
 
@@ -66,7 +66,7 @@ export class PublicSender implements AsyncDisposable {
     this.#exchangeMs = exchangeMs
   }
 
-  /** Makes one exchange. Throws `SendError`; every status, including redirects, counts as a response. */
+  /** Sends one request. Throws `SendError`; every status, including redirects, counts as a response. */
   async send(url: string, outgoing: Outgoing): Promise<Answer> {
     using deadline = new Deadline(this.#exchangeMs, outgoing.signal)
     try {
@@ -87,7 +87,7 @@ export class PublicSender implements AsyncDisposable {
     return addresses
   }
 
-  /** The next address is tried only when nothing was sent to the previous one. */
+  /** Tries the addresses in order, the next one only if nothing was sent to the previous one. */
   async #sendToFirst(
     destination: Destination,
     addresses: string[],
@@ -111,12 +111,12 @@ export class PublicSender implements AsyncDisposable {
     const known = this.#pools.get(key)
     if (known) return known
     const pool = new Pool(destination.url.origin, {
-      // Callers limit the connections per destination. Destinations that share a host, such as those of a relay, must
-      // not wait for each other.
+      // No limit here: callers limit the connections per destination, and destinations that share a host, such as those
+      // of a relay, must not wait for each other.
       connections: null,
       pipelining: 1,
       allowH2: false,
-      // An exchange has a deadline of its own.
+      // Each exchange has its own deadline.
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: {
@@ -152,8 +152,8 @@ export function toSendError(err: unknown): SendError {
   if (err instanceof EgressRefused) return new SendError(err.reason, err.message)
   if (err instanceof ExchangeAborted)
     return err.reason === 'aborted'
-      ? new SendError('aborted', 'the exchange was given up', err)
-      : new SendError('timeout', 'no complete answer within 15 s', err)
+      ? new SendError('aborted', 'the exchange was aborted', err)
+      : new SendError('timeout', 'no complete response within 15 s', err)
   const code = codeOf(err)
   if (code === 'UND_ERR_CONNECT_TIMEOUT')
     return new SendError('connect_timeout', 'no connection within 5 s', err)
@@ -162,6 +162,6 @@ export function toSendError(err: unknown): SendError {
   if (/CERT|TLS|SSL|SELF_SIGNED|ALTNAME|UNABLE_TO_/.test(code))
     return new SendError('tls_failed', 'TLS could not be established', err)
   if ((err as Error).name === 'HTTPParserError' || /OVERFLOW|UND_ERR_RESPONSE/.test(code))
-    return new SendError('invalid_answer', 'the answer was not valid HTTP', err)
-  return new SendError('connection_closed', 'the connection closed before the answer was complete', err)
+    return new SendError('invalid_answer', 'the response was not valid HTTP', err)
+  return new SendError('connection_closed', 'the connection closed before the response was complete', err)
 }

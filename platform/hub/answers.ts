@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { retryAfter } from './rate-limit-headers.ts'
 
-/** The pause when a hub limits its rate without saying for how long. */
+/** The pause when a hub enforces a rate limit without saying for how long. */
 const UNSAID_WAIT_S = 60
 
 export type HubFailure =
@@ -17,7 +17,7 @@ export type HubFailure =
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly code: HubFailure
-  /** The seconds after which to retry, when the hub limits its rate. */
+  /** The seconds after which to retry, when the hub enforces a rate limit. */
   readonly retryAfterS: number | undefined
 
   constructor(
@@ -30,9 +30,12 @@ export class HubError extends Error {
     this.retryAfterS = retryAfterS
   }
 
-  /** A hub does not distinguish absent repositories from private ones. */
+  /** Returns the error for a missing item; a hub does not distinguish missing repositories from private ones. */
   static notFound(): HubError {
-    return new HubError('not_found', 'the hub has no such repository, revision or file, or does not show it')
+    return new HubError(
+      'not_found',
+      'the hub has no such repository, revision or file, or does not grant access to it',
+    )
   }
 }
 
@@ -70,7 +73,7 @@ export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, has
   const code = String(headers['x-error-code'] ?? '')
   if (statusCode === 429) {
     const retryAfterS = retryAfter(headers, Date.now()) ?? UNSAID_WAIT_S
-    return new HubError('rate_limited', `the model hub limits its rate; ask again in ${retryAfterS} s`, {
+    return new HubError('rate_limited', `the model hub's rate limit is reached; retry in ${retryAfterS} s`, {
       retryAfterS,
     })
   }
@@ -80,14 +83,14 @@ export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, has
       : new HubError('gated_refused', 'this repository is gated and the platform has not been granted access')
   }
   if (statusCode === 404 || statusCode === 401) return HubError.notFound()
-  return new HubError('unavailable', `the model hub answered ${statusCode}`)
+  return new HubError('unavailable', `the model hub returned ${statusCode}`)
 }
 
-/** Parses the hub's description of a repository, in which any field may be missing. */
+/** Parses the hub's description of a repository; any field may be missing. */
 export function readHubInfo(repoId: string, answer: Record<string, unknown>): HubRepoInfo {
   const revision = answer['sha']
   if (typeof revision !== 'string' || !/^[0-9a-f]{40,64}$/.test(revision)) {
-    throw new HubError('invalid_answer', 'the hub does not say at which commit the repository is')
+    throw new HubError('invalid_answer', "the hub did not return the repository's commit")
   }
   const [config, card, gguf] = [
     asRecord(answer['config']),

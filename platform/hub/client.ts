@@ -17,10 +17,10 @@ const JSON_TIMEOUT_MS = 15_000
 const FILE_TIMEOUT_MS = 60_000
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 const MAX_REDIRECTS = 5
-/** The largest page of commits that a hub returns. */
+/** The maximum page size for commits on a hub. */
 const COMMITS_PER_PAGE = 1_000
 const MAX_COMMIT_PAGES = 5
-/** The largest number of commits that a search goes back. */
+/** The number of commits that a search goes back at most. */
 export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {
@@ -29,8 +29,8 @@ export interface HubOptions {
 }
 
 /**
- * The only client of a Hugging Face-compatible hub: time, size and redirects are bounded, and the token
- * is sent to the hub alone.
+ * The only client of a Hugging Face-compatible hub. Time, size and redirects are bounded, and the token is sent only to
+ * the hub itself.
  */
 export class HubClient {
   readonly #endpoint: string | undefined
@@ -79,8 +79,7 @@ export class HubClient {
       ...(pipelineTag !== undefined && { pipeline_tag: pipelineTag }),
     }).toString()
     const { value: found } = await this.#json(url.href)
-    if (!Array.isArray(found))
-      throw new HubError('invalid_answer', 'the hub did not answer with a list of models')
+    if (!Array.isArray(found)) throw new HubError('invalid_answer', 'the hub did not return a list of models')
     return found.flatMap((entry: unknown) => {
       const { id, modelId, downloads } = asRecord(entry)
       const repoId = typeof id === 'string' ? id : modelId
@@ -103,7 +102,7 @@ export class HubClient {
     for (let page = 0; next !== undefined && page < MAX_COMMIT_PAGES; page++) {
       const { value, headers } = await this.#json(next)
       if (!Array.isArray(value))
-        throw new HubError('invalid_answer', 'the hub did not answer with a list of commits')
+        throw new HubError('invalid_answer', 'the hub did not return a list of commits')
       if (value.some((entry: unknown) => asRecord(entry)['id'] === commit)) return true
       next = nextPage(headers, next)
     }
@@ -119,11 +118,11 @@ export class HubClient {
     const answer = await this.open(repo.repoId, repo.revision, file.path)
     const bytes = await readAll(answer, maxBytes)
     if (!fits(bytes, file))
-      throw new HubError('invalid_answer', `the hub sent ${file.path} with a wrong digest`)
+      throw new HubError('invalid_answer', `the digest of ${file.path} from the hub does not match`)
     return bytes
   }
 
-  /** Reads the first bytes of a large file; no digest is known of these alone. */
+  /** Reads the first bytes of a large file, unverified: there is no digest of a part. */
   async readStart(
     repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
     path: string,
@@ -133,7 +132,7 @@ export class HubClient {
     return (await readUpTo(answer, most)).subarray(0, most)
   }
 
-  /** Opens a file, from `range` on if given; the caller must read or dump the body. */
+  /** Opens a file, or the part in `range`; the caller must read or dump the body. */
   async open(
     repoId: string,
     revision: string,
@@ -157,7 +156,10 @@ export class HubClient {
 
   #base(): string {
     if (this.#endpoint) return this.#endpoint
-    throw new HubError('not_configured', 'no model hub is configured: the operator sets HEARTH_HUB_ENDPOINT')
+    throw new HubError(
+      'not_configured',
+      'no model hub is configured: an operator must set HEARTH_HUB_ENDPOINT',
+    )
   }
 
   async #json(url: string): Promise<{ value: unknown; headers: Dispatcher.ResponseData['headers'] }> {
@@ -166,7 +168,7 @@ export class HubClient {
     try {
       return { value: JSON.parse(bytes.toString('utf8')) as unknown, headers: answer.headers }
     } catch (cause) {
-      throw new HubError('invalid_answer', 'the hub did not answer with JSON', { cause })
+      throw new HubError('invalid_answer', 'the hub did not return JSON', { cause })
     }
   }
 
@@ -201,7 +203,7 @@ export class HubClient {
     throw new HubError('invalid_answer', `the hub redirects more than ${MAX_REDIRECTS} times`)
   }
 
-  /** Redirect targets of the hub get no credentials. */
+  /** Returns the headers with credentials; only the hub's own host gets them, not its redirect targets. */
   #credentials(url: URL, home: string): Record<string, string> {
     return this.#token && url.origin === home ? { authorization: `Bearer ${this.#token}` } : {}
   }
@@ -232,8 +234,8 @@ export class HubClient {
 }
 
 /**
- * Returns the next page of a list from its `Link` header. Only the query is used, so that the token goes
- * to no other host or path.
+ * Returns the next page of a list from its `Link` header. Uses only the query, so that the token is never sent to
+ * another host or path.
  */
 function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): string | undefined {
   const [, target] = /<([^>]+)>\s*;[^,]*\brel="?next"?/.exec(String(link ?? '')) ?? []
@@ -246,11 +248,11 @@ function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): s
 
 async function readAll(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
   const bytes = await readUpTo(answer, maxBytes)
-  if (bytes.length > maxBytes) throw new HubError('invalid_answer', 'the hub sent more than can be read')
+  if (bytes.length > maxBytes) throw new HubError('invalid_answer', 'the response of the hub is too large')
   return bytes
 }
 
-/** Reads until there are more bytes than `most`; the rest is not read. */
+/** Reads until there are more than `most` bytes, and leaves the rest unread. */
 async function readUpTo({ body }: Dispatcher.ResponseData, most: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
@@ -261,7 +263,7 @@ async function readUpTo({ body }: Dispatcher.ResponseData, most: number): Promis
       if (size > most) break
     }
   } catch (cause) {
-    throw new HubError('unavailable', 'the model hub broke off', { cause })
+    throw new HubError('unavailable', 'the connection to the model hub broke off', { cause })
   }
   return Buffer.concat(chunks)
 }

@@ -1,6 +1,6 @@
 /**
- * Returns the seconds until a rate limit ends: `Retry-After`, otherwise the `t` of `RateLimit`, which is
- * all that some hubs send.
+ * Returns the seconds until a rate limit ends: `Retry-After`, otherwise the `t` of `RateLimit`, the only one that some
+ * hubs send.
  */
 export function retryAfter(
   headers: Readonly<Record<string, string | string[] | undefined>>,

@@ -5,26 +5,26 @@ import { type InboundPace, LinkInbox, unitsOf } from './inbox.ts'
 import { StreamTable } from './stream-table.ts'
 import { TurnWriter } from './turn-writer.ts'
 
-/** When more bytes wait in the socket, data frames wait in their streams, so that control frames overtake them. */
+/** Above this many bytes in the socket, data frames wait in their streams, so that control frames can overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
 const GRANT_STEP = STREAM_CREDIT / 2
-/** When more bytes wait on this side of the network, the other side counts as not reading. */
+/** Above this many bytes waiting on our side, the peer counts as not reading. */
 const MAX_UNREAD = 64 * 1024 * 1024
-/** The time that the other side has to confirm the close. */
+/** The time that the peer has to confirm the close. */
 const CLOSING_MS = 2_000
 const LAST_TYPE = Math.max(...Object.values(FRAME))
-const TOO_LONG = `a frame of a stream holds more than ${MAX_CHUNK} bytes`
-/** Below this number of queued streams, dropped ones are not searched for. */
+const TOO_LONG = `a frame of a stream has more than ${MAX_CHUNK} bytes`
+/** With fewer queued streams than this, we don't search for dropped ones. */
 const MIN_SEARCHED = 64
 
 export interface ChannelOptions {
   onFrame: (frame: Frame) => void
   onClose: (reason: string) => void
-  /** Called for a stream whose reader granted no credit for `stallMs` while data waited. */
+  /** Called for a stream whose reader granted no credit for `stallMs` while data was waiting. */
   onStall: (stream: number) => void
   /** Called when a frame of an unknown type was ignored. */
   onUnknown?: (type: number) => void
-  /** Limits the work that the other side may cause; unlimited when absent. */
+  /** Limits the work that the peer may cause; unlimited when absent. */
   pace?: InboundPace
   pingMs?: number
   /** The silence after which the link counts as broken. */
@@ -46,14 +46,15 @@ interface Sending {
 }
 
 interface Receiving {
-  /** Bytes received since the last grant of credit, at most `STREAM_CREDIT`. */
+  /** Bytes received since credit was last granted, at most `STREAM_CREDIT`. */
   ungranted: number
   paused: boolean
 }
 
 /**
- * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
- * streams, each within its credit. The bytes that a stream gets in one turn of the event loop form one frame.
+ * One end of a link, which sends and receives frames over a WebSocket. Control frames go first; data frames go round
+ * robin over the streams, each within its credit. The bytes written to a stream in one turn of the event loop form one
+ * frame.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
@@ -67,7 +68,7 @@ export class LinkChannel {
   readonly #out: TurnWriter
   readonly #inbox: LinkInbox
   #lastIn = performance.now()
-  /** The time at which the other side last accepted waiting bytes. */
+  /** The time at which the peer last accepted waiting bytes. */
   #lastTaken = performance.now()
   #closed = false
 
@@ -104,8 +105,8 @@ export class LinkChannel {
   }
 
   /**
-   * Queues bytes on a stream. False means that the producer must wait for `onDrain`; bytes that are written regardless
-   * are queued too, so a producer that cannot pause loses nothing.
+   * Queues bytes on a stream. False means that the producer must wait for `onDrain`. Bytes written anyway are queued
+   * too, so a producer that cannot pause loses nothing.
    */
   write(stream: number, bytes: Buffer, onDrain?: () => void): boolean {
     if (this.#closed) return true
@@ -121,7 +122,7 @@ export class LinkChannel {
     return false
   }
 
-  /** Ends a stream with `end` after all queued bytes; at once when there are none. */
+  /** Sends `end` for a stream after all queued bytes, or immediately if there are none. */
   end(stream: number, meta?: string, body?: Uint8Array): void {
     const sending = this.#sending.get(stream)
     if (!sending) return this.send(FRAME.end, stream, meta, body)
@@ -130,7 +131,7 @@ export class LinkChannel {
     this.#out.begin()
   }
 
-  /** Grants credit for data that arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
+  /** From now on grants credit for data that arrives on a stream; without it a sender stops at `STREAM_CREDIT`. */
   expect(stream: number): void {
     this.#receiving.set(stream, { ungranted: 0, paused: false })
   }
@@ -142,7 +143,7 @@ export class LinkChannel {
     this.#receiving.delete(stream)
   }
 
-  /** Stops or resumes the credit of a stream's sender. */
+  /** Stops or resumes granting credit to a stream's sender. */
   setPaused(stream: number, paused: boolean): void {
     const receiving = this.#receiving.get(stream)
     if (!receiving) return
@@ -150,14 +151,14 @@ export class LinkChannel {
     if (!paused) this.#grant(stream, receiving)
   }
 
-  /** Stops reading from the other side until the returned function is called. */
+  /** Stops reading from the peer until the returned function is called. */
   hold(): () => void {
     return this.#inbox.hold()
   }
 
   close(reason: string, code = 1000): void {
     if (this.#closed) return
-    // Data of this turn of the event loop is sent before the close.
+    // Send this turn's data before the close.
     this.#pump()
     this.#out.flush()
     this.#socket.close(code, reason.slice(0, 120))
@@ -188,11 +189,11 @@ export class LinkChannel {
     this.close(err.message, 1002)
   }
 
-  /** Returns the units of work that the frame costs. */
+  /** Handles a frame and returns the units of work that it costs. */
   #take(frame: Frame): number {
     const { type } = frame
     if (type === FRAME.chunk) return this.#takeChunk(frame)
-    // A stream that is expected ends once, so the bytes with which it does are bounded like those of its chunks.
+    // An expected stream ends only once, so the bytes of its `end` are as bounded as those of its chunks.
     const units = unitsOf(frame, type === FRAME.end && this.#receiving.get(frame.stream) !== undefined)
     if (type > LAST_TYPE) this.#options.onUnknown(type)
     else if (type === FRAME.ack && frame.stream !== 0) this.#credit(frame)
@@ -203,7 +204,7 @@ export class LinkChannel {
     return units
   }
 
-  /** An empty chunk is ignored, and so is one of a stream that ended while the chunk was in flight. */
+  /** Handles a chunk; ignores an empty one, and one of a stream that ended while the chunk was in flight. */
   #takeChunk(frame: Frame): number {
     const { length } = frame.body
     if (length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
@@ -218,7 +219,7 @@ export class LinkChannel {
   #count({ stream, body }: Frame, receiving: Receiving): void {
     receiving.ungranted += body.length
     if (receiving.ungranted > STREAM_CREDIT) {
-      throw new LinkProtocolError('more came on a stream than it was granted')
+      throw new LinkProtocolError('a stream exceeded its granted credit')
     }
     if (!receiving.paused) this.#grant(stream, receiving)
   }
@@ -227,7 +228,8 @@ export class LinkChannel {
     const sending = this.#sending.get(frame.stream)
     if (!sending) return
     const { credit = 0 } = parseMeta<AckMeta>(frame)
-    if (!Number.isInteger(credit) || credit < 0) throw new LinkProtocolError('credit is no number of bytes')
+    if (!Number.isInteger(credit) || credit < 0)
+      throw new LinkProtocolError('credit is not a number of bytes')
     sending.credit += credit
     this.#queueUp(sending)
     this.#pump()
@@ -239,7 +241,7 @@ export class LinkChannel {
     receiving.ungranted = 0
   }
 
-  /** The stream may remain in a queue that does not move, so its buffers are released here, and its entry soon. */
+  /** Releases a stream's buffers now, because its entry may remain in a stuck queue for a while. */
   #drop(sending: Sending): void {
     this.#sending.delete(sending.stream)
     sending.queue = []
@@ -256,9 +258,9 @@ export class LinkChannel {
     this.#line.push(sending)
   }
 
-  /** Sends one frame per stream in turn, until the socket is full or no stream may send. */
+  /** Sends one frame per stream, round robin, until the socket is full or no stream may send. */
   #pump(): void {
-    // Bytes that a producer writes in its callback are sent by the loop that called it.
+    // If a producer writes in its callback, the loop that called it sends the bytes.
     if (this.#isPumping) return
     this.#isPumping = true
     const line = this.#line
@@ -299,7 +301,7 @@ export class LinkChannel {
     sending.credit -= bytes
     sending.queuedBytes -= bytes
     this.#out.put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
-    // The stream is queued again before its producer is called, so that its place does not depend on the producer.
+    // Queue the stream again before calling its producer, so that its place does not depend on the producer.
     this.#queueUp(sending)
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain
@@ -315,7 +317,7 @@ export class LinkChannel {
     if (waitingBytes === 0) this.#lastTaken = now
     if (now - this.#lastIn > this.#options.idleMs) return this.#break('the other side has gone silent')
     if (waitingBytes > MAX_UNREAD || now - this.#lastTaken > this.#options.stallMs) {
-      return this.#break('the other side does not read what it is sent')
+      return this.#break('the other side is not reading')
     }
     if (now - this.#out.lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
     for (const [stream, { waitingSince }] of this.#sending.entries()) {

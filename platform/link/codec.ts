@@ -5,19 +5,19 @@ const NO_BODY = Buffer.alloc(0)
 
 /** A decoded frame; `meta` and `body` are views of the received bytes. */
 export interface Frame {
-  /** One of `FRAME`, or an unknown type of a later version. */
+  /** One of `FRAME`, or an unknown type from a later version. */
   type: number
   stream: number
   meta: Buffer
   body: Buffer
 }
 
-/** The other side broke the frame format, so the link is closed. */
+/** The peer violated the protocol, so the link is closed. */
 export class LinkProtocolError extends Error {
   override readonly name = 'LinkProtocolError'
 }
 
-/** Encodes a frame. `meta` is JSON text, so that a caller can cache the text of frequent metas. */
+/** Encodes a frame. `meta` is JSON text, so that callers can cache the text of frequent metas. */
 export function encodeFrame(type: FrameType, stream: number, meta = '', body: Uint8Array = NO_BODY): Buffer {
   const metaLength = Buffer.byteLength(meta)
   if (metaLength > 0xffff) throw new LinkProtocolError('meta exceeds 64 KB')
@@ -48,14 +48,14 @@ function newFrame(type: FrameType, stream: number, metaLength: number, bodyLengt
   return frame
 }
 
-/** Decodes the frame at `at`; throws when there is none. Unknown types are valid. */
+/** Decodes the frame at `at`; throws if it is malformed. Unknown types are valid. */
 export function frameAt(message: Buffer, at: number): Frame {
   const metaAt = at + HEADER
   const type = message[at]
   if (metaAt > message.length || !type) throw new LinkProtocolError('not a frame')
   const bodyAt = metaAt + message.readUInt16BE(at + 5)
   const end = bodyAt + message.readUInt32BE(at + 7)
-  if (end > message.length) throw new LinkProtocolError('a frame runs past its message')
+  if (end > message.length) throw new LinkProtocolError('a frame extends beyond its message')
   return {
     type,
     stream: message.readUInt32BE(at + 1),
@@ -64,24 +64,24 @@ export function frameAt(message: Buffer, at: number): Frame {
   }
 }
 
-/** Returns the bytes of a frame in its message. */
+/** Returns the size of an encoded frame. */
 export const frameLength = ({ meta, body }: Frame): number => HEADER + meta.length + body.length
 
-/** Returns the version of a link in a peer's header; 1 without one. */
+/** Returns the link version in a peer's header; 1 without a header. */
 export function versionIn(header: string | string[] | undefined): number {
   const version = Number(header ?? 1)
   return Number.isSafeInteger(version) && version > 0 ? version : 1
 }
 
-/** Returns the first need of a stream that this version does not know. */
+/** Returns the first feature that a stream needs and this version does not know. */
 export function unknownNeed(needs: unknown): string | undefined {
   if (!Array.isArray(needs)) return undefined
   const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
   if (need === undefined) return undefined
-  return typeof need === 'string' ? need.slice(0, 100) : 'something that has no name'
+  return typeof need === 'string' ? need.slice(0, 100) : 'an unnamed feature'
 }
 
-/** Returns the bytes, copied if they are the smaller part of their buffer, which would otherwise stay in memory. */
+/** Returns the bytes, copied if they are the smaller part of their buffer, which they would keep in memory. */
 export const compact = (bytes: Buffer): Buffer =>
   2 * bytes.length < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes
 
@@ -91,8 +91,8 @@ export function parseMeta<T>(frame: Frame): T {
 }
 
 /**
- * Parses a JSON body as `parseMeta` parses a meta. After the signed handshake the two ends trust the shape
- * of each other's messages.
+ * Parses a JSON body like `parseMeta` parses a meta. After the signed handshake the two ends trust the shape of each
+ * other's messages.
  */
 export function parseJson<T>(bytes: Buffer): T {
   if (bytes.length === 0) return {} as T
@@ -102,6 +102,7 @@ export function parseJson<T>(bytes: Buffer): T {
   } catch (cause) {
     throw new LinkProtocolError('malformed JSON in a frame', { cause })
   }
-  if (typeof value !== 'object' || value === null) throw new LinkProtocolError('JSON that is no object')
+  if (typeof value !== 'object' || value === null)
+    throw new LinkProtocolError('the JSON in a frame is not an object')
   return value as T
 }

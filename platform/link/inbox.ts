@@ -2,15 +2,15 @@ import type { WebSocket } from 'ws'
 import { FRAME } from '../../schemas/link.ts'
 import { type Frame, frameAt, frameLength } from './codec.ts'
 
-/** The work that the other side of a link may cause, in units of about one chunk of a stream. */
+/** The work that the peer may cause; a unit is about one chunk of a stream. */
 export interface InboundPace {
   perSecond: number
   burst: number
 }
 
 /**
- * The units of a frame of each type, in addition to its bytes. Chunks of streams are bounded by credit and cheap; JSON
- * must be parsed; a hello or a batch of lines reaches the database.
+ * The units of work per frame, by type, in addition to its bytes. Chunks of streams are cheap and bounded by credit;
+ * JSON must be parsed; a hello or a batch of log lines reaches the database.
  */
 const UNITS: Readonly<Record<number, number>> = {
   [FRAME.chunk]: 1,
@@ -26,13 +26,15 @@ const UNITS: Readonly<Record<number, number>> = {
   [FRAME.hello]: 5_000,
 }
 const UNKNOWN_UNITS = 50
-/** One unit for each 64 bytes of JSON, and of a body that is not expected. */
+/** One unit per 64 bytes of JSON, and of an unexpected body. */
 const BYTES_SHIFT = 6
-/** The units of one turn of the event loop, after which other sockets get theirs. */
+/** The units per turn of the event loop; then it is other sockets' turn. */
 const TURN_UNITS = 2_000
 const MIN_WAIT_MS = 5
 
-/** @param isExpected true when the body is bounded otherwise: by the credit of its stream, or because it ends one. */
+/**
+ * @param isExpected true when something else bounds the body: its stream's credit, or the fact that it ends a stream.
+ */
 export function unitsOf({ type, meta, body }: Frame, isExpected: boolean): number {
   const bytes = meta.length + (isExpected ? 0 : body.length)
   return (UNITS[type] ?? UNKNOWN_UNITS) + (bytes >> BYTES_SHIFT)
@@ -46,8 +48,8 @@ export interface InboxEvents {
 }
 
 /**
- * Reads the frames of a socket, a bounded amount per turn of the event loop. A sender that causes more work than its
- * pace allows is not read until it is within the pace again, and delays no other sender.
+ * Reads the frames of a socket, a bounded amount per turn of the event loop. If a sender causes more work than its pace
+ * allows, the inbox stops reading from it until it is within its pace again, so it never delays another sender.
  */
 export class LinkInbox {
   readonly #socket: WebSocket
@@ -96,7 +98,7 @@ export class LinkInbox {
     }
   }
 
-  /** Handles no further frames; the socket is still read, so that it can close. */
+  /** Stops handling frames; the socket is still read, so that it can close. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -116,7 +118,7 @@ export class LinkInbox {
     }
   }
 
-  /** Handles waiting frames; returns true when none is left and more may arrive. */
+  /** Handles waiting frames; returns true when none are left and more may arrive. */
   #takeSome(): boolean {
     let left = TURN_UNITS
     for (;;) {

@@ -9,13 +9,13 @@ const emptySlots = <T>(capacity: number): (Slot<T> | undefined)[] =>
   Array.from<undefined>({ length: capacity }).fill(undefined)
 
 /**
- * The values of streams in flight, by consecutive numbers. A `Map` would not do: with a steady turnover each table
- * that it has outgrown retains the next one, and all its values, from every young garbage collection, which costs a
- * tenth of a gateway's CPU.
+ * The values of streams in flight, by consecutive numbers. We don't use a `Map`: with a steady turnover, each backing
+ * table that it has outgrown keeps the next one and all its values alive through every young garbage collection, which
+ * costs a tenth of a gateway's CPU.
  */
 export class StreamTable<T> {
   #slots = emptySlots<T>(FIRST_CAPACITY)
-  /** Streams whose slot is occupied: a few that live long. */
+  /** Streams whose slot was taken by an older stream; there are only a few, because few streams live that long. */
   readonly #others = new Map<number, T>()
   #inSlots = 0
 
@@ -59,7 +59,7 @@ export class StreamTable<T> {
     this.#inSlots = 0
   }
 
-  /** Returns number and value of every stream; entries may be deleted meanwhile. */
+  /** Returns number and value of every stream; the caller may delete entries while it iterates. */
   entries(): [number, T][] {
     const inSlots = this.#slots.flatMap((slot): [number, T][] => (slot ? [[slot.stream, slot.value]] : []))
     return [...inSlots, ...this.#others]
@@ -78,7 +78,7 @@ export class StreamTable<T> {
     this.set(stream, value)
   }
 
-  /** The capacity is a power of two. */
+  /** Returns the slot of a stream; the capacity is a power of two. */
   #indexOf(stream: number): number {
     return stream & (this.#slots.length - 1)
   }

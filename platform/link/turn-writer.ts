@@ -2,15 +2,15 @@ import type { WebSocket } from 'ws'
 import { MAX_CHUNK } from '../../schemas/link.ts'
 
 export interface TurnEvents {
-  /** Called at the end of a turn of the event loop; frames written in it are sent with the others. */
+  /** Called at the end of a turn of the event loop; frames that it writes are sent with the turn's others. */
   onTurnOver: () => void
   /** Called when a message has been sent to the network. */
   onSent: () => void
 }
 
 /**
- * Sends the frames of one turn of the event loop as one message, or several if they are large. With small frames the
- * cost is mainly that of messages and writes.
+ * Sends the frames of one turn of the event loop as one message, or several if they are large. With small frames, most
+ * of the cost is per message and write.
  */
 export class TurnWriter {
   readonly #socket: WebSocket
@@ -26,12 +26,12 @@ export class TurnWriter {
     this.#events = events
   }
 
-  /** Bytes that wait on this side of the network. */
+  /** Bytes that are waiting on our side of the connection. */
   get waitingBytes(): number {
     return this.#frameBytes + this.#socket.bufferedAmount
   }
 
-  /** The time of the last send, by the monotonic clock of this process in milliseconds. */
+  /** The time of the last send, in milliseconds on this process's monotonic clock. */
   get lastOut(): number {
     return this.#lastOut
   }

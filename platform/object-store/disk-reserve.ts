@@ -3,14 +3,14 @@ import { storageFull } from '../../domain/errors.ts'
 import { readDiskRoom } from '../disk-room.ts'
 import type { StoreRoom } from './store.ts'
 
-/** The bytes of one upload between two looks at the disk. */
+/** The bytes of an upload between two checks of the disk. */
 const CHECK_BYTES = 8 * 1024 * 1024
-/** A small disk keeps a small reserve, or it would take no upload at all. */
+/** Limits the reserve to a share of the disk; otherwise a small disk could accept no upload at all. */
 const MAX_SHARE = 1 / 20
 
 /**
- * The free space of a disk that uploads leave for the results and checkpoints of admitted work. Several uploads at once
- * may use up to 8 MB each of it.
+ * The free disk space that uploads must leave for the results and checkpoints of admitted work. Each concurrent upload
+ * may use up to 8 MB of it.
  */
 export class DiskReserve {
   readonly #folder: string
@@ -26,13 +26,13 @@ export class DiskReserve {
     return { ...room, reserveBytes: Math.min(this.#bytes, Math.floor(room.totalBytes * MAX_SHARE)) }
   }
 
-  /** Throws `no_capacity` when an upload of so many bytes would use the reserve. */
+  /** Throws `no_capacity` when an upload of `sizeBytes` would use the reserve. */
   async check(sizeBytes = 0): Promise<void> {
     const { freeBytes, reserveBytes } = await this.room()
     if (freeBytes - sizeBytes < reserveBytes) throw storageFull('object store')
   }
 
-  /** Returns a stream that passes bytes on, and fails once they use the reserve. */
+  /** Returns a stream that passes bytes through and fails once they use the reserve. */
   guard(): Transform {
     let unchecked = 0
     return new Transform({

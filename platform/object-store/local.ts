@@ -11,21 +11,21 @@ import { DiskReserve } from './disk-reserve.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
 
-/** A few chunks on their way from the socket to the disk. */
+/** The memory of one write: a few chunks on their way from the socket to the disk. */
 const PUT_BYTES = 256 * 1024
 
 const OCTETS = 'application/octet-stream'
 const TEMPORARY_LIFE_MS = 24 * 3_600_000
 
 export interface LocalObjectStoreOptions {
-  /** Created when absent; every process of the platform may share it. */
+  /** Created if absent; all processes of the platform may share it. */
   directory: string
   /**
-   * Returns the base of signed URLs. It is called at each signature, because the port may be
-   * known only after listening.
+   * Returns the base of signed URLs. It is called for each signature, because the port may be known only after the
+   * server listens.
    */
   baseUrl: () => string
-  /** The free space that uploads leave, in bytes; at most a twentieth of the disk. */
+  /** The free space in bytes that uploads must leave; at most a twentieth of the disk. */
   reserveBytes?: number
 }
 
@@ -35,7 +35,7 @@ export interface LocalObjectStore extends ObjectStore {
   authorize(request: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams }): ObjectGrant
 }
 
-/** Returns whether this platform serves the signed URLs of a store. */
+/** Returns whether this platform serves a store's signed URLs itself. */
 export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => 'authorize' in store
 
 /**
@@ -110,14 +110,14 @@ const layout = (directory: string): Layout => ({
 /** All files of an object. The bytes come last, because they make the object exist. */
 const rootsOf = ({ types, digests, objects }: Layout) => [types, digests, objects]
 
-/** Rethrows the error of a write, with that of a full disk as one that callers may see. */
+/** Rethrows the error of a write; turns a full disk into an error that callers may see. */
 function fullStore(err: unknown): never {
   throw isDiskFull(err) ? storageFull('object store', err) : err
 }
 
 const missing = () => new ApiError('not_found', 'there is no object with this name')
 
-/** The bytes of a request are written whole: they are few, and their work has been admitted. */
+/** Writes an object. Buffers skip the check of the reserve: they are small, and their work has been admitted. */
 const put = async (
   { at, reserve }: { at: Layout; reserve: DiskReserve },
   key: string,
@@ -130,12 +130,12 @@ const put = async (
   const temporary = join(at.incoming, randomUUID())
   try {
     const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
-    // `flush` syncs the bytes before the stream closes, so the rename never exposes a hole.
+    // `flush` syncs the bytes before the stream closes, so the rename never exposes missing data.
     const file = createWriteStream(temporary, { flush: true, highWaterMark: 1 << 20 })
     const options = signal ? { signal } : {}
     if (isBounded) await pipeline(source, through, reserve.guard(), file, options)
     else await pipeline(source, through, file, options)
-    // These are written first: without their object they are harmless, while an object without them would be wrong.
+    // Write these first: without their object they are harmless, but an object without them would be wrong.
     await writeInto(join(at.types, key), (path) => writeFile(path, contentType))
     await writeInto(join(at.digests, key), (path) => writeFile(path, measured.sha256))
     await writeInto(join(at.objects, key), (path) => rename(temporary, path))
@@ -202,7 +202,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
   }
   for (const root of rootsOf(at)) {
     await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
-      // Another process may be moving the same object; a repeat is decided by the check above.
+      // Another process may be moving the same object; the check above decides on a repeat.
       if (root === at.objects) throw err
       ignoreMissing(err)
     })
@@ -227,7 +227,7 @@ async function removeEmptyFolders(root: string, folder: string): Promise<void> {
   if (removed) await removeEmptyFolders(root, dirname(folder))
 }
 
-/** A folder can vanish under a writer when its last object is deleted, and is then created again. */
+/** Creates the folder of a write, again if it vanishes because its last object is deleted at the same time. */
 function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
   const writeOnce = async () => {
     await mkdir(dirname(path), { recursive: true })
@@ -243,7 +243,7 @@ async function syncDirectory(path: string): Promise<void> {
   await folder.close()
 }
 
-/** Removes files of killed writers; a living writer touches its file far more often than this. */
+/** Removes the files of killed writers; a live writer touches its file much more often than this. */
 async function sweepIncoming(incoming: string): Promise<void> {
   const oldest = Date.now() - TEMPORARY_LIFE_MS
   for await (const entry of await opendir(incoming)) {

@@ -16,7 +16,7 @@ export async function openObjectStore(
       reserveBytes: config.HEARTH_OBJECT_RESERVE_MB * 1024 * 1024,
     })
   }
-  // The client of S3 takes 9 MB, so it is loaded only where it is used.
+  // The S3 client takes 9 MB of memory, so load it only if it is used.
   const { openS3ObjectStore } = await import('./s3.ts')
   return openS3ObjectStore({
     bucket: config.S3_BUCKET,

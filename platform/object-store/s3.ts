@@ -40,16 +40,16 @@ export interface S3ObjectStoreOptions {
   forcePathStyle: boolean
 }
 
-/** At most two parts of this size are in memory; S3 accepts 10,000 parts, so an object may have 80 GB. */
+/** At most two parts of this size are in memory. S3 accepts 10,000 parts, so an object may have up to 80 GB. */
 const PART_BYTES = 8 * 1024 * 1024
 const PARTS_AT_ONCE = 2
 const OCTETS = 'application/octet-stream'
-/** As a signed header of an upload it makes S3 refuse other bytes, and return the digest from then on. */
+/** As a signed header of an upload, it makes S3 reject other bytes and report the digest from then on. */
 const CHECKSUM = 'x-amz-checksum-sha256'
 
 interface Bucket {
   client: S3Client
-  /** Used for signing only; it never connects. */
+  /** Only signs URLs; never connects. */
   signer: S3Client
   name: string
 }
@@ -124,7 +124,7 @@ function connect(options: S3ObjectStoreOptions, endpoint: string | undefined): S
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
     ...(endpoint && { endpoint }),
-    // The newer default checksums would be part of a signed URL, where they are not known in advance.
+    // The newer default checksums would become part of signed URLs, but the bytes aren't known in advance there.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   })
@@ -150,7 +150,7 @@ const put = async (
   const abort = () => void upload.abort()
   signal?.addEventListener('abort', abort, { once: true })
   try {
-    // When the source fails, `through` fails too, which the upload reads, and the parts sent so far are aborted.
+    // When the source fails, `through` fails too; the upload reads from it and aborts the parts sent so far.
     await Promise.all([upload.done(), pipeline(source, through, signal ? { signal } : {})])
   } finally {
     signal?.removeEventListener('abort', abort)
@@ -168,7 +168,7 @@ async function get(
       new GetObjectCommand({ Bucket: name, Key: key, ...(range && { Range: rangeHeader(range) }) }),
       signal ? { abortSignal: signal } : {},
     )
-    if (!(found.Body instanceof Readable)) throw new Error('the S3 client gave no stream')
+    if (!(found.Body instanceof Readable)) throw new Error('the S3 client returned no stream')
     const size = Number(found.ContentRange?.split('/')[1] ?? found.ContentLength ?? 0)
     return { info: describe(key, size, found), body: found.Body }
   } catch (err) {
@@ -186,7 +186,7 @@ async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo |
       new HeadObjectCommand({ Bucket: name, Key: key, ChecksumMode: 'ENABLED' }),
     )
     const { ChecksumSHA256: checksum, ChecksumType: type } = found
-    // The checksum of a multipart object is computed from the digests of its parts, and ends in their number.
+    // A multipart object's checksum is computed from the digests of its parts and ends in their number.
     const isWhole = checksum !== undefined && type !== 'COMPOSITE' && !checksum.includes('-')
     const sha256 = isWhole ? Buffer.from(checksum, 'base64').toString('hex') : undefined
     return { ...describe(key, found.ContentLength ?? 0, found), ...(sha256 && { sha256 }) }
@@ -249,11 +249,11 @@ const missing = () => new ApiError('not_found', 'there is no object with this na
 
 const rangeHeader = ({ start, end }: ByteRange) => `bytes=${start}-${end ?? ''}`
 
-/** What S3 servers call a bucket or a disk without room: MinIO and Ceph among them. */
+/** The error names of S3 servers, such as MinIO and Ceph, for a bucket or disk without free space. */
 const FULL_NAMES =
   /^(?:XMinioStorageFull|XMinioAdminBucketQuotaExceeded|QuotaExceeded|InsufficientStorage|StorageFull)$/
 
-/** Rethrows the error of a write, with that of a full store as one that callers may see. */
+/** Rethrows the error of a write; turns a full store into an error that callers may see. */
 function fullBucket(err: unknown): never {
   const isFull = err instanceof S3ServiceException && (statusOf(err) === 507 || FULL_NAMES.test(err.name))
   throw isFull ? storageFull('object store', err) : err

@@ -4,27 +4,27 @@ import { join } from 'node:path'
 import { ApiError } from '../../domain/errors.ts'
 import type { SignedUrl } from './store.ts'
 
-/** The permission in a signed URL. */
+/** The permission that a signed URL grants. */
 export interface ObjectGrant {
   method: 'GET' | 'PUT'
   key: string
   /** Unix seconds. */
   expires: number
   contentType?: string
-  /** The digest of the only bytes that may be PUT. */
+  /** The SHA-256 that the PUT bytes must have. */
   sha256?: string
-  /** The number of bytes that may be PUT. */
+  /** The number of bytes that must be PUT. */
   sizeBytes?: number
   filename?: string
 }
 
 /**
- * Returns the key for the signed URLs of a directory, which is created once and shared by every process
- * that opens the directory.
+ * Returns the signing key of a directory's URLs, which is created once and shared by every process that opens the
+ * directory.
  */
 export async function loadSigningKey(directory: string): Promise<Buffer> {
   const path = join(directory, 'signing-key')
-  // A process that restarts while the disk is full has to come up, so it writes nothing when there is a key.
+  // A process that restarts while the disk is full must come up, so don't write anything if there is a key.
   const stored = await readFile(path).catch((err: unknown) => {
     if (!hasCode(err, 'ENOENT')) throw err
   })
@@ -33,7 +33,7 @@ export async function loadSigningKey(directory: string): Promise<Buffer> {
   const temporary = `${path}.${randomUUID()}`
   try {
     await writeFile(temporary, randomBytes(32), { mode: 0o600, flush: true })
-    // Of several processes that start at once exactly one link succeeds; the others read its key.
+    // If several processes start at once, exactly one link succeeds; the others read its key.
     await link(temporary, path).catch((err: unknown) => {
       if (!hasCode(err, 'EEXIST')) throw err
     })
@@ -43,7 +43,7 @@ export async function loadSigningKey(directory: string): Promise<Buffer> {
   return readFile(path)
 }
 
-/** Makes a URL with its own permission: the key is one path segment, and `signature` comes last in the query. */
+/** Builds a URL that carries its own permission. The key is one path segment, and `signature` is last in the query. */
 export function signObjectUrl(
   signingKey: Buffer,
   { baseUrl, expiresInS, ...rest }: Omit<ObjectGrant, 'expires'> & { baseUrl: string; expiresInS: number },
@@ -78,13 +78,12 @@ export function verifyObjectUrl(
     ...(sizeBytes !== null && { sizeBytes: Number(sizeBytes) }),
     ...(filename !== null && { filename }),
   }
-  // The texts are compared rather than the bytes, because several base64 texts decode to the same bytes and
-  // only one of them was issued.
+  // Compare the texts rather than the bytes: several base64 texts decode to the same bytes, but we issued only one.
   const given = Buffer.from(query.get('signature') ?? '')
   const expected = Buffer.from(digest(signingKey, grant).toString('base64url'))
   const isWhole = new Set(query.keys()).size === query.size
   if (!isWhole || given.length !== expected.length || !timingSafeEqual(given, expected)) {
-    throw new ApiError('forbidden', 'the signature of this URL does not fit the request')
+    throw new ApiError('forbidden', 'the signature of this URL does not match the request')
   }
   if (Date.now() >= grant.expires * 1000) throw new ApiError('forbidden', 'this URL has expired')
   return grant
@@ -97,7 +96,7 @@ const digest = (
   createHmac('sha256', signingKey)
     .update(
       JSON.stringify(
-        // The digest and the size come last, and only if they are given, so that URLs without them stay valid.
+        // The digest and the size come last, and only if present, so that URLs without them stay valid.
         ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(
           sha256 ?? [],
           sizeBytes === undefined ? [] : `size=${sizeBytes}`,

@@ -10,7 +10,7 @@ export interface ObjectInfo {
   contentType: string
   lastModified: Date
   etag: string
-  /** Hexadecimal, computed by the store itself; only `head` returns it, and only if the store has it. */
+  /** Hexadecimal digest, computed by the store itself; only `head` returns it, and only if the store has it. */
   sha256?: string
 }
 
@@ -35,28 +35,28 @@ export interface SignedPut extends SignedUrl {
   headers: Record<string, string>
 }
 
-/** A file on this machine with an object's bytes; disposing it removes a download. */
+/** A local file with an object's bytes; disposing it removes the file if it was downloaded. */
 export interface LocalCopy extends AsyncDisposable {
   path: string
 }
 
-/** The room of a store's disk in bytes. Uploads may not use the reserve. */
+/** The size and free space of a store's disk in bytes. Uploads may not use the reserve. */
 export interface StoreRoom extends DiskRoom {
   reserveBytes: number
 }
 
 /**
- * A store of files: S3 or a directory. Keys are slash-separated ASCII names, and no key may be a folder of another one
- * (`a/b` beside `a/b/c`). Every write is atomic.
+ * A store of files: S3 or a directory. Keys are slash-separated ASCII names, and no key may be the folder of another
+ * one (`a/b` and `a/b/c`). Every write is atomic.
  */
 export interface ObjectStore {
   /** The most memory that one `put` of a stream uses. */
   readonly putBytes: number
   /**
-   * Stores the stream `body`. More than `maxBytes` is `payload_too_large`, and bytes of another digest than `sha256`
-   * are `bad_request`; neither leaves anything behind. Without room it is `no_capacity`. With `isAdmitted` the write may use
-   * the reserve of the disk: results and checkpoints of work that was accepted. `sizeBytes`, if known, is refused before
-   * any of it is written.
+   * Stores the stream `body`. Throws `payload_too_large` for more than `maxBytes`, and `bad_request` for bytes that
+   * don't match `sha256`; neither leaves anything behind. Throws `no_capacity` if the disk has no space, checked before
+   * the first byte if `sizeBytes` is known. With `isAdmitted` the write may use the disk's reserve: for results and
+   * checkpoints of work that was accepted.
    */
   put(
     key: string,
@@ -70,15 +70,15 @@ export interface ObjectStore {
       signal?: AbortSignal
     },
   ): Promise<{ sizeBytes: number; sha256: string }>
-  /** Returns the room of the disk; undefined where the store does not report it. */
+  /** Returns the space on the disk; undefined if the store does not report it. */
   room(): Promise<StoreRoom | undefined>
   /** Throws `not_found`, or `range_not_satisfiable` when the range starts beyond the end. */
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>
   list(prefix: string): AsyncIterable<ObjectInfo>
   /**
-   * Moves an object to another key, for which `head` returns its digest; safe to repeat. Throws `not_found` when
-   * it is under neither key.
+   * Moves an object to another key, for which `head` returns its digest. Safe to repeat. Throws `not_found` when the
+   * object is under neither key.
    */
   move(from: string, to: string): Promise<void>
   /** Deletes an object; deleting an absent one succeeds. */
@@ -104,21 +104,21 @@ export interface ObjectStore {
 
 const SEGMENT = /^[A-Za-z0-9_.@=+ ()-]{1,200}$/
 
-/** Refuses keys that could lead out of the store, or that the two kinds of store would interpret differently. */
+/** Rejects keys that could point outside the store, or that the two kinds of store would interpret differently. */
 export function assertKey(key: string): string {
   const bad = key.length > 900 || key.split('/').some((part) => !SEGMENT.test(part) || /^\.+$/.test(part))
   if (bad) throw new ApiError('not_found', 'there is no object with this name')
   return key
 }
 
-/** The variant of `assertKey` for folders. */
+/** Does the same as `assertKey` for folders. */
 export function assertPrefix(prefix: string): string {
-  if (!prefix.endsWith('/')) throw new Error(`an object prefix ends in a slash: ${prefix}`)
+  if (!prefix.endsWith('/')) throw new Error(`an object prefix must end in a slash: ${prefix}`)
   assertKey(prefix.slice(0, -1))
   return prefix
 }
 
-/** Returns a stream that passes bytes on and measures them; it fails at the end when they are not the announced ones. */
+/** Returns a stream that passes bytes through and measures them; it fails if they are not the announced ones. */
 export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string }) {
   const hash = createHash('sha256')
   const measured = { sizeBytes: 0, sha256: '' }
@@ -135,13 +135,17 @@ export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string
     flush(done) {
       measured.sha256 = hash.digest('hex')
       const isOther = sha256 !== undefined && sha256 !== measured.sha256
-      done(isOther ? new ApiError('bad_request', `the bytes have not the announced SHA-256 ${sha256}`) : null)
+      done(
+        isOther
+          ? new ApiError('bad_request', `the SHA-256 of the file is not the announced ${sha256}`)
+          : null,
+      )
     },
   })
   return { through, measured }
 }
 
-/** Builds a Content-Disposition that every client understands, with the exact name beside an ASCII one. */
+/** Builds a Content-Disposition that every client understands, with the exact name next to an ASCII fallback. */
 export function attachment(filename: string): string {
   const ascii = filename.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_')
   const exact = encodeURIComponent(filename).replaceAll(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 
-/** Creates a lock file that names its holder; returns false when there is a file already. */
+/** Creates a lock file that names its holder; returns false when the file already exists. */
 export function createLockFile(file: string, holder: string): boolean {
   try {
     writeFileSync(file, holder, { flag: 'wx' })
@@ -13,9 +13,9 @@ export function createLockFile(file: string, holder: string): boolean {
 }
 
 /**
- * Removes a lock file whose holder has exited. When several processes do so at once, the later ones may have moved the
- * file of the first one's new lock aside; that file is put back. Throws when the file cannot be moved, so that a caller
- * that tries again does not do so for ever.
+ * Removes a lock file whose holder has exited. If several processes do so at once, a later one may move aside the file
+ * of the first one's new lock; it then puts that file back. Throws when the file cannot be moved, so that a caller that
+ * retries does not loop forever.
  */
 export function removeAbandonedLock(file: string, isAbandoned: (file: string) => boolean): void {
   const aside = `${file}.${randomUUID()}`

@@ -2,18 +2,18 @@ import { folderOf, readStatus } from './process-tree.ts'
 
 const DEFAULT_INTERVAL_MS = 200
 /**
- * No legitimate program here starts more processes; a run that forks without end is ended like
- * one that uses all memory.
+ * No legitimate program here starts more processes. A run that keeps forking is ended like one that uses too much
+ * memory.
  */
 const MAX_PROCESSES = 1_024
 
 export interface MemoryWatchOptions {
   /** Returns the current processes that are counted together. */
   pids: () => Promise<readonly number[]>
-  /** Returns their memory in MB; by default that of `ownMb`. */
+  /** Returns their memory in MB; `ownMb` by default. */
   usedMb?: (pids: readonly number[]) => Promise<number>
   limitMb: number
-  /** Describes an excess of something else than memory; undefined when there is none. */
+  /** Describes an excess of something other than memory; undefined when there is none. */
   excess?: (pids: readonly number[]) => Promise<string | undefined>
   intervalMs?: number
   /** Called once, with a description of the excess. */
@@ -25,7 +25,7 @@ export class MemoryWatch implements Disposable {
   readonly #options: MemoryWatchOptions
   readonly #timer: NodeJS.Timeout
   #isSampling = false
-  /** The highest value so far in MB. */
+  /** The peak so far in MB. */
   peakMb = 0
 
   constructor(options: MemoryWatchOptions) {
@@ -64,18 +64,18 @@ export class MemoryWatch implements Disposable {
   }
 }
 
-/** Describes memory above its limit. */
+/** Describes memory use above the limit. */
 export const excessOf = (usedMb: number, limitMb: number): string =>
-  `it held ${Math.ceil(usedMb)} MB of memory and may have ${limitMb} MB`
+  `it used ${Math.ceil(usedMb)} MB of memory; its limit is ${limitMb} MB`
 
 /**
- * Returns the memory in MB that is freed with these processes, page tables included. Mapped files do not count,
- * because the kernel reclaims those by itself.
+ * Returns the memory in MB that ending these processes frees, page tables included. Mapped files don't count, because
+ * the kernel reclaims those anyway.
  */
 export const ownMb = (pids: readonly number[]): Promise<number> =>
   sumMb(pids, /^(?:RssAnon|RssShmem|VmSwap|VmPTE):\s+(\d+) kB$/gm)
 
-/** Returns the memory in MB of these processes without what they map of files in memory. */
+/** Returns the memory in MB of these processes without their mappings of files in memory. */
 export const privateMb = (pids: readonly number[]): Promise<number> =>
   sumMb(pids, /^(?:RssAnon|VmSwap|VmPTE):\s+(\d+) kB$/gm)
 

@@ -3,8 +3,8 @@ import { runProgram } from './run-program.ts'
 const PROBE_TIMEOUT_MS = 5_000
 
 /**
- * util-linux's `unshare`: in a user namespace of its own a process cannot inspect others of its user, in a pid
- * namespace it cannot signal them, and a network namespace is empty. The process exits when `unshare` does.
+ * Uses util-linux's `unshare`: in its own user namespace a process cannot inspect others of its user, in its own pid
+ * namespace it cannot signal them, and its network namespace is empty. The process exits when `unshare` does.
  */
 const UNSHARE = [
   'unshare',
@@ -19,7 +19,7 @@ const UNSHARE = [
 
 let probed: Promise<readonly string[]> | undefined
 
-/** Returns the prefix of a command that runs in namespaces of its own; empty where this machine does not support them. */
+/** Returns the prefix of a command that runs in its own namespaces; empty if this machine does not support them. */
 export function ownNamespaces(): Promise<readonly string[]> {
   probed ??= probe()
   return probed

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
-/** Identifies a process, also against a later one with the same pid. */
+/** Identifies a process, and distinguishes it from a later one with the same pid. */
 export interface ProcessIdentity {
   pid: number
   started: string
@@ -13,14 +13,14 @@ export function identify(pid: number): ProcessIdentity | undefined {
   return started === undefined ? undefined : { pid, started }
 }
 
-/** Returns whether this very process still runs. */
+/** Returns whether exactly this process is still running. */
 export function isAlive({ pid, started }: ProcessIdentity): boolean {
   return identify(pid)?.started === started
 }
 
 /**
- * Returns whether a process with this pid runs. A process of another user counts as running although some systems hide
- * everything else of it.
+ * Returns whether a process with this pid is running. Another user's process counts as running, although some systems
+ * hide everything else about it.
  */
 export function isRunning(pid: number): boolean {
   if (identify(pid)) return true
@@ -35,7 +35,7 @@ export function isRunning(pid: number): boolean {
 function startedOnLinux(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The command name may contain spaces and brackets, so fields are counted after its last bracket.
+    // The command name may contain spaces and brackets, so count the fields after the last bracket.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
   } catch {

@@ -1,8 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises'
 
 /**
- * Returns a process and all its descendants, as far as Linux reports them. `everyThread` also finds what threads
- * other than the first have forked, which costs a read per thread.
+ * Returns a process and all its descendants that Linux reports. `everyThread` also finds processes that threads other
+ * than the first have forked, which costs a read per thread.
  */
 export async function treeOf(pid: number, { everyThread = false } = {}): Promise<number[]> {
   const threads = everyThread ? await threadsOf(pid) : [String(pid)]
@@ -18,8 +18,8 @@ export async function treeOf(pid: number, { everyThread = false } = {}): Promise
 export const threadsOf = (pid: number): Promise<string[]> => readdir(`/proc/${pid}/task`).catch(() => [])
 
 /**
- * Returns the folder of a process below `/proc`. A process whose first thread has ended has its files under another of its
- * threads. `status` is what its own `status` says.
+ * Returns the folder of a process below `/proc`. If its first thread has ended, its files are under another of its
+ * threads. `status` is the content of the process's own `status` file.
  */
 export async function folderOf(pid: number, status: string): Promise<string> {
   const other = /^State:\s+Z/m.test(status)
@@ -32,7 +32,7 @@ export async function folderOf(pid: number, status: string): Promise<string> {
 export const readStatus = (folder: string): Promise<string> =>
   readFile(`${folder}/status`, 'utf8').catch(() => '')
 
-/** Returns the path of a file of a process, which may be one of its threads'. */
+/** Returns the path of a process's file, which may belong to one of its threads. */
 export async function processFile(pid: number, name: string): Promise<string> {
   return `${await folderOf(pid, await readStatus(`/proc/${pid}`))}/${name}`
 }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 
-/** Runs a program to its end and resolves with its output; a failure carries what the program wrote until then. */
+/** Runs a program until it exits and resolves with its output; a failure carries the output so far. */
 export const runProgram = promisify(execFile)

@@ -8,5 +8,5 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** Signals a process group, named by the id of the process that leads it; returns false when nothing of it is left. */
+/** Signals a process group, identified by the pid of its leader; returns false when no process of the group is left. */
 export const signalGroup = (leader: number, signal: NodeJS.Signals): boolean => signalProcess(-leader, signal)

@@ -4,14 +4,14 @@ import { weighSchema } from '../../domain/schema-weight.ts'
 import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-schema.ts'
 
 /**
- * The largest number of subschemas that may apply at one location through references and
- * branches, far above real schemas.
+ * The maximum number of subschemas that may apply at one location through references and branches. It is far above what
+ * real schemas need.
  */
 const MAX_AT_ONCE = 10_000
 const MAX_FAULTS = 100
-/** A removal may reveal further nulls, for example in another branch of the schema. */
+/** The maximum number of rounds: a removal may reveal further nulls, for example in another branch of the schema. */
 const MAX_ROUNDS = 8
-/** The part of a list of allowed values that is returned with each fault. */
+/** The number of allowed values that are returned with each fault. */
 const MAX_ALLOWED = 50
 
 /** The serializable part of an ajv error. */
@@ -20,7 +20,7 @@ export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'schemaPath' 
 /** A compiled schema. */
 export interface CompiledSchema {
   readonly validate: ValidateFunction
-  /** Names all faults of a value; compiled at its first use. */
+  /** Returns a validator that reports all faults of a value; compiled on first use. */
   readonly all: () => ValidateFunction
   /** The weight from `weighSchema`: `Infinity` when no bound is known. */
   readonly perPlace: number
@@ -33,7 +33,7 @@ export function compileWeighed(given: Readonly<Record<string, unknown>>): Compil
   if (atOnce > MAX_AT_ONCE) {
     throw new UserSchemaError(
       atOnce === Infinity
-        ? 'refers to itself in a circle that never comes to a member or an item'
+        ? 'refers to itself in a loop that never reaches a member or an item'
         : `takes more than ${MAX_AT_ONCE} checks of one value: its references and branches (anyOf, allOf, ...) multiply`,
     )
   }
@@ -45,16 +45,16 @@ export function compileWeighed(given: Readonly<Record<string, unknown>>): Compil
   }
 }
 
-/** The outcome of a check; an empty list of faults when the value is valid. */
+/** The outcome of a check; the list of faults is empty when the value is valid. */
 export interface CheckedValue {
   readonly faults: Fault[]
-  /** JSON Pointers of optional members that are null and may not be. They count as absent. */
+  /** JSON Pointers of optional members that are null although null is not allowed. They count as absent. */
   readonly removed: string[]
 }
 
 /**
- * Validates a value, and removes its optional members that are null and may not be. After the first of them a validation
- * names all, so the number of validations does not depend on theirs.
+ * Validates a value, and removes optional members that are null although null is not allowed. Once one is found,
+ * further validations report all of them, so the number of validations does not depend on the number of nulls.
  */
 export function checkWithoutNulls({ validate, all }: CompiledSchema, value: unknown): CheckedValue {
   const nulls = new AbsentNulls<ErrorObject>(value, { maxRounds: MAX_ROUNDS })

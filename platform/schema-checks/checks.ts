@@ -5,11 +5,11 @@ import type { CheckOrder, CheckReply } from './child.ts'
 
 export const CHECK_LIMITS = {
   children: 2,
-  /** For compiling a schema and checking a value; the start of a child does not count. */
+  /** The time limit for compiling a schema and checking a value, without the start of a child. */
   deadlineMs: 3_000,
-  /** Waiting checks of one owner. */
+  /** The number of waiting checks per owner. */
   perOwner: 32,
-  /** The longest wait for a turn: longer than a stopped check, the pause after it, and a new child on a busy machine. */
+  /** The longest wait for a turn. It must exceed a stopped check, the pause after it and a child's start under load. */
   waitMs: 30_000,
   /** The time for which an owner counts as slow after one of its checks was stopped. */
   slowMs: 60_000,
@@ -19,16 +19,16 @@ export const CHECK_LIMITS = {
 }
 type Limits = typeof CHECK_LIMITS
 
-/** The schemas that a child caches, by the bytes of their text; compiled ones are about six times as large. */
+/** The size of the schemas that a child caches, in bytes of their text; compiled ones are about six times as large. */
 const KEPT_BYTES = 4 * 1024 * 1024
-/** A lower priority than that of processes that answer requests. */
+/** A lower priority than that of the processes that serve requests. */
 const PRIORITY = 10
 const SWEEP_INTERVAL_MS = 500
 
 export interface CheckRequest {
   /** The owner of the check; owners take turns. */
   owner: string
-  /** The name of the schema: the same key always means the same schema. */
+  /** The key of the schema: the same key always means the same schema. */
   key: string
   schema: Readonly<Record<string, unknown>>
   /** JSON text. */
@@ -55,8 +55,8 @@ interface Checker {
 
 /**
  * Compiles schemas that callers wrote, and validates values against them, in child processes that are killed when a
- * check takes too long. Threads would not do, because one that runs out of memory inside the engine ends the whole
- * process. An owner has one check at work at a time. Owners whose checks had to be stopped share one child, so that
+ * check takes too long. We don't use threads, because one that runs out of memory inside the engine ends the whole
+ * process. Each owner has one running check at a time. Owners whose checks had to be stopped share one child, so that
  * others always find a free one.
  */
 export class SchemaChecks implements AsyncDisposable {
@@ -109,7 +109,7 @@ export class SchemaChecks implements AsyncDisposable {
     }
   }
 
-  /** Returns the next owner; the one that has waited longest comes first. */
+  /** Returns the next owner: the one that has waited longest. */
   #nextOwner(): string | undefined {
     const now = performance.now()
     const isSlow = (owner: string): boolean => (this.#slowUntil.get(owner) ?? 0) > now
@@ -144,9 +144,9 @@ export class SchemaChecks implements AsyncDisposable {
     }
     const { deadlineMs } = this.#limits
     const order: CheckOrder = { key: next.key, schema, value: next.value, forget, deadlineMs }
-    // The exit of a child is handled by its listener.
+    // The child's listener handles its exit.
     checker.child.send(order, () => undefined)
-    // The child stops a check by itself, unless it is busy collecting garbage.
+    // The child stops a check itself, unless it is busy collecting garbage.
     checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + SWEEP_INTERVAL_MS)
   }
 
@@ -163,7 +163,7 @@ export class SchemaChecks implements AsyncDisposable {
     const child = fork(new URL('./start-child.mjs', import.meta.url), [], {
       serialization: 'advanced',
       execArgv: [`--max-old-space-size=${this.#limits.heapMb}`, '--max-semi-space-size=8'],
-      // The child needs none of this environment, and must not see its secrets.
+      // The child needs nothing else from this environment, and must not see its secrets.
       env: { PATH: process.env.PATH },
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     })
@@ -196,7 +196,7 @@ export class SchemaChecks implements AsyncDisposable {
     try {
       if (pid !== undefined) setPriority(pid, PRIORITY)
     } catch {
-      // The child has exited meanwhile, which its listener handles.
+      // The child has exited in the meantime; its listener handles that.
     }
   }
 
@@ -210,7 +210,7 @@ export class SchemaChecks implements AsyncDisposable {
 
   /** Handles a child that exited by itself: out of memory, or unable to start. */
   #lost(checker: Checker, err: Error): void {
-    // A child that cannot even start would be restarted without end.
+    // Don't keep restarting a child that cannot even start.
     if (!checker.isReady && this.#checkers.has(checker)) {
       const queues = [...this.#queues.values()]
       this.#queues.clear()

@@ -2,7 +2,7 @@ import { Script } from 'node:vm'
 import { type CheckedValue, checkWithoutNulls, type CompiledSchema, compileWeighed } from './check.ts'
 import { UserSchemaError } from './user-schema.ts'
 
-/** A value to validate against a schema; `schema` is included when the child has not cached the key. */
+/** A value to validate against a schema; `schema` is included if the child has not cached the key. */
 export interface CheckOrder {
   readonly key: string
   readonly schema: string | undefined
@@ -17,7 +17,7 @@ export type CheckReply =
   | CheckedValue
   /** The reason why the schema cannot be used. */
   | { readonly unusable: string }
-  /** The check exceeded the time or the stack. */
+  /** The check exceeded the time limit or the stack. */
   | { readonly stopped: true }
 
 const schemas = new Map<string, CompiledSchema>()
@@ -40,7 +40,7 @@ function check({ key, schema, value, forget }: CheckOrder): CheckReply {
   }
 }
 
-/** The script stops a check by its own timeout, which works even after the parent has exited. */
+/** The script's own timeout stops a check, which works even after the parent has exited. */
 const timed = new Script('hearthCheck()')
 
 function checkInTime(order: CheckOrder): CheckReply {

@@ -1,4 +1,4 @@
-// This file is plain JavaScript, so that the compile cache is on before the first module is loaded.
+// Plain JavaScript, so that the compile cache is enabled before the first module is loaded.
 import { enableCompileCache } from 'node:module'
 
 enableCompileCache()

@@ -5,9 +5,9 @@ import { canonicalJson } from '../../domain/canonical-json.ts'
 
 const MAX_BYTES = 128 * 1024
 const MAX_DEPTH = 64
-/** ajv nests its code as deeply as an object has properties; with 2,000 it overflows the stack. */
+/** The maximum number of properties: ajv nests its code once per property, and overflows the stack with 2,000. */
 const WIDEST = 500
-/** Formats that are cheap to check for any text. */
+/** Formats whose check is cheap for any text. */
 const FORMATS = [
   'date',
   'time',
@@ -21,19 +21,19 @@ const FORMATS = [
   'uuid',
 ] as const
 
-/** The reason why a schema cannot be used, in words for its author. */
+/** Why a schema cannot be used, as a message for its author. */
 export class UserSchemaError extends Error {
   override readonly name = 'UserSchemaError'
 }
 
 /**
- * Patterns run in linear time. JavaScript's own can take exponential time on a suitable text, so one account's pattern
- * could block all requests. The price is that look-around and back-references are not supported.
+ * Runs patterns in linear time. JavaScript's own engine can take exponential time, so one account's pattern could block
+ * all requests. The price is that look-around and back-references are not supported.
  */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern))
-    // ajv distinguishes patterns by their text.
+    // ajv identifies patterns by their text.
     return { test: (text: string) => compiled.matcher(text).find(), toString: () => pattern }
   },
   { code: 'linearRegExp' },
@@ -43,7 +43,7 @@ const OPTIONS: Options = {
   strict: false,
   addUsedSchema: false,
   logger: false,
-  // Inlining would repeat a schema as often as it is referenced.
+  // Inlining would repeat a schema for each reference.
   inlineRefs: false,
   code: { regExp: linearRegExp },
 }
@@ -101,7 +101,9 @@ function openCompiler(faults: 'first' | 'all'): { compiler: Ajv2020; compiled: n
   return { compiler: ajv, compiled: 0 }
 }
 
-/** Keywords that would make ajv load other schemas, or respond asynchronously, and one that is only for who shows the fields. */
+/**
+ * Keywords that would make ajv load other schemas or respond asynchronously, and `x-order`, which is only for display.
+ */
 const LEFT_OUT = new Set(['$schema', '$id', '$async', 'x-order'])
 
 function withoutLeftOut(value: unknown, depth = 0): Record<string, unknown> {

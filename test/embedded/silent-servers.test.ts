@@ -60,7 +60,7 @@ describe('a start whose servers say nothing', () => {
     await using server = await silentTemporal()
     const place = localPlace(`127.0.0.1:${server.port}`, 'default')
 
-    await assert.rejects(temporalReady(place, { timeoutMs: 300 }), /no Temporal server answers/)
+    await assert.rejects(temporalReady(place, { timeoutMs: 300 }), /no Temporal server responds/)
     await assert.rejects(queueIsPolled(place, 'control', 300))
   })
 
@@ -70,7 +70,7 @@ describe('a start whose servers say nothing', () => {
     const ready = temporalReady(place, { timeoutMs: 300, log: '/data/logs/temporal.log' })
 
     await assert.rejects(ready, (err: Error) => {
-      assert.match(err.message, /^The embedded Temporal server did not answer .*\/data\/logs\/temporal\.log/)
+      assert.match(err.message, /^The embedded Temporal server did not respond .*\/data\/logs\/temporal\.log/)
       assert.doesNotMatch(err.message, /TEMPORAL_ADDRESS/)
       return true
     })

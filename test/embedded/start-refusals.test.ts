@@ -43,7 +43,7 @@ describe('npm start on a machine that does not fit its settings', function () {
   it('says in one line that its folder cannot be made', async () => {
     const end = await start({ HEARTH_DATA_DIR: join(import.meta.filename, 'data') })
 
-    assertTold(end, /^HEARTH_DATA_DIR cannot be .*: a file is in its place\.$/m)
+    assertTold(end, /^HEARTH_DATA_DIR cannot be .*: a file exists at this path\.$/m)
     assert.equal(end.code, 1)
   })
 

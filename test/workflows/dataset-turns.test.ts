@@ -149,7 +149,10 @@ describe('reading the files of several accounts', () => {
     const [refused, ...read] = await Promise.all([large.commit(), ...others.map(({ commit }) => commit())])
 
     assert.equal(refused.status, 422, refused.text)
-    assert.match(refused.text, /cannot be read within bounds: it held \d+ MB of memory and may have 150 MB/)
+    assert.match(
+      refused.text,
+      /cannot be read within the limits: it used \d+ MB of memory; its limit is 150 MB/,
+    )
     const { body } = await large.call('GET', `/${large.id}`)
     assert.equal(body.status, 'failed')
     assert.match(body.error_message, /may have 150 MB/)

@@ -366,7 +366,7 @@ print(name())`)})])`
 
     await child.exited
 
-    assert.match(child.excess ?? '', /^it held \d+ MB of memory and may have 300 MB$/)
+    assert.match(child.excess ?? '', /^it used \d+ MB of memory; its limit is 300 MB$/)
   })
 
   it('ends a child that requests too much memory at once', async () => {

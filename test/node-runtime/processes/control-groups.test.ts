@@ -52,7 +52,7 @@ for _ in range(8):
 for _ in range(8): os.wait()
 print("done")`
     await assert.rejects(bench.python(code, 60), {
-      message: /the tool was ended because it held \d+ MB of memory and may have 512 MB/,
+      message: /the tool was ended because it used \d+ MB of memory; its limit is 512 MB/,
     })
   })
 

@@ -191,7 +191,7 @@ for _ in range(8):
 print(os.waitstatus_to_exitcode(os.wait()[1]))`)
       if (kind === 'processes')
         await assert.rejects(many, {
-          message: /the tool was ended because it held \d+ MB of memory and may have 512 MB/,
+          message: /the tool was ended because it used \d+ MB of memory; its limit is 512 MB/,
         })
       else assert.equal((await many).stdout, '-9\n')
       assert.ok(performance.now() - begun < 10_000)

@@ -39,19 +39,19 @@ describe('memory and CPU limits of a tool', function () {
   for (const { name, code } of HOLDING_ATTACKS)
     it(`count ${name}`, async () => {
       await assert.rejects(bench.python(code, 60), {
-        message: /the tool was ended because it held \d+ MB of memory and may have 512 MB/,
+        message: /the tool was ended because it used \d+ MB of memory; its limit is 512 MB/,
       })
     })
 
   it('count records of mappings that forks copy', async () => {
     await assert.rejects(bench.run('small_python', { code: MAPPINGS_ATTACK, timeout_s: 60 }), {
-      message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
+      message: /the tool was ended because it used \d+ MB of memory; its limit is 256 MB/,
     })
   })
 
   it('count records of mappings that a tool creates as soon as it starts', async () => {
     await assert.rejects(bench.run('small_python', { code: EARLY_MAPPINGS_ATTACK, timeout_s: 60 }), {
-      message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
+      message: /the tool was ended because it used \d+ MB of memory; its limit is 256 MB/,
     })
   })
 

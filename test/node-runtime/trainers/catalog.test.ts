@@ -151,9 +151,17 @@ describe('the model catalog', () => {
   const faults: [string, (config: Record<string, unknown>) => void, RegExp][] = [
     ['a wrong value', (config) => (config['requires_gpu'] = 'no'), /\/requires_gpu must be boolean/],
     ['an unknown field', (config) => (config['colour'] = 'red'), /additional properties \(colour\)/],
-    ['an unknown profile', (config) => (config['runtime_profile'] = 'x'), /\/runtime_profile names no/],
-    ['a stray alias', (config) => (config['aliases'] = { a: 'b' }), /\/aliases\/a names no hyperparameter/],
-    ['another name', (config) => (config['model_id'] = 'other'), /\/model_id differs from the name/],
+    [
+      'an unknown profile',
+      (config) => (config['runtime_profile'] = 'x'),
+      /\/runtime_profile names an unknown/,
+    ],
+    [
+      'a stray alias',
+      (config) => (config['aliases'] = { a: 'b' }),
+      /\/aliases\/a names an unknown hyperparameter/,
+    ],
+    ['another name', (config) => (config['model_id'] = 'other'), /\/model_id differs from the file name/],
   ]
   for (const [fault, change, expected] of faults) {
     it(`rejects a file with ${fault}, naming the file and the path`, async () => {

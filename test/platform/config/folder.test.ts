@@ -30,8 +30,11 @@ describe('the folder of a setting', () => {
     const file = join(folder.path, 'file')
     writeFileSync(file, '')
 
-    assert.equal(refused(file), `HEARTH_DATA_DIR cannot be ${file}: a file is in its place.`)
-    assert.equal(refused(join(file, 'sub')), `HEARTH_DATA_DIR cannot be ${file}/sub: a file is in its place.`)
+    assert.equal(refused(file), `HEARTH_DATA_DIR cannot be ${file}: a file exists at this path.`)
+    assert.equal(
+      refused(join(file, 'sub')),
+      `HEARTH_DATA_DIR cannot be ${file}/sub: a file exists at this path.`,
+    )
   })
 
   it('is rejected at once when the system lets no user create anything', function () {

@@ -322,7 +322,7 @@ describe('the reader process', () => {
   it('is ended when it exceeds its memory, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
       name: 'DatasetRefused',
-      message: /^the file cannot be read within bounds: it held \d+ MB of memory and may have 20 MB$/,
+      message: /^the file cannot be read within the limits: it used \d+ MB of memory; its limit is 20 MB$/,
     })
   })
 
@@ -335,7 +335,7 @@ describe('the reader process', () => {
   it('is ended when it exceeds its time, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
       name: 'DatasetRefused',
-      message: 'the file cannot be read within bounds: it took longer than 0.001 minutes',
+      message: 'the file cannot be read within the limits: it took longer than 0.001 minutes',
     })
   })
 })

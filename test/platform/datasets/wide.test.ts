@@ -41,11 +41,14 @@ describe('reading wide files', () => {
 
     assert.match(String(await read('csv', csv)), /^line 1: more than 10000 columns/)
     assert.match(String(await read('jsonl', jsonRow(10_001))), /^more than 10000 columns/)
-    assert.match(String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)), /^line 1: .* more than 1 MB/)
+    assert.match(
+      String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)),
+      /^line 1: .* exceed the limit of 1 MB/,
+    )
   })
 
   describe('with long column names', () => {
-    const limit = /^the names of the columns take more than 1 MB together, the limit; shorten names such as "/
+    const limit = /^the column names exceed the limit of 1 MB in total; shorten names such as "/
     const long = (count: number, chars: number, row = 0) =>
       Array.from({ length: count }, (_, i) => `${row}_${i}_`.padEnd(chars, 'x'))
     const object = (keys: readonly string[]) =>

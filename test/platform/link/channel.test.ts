@@ -236,7 +236,7 @@ describe('the link channel', () => {
 
   const faults: [string, Buffer, RegExp][] = [
     ['the format of frames', Buffer.from('nonsense'), /frame/],
-    ['the format of meta', encodeFrame(FRAME.ack, 1, 'null'), /no object/],
+    ['the format of meta', encodeFrame(FRAME.ack, 1, 'null'), /not an object/],
     ['the rules of credit', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
   ]
   for (const [what, message, reason] of faults) {
