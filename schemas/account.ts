@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { KeyLimits, KeyRole } from './api-key.ts'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** The account of a key, and what the key and the account may do. */
+/** The account of a key, with the permissions and limits of both. */
 export const Me = Type.Object(
   {
     account: Type.Object({ id: Uuid, name: Type.String() }),
@@ -15,25 +15,26 @@ export const Me = Type.Object(
       limits: Nullable(KeyLimits),
     }),
     quotas: Type.Object({
-      training: Type.Integer({ description: 'Training runs and merges that may be open at once' }),
-      tasks: Type.Integer({ description: 'Inference tasks that may wait for a node at once' }),
+      training: Type.Integer({ description: 'Training runs and merges that may be open at a time' }),
+      tasks: Type.Integer({ description: 'Inference tasks that may wait for a node at a time' }),
       copies: Type.Integer({ description: 'Copies of models that may be reserved for endpoints' }),
     }),
     storage: Type.Optional(
       Type.Object({
         limit_bytes: Nullable(
-          Type.Integer({ description: 'Bytes that the account may store; null is no limit' }),
+          Type.Integer({ description: 'Bytes that the account may store; null means no limit' }),
         ),
         stored_bytes: Type.Integer({
           description:
-            'Current files of datasets, files and checkpoints of runs, imported models, inputs and files of results',
+            'Current dataset files, run files and checkpoints, imported models, inputs and result files',
         }),
         under_way_bytes: Type.Integer({
-          description: 'Uploads in progress, uploads that are not committed, and files that are being read',
+          description:
+            'Uploads in progress, uncommitted uploads, and files that the platform is still reading',
         }),
       }),
     ),
-    balance_credits: Type.Number({ description: 'What the account has gained less what it has spent' }),
+    balance_credits: Type.Number({ description: 'What the account has earned minus what it has spent' }),
     features: Type.Array(Type.String()),
     base_url: Type.String(),
   },
@@ -48,15 +49,17 @@ const period = {
 
 export const LedgerQuery = Type.Object({ ...PageQuery.properties, ...period })
 
-/** A movement of an account's credits: negative for what it pays. */
+/** A movement of an account's credits; negative for payments. */
 const AccountEntry = Type.Object(
   {
-    task_id: Nullable({ ...Uuid, description: 'Null for credits that an operator gave' }),
+    task_id: Nullable({ ...Uuid, description: 'Null for credits from an operator' }),
     endpoint_id: Nullable(Uuid),
-    cohort_id: Nullable(Type.String({ description: 'The cohort of a stage, which is paid for by itself' })),
+    cohort_id: Nullable(
+      Type.String({ description: 'The cohort of a stage; each stage is paid for separately' }),
+    ),
     stage: Nullable(Type.String()),
     kind: Vocabulary('hold', 'capture', 'payout', 'refund', 'credit'),
-    reason: Nullable(Type.String({ description: 'Why an operator gave the credits, or took them back' })),
+    reason: Nullable(Type.String({ description: 'Why an operator granted the credits or took them back' })),
     amount_micro: Type.Integer({ description: 'Micro-credits; negative for what the account pays' }),
     amount_credits: Type.Number(),
     created_at: Timestamp,
@@ -69,11 +72,13 @@ export const AccountLedger = Type.Object(
   {
     entries: Type.Array(AccountEntry, {
       description:
-        'By their work, newest first; a page has all entries of `limit` tasks, stages or credits, which are up to two each',
+        'Grouped by work, newest first; a page has all entries of `limit` tasks, stages or credits, up to two for each',
     }),
     next_cursor: Nullable(Type.String()),
     period: Type.Object({
-      spent_micro: Type.Integer({ description: 'For the work of the period; what is held counts as spent' }),
+      spent_micro: Type.Integer({
+        description: 'For the work of the period; reserved credits count as spent',
+      }),
       spent_credits: Type.Number(),
     }),
     balance: Type.Object({ micro: Type.Integer(), credits: Type.Number() }),
@@ -101,7 +106,7 @@ export const AccountUsage = Type.Object(
         group: Nullable(
           Type.String({
             description:
-              'A day of UTC, the id of an endpoint or a key, or the key of a model; null for work whose key was not recorded',
+              'A UTC day, an endpoint or key id, or a model key; null for work whose API key was not recorded',
           }),
         ),
         name: Nullable(Type.String({ description: 'The name of the endpoint or the key' })),
@@ -110,7 +115,7 @@ export const AccountUsage = Type.Object(
         tokens_in: Count,
         tokens_out: Count,
         cost_micro: Type.Integer({
-          description: 'Micro-credits, as the ledger has them; what is held counts',
+          description: 'Micro-credits, as in the ledger; includes reserved credits',
         }),
         cost_credits: Type.Number(),
       }),

@@ -20,7 +20,7 @@ export const Action = Type.Object(
     task_type: Nullable(Type.String()),
     tags: Type.Array(Type.String()),
     price_per_request: Nullable(
-      Type.Number({ description: 'USD; null for an operation, which counts as a job' }),
+      Type.Number({ description: 'USD; null for an operation, which is billed as a job' }),
     ),
     invoke_url: Type.String({ description: 'The path to POST an input to' }),
   },
@@ -51,13 +51,14 @@ export const ActionList = pageOf('actions', Action)
 
 export const ActionParams = Type.Object({ slug: Type.String({ minLength: 1, maxLength: 100 }) })
 
-/** The body of an invocation. For an operation `sync` is false by default, because a job takes minutes. */
+/** The body of an invocation. For an operation, `sync` defaults to false, because a job takes minutes. */
 export const InvokeBody = Type.Object(
   {
     input: JsonObject,
     sync: Type.Optional(
       Type.Boolean({
-        description: 'Whether to wait for the result; by default true for a model, false for an operation',
+        description:
+          'Whether to wait for the result; defaults to true for a model and false for an operation',
       }),
     ),
     sync_timeout_s: Type.Optional(Type.Number(SYNC_TIMEOUT_S)),
@@ -69,7 +70,7 @@ export type InvokeBody = Static<typeof InvokeBody>
 export const InvocationStatus = Vocabulary('queued', 'running', 'completed', 'failed')
 export type InvocationStatus = Static<typeof InvocationStatus>
 
-/** An invocation of an action; either `task_id` or `job_id` names its work. */
+/** An invocation of an action; either `task_id` or `job_id` identifies its work. */
 export const Invocation = Type.Object(
   {
     invocation_id: Uuid,
@@ -81,7 +82,7 @@ export const Invocation = Type.Object(
     result: Nullable(
       Type.Unsafe<Record<string, unknown>>({
         ...JsonObject,
-        description: 'The result of the task, or the model version that the job made',
+        description: 'The result of the task, or the model version that the job produced',
       }),
     ),
     error: Nullable(Type.String()),
@@ -95,5 +96,5 @@ export type Invocation = Static<typeof Invocation>
 
 export const InvocationParams = Type.Object({ invocation_id: Uuid })
 
-/** The header of a request that must have one outcome. */
+/** The header of a request that must be idempotent. */
 export const InvokeHeaders = Type.Object({ 'idempotency-key': Type.Optional(Uuid) })

@@ -11,32 +11,31 @@ export const Account = Type.Object({
   task_quota: Type.Integer(),
   storage_quota_bytes: Nullable(
     Type.Integer({
-      description: 'Bytes that it may store; null is the default of the platform, 0 is no limit',
+      description: 'Bytes that it may store; null uses the platform default, 0 means no limit',
     }),
   ),
   copy_quota: Nullable(
     Type.Integer({
-      description: 'Copies of models that its endpoints may reserve; null is the default of the platform',
+      description: 'Copies of models that its endpoints may reserve; null uses the platform default',
     }),
   ),
   hub_repos: Type.Array(Type.String(), {
-    description:
-      'Private and gated hub repositories that the account may use with the access of the platform',
+    description: 'Private and gated hub repositories that the account may use with the platform token',
   }),
   created_at: Timestamp,
 })
 export type Account = Static<typeof Account>
 
-/** An account with what it has and does. */
+/** An account with its resources and activity. */
 export const AccountView = Type.Object(
   {
     ...Account.properties,
-    keys: Type.Integer({ description: 'Keys that work' }),
-    nodes: Type.Integer({ description: 'Nodes that it owns' }),
+    keys: Type.Integer({ description: 'Active keys' }),
+    nodes: Type.Integer({ description: 'Nodes that the account owns' }),
     open_runs: Type.Integer({ description: 'Training runs and merges' }),
     open_tasks: Type.Integer({ description: 'Inference tasks, 10,000 at most' }),
-    requests: Type.Integer({ description: 'Inference tasks that have ended, ever' }),
-    failed: Type.Integer({ description: 'Those of them that failed' }),
+    requests: Type.Integer({ description: 'All inference tasks that have ended so far' }),
+    failed: Type.Integer({ description: 'How many of them failed' }),
     last_used_at: Nullable({ ...Timestamp, description: 'The last use of any of its keys, to the minute' }),
   },
   { $id: 'AccountView' },
@@ -45,14 +44,18 @@ export type AccountView = Static<typeof AccountView>
 
 export const AccountListQuery = Type.Object({
   ...PageQuery.properties,
-  name: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A part of the name' })),
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Part of the name' })),
 })
 
-const Quota = Type.Integer({ minimum: 0, maximum: 100_000, description: 'Training runs and merges at once' })
+const Quota = Type.Integer({
+  minimum: 0,
+  maximum: 100_000,
+  description: 'Training runs and merges at a time',
+})
 const TaskQuota = Type.Integer({
   minimum: 0,
   maximum: 1_000_000,
-  description: 'Inference tasks that wait for a node at once',
+  description: 'Inference tasks that wait for a node at a time',
 })
 
 const StorageQuota = Nullable(
@@ -60,7 +63,7 @@ const StorageQuota = Nullable(
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
     description:
-      'Bytes that the account may store, uploads in progress included; 0 is no limit, null the default of the platform (HEARTH_ACCOUNT_STORAGE_GB)',
+      'Bytes that the account may store, including uploads in progress; 0 means no limit, null uses the platform default (HEARTH_ACCOUNT_STORAGE_GB)',
   }),
 )
 
@@ -69,7 +72,7 @@ const CopyQuota = Nullable(
     minimum: 0,
     maximum: 100_000,
     description:
-      'Copies of models that its endpoints may reserve; null is the default of the platform (HEARTH_ACCOUNT_COPIES)',
+      'Copies of models that its endpoints may reserve; null uses the platform default (HEARTH_ACCOUNT_COPIES)',
   }),
 )
 
@@ -85,7 +88,7 @@ export const CreateAccount = Type.Object(
 
 const RepoPattern = Formed(
   '^(?:\\*|[A-Za-z0-9][A-Za-z0-9._-]*(?:/(?:\\*|[A-Za-z0-9][A-Za-z0-9._-]*))?)$',
-  'must be the id of a repository, owner/* or *',
+  'must be a repository id, owner/* or *',
   { maxLength: 200 },
 )
 
@@ -101,13 +104,13 @@ export const UpdateAccount = Type.Object(
   { additionalProperties: false, minProperties: 1 },
 )
 
-/** Credits for an account; `reason` is shown to it. */
+/** Credits for an account, which also sees the `reason`. */
 export const GiveCredits = Type.Object(
   {
     amount_credits: Type.Number({
       minimum: -1_000_000_000,
       maximum: 1_000_000_000,
-      description: 'Rounded to a millionth of a credit; negative takes back',
+      description: 'Rounded to a millionth of a credit; a negative amount takes credits back',
     }),
     reason: Type.String({ minLength: 1, maxLength: 500 }),
   },
@@ -127,14 +130,14 @@ export const AccountCredit = Type.Object(
   { $id: 'AccountCredit' },
 )
 
-/** Creates a join token. A node works for its own account alone unless the token makes it shared. */
+/** Creates a join token. A node works only for its own account unless the token makes it shared. */
 export const CreateNodeToken = Type.Object(
   { account_id: Uuid, sharing: Type.Optional(NodeSharing) },
   { additionalProperties: false },
 )
 export const NodeToken = Type.Object({ account_id: Uuid, sharing: NodeSharing, node_token: Type.String() })
 
-/** The kill switch, with how many gateways have acknowledged its state. */
+/** The kill switch, and how many gateways have acknowledged its state. */
 export const KillSwitchStatus = Type.Object({
   active: Type.Boolean(),
   reason: Nullable(Type.String()),
@@ -146,10 +149,12 @@ export type KillSwitchStatus = Static<typeof KillSwitchStatus>
 
 export const LedgerEntry = Type.Object({
   entry_id: Type.String({ description: 'Unique within the task' }),
-  stage: Nullable(Type.String({ description: 'The stage of a cohort, which is paid for by itself' })),
+  stage: Nullable(Type.String({ description: 'The stage of a cohort; each stage is paid for separately' })),
   kind: Vocabulary('hold', 'capture', 'payout', 'refund', 'credit'),
   purse: Type.String({ description: '`account:<id>`, `escrow`, `platform` or `owner:<account id>`' }),
-  amount_micro: Type.Integer({ description: 'Micro-credits; negative leaves the purse' }),
+  amount_micro: Type.Integer({
+    description: 'Micro-credits; negative for credits that leave the ledger account',
+  }),
   created_at: Timestamp,
 })
 
@@ -173,7 +178,7 @@ export const TaskAudit = Type.Object({
 export type TaskAudit = Static<typeof TaskAudit>
 
 export const SetMinWarm = Type.Object(
-  { min_warm: Type.Integer({ minimum: 0, maximum: 1_000, description: 'Nodes; 0 keeps it loaded nowhere' }) },
+  { min_warm: Type.Integer({ minimum: 0, maximum: 1_000, description: 'Number of nodes; 0 for none' }) },
   { additionalProperties: false },
 )
 
@@ -184,7 +189,7 @@ export const KeptWarm = Type.Object({
   model_key: Type.String(),
   min_warm: Type.Integer(),
   nodes: Type.Array(Uuid),
-  missing: Nullable(Type.String({ description: 'Why it is fewer nodes than `min_warm`' })),
+  missing: Nullable(Type.String({ description: 'Why there are fewer nodes than `min_warm`' })),
 })
 export type KeptWarm = Static<typeof KeptWarm>
 
@@ -193,13 +198,13 @@ export const ReviewNote = Type.Object(
     note: Type.Optional(Type.String({ maxLength: 2000 })),
     updated_at: Type.Optional({
       ...Timestamp,
-      description: '`updated_at` of the endpoint as it was read; 409 when it has changed since',
+      description: '`updated_at` of the endpoint when it was read; 409 if it has changed since',
     }),
   },
   { additionalProperties: false },
 )
 
-/** A tool that the platform offers; those of the catalog have no image of their own. */
+/** A tool that the platform offers; catalog tools have no image. */
 export const OfferedTool = Type.Object(
   {
     slug: Type.String(),

@@ -6,7 +6,7 @@ export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
 
 const ToolEntry = Formed(
   '^(?:[a-z0-9._*-]+|kind:(?:llm|specialist|tool|trained_model|generative|model|operation)|stability:(?:experimental|beta|stable))$',
-  'must be the name of a tool, a pattern such as sales-*, kind:<kind> or stability:<level>',
+  'must be a tool name, a pattern such as sales-*, kind:<kind> or stability:<level>',
   { maxLength: 100 },
 )
 const KeyTools = Type.Array(ToolEntry, {
@@ -20,13 +20,13 @@ const KeyTools = Type.Array(ToolEntry, {
 export const ServiceTier = Vocabulary('flex', 'default', 'priority')
 export type ServiceTier = Static<typeof ServiceTier>
 
-/** The member of OpenAI's request bodies. It goes to the model server unchanged. */
+/** The `service_tier` member of OpenAI requests. The gateway passes it to the model server unchanged. */
 export const RequestedTier = Type.Unknown({
   description:
-    'The turn of the request while its model is busy: `priority` gets four turns for each of another request of the account, `flex` gets a quarter of a share; any other value counts as `default`',
+    'The share of the request while its model is busy: `priority` gets four turns for each turn of a `default` request of the account, `flex` a quarter of one; any other value counts as `default`',
 })
 
-/** The limits of a key beside its role; each holds for its requests to models, on every surface. */
+/** The limits of a key, in addition to its role. Each applies to its requests to models, on every API surface. */
 export const KeyLimits = Type.Object(
   {
     requests_per_minute: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
@@ -34,7 +34,7 @@ export const KeyLimits = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: 10_000_000_000,
-        description: 'Tokens read and written; an answer counts once it has ended',
+        description: 'Tokens read and written; a response counts once it has ended',
       }),
     ),
     budget_credits_per_month: Type.Optional(
@@ -42,7 +42,7 @@ export const KeyLimits = Type.Object(
         minimum: 0,
         maximum: 1_000_000_000,
         description:
-          'Credits for the work that it begins in a month of UTC. A request counts from its admission, and no longer once it has failed. Beyond it requests get 429; several gateways may pass it by what they admit within the same half second.',
+          'Credits for work started in a UTC month. A request counts from its admission, and stops counting if it fails. Requests beyond the budget get 429. Several gateways together may exceed it by what they admit within the same half second.',
       }),
     ),
     models: Type.Optional(
@@ -50,20 +50,20 @@ export const KeyLimits = Type.Object(
         minItems: 1,
         maxItems: 100,
         uniqueItems: true,
-        description: 'The ids or names of the endpoints that it may ask',
+        description: 'The ids or names of the endpoints that the key may call',
       }),
     ),
     service_tier: Type.Optional({
       ...ServiceTier,
       description:
-        'The highest service tier of its requests; `priority` by default. A `flex` key suits jobs that may wait',
+        'The highest service tier of its requests; `priority` by default. Use `flex` for jobs that can wait',
     }),
   },
   { $id: 'KeyLimits', additionalProperties: false },
 )
 export type KeyLimits = Static<typeof KeyLimits>
 
-/** An API key without its text, which is returned once, at creation. */
+/** An API key without its secret text, which only the creation response contains. */
 export const ApiKey = Type.Object({
   key_id: Uuid,
   account_id: Uuid,
@@ -72,25 +72,23 @@ export const ApiKey = Type.Object({
   /** The last four characters. */
   hint: Type.String(),
   tools: Nullable(
-    Type.Array(Type.String(), { description: 'The tools that the key is limited to; null without a limit' }),
+    Type.Array(Type.String(), { description: 'The tools that the key is limited to; null if unlimited' }),
   ),
   limits: Nullable(KeyLimits),
   created_at: Timestamp,
   expires_at: Nullable(Timestamp),
-  last_used_at: Nullable({ ...Timestamp, description: 'To the minute' }),
+  last_used_at: Nullable({ ...Timestamp, description: 'Rounded to the minute' }),
   revoked_at: Nullable(Timestamp),
 })
 export type ApiKey = Static<typeof ApiKey>
 
-/** The response to creating a key; no other response shows the key's text. */
+/** The response to creating a key; no other response contains the key's text. */
 export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
 export type CreatedApiKey = Static<typeof CreatedApiKey>
 
 const changeable = {
   limits: Type.Optional(Nullable(KeyLimits)),
-  expires_at: Type.Optional(
-    Nullable({ ...Timestamp, description: 'The key is refused from then on; null for never' }),
-  ),
+  expires_at: Type.Optional(Nullable({ ...Timestamp, description: 'When the key expires; null for never' })),
 }
 
 export const CreateApiKey = Type.Object(
@@ -104,7 +102,7 @@ export const CreateApiKey = Type.Object(
 )
 export type CreateApiKey = Static<typeof CreateApiKey>
 
-/** Changes a key; `limits` replaces all its limits. */
+/** Updates a key; `limits` replaces all of its limits. */
 export const UpdateApiKey = Type.Object(
   { name: Type.Optional(Name), ...changeable },
   { additionalProperties: false, minProperties: 1 },

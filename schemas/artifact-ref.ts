@@ -5,7 +5,7 @@ import { Formed } from './forms.ts'
 const closed = (properties: TProperties) => Type.Object(properties, { additionalProperties: false })
 
 /**
- * The model that a retrain or a merge starts from: a hub repository, a version, a job's result or files in the object
+ * The model that a retrain or a merge starts from: a hub repository, a version, a job's result, or files in the object
  * store.
  */
 export const ArtifactRef = Type.Unsafe<
@@ -27,7 +27,7 @@ export const ArtifactRef = Type.Unsafe<
     closed({ type: Type.Literal('job'), job_id: Uuid }),
     closed({
       type: Type.Literal('storage'),
-      uri: Formed('^s3://', 'must be an address s3://bucket/key', { maxLength: 2048 }),
+      uri: Formed('^s3://', 'must be an address of the form s3://bucket/key', { maxLength: 2048 }),
     }),
   ],
 })

@@ -1,25 +1,25 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid } from './common.ts'
 
-/** What a change has changed, by field. */
+/** The changed fields, with their old and new values. */
 export const Changes = Type.Record(
   Type.String(),
   Type.Object({
-    from: Type.Unknown({ description: 'null for what did not exist' }),
+    from: Type.Unknown({ description: 'null if it did not exist' }),
     to: Type.Unknown(),
   }),
 )
 export type Changes = Static<typeof Changes>
 
-/** One change, as it was recorded in its own transaction. */
+/** One change, recorded in the transaction that made it. */
 export const AuditEntry = Type.Object(
   {
     entry_id: Uuid,
     at: Timestamp,
     actor: Type.String({
-      description: '`operations-key`, `key:<id>`, or whoever an order to the kill switch names',
+      description: '`operations-key`, `key:<id>`, or the name given in a kill switch order',
     }),
-    action: Type.String({ description: 'The id of the operation' }),
+    action: Type.String({ description: 'The operation id' }),
     subject: Type.Object({
       kind: Type.String({ description: 'For example `account`, `key`, `node` or `endpoint`' }),
       id: Type.String(),

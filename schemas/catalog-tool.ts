@@ -3,7 +3,7 @@ import { Nullable, Vocabulary } from './common.ts'
 import { Formed } from './forms.ts'
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
-const Field = Formed('^[A-Za-z_][A-Za-z0-9_]{0,62}$', 'must be the name of a field: letters, digits and _')
+const Field = Formed('^[A-Za-z_][A-Za-z0-9_]{0,62}$', 'must be a field name: letters, digits and _')
 
 /** The limits of one run of a tool. */
 const ToolLimits = Type.Object(
@@ -12,9 +12,9 @@ const ToolLimits = Type.Object(
     memory_mb: Type.Integer({ minimum: 16, maximum: 65_536 }),
     cpus: Type.Integer({ minimum: 1, maximum: 64 }),
     processes: Type.Integer({ minimum: 1, maximum: 4_096 }),
-    /** All files that it writes; they are in memory. */
+    /** All files that it writes. They are in memory. */
     temporary_mb: Type.Integer({ minimum: 1, maximum: 16_384 }),
-    /** The longest result, or the longest text of each output stream. */
+    /** The largest result, or the longest text of each output stream. */
     output_kb: Type.Integer({ minimum: 1, maximum: 16_384 }),
   },
   { additionalProperties: false },
@@ -22,14 +22,14 @@ const ToolLimits = Type.Object(
 export type ToolLimits = Static<typeof ToolLimits>
 
 /**
- * A tool of the catalog (catalog/tools/SLUG/tool.json), or of an operator: a program that is started for one request,
- * confined, and ended with it. docs/tools.md explains it to operators.
+ * A tool of the catalog (catalog/tools/SLUG/tool.json) or of an operator: a program that a node starts in a sandbox for
+ * one request and ends with it. docs/tools.md explains tools to operators.
  */
 export const CatalogTool = Type.Object(
   {
     slug: Formed(
       '^[a-z][a-z0-9_-]{0,62}$',
-      'must be lower-case letters, digits, - and _, with a letter first and at most 63 characters',
+      'must start with a lower-case letter and have at most 63 lower-case letters, digits, - and _',
     ),
     display_name: Type.String({ minLength: 1, maxLength: 200 }),
     description: Type.String({ minLength: 1, maxLength: 2_000 }),
@@ -49,34 +49,41 @@ export const CatalogTool = Type.Object(
       { minItems: 1, maxItems: 9 },
     ),
     /**
-     * Program and arguments. `{node}` and `{python}` are the interpreters, `{tool}` the folder of the tool, and
-     * `{input}` the folder with the files of the request.
+     * Program and arguments. `{node}` and `{python}` are the interpreters, `{tool}` is the tool's folder, and `{input}`
+     * the folder with the request's files.
      */
     command: Type.Array(Type.String({ minLength: 1, maxLength: 4_096 }), { minItems: 1, maxItems: 64 }),
     env: Type.Optional(Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }), Type.String())),
-    /** The locked Python environment of `{python}`; null for the plain interpreter of the node. */
+    /** The locked Python environment for `{python}`; null for the node's plain interpreter. */
     python_env: Type.Optional(
-      Nullable(Formed('^[a-z][a-z0-9-]*$', 'must be the name of a locked environment')),
+      Nullable(
+        Formed(
+          '^[a-z][a-z0-9-]*$',
+          'must be the name of a locked environment, in lower-case letters, digits and -',
+        ),
+      ),
     ),
-    /** The image of an operator's tool, by digest. */
+    /** The image of an operator's tool, with its digest. */
     image: Type.Optional(
       Formed(
         '^(?:[^@\\s]+@)?sha256:[0-9a-f]{64}$',
-        'must name an image by digest: name@sha256:... or sha256:...',
+        'must be an image with its digest: name@sha256:... or sha256:...',
       ),
     ),
-    /** `json`: the program prints one JSON object, its result. `streams`: what it prints, and its exit status. */
+    /**
+     * `json`: the program prints its result as one JSON object. `streams`: the result is its output and exit status.
+     */
     output: Vocabulary('json', 'streams'),
     /** `egress`: public HTTPS addresses through the node's proxy. */
     network: Vocabulary('none', 'egress'),
-    /** Fields of the input that are given as files of these names. */
+    /** Input fields that are passed as files with these names. */
     texts: Type.Optional(
       Type.Record(
         Field,
         Formed('^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$', 'must be a file name of letters, digits, _, . and -'),
       ),
     ),
-    /** Fields of the input with the address of a file, which the node fetches; it is given as a file of the field's name. */
+    /** Input fields with the address of a file. The node fetches the file and passes it under the field's name. */
     files: Type.Optional(
       Type.Record(
         Field,
@@ -86,7 +93,7 @@ export const CatalogTool = Type.Object(
         ),
       ),
     ),
-    /** The field of the input that replaces `time_s`. */
+    /** The input field that overrides `time_s`. */
     time_field: Type.Optional(Field),
     limits: ToolLimits,
   },

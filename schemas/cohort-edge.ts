@@ -3,9 +3,9 @@ import { Dtype, EdgeFailure, EdgeMode, EdgeState, Transport } from './cohort-voc
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Sha256 } from './forms.ts'
 
-/** The longest that a request waits for news of its edge. */
+/** The longest that a request waits for a change of its edge. */
 const MAX_WAIT_MS = 10_000
-/** The largest payload of a row, before base64. */
+/** The largest payload stored in a row, before base64. */
 export const INLINE_BYTES = 64 * 1024
 /** The largest payload of an edge. */
 const PAYLOAD_BYTES = 16 * 1024 ** 3
@@ -19,7 +19,7 @@ const Milliseconds = Type.Number({ minimum: 0, maximum: 1e9 })
 export const EdgeRole = Vocabulary('producer', 'consumer')
 export type EdgeRole = Static<typeof EdgeRole>
 
-/** The forms of a payload's bytes. */
+/** The encodings of a payload's bytes. */
 const Encoding = Vocabulary('safetensors', 'raw', 'json', 'llama-state', 'vllm-kv')
 export type Encoding = Static<typeof Encoding>
 
@@ -27,7 +27,7 @@ const Digest = Vocabulary('sha256')
 
 const Base64 = Formed(
   '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
-  'must be base64 with its padding',
+  'must be padded base64',
   { maxLength: 4 * Math.ceil(INLINE_BYTES / 3) },
 )
 
@@ -40,7 +40,7 @@ const Candidate = Type.Object(
 )
 export type Candidate = Static<typeof Candidate>
 
-/** Every call names the attempt that its node works on, and the lease of its stage. */
+/** Every call names the attempt that its node works on and the lease of its stage. */
 const Call = { attempt: Attempt, lease_token: Uuid }
 
 export const EdgeParams = Type.Object({ cohort_id: Uuid, edge_id: Uuid })
@@ -55,7 +55,7 @@ export const EdgeOffer = Type.Object(
     space_fingerprint: Sha256,
     max_bytes: Type.Integer({ minimum: 0, maximum: PAYLOAD_BYTES }),
     window_bytes: Type.Optional(Type.Integer({ minimum: 65_536, maximum: 2 ** 30, default: 4_194_304 })),
-    /** The members from here on are the producer's, once it has its payload. */
+    /** The producer sends the following members once it has its payload. */
     size_bytes: Type.Optional(Nullable(Bytes)),
     sha256: Type.Optional(Nullable(Sha256)),
     shape: Type.Optional(Nullable(Shape)),
@@ -93,21 +93,21 @@ export const EdgeConsumeRequest = Type.Object(
 )
 export type EdgeConsumeRequest = Static<typeof EdgeConsumeRequest>
 
-/** The members of every answer: where the edge stands, and the next step of the node that asked. */
+/** Members of every response: the state of the edge, and the next step of the calling node. */
 const DIRECTIVE = {
   state: EdgeState,
   attempt: Attempt,
-  /** Both sides agree, and the attempt has neither failed nor been closed: the node takes its next step. */
+  /** Both sides agree, and the attempt has neither failed nor been closed, so the node takes its next step. */
   proceed: Type.Boolean(),
-  /** The node drops what it holds of this edge. */
+  /** The node drops everything it holds for this edge. */
   release: Type.Boolean(),
-  /** The edge goes on without this node for now; it asks again after this time. */
+  /** The node has nothing to do for now and calls again after this time. */
   retry_after_ms: Type.Optional(Milliseconds),
-  /** The producer keeps its payload at least until then. */
+  /** The producer holds its payload at least until then. */
   hold_until: Type.Optional(Timestamp),
   /** The attempt fails unless its state has changed by then. */
   deadline: Timestamp,
-  /** Only with the state `failed`. */
+  /** Only in the state `failed`. */
   failure: Type.Optional(EdgeFailure),
 }
 
@@ -119,7 +119,7 @@ const Agreement = Type.Object({
   mode: EdgeMode,
   encoding: Encoding,
   digest: Digest,
-  /** The space of the bytes that travel. */
+  /** The space of the transferred bytes. */
   space_fingerprint: Sha256,
   /** The map into the consumer's space, which the consumer applies. */
   adapter: Nullable(
@@ -137,7 +137,7 @@ export const EdgeNegotiated = Type.Object(
     size_bytes: Nullable(Bytes),
     sha256: Nullable(Sha256),
     shape: Nullable(Shape),
-    /** The payload, for a consumer that takes it from here. */
+    /** The payload, if the consumer receives it inline. */
     inline: Nullable(Type.String()),
     peer: Nullable(Type.Object({ node_id: Uuid, public_key: Type.String() })),
   },
@@ -149,7 +149,10 @@ export const EdgeConsumed = Type.Object(
   {
     ...DIRECTIVE,
     consumed_at: Nullable(Timestamp),
-    /** As many edges into the stage are consumed as its quorum asks for; without one, each is consumed or closed. */
+    /**
+     * True once the stage's quorum of incoming edges is consumed or, without a quorum, all of them are consumed or
+     * closed.
+     */
     stage_may_run: Type.Boolean(),
   },
   { $id: 'EdgeConsumed' },
@@ -170,12 +173,12 @@ export const EdgeRendezvousRequest = Type.Object(
   {
     ...Call,
     role: EdgeRole,
-    /** The producer: where it listens, and the digest of the public key that it shows there. */
+    /** Sent by the producer: where it listens, and the digest of the public key it presents there. */
     candidates: Type.Optional(Type.Array(Candidate, { maxItems: 8 })),
     spki_sha256: Type.Optional(Sha256),
-    /** The consumer: the keys of producers on its own machine, whose loopback addresses it can reach. */
+    /** Sent by the consumer: the keys of producers on its own machine, whose loopback addresses it can reach. */
     local_keys: Type.Optional(Type.Array(Sha256, { maxItems: 64 })),
-    /** The consumer: what it tried, and the candidate that it takes; null when none could be reached. */
+    /** Sent by the consumer: what it tried, and the candidate it uses; null when it could reach none. */
     probes: Type.Optional(Type.Array(Probe, { maxItems: 8 })),
     selected: Type.Optional(Nullable(Type.String({ maxLength: 310 }))),
   },
@@ -188,12 +191,12 @@ export const EdgeRendezvous = Type.Object(
     ...DIRECTIVE,
     candidates: Type.Optional(Type.Array(Candidate)),
     spki_sha256: Type.Optional(Sha256),
-    /** For the consumer, to be shown to the producer. */
+    /** For the consumer, which presents it to the producer. */
     ticket: Type.Optional(Type.String()),
     /** For the producer. */
     ticket_sha256: Type.Optional(Sha256),
     ticket_expires_at: Type.Optional(Timestamp),
-    /** For the producer the address to PUT to, for the consumer the one to GET from once the payload is there. */
+    /** For the producer, the URL to PUT to; for the consumer, the URL to GET from once the payload is stored. */
     relay: Type.Optional(
       Nullable(
         Type.Object({
@@ -236,7 +239,7 @@ export const EdgeAttempted = Type.Object(
   {
     ...DIRECTIVE,
     session_id: Type.Optional(Uuid),
-    /** The frame from which a session goes on. */
+    /** The frame at which a session resumes. */
     from_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
   },
   { $id: 'EdgeAttempted' },

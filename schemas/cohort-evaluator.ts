@@ -6,25 +6,25 @@ import { Formed, Name, Sha256 } from './forms.ts'
 /** The name of a space within its model. */
 export const SpaceName = Formed(
   '^[a-z][a-z0-9_-]{0,62}$',
-  'must be at most 63 lower-case letters, digits, "_" and "-", the first one a letter',
+  'must start with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
 )
 
 export const SpaceRole = Vocabulary('produces', 'accepts', 'both')
 export type SpaceRole = Static<typeof SpaceRole>
 
-/** The states of a space: that of the model's newest generation, of an earlier one, or withdrawn. */
+/** The states of a space: from the model's newest generation, from an earlier one, or withdrawn. */
 export const SpaceStatus = Vocabulary('active', 'superseded', 'revoked')
 export type SpaceStatus = Static<typeof SpaceStatus>
 
-/** The states of evidence that are stored; evidence that is past its `valid_until` counts as expired. */
+/** The stored states of evidence. Evidence past its `valid_until` counts as expired. */
 export const EvidenceStatus = Vocabulary('active', 'superseded', 'revoked')
 export type EvidenceStatus = Static<typeof EvidenceStatus>
 
-/** The quantity that decides whether one space may stand for another. */
+/** The quantity that decides whether one space can replace another. */
 export const Metric = Vocabulary('consumer_agreement', 'retrieval_overlap', 'cosine', 'r2')
 export type Metric = Static<typeof Metric>
 
-/** The map between two spaces: none, a rotation with a scale, a matrix with an offset, or that of another program. */
+/** The map between two spaces: none, a rotation with a scale, a matrix with an offset, or one from another program. */
 export const Relation = Vocabulary('identity', 'orthogonal', 'affine', 'external')
 export type Relation = Static<typeof Relation>
 
@@ -45,7 +45,7 @@ const Engine = Type.Object(
   { additionalProperties: false },
 )
 
-/** A form in which a model gives or takes values. */
+/** A form in which a model produces or accepts values. */
 export const ModelSpace = Type.Object(
   {
     name: SpaceName,
@@ -57,7 +57,7 @@ export const ModelSpace = Type.Object(
     pooling: Type.Optional(Vocabulary('mean', 'cls', 'last', 'none')),
     normalized: Type.Optional(Type.Boolean()),
     tokenizer_digest: Type.Optional(Sha256),
-    /** By default the digest over the paths and digests of the model's files. */
+    /** Defaults to the digest over the paths and digests of the model's files. */
     weights_digest: Type.Optional(Sha256),
     content_types: Type.Optional(
       Type.Array(Type.String({ minLength: 3, maxLength: 200 }), { minItems: 1, maxItems: 64 }),
@@ -83,7 +83,7 @@ export const ModelSpaceRegistration = Type.Object(
     /** The `model_config_id` of a hub import, or the `version_id` of a version. */
     model_config_id: Uuid,
     spaces: Type.Array(ModelSpace, { minItems: 1, maxItems: 16 }),
-    /** Spaces that equal one of another model, as the vectors that a classifier was trained on. */
+    /** A space of another model that this one equals, for example the vectors on which a classifier was trained. */
     same_as: Type.Optional(
       Type.Array(
         Type.Object(
@@ -104,17 +104,17 @@ export const ModelSpacesRegistered = Type.Object(
     model_config_id: Uuid,
     generation: Type.Integer({ minimum: 1 }),
     spaces: Type.Array(Type.Object({ space_id: Uuid, name: SpaceName, fingerprint: Sha256 })),
-    /** The number of spaces of the generation before that this one has replaced. */
+    /** How many spaces of the previous generation were replaced. */
     replaced: Count,
     registered_at: Timestamp,
   },
   { $id: 'ModelSpacesRegistered' },
 )
 
-/** The fitted map between two spaces: a file of the tensors `weight` and `bias`. */
+/** The fitted map between two spaces: a file with the tensors `weight` and `bias`. */
 export const Adapter = Type.Object(
   {
-    /** A `data:` URL in base64, or an `s3://` address below the evaluator's folder of the platform's bucket. */
+    /** A base64 `data:` URL, or an `s3://` address below the evaluator's folder in the platform's bucket. */
     uri: Type.String({ minLength: 1 }),
     sha256: Sha256,
     size_bytes: Type.Integer({ minimum: 1, maximum: 2 ** 34 }),
@@ -137,7 +137,7 @@ const Interval = Type.Object(
   { additionalProperties: false },
 )
 
-/** The metric of maps that were fitted to broken pairs. */
+/** The metric of maps fitted to broken pairs. */
 const NullModel = Type.Object(
   {
     upper_95: Type.Number({ minimum: -1, maximum: 1 }),
@@ -201,14 +201,14 @@ export const EvidenceRegistered = Type.Object(
 export const RevocationEffect = Vocabulary('immediate', 'drain')
 export type RevocationEffect = Static<typeof RevocationEffect>
 
-/** Where a value lies in a JSON document: RFC 6901. */
+/** A path in a JSON document (RFC 6901). */
 const Pointer = Formed('^(?:/(?:[^~/]|~[01])*)*$', 'must be a JSON pointer such as /instances/0', {
   maxLength: 500,
 })
 
 const SpaceOf = Type.Object({ model_config_id: Uuid, space: SpaceName }, { additionalProperties: false })
 
-/** The way to the map: a matrix, a rotation, or whichever of them does better on a part of the pairs. */
+/** How to fit the map: a matrix, a rotation, or whichever does better on a part of the pairs. */
 export const FitMethod = Vocabulary('auto', 'ridge', 'procrustes')
 export type FitMethod = Static<typeof FitMethod>
 
@@ -216,14 +216,14 @@ export const StructuredEvaluationRun = Type.Object(
   {
     source: SpaceOf,
     target: SpaceOf,
-    /** The endpoint whose answers to mapped and to native vectors are compared. */
+    /** The endpoint whose responses to mapped and to native vectors are compared. */
     consumer: Type.Optional(
       Type.Object(
         {
           endpoint_id: Uuid,
-          /** Where a vector goes in its input; the rest is its example. */
+          /** Where the vector goes in the endpoint's input; everything else comes from its example. */
           input_path: Pointer,
-          /** Where the answer lies in its output. */
+          /** Where the answer is in the endpoint's output. */
           answer_path: Pointer,
         },
         { additionalProperties: false },
@@ -240,10 +240,10 @@ export const StructuredEvaluationRun = Type.Object(
       { additionalProperties: false },
     ),
     method: Type.Optional({ ...FitMethod, default: 'auto' }),
-    /** By default the agreement of the consumer, or without one the overlap of retrieval. */
+    /** Defaults to consumer agreement or, without a consumer, retrieval overlap. */
     metric: Type.Optional(Metric),
     threshold: Type.Optional(Type.Number({ minimum: 0, maximum: 1, default: 0.9 })),
-    /** With fewer, no p-value could be as small as it has to be. */
+    /** With fewer permutations, no p-value could be small enough. */
     permutations: Type.Optional(Type.Integer({ minimum: 99, maximum: 1000, default: 100 })),
     resamples: Type.Optional(Type.Integer({ minimum: 500, maximum: 20_000, default: 2000 })),
     valid_for_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 180, default: 30 })),
@@ -268,11 +268,11 @@ export const StructuredRunStatus = Vocabulary(
 )
 export type StructuredRunStatus = Static<typeof StructuredRunStatus>
 
-/** The map that a run has fitted; its file lies in the object store. */
+/** The fitted map of a run; its file is in the object store. */
 export const FittedMap = Type.Object({
   method: Vocabulary('ridge', 'procrustes'),
   relation: Relation,
-  /** R² over rows of the fit that were left out. */
+  /** R² over rows left out of the fit. */
   left_out_r2: Type.Number(),
   sha256: Sha256,
   size_bytes: Count,
@@ -281,7 +281,7 @@ export const FittedMap = Type.Object({
 })
 export type FittedMap = Static<typeof FittedMap>
 
-/** What a run has found about its map; `reasons` are the codes of what speaks against it. */
+/** The verdict of a run on its map; `reasons` are the codes of the objections. */
 export const Verdict = Type.Object({
   estimate: Type.Number(),
   score: Type.Number(),
@@ -321,7 +321,7 @@ const revocation = ($id: string) =>
   Type.Object(
     {
       reason: Reason,
-      /** `drain` leaves the hand-overs that have begun alone. */
+      /** `drain` lets hand-overs that have begun finish. */
       effect: Type.Optional({ ...RevocationEffect, default: 'immediate' }),
     },
     { $id, additionalProperties: false },
@@ -334,7 +334,7 @@ const Revoked = {
   revoked_at: Timestamp,
   reason: Type.String(),
   evidence_revoked: Type.Array(Uuid),
-  /** The number of hand-overs that were stopped. */
+  /** The number of stopped hand-overs. */
   edges_failed: Count,
   cohorts_affected: Type.Array(Uuid),
 }

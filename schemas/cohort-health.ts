@@ -5,7 +5,10 @@ import { Sha256 } from './forms.ts'
 
 const Count = Type.Integer({ minimum: 0 })
 
-/** What runs of cohorts meet now. Counts of cohorts and edges are those of the account, and nodes those that serve it. */
+/**
+ * The conditions that cohort runs currently meet. Cohorts and edges are those of the account, nodes those that serve
+ * it.
+ */
 export const CohortHealth = Type.Object(
   {
     status: Vocabulary('ok', 'degraded', 'disabled'),
@@ -14,15 +17,15 @@ export const CohortHealth = Type.Object(
     temporal: Vocabulary('ok', 'down'),
     nodes: Type.Object({
       online: Count,
-      /** Nodes that hand representations over from node to node. */
+      /** Nodes that can hand representations over to other nodes. */
       edge_capable: Count,
-      /** Nodes from which another one has received a payload directly. */
+      /** Nodes from which another node has received a payload directly. */
       direct_reachable: Count,
     }),
     cohorts: Type.Object({
       queued: Count,
       running: Count,
-      /** Those that wait for a node, or whose deadline has passed. */
+      /** Cohorts that wait for a node or whose deadline has passed. */
       stalled: Count,
     }),
     edges: Type.Object({ open: Count, held_bytes: Count, failed_1h: Count, relayed_1h: Count }),
@@ -45,11 +48,11 @@ const Space = Type.Object({
   fingerprint: Sha256,
   dimensions: Nullable(Type.Integer()),
   dtype: Nullable(Type.String()),
-  /** What the space of a model depends on beside its form; null for texts and JSON. */
+  /** What a model's space depends on in addition to its form; null for texts and JSON. */
   weights_digest: Nullable(Sha256),
 })
 
-/** An endpoint of the account that this one can hand a representation to, or take one from. */
+/** An endpoint of the account to which this one can hand over a representation, or from which it can accept one. */
 const Neighbour = Type.Object({
   endpoint_id: Uuid,
   via: Vocabulary('equal', 'evidence'),
@@ -59,21 +62,21 @@ const Neighbour = Type.Object({
 })
 export type Neighbour = Static<typeof Neighbour>
 
-/** What a stage at an endpoint would meet now. */
+/** The conditions that a stage at an endpoint would currently meet. */
 export const CohortCapabilities = Type.Object(
   {
     endpoint_id: Uuid,
     model_config_id: Nullable(Uuid),
-    /** True when a run would be admitted and find a node now. */
+    /** True when a run would currently be admitted and find a node. */
     dispatchable: Type.Boolean(),
     reasons: Type.Array(Type.Object({ code: Type.String(), message: Type.String() })),
     operations: Type.Array(Type.String()),
-    /** Those that hand their payload over in parts where an edge from them is a session. */
+    /** Operations that hand their payload over in parts if an edge from them is a session. */
     streamed_operations: Type.Array(Type.String()),
     produces: Type.Array(Space),
     accepts: Type.Array(Space),
     transports: Type.Array(Transport),
-    /** The modes of edges from a stage at this endpoint. */
+    /** The modes available to edges from a stage at this endpoint. */
     modes: Type.Array(EdgeMode),
     nodes: Type.Object({ warm: Count, cached: Count, could_load: Count, edge_capable: Count }),
     feeds: Type.Array(Neighbour, { maxItems: 50 }),

@@ -7,10 +7,10 @@ import { ModelState } from './inference-task.ts'
 /** The name of a stage, an output or a space within its graph or model. */
 export const Slug = Formed(
   '^[a-z][a-z0-9_-]{0,62}$',
-  'must begin with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
+  'must start with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
 )
 
-/** A JSON Pointer (RFC 6901); the empty text is the whole value. */
+/** A JSON Pointer (RFC 6901); the empty text refers to the whole value. */
 export const Pointer = Formed(
   '^(?:/(?:[^~/]|~[01])*)*$',
   'must be a JSON Pointer such as "/messages/0/content", or "" for the whole value',
@@ -24,7 +24,7 @@ export const COHORT_LIMITS = {
   stages: 64,
   edges: 256,
   inlineBytes: 65_536,
-  /** What the values of one result that are handed over may have together, and so the outputs of a cohort. */
+  /** The total size of the values handed over from one result, and of a cohort's outputs. */
   valueBytes: 64 * 2 ** 20,
   payloadBytes: 16 * 2 ** 30,
   holdS: 120,
@@ -33,7 +33,7 @@ export const COHORT_LIMITS = {
 export const StageOperation = Vocabulary('infer', 'embed', 'prefill', 'decode', 'layers')
 export type StageOperation = Static<typeof StageOperation>
 
-/** The longest time that a run may be given. */
+/** The longest deadline of a run. */
 export const MAX_DEADLINE_S = 86_400
 
 const Hardware = Vocabulary('cpu', 'gpu', 'xpu')
@@ -48,11 +48,11 @@ export const Stage = Type.Object(
     /** The static part of the input, into which edges write. */
     input: Type.Optional(JsonObject),
     required: Type.Optional(Type.Boolean()),
-    /** The value of the stage's edges and outputs when it is skipped; only for one that is not required. */
+    /** The value that a skipped stage's edges and outputs get; only for a stage that isn't required. */
     default_output: Type.Optional(Type.Unknown()),
-    /** Endpoints that are tried, in turn, after the last attempt at the stage's own. */
+    /** Endpoints tried in order after the last attempt at the stage's own. */
     fallbacks: Type.Optional(Type.Array(EndpointRef, { maxItems: 4 })),
-    /** Begins once so many incoming edges have their value; the others are cancelled. */
+    /** Starts the stage once this many incoming edges have their value; the others are cancelled. */
     quorum: Type.Optional(Type.Integer({ minimum: 1, maximum: COHORT_LIMITS.edges })),
     max_attempts: Type.Optional(Type.Integer({ minimum: 1, maximum: 5 })),
     timeout_s: Type.Optional(Type.Integer({ minimum: 1, maximum: 21_600 })),
@@ -83,12 +83,12 @@ export const Edge = Type.Object(
       {
         stage_id: Slug,
         path: Pointer,
-        /** A text that holds `{{value}}` once. */
+        /** A text that contains `{{value}}` once. */
         template: Type.Optional(Type.String({ maxLength: 10_000 })),
       },
       { additionalProperties: false },
     ),
-    /** The names of registered spaces on both sides; a value is handed over as JSON without them. */
+    /** Names of registered spaces on both sides. Without them, the value is handed over as JSON. */
     space: Type.Optional(Type.Object({ source: Slug, target: Slug }, { additionalProperties: false })),
     mode: Type.Optional(EdgeMode),
     transports: Type.Optional(Type.Array(Transport, { minItems: 1, maxItems: 5, uniqueItems: true })),
@@ -108,19 +108,19 @@ const Constraints = Type.Object(
     allow_relay: Type.Optional(Type.Boolean()),
     node_accounts: Type.Optional(Vocabulary('own', 'any')),
     hardware: Type.Optional(Vocabulary('cpu', 'gpu', 'xpu', 'any')),
-    /** No two stages on one node. */
+    /** Places no two stages on one node. */
     spread: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },
 )
 
-/** A graph of stages whose edges hand values over; what `cohorts:plan` places and `cohorts:run` runs. */
+/** A graph of stages whose edges hand over values. `cohorts:plan` places it and `cohorts:run` runs it. */
 export const PlanRequest = Type.Object(
   {
     name: Type.Optional(Name),
     stages: Type.Array(Stage, { minItems: 1, maxItems: COHORT_LIMITS.stages }),
     edges: Type.Array(Edge, { maxItems: COHORT_LIMITS.edges }),
-    /** By default the result of every stage without outgoing edges, named by its `stage_id`. */
+    /** Defaults to the result of every stage without outgoing edges, named by its `stage_id`. */
     outputs: Type.Optional(
       Type.Array(
         Type.Object(
@@ -131,14 +131,14 @@ export const PlanRequest = Type.Object(
       ),
     ),
     constraints: Type.Optional(Constraints),
-    /** The expected bytes of edges, by their ids. */
+    /** The expected bytes of edges, by edge id. */
     sample_sizes: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 0, maximum: 2 ** 40 }))),
   },
   { $id: 'PlanRequest', additionalProperties: false },
 )
 export type PlanRequest = Static<typeof PlanRequest>
 
-/** The reasons why a graph cannot run now; in a feasible plan, remarks on what may go wrong. */
+/** Reasons why a graph cannot run now; in a feasible plan, warnings about what may go wrong. */
 export const PlanReasonCode = Vocabulary(
   'cycle',
   'unknown_stage',
@@ -174,7 +174,7 @@ export const PlanReason = Type.Object({
 })
 export type PlanReason = Static<typeof PlanReason>
 
-/** Milliseconds, with one decimal. */
+/** Milliseconds with one decimal. */
 const Ms = Type.Number({ minimum: 0 })
 
 const PlannedStage = Type.Object({
@@ -189,7 +189,7 @@ const PlannedStage = Type.Object({
   run_ms: Ms,
   start_ms: Ms,
   end_ms: Ms,
-  /** How much later the stage could end without a later end of the run. */
+  /** How much later the stage could end without delaying the run. */
   slack_ms: Ms,
   memory_mb: Type.Integer({ minimum: 0 }),
   price_credits: Type.Number({ minimum: 0 }),
@@ -197,7 +197,7 @@ const PlannedStage = Type.Object({
   alternatives: Type.Array(Type.Object({ node_id: Uuid, end_ms: Ms, reason: Type.String() }), {
     maxItems: 3,
   }),
-  /** The number of nodes that cannot run the stage, by their reason. */
+  /** The number of nodes that cannot run the stage, by reason. */
   excluded: Type.Record(Type.String(), Type.Integer({ minimum: 1 })),
 })
 export type PlannedStage = Static<typeof PlannedStage>
@@ -210,7 +210,7 @@ const PlannedEdge = Type.Object({
   to: EdgeEnd,
   kind: SpaceKind,
   transport: Nullable(Transport),
-  /** `session` only where it is asked for and the nodes would be connected. */
+  /** `session` only if the edge requests it and the nodes would be connected. */
   mode: EdgeMode,
   estimated_bytes: Type.Integer({ minimum: 0 }),
   estimated_ms: Ms,
@@ -221,7 +221,7 @@ const PlannedEdge = Type.Object({
 })
 export type PlannedEdge = Static<typeof PlannedEdge>
 
-/** Where and when each stage would run, and why; or the reasons for which the graph cannot run now. */
+/** Where and when each stage would run, and why; or the reasons why the graph cannot run now. */
 export const Plan = Type.Object(
   {
     plan_id: Uuid,

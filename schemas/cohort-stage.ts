@@ -16,16 +16,16 @@ const Side = {
   max_bytes: Type.Integer({ minimum: 1 }),
 }
 
-/** A hand-over that a stage waits for, and the place of its value in the input. */
+/** A hand-over that a stage waits for, and the path of its value in the input. */
 export const IncomingEdge = Type.Object({
   ...Side,
   path: Type.String(),
-  /** What shows of the producer's space in its payload; null for values. */
+  /** The parts of the producer's space that its payload depends on; null for values. */
   space: Nullable(Type.Pick(ModelSpace, ['kind', 'dtype', 'dimensions', 'engine', 'max_tokens'])),
 })
 export type IncomingEdge = Static<typeof IncomingEdge>
 
-/** A representation that a stage hands over. Values go with its result. */
+/** A representation that a stage hands over. Values are part of its result. */
 export const OutgoingEdge = Type.Object({ ...Side, path: Type.String() })
 export type OutgoingEdge = Static<typeof OutgoingEdge>
 
@@ -41,15 +41,15 @@ export const StageClaim = Type.Object(
     model_key: Type.String(),
     task_type: Type.String(),
     operation: StageOperation,
-    /** What is known of the input: the static part, with the values from the input of the run. */
+    /** The known input: the static part plus the values from the input of the run. */
     input: Type.Record(Type.String(), Type.Unknown()),
     incoming: Type.Array(IncomingEdge),
-    /** How many of these have to have a value; absent for all that are not closed. */
+    /** How many of these must have a value; when absent, all that aren't closed. */
     quorum: Type.Optional(Type.Integer({ minimum: 1 })),
     outgoing: Type.Array(OutgoingEdge),
-    /** The longest time of the work itself. */
+    /** The time limit of the work itself. */
     timeout_s: Type.Integer({ minimum: 1 }),
-    /** The milliseconds that the cohort has left, by the clock of the gateway. */
+    /** Milliseconds left until the cohort's deadline, by the gateway's clock. */
     deadline_ms: Type.Number({ minimum: 0 }),
     deadline_at: Timestamp,
   },

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox'
 import { Vocabulary } from './common.ts'
 
-/** The kinds of value that an edge carries: by value (`text`, `json`, `media`), or between model spaces. */
+/** The kinds of value that an edge carries: by value (`text`, `json`, `media`) or between model spaces. */
 export const SpaceKind = Vocabulary(
   'text',
   'json',
@@ -13,7 +13,7 @@ export const SpaceKind = Vocabulary(
 )
 export type SpaceKind = Static<typeof SpaceKind>
 
-/** The ways of a payload: by renaming a file, in the row, from node to node, or through the object store. */
+/** How a payload travels: by renaming a file, in the row, from node to node, or through the object store. */
 export const Transport = Vocabulary('local', 'inline', 'direct', 'relay', 'engine')
 export type Transport = Static<typeof Transport>
 
@@ -49,7 +49,7 @@ export const EdgeState = Vocabulary(
 )
 export type EdgeState = Static<typeof EdgeState>
 
-/** The reasons for which an attempt at an edge ends without its payload. */
+/** Why an attempt at an edge ended without its payload. */
 export const EdgeFailure = Vocabulary(
   'expired',
   'unreachable',
@@ -69,7 +69,7 @@ export const EdgeFailure = Vocabulary(
 )
 export type EdgeFailure = Static<typeof EdgeFailure>
 
-/** The types of a payload's elements. */
+/** The element types of a payload. */
 export const Dtype = Vocabulary('f32', 'f16', 'bf16', 'i8', 'u8', 'i32', 'i64')
 export type Dtype = Static<typeof Dtype>
 

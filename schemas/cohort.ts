@@ -16,10 +16,10 @@ import { ModelState } from './inference-task.ts'
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
-/** The largest `input` of a run; larger inputs are uploaded to an endpoint and named by their URL. */
+/** The largest `input` of a run; larger inputs are uploaded to an endpoint and referenced by URL. */
 export const MAX_RUN_INPUT_BYTES = 1024 * 1024
 
-/** The characters of the `X-User-ID` for whom a cohort runs. */
+/** The length of the `X-User-ID` on whose behalf a cohort runs. */
 export const USER_ID_LENGTH = { minLength: 1, maxLength: 200 } as const
 
 export const RunRequest = Type.Object(
@@ -30,9 +30,9 @@ export const RunRequest = Type.Object(
     deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_DEADLINE_S })),
     resume_of: Type.Optional({
       ...Uuid,
-      description: 'A cohort, by its id or that of its task, whose finished stages are taken over',
+      description: 'A cohort, by its id or that of its task, whose finished stages are reused',
     }),
-    /** Keeps the results of all stages, not only the outputs. */
+    /** Stores the results of all stages, not only the outputs. */
     keep_outputs: Type.Optional(Type.Boolean()),
     labels: Type.Optional(
       Type.Record(Type.String({ maxLength: 63 }), Type.String({ maxLength: 200 }), { maxProperties: 16 }),
@@ -72,14 +72,14 @@ const StageSummary = Type.Object({
   node_id: Nullable(Uuid),
   node_name: Nullable(Type.String()),
   model_state: Nullable(ModelState),
-  /** From the call until a node took it, then until the model was loaded, then of the work itself. */
+  /** From the call until a node claimed the stage, then until the model was loaded, then of the work itself. */
   wait_ms: Ms,
   load_ms: Ms,
   run_ms: Ms,
   started_at: Nullable(Timestamp),
   completed_at: Nullable(Timestamp),
   price_credits: Type.Number({ minimum: 0 }),
-  /** The account whose node ran the attempt that counted. */
+  /** The account whose node ran the successful attempt. */
   paid_to: Nullable(Uuid),
   output_kept: Type.Boolean(),
   error: Nullable(Fault),
@@ -97,7 +97,7 @@ const EdgeSummary = Type.Object({
   state: EdgeState,
   attempt: Type.Integer({ minimum: 1 }),
   transport: Nullable(Transport),
-  /** The mode that was agreed on; until then the one that the graph asks for. */
+  /** The agreed mode; until then, the mode requested by the graph. */
   mode: EdgeMode,
   bytes: Nullable(Type.Integer({ minimum: 0 })),
   sha256: Nullable(Sha256),
@@ -158,8 +158,8 @@ export const CohortEvent = Type.Object(
 export type CohortEvent = Static<typeof CohortEvent>
 
 /**
- * `next_cursor` is null on the last page that there is now. A follower goes on behind the `event_id` that it has seen last,
- * until an event tells the end of the cohort.
+ * `next_cursor` is null on the currently last page. A follower continues after the last `event_id` it has seen, until
+ * an event reports the end of the cohort.
  */
 export const CohortEvents = Type.Object(
   { events: Type.Array(CohortEvent), next_cursor: Nullable(Uuid) },

@@ -3,7 +3,7 @@ import Type, { type Static, type TSchema } from 'typebox'
 export const Uuid = Type.String({ format: 'uuid' })
 export const Timestamp = Type.String({ format: 'date-time' })
 
-/** Wraps a schema as `T | null`, the way the API spells an absent value. */
+/** Wraps a schema as `T | null`, which is how the API expresses an absent value. */
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
 /** Declares a closed vocabulary: one tuple yields the JSON Schema enum, the type and the list of values. */
@@ -14,8 +14,8 @@ export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
 export const valuesOf = (vocabulary: TSchema): string[] => (vocabulary as { enum?: string[] }).enum ?? []
 
 /**
- * Options of an object that needs at least one of these members. A request without any gets this fault together with
- * all its others.
+ * Options of an object that needs at least one of these members. A request without any gets this error together with
+ * all others.
  */
 export const EitherOf = (...names: string[]) => ({ anyOf: names.map((name) => ({ required: [name] })) })
 
@@ -24,7 +24,7 @@ export const ExactlyOneOf = (...names: string[]) => ({
   oneOf: names.map((name) => ({ required: [name] })),
 })
 
-/** Options of an object in which one value of a member makes other members required, and constrains them further. */
+/** Options of an object in which one value of a member makes other members required and constrains them further. */
 export const RequiredWith = (
   name: string,
   value: string,
@@ -42,14 +42,14 @@ export const PageQuery = Type.Object({
 })
 export type PageQuery = Static<typeof PageQuery>
 
-/** The page of a list that may also run oldest first. */
+/** Query of a list that can also be sorted oldest first. */
 export const OrderedPageQuery = Type.Object({
   ...PageQuery.properties,
   order: Type.Optional({ ...Vocabulary('asc', 'desc'), default: 'desc' }),
 })
 export type OrderedPageQuery = Static<typeof OrderedPageQuery>
 
-/** The page of a list that is sorted by creation or by name. */
+/** Query of a list that is sorted by creation or by name. */
 export const SortedPageQuery = Type.Object({
   ...OrderedPageQuery.properties,
   sort: Type.Optional({ ...Vocabulary('created_at', 'name'), default: 'created_at' }),
@@ -62,7 +62,7 @@ export const pageOf = <const N extends string, T extends TSchema>(name: N, item:
     Type.Object({ [name]: Type.Array(item), next_cursor: Nullable(Type.String()) }),
   )
 
-/** The body of every error of the Builder and orchestrator routes. */
+/** The body of every error on the Builder and orchestrator routes. */
 export const ErrorBody = Type.Object(
   {
     error: Type.Object({
@@ -75,7 +75,7 @@ export const ErrorBody = Type.Object(
   { $id: 'Error' },
 )
 
-/** The body of a 422: the usual error, and every fault with its location. */
+/** The body of a 422: the usual error, plus every validation error with its location. */
 export const ValidationErrorBody = Type.Object(
   {
     detail: Type.Array(
@@ -90,7 +90,7 @@ export const ValidationErrorBody = Type.Object(
   { $id: 'HTTPValidationError' },
 )
 
-/** The body of every error of the OpenAI-compatible routes. */
+/** The body of every error on the OpenAI-compatible routes. */
 export const OpenAiErrorBody = Type.Object(
   {
     error: Type.Object({

@@ -15,13 +15,13 @@ const Description = Type.String({ maxLength: 10_000 })
 const Count = Type.Integer({ minimum: 0 })
 
 /**
- * One column. Its type is one that all formats share: integer, number, boolean, string, date, timestamp, binary, list,
- * object, any.
+ * One column. Its type is common to all formats: integer, number, boolean, string, date, timestamp, binary, list,
+ * object or any.
  */
 export const DatasetColumn = Type.Object({ name: Type.String(), type: Type.String() })
 
 /**
- * Counts are 0 and `columns` is null until the file has been read. List responses leave `columns` out, because a
+ * Counts are 0 and `columns` is null until the platform has read the file. List responses omit `columns`, because a
  * dataset may have thousands.
  */
 export const Dataset = Type.Object(
@@ -38,14 +38,15 @@ export const Dataset = Type.Object(
     columns: Type.Optional(Nullable(Type.Array(DatasetColumn))),
     is_reading: Type.Optional(
       Type.Boolean({
-        description: 'Whether its file has arrived and is being read; `pending` without it waits for one',
+        description:
+          'Whether the file has arrived and is being read; a `pending` dataset without it still waits for a file',
       }),
     ),
     message: Type.Optional(
       Nullable(
         Type.String({
           description:
-            'What the reading of its file waits for, for example room on a full disk; or why `columns` is null although the file has been read',
+            'What reading the file waits for, for example free disk space; or why `columns` is null although the file has been read',
         }),
       ),
     ),
@@ -78,7 +79,7 @@ export const CreateDataset = Type.Object(
   { $id: 'CreateDataset', additionalProperties: false },
 )
 
-/** The text parts of the upload form; the part `file` comes beside them. */
+/** The text parts of the upload form, which also has the part `file`. */
 export const UploadFields = Type.Object(
   {
     name: Name,
@@ -100,7 +101,7 @@ export const InitUpload = Type.Object(
     filename: Type.String({ minLength: 1, maxLength: 255 }),
     content_type: Formed(
       '^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *; *[A-Za-z0-9_-]+=[A-Za-z0-9"_.+-]+)*$',
-      'must be a media type, for example text/csv',
+      'must be a media type such as text/csv',
       { maxLength: 200 },
     ),
     size_bytes: Type.Optional(
@@ -109,7 +110,7 @@ export const InitUpload = Type.Object(
           minimum: 0,
           maximum: Number.MAX_SAFE_INTEGER,
           description:
-            'The size of the file. The storage quota is checked before the PUT, which has to have exactly this Content-Length',
+            'The size of the file. The storage quota is checked before the PUT, which must have exactly this Content-Length',
         }),
       ),
     ),
@@ -151,7 +152,7 @@ export const UploadedDataset = Type.Object(
 const PreviewValue = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()])
 export type PreviewValue = Static<typeof PreviewValue>
 
-/** A column of the first rows, in figures. */
+/** Statistics of a column, from the first rows. */
 const ColumnSummary = Type.Object(
   {
     name: Type.String(),
@@ -168,7 +169,7 @@ const ColumnSummary = Type.Object(
   { $id: 'ColumnSummary' },
 )
 
-/** What is kept of the first rows of a dataset. */
+/** The stored summary of a dataset's first rows. */
 export const DatasetPreview = Type.Object({
   sampled_rows: Count,
   columns: Type.Array(ColumnSummary),
@@ -180,23 +181,26 @@ export const DatasetRowsQuery = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 50, default: 20 })),
 })
 
-/** The first rows of a dataset: at most 50 rows and 200 columns; longer texts are cut to 500 characters. */
+/** The first rows of a dataset: at most 50 rows and 200 columns, with texts truncated to 500 characters. */
 export const DatasetRows = Type.Object(
   {
     dataset_id: Uuid,
     num_samples: Count,
-    columns: Type.Array(DatasetColumn, { description: 'In the order of the values of a row' }),
+    columns: Type.Array(DatasetColumn, { description: 'In the order of the values in each row' }),
     rows: Type.Array(Type.Array(PreviewValue)),
   },
   { $id: 'DatasetRows' },
 )
 
-/** A dataset in figures, which are those of its first rows. */
+/** Statistics of a dataset, computed from its first rows. */
 export const DatasetSummary = Type.Object(
   {
     dataset_id: Uuid,
     num_samples: Count,
-    sampled_rows: Type.Integer({ minimum: 0, description: 'The first rows, which the figures are of' }),
+    sampled_rows: Type.Integer({
+      minimum: 0,
+      description: 'The number of first rows from which the statistics were computed',
+    }),
     columns: Type.Array(ColumnSummary),
   },
   { $id: 'DatasetSummary' },

@@ -23,7 +23,7 @@ const NamedExample = Type.Object(
   { additionalProperties: false },
 )
 
-/** The warmth of an endpoint's model over all nodes. */
+/** The warmth of an endpoint's model across all nodes. */
 export const ModelReadiness = Type.Object({
   readiness: Readiness,
   warm_nodes: Type.Integer(),
@@ -32,15 +32,18 @@ export const ModelReadiness = Type.Object({
 })
 export type ModelReadiness = Static<typeof ModelReadiness>
 
-/** The hub repository that an endpoint was imported from, and who claims that origin; null for any other endpoint. */
+/**
+ * The hub repository that an endpoint was imported from, and the account that claims that origin; all null for other
+ * endpoints.
+ */
 export const HubOrigin = Type.Object({
-  repo_id: Nullable(Type.String({ description: 'The repository that was imported from the hub' })),
-  revision: Nullable(Type.String({ description: 'The commit of it that is served' })),
+  repo_id: Nullable(Type.String({ description: 'The imported hub repository' })),
+  revision: Nullable(Type.String({ description: 'The commit that is served' })),
   imported_by: Nullable(Type.String({ description: 'The account that imported it' })),
 })
 export type HubOrigin = Static<typeof HubOrigin>
 
-/** An endpoint in responses; its owner also gets the fields of its review. */
+/** An endpoint in responses. Only its owner gets the review fields. */
 export const Endpoint = Type.Object(
   {
     endpoint_id: Uuid,
@@ -68,7 +71,7 @@ export const Endpoint = Type.Object(
     abridged: Type.Optional(
       Type.Boolean({
         description:
-          'In lists only: true when schemas and examples are empty because those of the whole page are too large; read the endpoint by its id',
+          'In lists only: true when schemas and examples are left empty because the whole page would be too large; read the endpoint by its id',
       }),
     ),
     tags: Type.Array(Type.String()),
@@ -76,7 +79,7 @@ export const Endpoint = Type.Object(
     total_tokens_processed: Type.Integer(),
     price_per_request: Type.Number({ description: 'USD' }),
     replaced_by: Nullable(
-      Type.String({ description: 'The name of the endpoint to use in place of this deprecated one' }),
+      Type.String({ description: 'The name of the endpoint to use instead of this deprecated one' }),
     ),
     deprecated_at: Nullable(Timestamp),
     last_used_at: Nullable(Timestamp),
@@ -133,17 +136,18 @@ export const EndpointList = Type.Object({
   facets: Type.Optional(EndpointFacets),
 })
 
-/** A name is lower-case and URL-safe, and cannot be mistaken for an id. */
+/** A name is lower-case and URL-safe, and can't be mistaken for an id. */
 export const ENDPOINT_NAME = {
   pattern: '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
-  words: 'must be lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends',
+  words:
+    'must consist of lower-case letters, digits, ".", "_" and "-", and start and end with a letter or digit',
   maxLength: 100,
 } as const
 export const EndpointName = Formed(ENDPOINT_NAME.pattern, ENDPOINT_NAME.words, {
   minLength: 1,
   maxLength: ENDPOINT_NAME.maxLength,
   description:
-    'Lower-case letters, digits, ".", "_" and "-"; unique over all accounts. A deleted endpoint’s name can be used again by its account',
+    'Lower-case letters, digits, ".", "_" and "-"; unique across accounts. The account can reuse the name of an endpoint that it deleted',
 })
 
 const described = {
@@ -151,7 +155,7 @@ const described = {
   description: Type.Optional(Type.String({ maxLength: 10_000 })),
 }
 
-/** The listing fields, which registration and every later change share. */
+/** The listing fields, shared by registration and every later change. */
 const listed = {
   ...described,
   input_schema: Type.Optional(JsonSchema),
@@ -169,11 +173,11 @@ const TaskType = Type.Optional(
   Type.String({
     minLength: 1,
     maxLength: 100,
-    description: 'One that the model can do; by default what it was trained for',
+    description: 'A task type that the model supports; defaults to the one it was trained for',
   }),
 )
 
-/** The listing fields that a public endpoint must fill. */
+/** The listing fields that a public endpoint must fill in. */
 export const PUBLIC_FIELDS = [
   'description',
   'display_name',
@@ -197,7 +201,7 @@ const FILLED = {
   task_type: Filled,
 }
 
-/** The body of a registration; a public endpoint must also fill the public fields. */
+/** The body of a registration; a public endpoint must also fill in the public fields. */
 export const RegisterForInference = Type.Object(
   {
     name: EndpointName,

@@ -1,4 +1,7 @@
-/** Every `error.code` the platform can return, with the status it travels under. `docs/status-codes.md` says what to do about each. */
+/**
+ * Every `error.code` that the platform can return, with its HTTP status. `docs/status-codes.md` says what to do about
+ * each.
+ */
 export const ERROR_STATUS = {
   bad_request: 400,
   unauthenticated: 401,

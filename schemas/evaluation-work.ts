@@ -3,7 +3,7 @@ import { FitMethod, FittedMap, Metric } from './cohort-evaluator.ts'
 import { Vocabulary } from './common.ts'
 import { StorageFormat } from './dataset.ts'
 
-/** The parts of a structured run that nodes do. */
+/** The steps of a structured run that nodes perform. */
 export const EvaluationStep = Vocabulary('source', 'target', 'fit', 'judge')
 export type EvaluationStep = Static<typeof EvaluationStep>
 
@@ -12,7 +12,10 @@ const Whole = Type.Integer({ minimum: 0 })
 const Called = Type.Object({ model_key: Type.String(), dimensions: Whole })
 const Upload = Type.Object({ url: Type.String(), headers: Type.Record(Type.String(), Type.String()) })
 
-/** What a node needs for one step of a structured run. URLs are valid for an hour; they never enter a workflow's history. */
+/**
+ * Everything a node needs for one step of a structured run. URLs are valid for an hour and never enter a workflow's
+ * history.
+ */
 export const EvaluationWork = Type.Object(
   {
     step: EvaluationStep,
@@ -24,7 +27,7 @@ export const EvaluationWork = Type.Object(
     threshold: Type.Number(),
     permutations: Whole,
     resamples: Whole,
-    /** Of steps that make vectors. */
+    /** Only for steps that compute vectors. */
     model: Type.Optional(Called),
     dataset: Type.Optional(
       Type.Object({
@@ -34,7 +37,7 @@ export const EvaluationWork = Type.Object(
         text_field: Type.String(),
       }),
     ),
-    /** The vectors of both sides, and for the last step the map. */
+    /** The vectors of both sides and, for the last step, the map. */
     source_url: Type.Optional(Type.String()),
     target_url: Type.Optional(Type.String()),
     adapter_url: Type.Optional(Type.String()),
@@ -43,13 +46,13 @@ export const EvaluationWork = Type.Object(
       Type.Object({
         model_key: Type.String(),
         task_type: Type.String(),
-        /** Its example, into which the vector goes. */
+        /** The endpoint's example, into which the vector is inserted. */
         input: Type.Record(Type.String(), Type.Unknown()),
         input_path: Type.String(),
         answer_path: Type.String(),
       }),
     ),
-    /** Where the vectors or the map of this step go. */
+    /** Where to upload the vectors or the map of this step. */
     upload: Type.Optional(Upload),
   },
   { $id: 'EvaluationWork' },

@@ -2,19 +2,19 @@ import Type, { type Static } from 'typebox'
 import { PageQuery, pageOf, Timestamp, Uuid, valuesOf, Vocabulary } from './common.ts'
 import { TEST_EVENT, VERIFICATION_EVENT, WebhookEventType } from './webhook.ts'
 
-/** Tasks that succeed are listed among the tasks alone. */
+/** Succeeded tasks appear only in the task list. */
 const fed = valuesOf(WebhookEventType).filter((type) => type !== 'inference.task.succeeded')
 const SCALED_EVENT = 'endpoint.scaled'
 const FeedType = Vocabulary(...fed, SCALED_EVENT, VERIFICATION_EVENT, TEST_EVENT)
 
-/** An event with the body that webhooks get. */
+/** An event, with the same body that webhooks receive. */
 const FeedEvent = Type.Object(
   {
     id: Uuid,
     type: Type.String(),
     created_at: Timestamp,
     resource: Type.Object({ id: Type.String(), object: Type.String(), status: Type.String() }),
-    resource_url: Type.String({ description: 'The path at which the resource is read' }),
+    resource_url: Type.String({ description: 'The path of the resource' }),
   },
   { $id: 'FeedEvent' },
 )
@@ -31,7 +31,7 @@ export const EventStreamQuery = Type.Object({
   type: Type.Optional(FeedType),
   after: Type.Optional({
     ...Uuid,
-    description: 'The id of an event; the stream goes on behind it, and begins now without one',
+    description: 'The id of an event after which the stream continues; without one it starts now',
   }),
 })
 
@@ -44,12 +44,12 @@ const NodeEventType = Vocabulary(
   'node.removed',
 )
 
-/** An event of an account or of a node; the status of a node is what has happened to it. */
+/** An event of an account or of a node. A node's `status` is what happened to it. */
 export type PlatformEvent = FeedEvent & { account_id: string }
 
 export const PlatformEventStreamQuery = Type.Object({
   type: Type.Optional(Vocabulary(...valuesOf(FeedType), ...valuesOf(NodeEventType))),
-  account_id: Type.Optional({ ...Uuid, description: 'Only the events of an account and of its nodes' }),
+  account_id: Type.Optional({ ...Uuid, description: 'Only events of this account and its nodes' }),
   after: EventStreamQuery.properties.after,
 })
 

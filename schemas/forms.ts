@@ -2,7 +2,7 @@ import Type from 'typebox'
 
 const WORDS = new Map<string, string>()
 
-/** Returns the message for a text that does not match this pattern. */
+/** Returns the error message for a text that doesn't match this pattern. */
 export const formInWords = (pattern: string): string | undefined => WORDS.get(pattern)
 
 interface TextOptions {
@@ -11,7 +11,7 @@ interface TextOptions {
   description?: string
 }
 
-/** A text with a pattern. Error messages quote `words` instead of the pattern. */
+/** A text with a pattern. Error messages show `words` instead of the pattern. */
 export function Formed(pattern: string, words: string, options: TextOptions = {}) {
   WORDS.set(pattern, words)
   return Type.String({ ...options, pattern })
@@ -23,4 +23,4 @@ export const Filled = Formed('\\S', 'must not be blank', { minLength: 1 })
 /** A display name. */
 export const Name = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 200 })
 
-export const Sha256 = Formed('^[0-9a-f]{64}$', 'must be a SHA-256 in 64 lower-case hexadecimal digits')
+export const Sha256 = Formed('^[0-9a-f]{64}$', 'must be a SHA-256 of 64 lower-case hexadecimal digits')

@@ -9,7 +9,7 @@ export const SystemHealth = Type.Object({
 })
 export type SystemHealth = Static<typeof SystemHealth>
 
-/** Whether the systems that store data take writes. */
+/** Whether the systems that store data accept writes. */
 export const StorageHealth = Type.Object({
   database: Vocabulary('ok', 'full'),
   objects: Vocabulary('ok', 'full'),
@@ -17,8 +17,8 @@ export const StorageHealth = Type.Object({
 export type StorageHealth = Static<typeof StorageHealth>
 
 /**
- * `degraded` means that requests are served and accepted work is stored, but that work waits until a system is
- * reachable again, or that writes are refused until a disk has room again.
+ * `degraded` means that requests are served and accepted work is stored. However, work waits until a system is
+ * reachable again, or writes are rejected until a disk has free space again.
  */
 export const Health = Type.Object(
   {
@@ -43,7 +43,7 @@ export const InferenceHealth = Type.Object(
     models: Type.Object({
       warm: Type.Integer({ description: 'Models loaded on at least one linked node.' }),
       cached: Type.Integer({
-        description: 'Models on disk, or on their way, on a linked node, and loaded on none.',
+        description: 'Models on disk, or downloading, on a linked node, but not loaded on any.',
       }),
     }),
     accepts_work: Type.Boolean({ description: 'False while the kill switch is active.' }),

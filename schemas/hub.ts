@@ -21,7 +21,7 @@ export const HubSearch = Type.Object(
       Type.String({
         maxLength: 100,
         description:
-          'embeddings, rerank, translation, ocr, stt, moderation or text-generation; any other value is ignored',
+          'embeddings, rerank, translation, ocr, stt, moderation or text-generation; other values are ignored',
       }),
     ),
     max_size_gb: Type.Optional(Type.Number({ minimum: 0 })),
@@ -33,7 +33,7 @@ export const HubSearch = Type.Object(
 
 const Check = Type.Object({ check: Type.String(), passed: Type.Boolean(), message: Type.String() })
 
-/** A repository in search results and in its info, with the facts that help a reader choose. */
+/** A repository in search results and in its details, with facts that help a reader choose. */
 export const HubEntry = Type.Object(
   {
     repo_id: Type.String(),
@@ -60,14 +60,14 @@ export type HubEntry = Static<typeof HubEntry>
 export const HubSearchResult = Type.Object({
   results: Type.Array(HubEntry),
   complete: Type.Boolean({
-    description: 'Whether nothing beyond these fits; false when more was found than looked at',
+    description: 'Whether these are all matches; false when the hub has more than were examined',
   }),
 })
 
-/** `org/name`, or a name alone for the oldest repositories. */
+/** `org/name`, or only a name for the oldest repositories. */
 export const RepoId = Formed(
   '^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$',
-  'must be the id of a repository, as org/name',
+  'must be a repository id such as org/name',
   { maxLength: 200 },
 )
 

@@ -25,7 +25,7 @@ export type ModelState = Static<typeof ModelState>
 export const TaskSurface = Vocabulary('rest', 'openai', 'mcp', 'action')
 export type TaskSurface = Static<typeof TaskSurface>
 
-/** The surface of a task that is told of; that of a run of a cohort has a name of its own. */
+/** The surface shown for a task in lists; a cohort run has its own value. */
 export const ListedSurface = Vocabulary('rest', 'openai', 'mcp', 'action', 'cohort')
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
@@ -43,7 +43,7 @@ export type StatusDetail = Static<typeof StatusDetail>
 
 export const SYNC_TIMEOUT_S = { default: 30, minimum: 1, maximum: 300 } as const
 
-/** The body of `infer`. For language models the last two members override the same fields of `input`. */
+/** The body of `infer`. For language models, the last two members override the same fields of `input`. */
 export const InferBody = Type.Object(
   {
     input: JsonObject,
@@ -66,12 +66,12 @@ export const InferResponse = Type.Object(
     estimated_load_time_s: Type.Optional(
       Type.Number({
         description:
-          'For a model that was cold or cached: what its loads have taken, else those of models of its kind, else its size',
+          'For a cold or cached model: estimated from its own loads, else from loads of similar models, else from its size',
       }),
     ),
     message: Type.Optional(Type.String()),
     error: Type.Optional(Type.String({ description: 'Why it failed, as in `GET /tasks/{task_id}`' })),
-    /** Advice for a caller whose result is not ready. */
+    /** Advice for a caller whose result isn't ready. */
     note: Type.Optional(Type.String()),
   },
   { $id: 'InferResponse' },
@@ -115,17 +115,20 @@ export const TaskListQuery = Type.Object({
 })
 export type TaskListQuery = Static<typeof TaskListQuery>
 
-/** A task in a list, without its input and its result. */
+/** A task in a list, without its input and result. */
 export const ListedTask = Type.Object(
   {
     task_id: Uuid,
     endpoint_id: Uuid,
     surface: ListedSurface,
     status: TaskStatus,
-    cohort_status: Nullable({ ...CohortState, description: 'That of the cohort whose task it is' }),
+    cohort_status: Nullable({
+      ...CohortState,
+      description: 'The state of the cohort that the task belongs to',
+    }),
     model_state: Nullable(ModelState),
     error: Nullable(Type.String()),
-    key_id: Nullable(Type.String({ description: 'The key that asked for it, where that was recorded' })),
+    key_id: Nullable(Type.String({ description: 'The key that requested it, if recorded' })),
     tokens_in: Nullable(Type.Integer()),
     tokens_out: Nullable(Type.Integer()),
     price_micro: Type.Integer({ description: 'Micro-credits; refunded when the task fails' }),
@@ -149,7 +152,7 @@ export const QueueStats = Type.Object(
   {
     /** Tasks of this account that are queued or running. */
     queue_size: Count,
-    /** Nodes that accept work, over all accounts. */
+    /** Nodes that accept work, across all accounts. */
     workers: Count,
     metrics: Type.Object({ enqueued: Count, succeeded: Count, failed: Count, expired: Count }),
   },
@@ -157,7 +160,7 @@ export const QueueStats = Type.Object(
 )
 export type QueueStats = Static<typeof QueueStats>
 
-/** The content types that may be uploaded as an input, and the largest input. */
+/** The content types that can be uploaded as an input, and the largest input. */
 export const INPUT_TYPES = [
   'image/png',
   'image/jpeg',

@@ -4,24 +4,27 @@ import { Formed, Sha256 } from './forms.ts'
 import { StatusDetail } from './inference-task.ts'
 import { OperatingMode } from './training-run.ts'
 
-/** A file name, below at most three folders. */
+/** A file name, nested in at most three folders. */
 const Filename = Formed(
   '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
-  'must be a file name of letters, digits, ".", "_" and "-", in at most three folders',
+  'must be a file name of letters, digits, ".", "_" and "-", nested in at most three folders',
 )
-/** The bound is larger than any file, and sums of sizes still fit into the database. */
+/** Larger than any file, while sums of sizes still fit into the database. */
 const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
 /** A number of epochs or steps. */
 const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
-/** The bound is longer than any inference can run: a task's work ends after six hours. */
+/** Longer than any inference can run: a task's work ends after six hours. */
 export const MAX_INFERENCE_MS = 24 * 3_600_000
 
 /** Seconds a lease lasts unless it is renewed. */
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
-/** A lease is renewed after a third of its term, and then outlives a call under it that is repeated for all of its patience. */
+/**
+ * A node renews its lease after a third of the term. With this ratio, the lease then outlives a call under it that is
+ * retried for its whole patience.
+ */
 export const TERM_PER_PATIENCE = 1.5
-/** The longest time in seconds for which calls are repeated under a lease of the longest term. */
+/** The longest time in seconds that calls are retried, under a lease with the longest term. */
 export const MAX_TIMEOUT_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
@@ -30,12 +33,12 @@ const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 export const ClaimRequest = Type.Object({ lease_s: LeaseSeconds }, { $id: 'ClaimRequest' })
 export type ClaimRequest = Static<typeof ClaimRequest>
 
-/** The members that the response to every claim has. */
+/** Members of the response to every claim. */
 export const Claimed = {
   lease_token: Uuid,
   lease_expires_at: Timestamp,
   attempt: Type.Integer({ minimum: 1 }),
-  /** The key of the account's turns on the node. Gateways before 0.13 do not send it. */
+  /** The key by which the node takes turns between accounts. Gateways before 0.13 don't send it. */
   turn: Type.Optional(Type.String()),
 }
 
@@ -53,18 +56,18 @@ export const JobBase = Type.Union([
         size_bytes: SizeBytes,
         sha256: Type.Optional(Sha256),
         url: Type.String(),
-        /** The URL is of the model hub itself, which a node may have to reach through its proxy. */
+        /** True if the URL points to the model hub itself, which a node may have to reach through its proxy. */
         from_hub: Type.Optional(Type.Boolean()),
       }),
     ),
-    /** The node caches files that have a digest under this name. */
+    /** The name under which the node caches files that have a digest. */
     cache_key: Type.Optional(Type.String()),
   }),
   Type.Object({ type: Type.Literal('unavailable'), message: Type.String() }),
 ])
 export type JobBase = Static<typeof JobBase>
 
-/** The full specification of a training run; its URLs are signed at the moment of the claim. */
+/** The full specification of a training run; its URLs are signed when the job is claimed. */
 const JobSpecification = Type.Object({
   job_name: Type.String(),
   model_config_id: Type.String(),
@@ -79,17 +82,17 @@ const JobSpecification = Type.Object({
     size_bytes: SizeBytes,
     filename: Type.String(),
   }),
-  /** Null for models that are trained from scratch. */
+  /** Null for models trained from scratch. */
   base: Nullable(JobBase),
-  /** The commit of the base's repository, which the adapter names; absent for any other base. */
+  /** The commit of the base's repository, which the adapter records; absent for any other base. */
   base_revision: Type.Optional(Type.String()),
   operating_mode: OperatingMode,
-  /** Share of the node's threads that the run may use, above 0 and at most 1. */
+  /** The share of the node's threads that the run may use, above 0 and at most 1. */
   thread_share: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
   config_digest: Type.String(),
   /** The unit of a checkpoint's position. */
   progress_unit: Vocabulary('epoch', 'step'),
-  /** The memory that the trainer is expected to use. */
+  /** The expected memory use of the trainer. */
   memory_mb: Type.Integer({ minimum: 0 }),
 })
 
@@ -115,16 +118,19 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
-/** What has no room for the files of an attempt: the storage of the platform, or a disk of the node. */
+/** What ran out of space for the files of an attempt: the platform's storage or a disk of the node. */
 export const RoomWait = Vocabulary('storage', 'disk')
 export type RoomWait = Static<typeof RoomWait>
 
-/** `progress` becomes the `status_detail` of a task, or with `step`, `of` and `eta_s` in its `metadata` the `progress` of a job. */
+/**
+ * `progress` becomes the `status_detail` of a task. For a job, the `step`, `of` and `eta_s` in its `metadata` become
+ * the job's `progress`.
+ */
 export const RenewLease = Type.Object(
   {
     lease_s: LeaseSeconds,
     progress: Type.Optional(StatusDetail),
-    /** What the attempt waits for; null once it no longer waits. Older nodes do not send it. */
+    /** What the attempt waits for; null once it no longer waits. Older nodes don't send it. */
     waiting: Type.Optional(Nullable(RoomWait)),
   },
   { $id: 'RenewLease' },
@@ -141,7 +147,7 @@ export const LeaseRenewed = Type.Object(
 )
 export type LeaseRenewed = Static<typeof LeaseRenewed>
 
-/** Requests URLs to PUT files to. The platform chooses the object keys. */
+/** Requests URLs for uploading files. The platform chooses the object keys. */
 export const UploadUrlsRequest = Type.Object(
   {
     files: Type.Array(
@@ -150,7 +156,7 @@ export const UploadUrlsRequest = Type.Object(
         filename: Filename,
         size_bytes: SizeBytes,
         content_type: Type.Optional(Type.String({ minLength: 3, maxLength: 200 })),
-        /** The object store accepts only bytes with this digest. Nodes before 0.12 do not send it. */
+        /** The object store accepts only bytes with this digest. Nodes before 0.12 don't send it. */
         sha256: Type.Optional(Sha256),
       }),
       { minItems: 1, maxItems: 200 },
@@ -168,7 +174,7 @@ export const UploadUrls = Type.Object(
         url: Type.String(),
         /** The Content-Type to send with the PUT. */
         content_type: Type.String(),
-        /** All headers to send with the PUT, including the Content-Type. Gateways before 0.12 do not send them. */
+        /** All headers to send with the PUT, including the Content-Type. Gateways before 0.12 don't send them. */
         headers: Type.Optional(Type.Record(Type.String(), Type.String())),
         expires_at: Timestamp,
       }),
@@ -178,7 +184,9 @@ export const UploadUrls = Type.Object(
 )
 export type UploadUrls = Static<typeof UploadUrls>
 
-/** Fields of a stage's input and the addresses in them; in the answer, URLs of those that the platform stores. */
+/**
+ * Fields of a stage's input with the addresses in them. The response has URLs for the files that the platform stores.
+ */
 export const InputFiles = Type.Object(
   {
     files: Type.Array(
@@ -193,7 +201,7 @@ export const InputFiles = Type.Object(
 )
 export type InputFiles = Static<typeof InputFiles>
 
-/** Registers a checkpoint that has been PUT. */
+/** Registers an uploaded checkpoint. */
 export const RegisterCheckpoint = Type.Object(
   {
     filename: Filename,
@@ -213,7 +221,7 @@ export const CheckpointRegistered = Type.Object(
      * with the code `preempted`.
      */
     preempt: Type.Boolean(),
-    /** True when the run is paused, in which case the code is `paused`. Nodes before this member do not read it. */
+    /** True when the run is paused; the code is then `paused`. Older nodes don't read this member. */
     pause: Type.Optional(Type.Boolean()),
   },
   { $id: 'CheckpointRegistered' },
@@ -222,7 +230,7 @@ export type CheckpointRegistered = Static<typeof CheckpointRegistered>
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
-/** The result of a job whose artifacts have been PUT. */
+/** The result of a job whose artifacts have been uploaded. */
 export const CompleteJob = Type.Object(
   {
     artifacts: Type.Array(
@@ -235,7 +243,7 @@ export const CompleteJob = Type.Object(
       { minItems: 1, maxItems: 200 },
     ),
     metrics: JsonObject,
-    // The task type of the run's config has a listing, which holds for those that are absent.
+    // If absent, the listing of the task type of the run's config applies.
     input_schema: Type.Optional(JsonObject),
     output_schema: Type.Optional(JsonObject),
     example_input: Type.Optional(JsonObject),
@@ -245,11 +253,11 @@ export const CompleteJob = Type.Object(
 )
 export type CompleteJob = Static<typeof CompleteJob>
 
-/** The kinds of media that a task's files hold. */
+/** The media types of a task's files. */
 export const Modality = Vocabulary('image', 'audio', 'video', '3d', 'binary')
 export type Modality = Static<typeof Modality>
 
-/** A file of a task's result that has been PUT. */
+/** An uploaded file of a task's result. */
 export const TaskOutput = Type.Object({
   filename: Filename,
   size_bytes: SizeBytes,
@@ -263,13 +271,13 @@ export type TaskOutput = Static<typeof TaskOutput>
 export const CompleteTask = Type.Object(
   {
     result: JsonObject,
-    /** The files of the result, which the platform adds to it with their URLs. Nodes before 0.13 do not send them. */
+    /** The files of the result. The platform adds them to it with their URLs. Nodes before 0.13 don't send them. */
     outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
     inference_time_ms: Type.Number({ minimum: 0, maximum: MAX_INFERENCE_MS }),
     model_state: Vocabulary('resident', 'cached', 'cold'),
     /**
-     * The time that the load waited for the installation of its environment and for the memory of models that were
-     * loaded a moment ago. Nodes before 0.12 do not send it.
+     * How long the load waited for its environment to be installed and for memory held by recently loaded models. Nodes
+     * before 0.12 don't send it.
      */
     environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
   },
@@ -277,15 +285,18 @@ export const CompleteTask = Type.Object(
 )
 export type CompleteTask = Static<typeof CompleteTask>
 
-/** The kind of the lease decides which of the two is valid. */
+/** The lease's kind decides which of the two is valid. */
 export const CompleteLease = Type.Union([CompleteJob, CompleteTask], { $id: 'CompleteLease' })
 export type CompleteLease = Static<typeof CompleteLease>
 
 export const FailLease = Type.Object(
   {
-    /** The code is for programs: `preempted`, `paused`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
-    code: Formed('^[a-z][a-z0-9_]{0,63}$', 'must be a word of lower-case letters, digits and "_"'),
-    /** The message is for people: a sentence, and the last output of the program. */
+    /** A code for programs: `preempted`, `paused`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
+    code: Formed(
+      '^[a-z][a-z0-9_]{0,63}$',
+      'must start with a lower-case letter and consist of lower-case letters, digits and "_"',
+    ),
+    /** A message for people: a sentence, and the last output of the program. */
     message: Type.String({ minLength: 1, maxLength: 8_000 }),
     /** True when another attempt may succeed. */
     retryable: Type.Boolean(),

@@ -10,9 +10,9 @@ import {
 } from './node.ts'
 
 /**
- * Frame types of the link between a node and a gateway. A message of the WebSocket is one or more frames, each
- * `[u8 type][u32 stream][u16 length of meta][u32 length of body][meta: JSON][body: bytes]`, big endian.
- * Stream 0 is the link itself; the gateway numbers the others.
+ * Frame types of the link between a node and a gateway. A WebSocket message is one or more frames, each `[u8 type][u32
+ * stream][u16 length of meta][u32 length of body][meta: JSON][body: bytes]`, big endian. Stream 0 is the link itself;
+ * the gateway numbers the others.
  */
 export const FRAME = {
   hello: 1,
@@ -32,30 +32,27 @@ export const FRAME = {
 export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 
 /**
- * The version of the link that this side speaks. Each side sends its own, in `LINK_HEADER` of the handshake and in
- * `hello`; a side that sends none speaks version 1. Receivers ignore frames of unknown types and unknown members of
- * JSON.
+ * The link version that this side speaks. Each side sends its own, in the handshake's `LINK_HEADER` and in `hello`; a
+ * side that sends none speaks version 1. Receivers ignore unknown frame types and unknown JSON members.
  */
 export const LINK_VERSION = 2
 export const LINK_HEADER = 'x-hearth-link'
-/** The features that the `needs` of a stream may name for this version. */
+/** The features of this version that the `needs` of a stream may name. */
 export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files', 'evict', 'lines'])
 
-/**
- * Features that the receiver of a stream must know. A receiver that does not know one ends that stream, and only that
- * one.
- */
+/** Features that the receiver of a stream must support. A receiver that doesn't support one ends only that stream. */
 const Needs = Type.Optional(Type.Array(Type.String()))
 
-/** The largest body of one data frame, which is also the largest response that travels in a single `end` frame. */
+/** The largest body of one data frame. Also the largest response sent in a single `end` frame. */
 export const MAX_CHUNK = 64 * 1024
 
-/** The number of bytes that a sender may have in flight on one stream before the receiver grants more. */
+/** How many bytes a sender may have in flight on one stream before the receiver grants more. */
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Sent by a node once after it connects. Sent by a gateway whenever one of these changes: whether the node drains,
- * which accounts it serves, which models are pinned on it or leave it, how long models stay idle, and the list of gateways.
+ * Sent by a node once after it connects. A gateway sends it whenever one of these changes: whether the node is
+ * draining, which accounts it serves, which models are pinned on it or retiring, how long models stay idle, and the
+ * list of gateways.
  */
 export const HelloMeta = Type.Object({
   link_version: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -65,20 +62,22 @@ export const HelloMeta = Type.Object({
   sharing: Type.Optional(NodeSharing),
   /** Keys of all models that the platform pins on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
-  /** Keys of all models that the node unloads once no request uses them. Nodes that ignore it unload them when they are idle. */
+  /** Keys of all models that the node unloads once no request uses them. Nodes that ignore it unload them when idle. */
   retiring: Type.Optional(Type.Array(Type.String())),
-  /** Seconds by model after which the node unloads it when idle, in place of its own setting; 0 is never. */
+  /**
+   * Seconds of idleness, by model, after which the node unloads it, overriding the node's own setting; 0 means never.
+   */
   idle_timeouts: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 0 }))),
   /**
-   * Keys of models that the platform has deleted and the node has reported: it frees their files. Nodes that ignore it keep
-   * them until their disk quota removes them.
+   * Keys of models that the platform has deleted and the node has reported: the node frees their files. Nodes that
+   * ignore it keep the files until their disk quota removes them.
    */
   forget: Type.Optional(Type.Array(Type.String())),
 })
 export type HelloMeta = Static<typeof HelloMeta>
 
 /**
- * Sent by a node as the body of a frame. `report` is the whole state, `model` a single change; a `progress` frame
+ * Sent by a node as the body of a frame. `report` is the full state, `model` a single change; a `progress` frame
  * carries `model` during a download or load.
  */
 export const StateBody = Type.Object({
@@ -87,40 +86,40 @@ export const StateBody = Type.Object({
 })
 export type StateBody = Static<typeof StateBody>
 
-/** A field of an input that names a file, which the node fetches because model servers have no network. */
+/** An input field that names a file. The node fetches it because model servers have no network. */
 export const InputFile = Type.Object({
   field: Type.String(),
-  /** The URL of a file that was uploaded to the platform; others are at the public address in the field. */
+  /** The URL of a file that was uploaded to the platform; other files are at the public address in the field. */
   url: Type.Optional(Type.String()),
 })
 export type InputFile = Static<typeof InputFile>
 
-/** Sent by a gateway. The body is in this frame; with `more` it continues in data frames. */
+/** Sent by a gateway. The body is in this frame; with `more`, it continues in data frames. */
 export const RequestMeta = Type.Object({
   model_key: Type.String(),
   path: Type.String(),
   method: Type.Optional(Type.String()),
   content_type: Type.Optional(Type.String()),
   more: Type.Optional(Type.Boolean()),
-  /** Requests of one caller to tools, or with files, have the same one, so that a node can give every caller its turn. */
+  /** Identifies the caller of requests to tools or with files, so that a node can alternate between callers. */
   turn: Type.Optional(Type.String()),
-  /** The node replaces these fields by `data:` URLs before the model server is asked; needs `files`. */
+  /** The node replaces these fields with `data:` URLs before it calls the model server; needs `files`. */
   files: Type.Optional(Type.Array(InputFile)),
   /**
-   * With `evict` the model is not asked but unloaded; 409 with a reason when it is in use. With `lines` no model is asked:
-   * the body is a `LinesWanted`, the answer a `LinesTold` in one frame.
+   * With `evict` the node unloads the model instead of calling it; 409 with a reason if it is in use. With `lines` the
+   * node returns its logs: the body is a `LinesWanted`, the response a `LinesTold` in one frame.
    */
   needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>
 
-/** The body of a request for lines that a node keeps of itself. */
+/** The body of a request for a node's own logs. */
 export interface LinesWanted {
   source: NodeLineSource
   limit: number
 }
 
-/** The newest of them, oldest first, as many as fit into a frame. */
+/** The newest log lines, oldest first, as many as fit into a frame. */
 export interface LinesTold {
   lines: NodeLine[]
 }
@@ -129,11 +128,9 @@ export interface LinesTold {
 export const HeadMeta = Type.Object({
   status: Type.Integer(),
   content_type: Type.Optional(Type.String()),
-  /**
-   * The tokens that a short chat response reports in its `usage`; unset unless the response is a JSON object with one.
-   */
+  /** The tokens in the `usage` of a short chat response; unset unless the response is a JSON object with one. */
   tokens: Type.Optional(Type.Integer({ minimum: 0 })),
-  /** Those of `tokens` that the model has written. */
+  /** The part of `tokens` that the model wrote. */
   tokens_out: Type.Optional(Type.Integer({ minimum: 0 })),
   needs: Needs,
 })
@@ -145,23 +142,29 @@ export const ErrorMeta = Type.Object({
 })
 export type ErrorMeta = Static<typeof ErrorMeta>
 
-/** On a stream, cancels the request. On stream 0, cancels this job or task wherever it runs on the node. */
+/** On a stream, cancels the request. On stream 0, cancels this job or task wherever on the node it runs. */
 export const CancelMeta = Type.Object({
   job_id: Type.Optional(Type.String()),
   task_id: Type.Optional(Type.String()),
   /**
-   * Only this attempt at the task, or an earlier one: a node may work on a stage anew. Nodes that ignore it cancel whichever
-   * attempt they are at.
+   * Cancels only this attempt at the task, or an earlier one, because a node may have restarted a stage. Nodes that
+   * ignore it cancel their current attempt.
    */
   attempt: Type.Optional(Type.Integer({ minimum: 1 })),
-  /** The job is stopped after a checkpoint. A node that ignores it finds out when it renews the lease or stores a checkpoint. */
+  /**
+   * The node stops the job after a checkpoint. A node that ignores it finds out when it renews the lease or stores a
+   * checkpoint.
+   */
   paused_job_id: Type.Optional(Type.String()),
-  /** Nobody will ask for the payload of this attempt, or of an earlier one, again. Nodes that ignore it find out by asking. */
+  /**
+   * No node will request the payload of this attempt, or of an earlier one, again. Nodes that ignore it find out when
+   * they poll.
+   */
   edge: Type.Optional(Type.Object({ edge_id: Type.String(), attempt: Type.Integer({ minimum: 1 }) })),
 })
 export type CancelMeta = Static<typeof CancelMeta>
 
-/** On a stream, grants credit in bytes. On stream 0, acknowledges that every spooled entry up to `upto` is stored. */
+/** On a stream, grants credit in bytes. On stream 0, acknowledges that all spooled entries up to `upto` are stored. */
 export const AckMeta = Type.Object({
   credit: Type.Optional(Type.Integer({ minimum: 1 })),
   upto: Type.Optional(Type.Integer({ minimum: 0 })),

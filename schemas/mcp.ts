@@ -3,7 +3,7 @@ import { Nullable, Vocabulary } from './common.ts'
 
 const RequestId = Type.Union([Type.String(), Type.Number()])
 
-/** The body of an error of `/mcp`. Refused requests have the code, details and id of every other error in `data`. */
+/** The body of an error of `/mcp`. Rejected requests have the code, details and id of every other error in `data`. */
 export const McpErrorBody = Type.Object(
   {
     jsonrpc: Type.Literal('2.0'),
@@ -17,25 +17,26 @@ export const McpErrorBody = Type.Object(
   { $id: 'McpError' },
 )
 
-/** The form of the tools' names in `tools/list`: slugs, or names of letters, digits, `_` and `-` only. */
+/** The form of tool names in `tools/list`: slugs, or names that consist only of letters, digits, `_` and `-`. */
 export const ToolNames = Vocabulary('slugs', 'safe')
 
 export const McpQuery = Type.Object({
   names: Type.Optional({
     ...ToolNames,
     default: 'slugs',
-    description:
-      'safe lists names of letters, digits, "_" and "-" with at most 64 characters, for clients that refuse dots',
+    description: 'safe lists names of at most 64 letters, digits, "_" and "-", for clients that reject dots',
   }),
 })
 
-/** A JSON-RPC 2.0 message of the Model Context Protocol; its own rules are checked by the protocol's server. */
+/** A JSON-RPC 2.0 message of the Model Context Protocol; the MCP server checks the protocol's own rules. */
 export const McpMessage = Type.Unsafe<unknown>({
   $id: 'McpMessage',
   description: 'A JSON-RPC 2.0 message of the Model Context Protocol',
 })
 
-/** The metadata of a protected resource (RFC 9728). Keys come from the operator, so no authorization server is named. */
+/**
+ * The metadata of a protected resource (RFC 9728). Keys come from the operator, so it names no authorization server.
+ */
 export const ProtectedResource = Type.Object(
   {
     resource: Type.String(),

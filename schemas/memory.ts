@@ -2,25 +2,25 @@ import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 
-/** The largest number of characters of one entry. */
+/** The most characters in one entry. */
 export const MAX_MEMORY = 8_000
-/** The largest number of entries of one import request. */
+/** The most entries in one import request. */
 export const MAX_IMPORTED = 500
 
 export const MemoryAccess = Vocabulary('read', 'write')
 export type MemoryAccess = Static<typeof MemoryAccess>
 
 /**
- * The outcome of a task's memory: `attached` until the task runs, then `given`, `empty` (there was nothing to give),
- * `denied` (its key has no grant), `unavailable` (it could not be read) or `refused` (the model refused the request with
- * it, and got the request without it).
+ * The outcome of a task's memory. It is `attached` until the task runs, then `given`, `empty` (there was nothing to
+ * add), `denied` (its key has no grant), `unavailable` (it could not be read) or `refused`. A model `refused` the
+ * request with the memory and then got the request without it.
  */
 export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 'unavailable', 'refused')
 export type MemoryOutcome = Static<typeof MemoryOutcome>
 
 /**
- * The reason why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable` (`no_snapshot`, `too_late`: not
- * read within two seconds, `unreadable`: reading or decrypting it failed).
+ * Why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable`. The latter is
+ * `no_snapshot`, `too_late` (not read within two seconds) or `unreadable` (reading or decrypting it failed).
  */
 export const MemoryReason = Vocabulary(
   'no_grant',
@@ -65,13 +65,13 @@ export const AddMemoryEntry = Type.Object(
     source: Type.Optional(Name),
     supersedes: Type.Optional({
       ...Uuid,
-      description: 'The entry that this one replaces; it is no longer recalled',
+      description: 'The entry that this one replaces and that is no longer recalled',
     }),
   },
   { additionalProperties: false },
 )
 
-/** The response to a new entry. It has no text, because responses are stored for repeated requests. */
+/** The response to a new entry. It contains no text, because responses are stored for repeated requests. */
 export const AddedMemoryEntry = Type.Object({
   entry_id: Uuid,
   source: Type.String(),
@@ -110,7 +110,7 @@ export const ImportMemory = Type.Object(
 export const ImportedMemory = Type.Object({
   imported: Type.Integer({ description: 'Entries that were added' }),
   already_present: Type.Integer({
-    description: 'Entries that the memory has already with the same text, source and, where given, time',
+    description: 'Entries that already exist with the same text, source and, if given, time',
   }),
 })
 
@@ -121,7 +121,7 @@ export const MemoryGrant = Type.Object({
 })
 export type MemoryGrant = Static<typeof MemoryGrant>
 
-/** The memory of one account, as operators see it. It has no contents. */
+/** The memory of one account as operators see it, without contents. */
 export const AccountMemory = Type.Object(
   {
     account_id: Uuid,
@@ -136,7 +136,7 @@ export const AccountMemory = Type.Object(
 )
 export type AccountMemory = Static<typeof AccountMemory>
 
-/** The memory of a task, in its audit. */
+/** The memory of a task, for its audit. */
 export const TaskMemory = Type.Object({
   snapshot_id: Nullable(Uuid),
   outcome: MemoryOutcome,

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Vocabulary } from './common.ts'
 
-/** The states in the lifecycle of a model config or model. */
+/** The lifecycle states of a model config or model. */
 export const LifecycleStatus = Vocabulary('candidate', 'ready', 'preferred', 'disabled')
 
 /** The model categories that the catalog and the endpoint list filter by. */
@@ -41,13 +41,13 @@ export const HyperparameterSchema = Type.Object(
 )
 export type HyperparameterSchema = Static<typeof HyperparameterSchema>
 
-/** The rule by which a trainer chooses the column that it predicts when the run has no `target_column`. */
+/** How a trainer chooses the column that it predicts when the run has no `target_column`. */
 export const TargetRule = Type.Object(
   {
-    /** Column names that the trainer looks for, in this order. */
+    /** Column names that the trainer searches for, in this order. */
     usual: Type.Array(Type.String({ minLength: 1 })),
     /**
-     * The column that the trainer uses when it finds none of those names; when absent, the choice depends on the
+     * The column that the trainer uses when it finds none of those names. When absent, the choice depends on the
      * values.
      */
     otherwise: Type.Optional(Vocabulary('last', 'last_number')),
@@ -57,7 +57,7 @@ export const TargetRule = Type.Object(
 )
 export type TargetRule = Static<typeof TargetRule>
 
-/** A trainable catalog entry, as its file in catalog/model-configs has it. */
+/** A trainable catalog entry, as stored in its file in catalog/model-configs. */
 export const ModelConfigFile = Type.Object(
   {
     model_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
@@ -77,26 +77,26 @@ export const ModelConfigFile = Type.Object(
         python_env: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
         /** A Python module with a `train` function (node-runtime/trainers). */
         module: Type.String({ pattern: '^[a-z_][a-z0-9_.]*$' }),
-        /** The memory that a run is expected to use: a base, and a multiple of the dataset's size. */
+        /** The expected memory of a run: a base, and a multiple of the dataset size. */
         memory: Type.Object(
           { base_mb: Type.Integer({ minimum: 1 }), per_dataset_mb: Type.Number({ minimum: 0 }) },
           { additionalProperties: false },
         ),
-        /** The unit of a run's progress, and of its checkpoints; epochs when absent. */
+        /** The unit of a run's progress and of its checkpoints; epochs by default. */
         progress_unit: Type.Optional(Vocabulary('epoch', 'step')),
         /**
-         * Language models require a base model, other configs may allow one; when absent, a run always starts from
+         * Language models require a base model, other configs may allow one. When absent, a run always starts from
          * scratch.
          */
         base: Type.Optional(Vocabulary('required', 'optional')),
-        /** The task types of the models that a run may start from; those of the same config when absent. */
+        /** The task types of the models that a run may start from; by default, models of the same config. */
         base_task_types: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
       },
       { additionalProperties: false },
     ),
     /**
-     * Columns that a dataset must have, for each value of one hyperparameter: one column of each group. `{name}` is
-     * replaced by the value of the hyperparameter `name`.
+     * Columns that a dataset must have, for each value of one hyperparameter: one column from each group. `{name}` is
+     * replaced with the value of the hyperparameter `name`.
      */
     dataset_rules: Type.Optional(
       Type.Object(
@@ -111,10 +111,10 @@ export const ModelConfigFile = Type.Object(
       ),
     ),
     target: Type.Optional(TargetRule),
-    /** Values of hyperparameters that need a CUDA device. */
+    /** Hyperparameter values that need a CUDA device. */
     cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
     hyperparameters: HyperparameterSchema,
-    /** The hyperparameters for whose default a run may also say `auto`, as the contract's table does (4.3). */
+    /** The hyperparameters that a run may set to `auto` instead of their default, as in the contract's table (4.3). */
     auto: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     /** Alternative spellings of hyperparameters; each maps to the hyperparameter's name. */
     aliases: Type.Record(Type.String(), Type.String()),
@@ -148,7 +148,7 @@ const UserConfigurableParam = Type.Object({
   description: Type.String(),
 })
 
-/** A catalog entry in full. */
+/** A catalog entry with all fields. */
 export const ModelConfigDetail = Type.Object(
   { ...ModelConfig.properties, user_configurable_params: Type.Array(UserConfigurableParam) },
   { $id: 'ModelConfigDetail' },
@@ -162,8 +162,7 @@ export const ModelConfigSchema = Type.Object(
     schema: HyperparameterSchema,
     aliases: Type.Optional(
       Type.Record(Type.String(), Type.String(), {
-        description:
-          'Other spellings of hyperparameters that runs accept, with the name that each stands for',
+        description: 'Alternative spellings of hyperparameters that runs accept, each with its actual name',
       }),
     ),
   },

@@ -14,12 +14,12 @@ const ProfileName = Type.String({ minLength: 1, maxLength: 100 })
 
 const most = { minItems: 1, maxItems: 1_000 }
 
-/** Step one: the response has a URL for each file of the model. */
+/** Step one: the response has an upload URL for each file of the model. */
 export const StartModelImport = Type.Object(
   {
     account_id: Uuid,
     paths: Type.Array(Path, most),
-    /** With both of them, what step two would refuse is refused before anything is uploaded. */
+    /** With both of them, step one already rejects what step two would, before anything is uploaded. */
     task_type: Type.Optional(TaskTypeName),
     runtime_profile: Type.Optional(ProfileName),
   },

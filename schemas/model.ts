@@ -12,7 +12,7 @@ import {
 } from './common.ts'
 import { LifecycleStatus, ModelConfig } from './model-config.ts'
 
-/** A model config of the catalog or of a hub import, with its registry fields. */
+/** A model config from the catalog or a hub import, with its registry fields. */
 export const RegistryEntry = Type.Object(
   {
     model_config_id: Type.String(),
@@ -20,7 +20,7 @@ export const RegistryEntry = Type.Object(
     ...Type.Omit(ModelConfig, ['category', 'lifecycle_status']).properties,
     category: Type.String(),
     lifecycle_status: LifecycleStatus,
-    lifecycle_note: Nullable(Type.String({ description: 'What its test found, or why it was disabled' })),
+    lifecycle_note: Nullable(Type.String({ description: 'The result of its test, or why it was disabled' })),
     source: Vocabulary('catalog', 'hub'),
     visibility: Vocabulary('public'),
     is_base_model: Type.Boolean(),
@@ -45,7 +45,7 @@ export const RegistryQuery = Type.Object({
       minimum: 1,
       maximum: MAX_REGISTRY_PAGE,
       default: MAX_REGISTRY_PAGE,
-      description: 'Imports from the hub; the configs of the catalog come beside the last of them',
+      description: 'Number of hub imports per page; the last page also has the catalog configs',
     }),
   ),
   cursor: Type.Optional(Type.String({ minLength: 1 })),
@@ -62,7 +62,7 @@ export const ChangeLifecycle = Type.Object(
 
 const ModelName = Type.String({ minLength: 1, maxLength: 200 })
 
-/** Registers a version as a model, by the version's id or by the job that made it. */
+/** Registers a version as a model, by the version's id or by the job that produced it. */
 export const CreateModel = Type.Object(
   { name: ModelName, version_id: Type.Optional(Uuid), job_id: Type.Optional(Uuid) },
   { additionalProperties: false, ...ExactlyOneOf('version_id', 'job_id') },
@@ -115,7 +115,7 @@ export const UpdateModelVersion = Type.Object(
 export const ModelParams = Type.Object({ model_id: Uuid })
 export const ModelVersionParams = Type.Object({ model_id: Uuid, version_id: Uuid })
 
-/** What uses the versions of a model; of each kind the newest 200 of the account. */
+/** The users of a model's versions: of each kind, the newest 200 of the account. */
 export const ModelUsage = Type.Object(
   {
     model_id: Uuid,
@@ -126,7 +126,7 @@ export const ModelUsage = Type.Object(
       Type.Object({
         version_id: Uuid,
         name: Type.String(),
-        role: Type.String({ description: '`base` for one that was trained on it, else its part in a merge' }),
+        role: Type.String({ description: '`base` for a model trained on it, otherwise its role in a merge' }),
         of_version_id: Uuid,
         job_id: Nullable(Uuid),
       }),
@@ -139,18 +139,18 @@ export const ModelUsage = Type.Object(
         status: Type.String(),
         of_version_id: Uuid,
       }),
-      { description: 'Open runs and merges that start from one of its versions' },
+      { description: 'Open runs and merges that start from one of the versions' },
     ),
     others: Type.Object(
       { endpoints: Type.Integer(), versions: Type.Integer(), jobs: Type.Integer() },
-      { description: 'How much of other accounts uses its public versions' },
+      { description: 'Number of objects in other accounts that use its public versions' },
     ),
   },
   { $id: 'ModelUsage' },
 )
 export type ModelUsage = Static<typeof ModelUsage>
 
-/** The lineage of a model: everything that it was made from, back to hub repositories and datasets. */
+/** The lineage of a model: everything it was made from, back to hub repositories and datasets. */
 export const Lineage = Type.Object(
   {
     nodes: Type.Array(

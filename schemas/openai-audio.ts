@@ -1,10 +1,10 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
 
-// Requests and answers about sounds in the shapes of OpenAI's API reference.
+// Audio requests and responses, in the shapes of OpenAI's API reference.
 
-const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' })
-const Seconds = Type.Number({ minimum: 0, description: 'In seconds from the beginning' })
+const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' })
+const Seconds = Type.Number({ minimum: 0, description: 'Seconds from the beginning' })
 
 export const CreateSpeech = Type.Object(
   {
@@ -14,38 +14,41 @@ export const CreateSpeech = Type.Object(
       minLength: 1,
       maxLength: 200,
       description:
-        'The number of a speaker, from "0"; a name that the model lacks is its first speaker, and the header `X-Voice-Used` says which one speaks',
+        'The number of a speaker, from "0"; an unknown name selects the first speaker; the header `X-Voice-Used` names the speaker used',
     }),
     response_format: Type.Optional({
       ...Vocabulary('mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'),
       default: 'mp3',
-      description: '`pcm` is 16 bits at 24 kHz in little-endian order without a head',
+      description: '`pcm` is 16-bit little-endian at 24 kHz without a header',
     }),
     speed: Type.Optional(Type.Number({ minimum: 0.25, maximum: 4, default: 1 })),
     stream_format: Type.Optional({
       ...Vocabulary('audio'),
-      description: 'Speech comes in one piece, and not as events',
+      description: 'Only `audio`: speech is returned in one piece, not as events',
     }),
     instructions: Type.Optional(
-      Type.String({ maxLength: 0, description: 'No model takes any: only an empty text is taken' }),
+      Type.String({
+        maxLength: 0,
+        description: 'Not supported by any model: only an empty text is accepted',
+      }),
     ),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   },
   { $id: 'CreateSpeech' },
 )
 
-/** The form of a transcription, apart from its file. */
+/** The fields of a transcription request, apart from its file. */
 export const TranscriptionFields = Type.Object({
   model: Model,
   language: Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: 20,
-      description: 'The language that is spoken, for example `en`; it is recognised when absent',
+      description: 'The spoken language, for example `en`; detected when absent',
     }),
   ),
   prompt: Type.Optional(
-    Type.String({ maxLength: 10_000, description: 'A text that goes before, for style and spelling' }),
+    Type.String({ maxLength: 10_000, description: 'The preceding text, as a hint for style and spelling' }),
   ),
   response_format: Type.Optional({
     ...Vocabulary('json', 'text', 'srt', 'verbose_json', 'vtt'),
@@ -56,10 +59,12 @@ export const TranscriptionFields = Type.Object({
     Type.Array(Vocabulary('segment', 'word'), {
       minItems: 1,
       maxItems: 2,
-      description: 'Which parts of `verbose_json` have times; segments by default',
+      description: 'Which parts of `verbose_json` have timestamps; segments by default',
     }),
   ),
-  stream: Type.Optional(Type.Boolean({ description: 'Transcripts come in one piece: only false is taken' })),
+  stream: Type.Optional(
+    Type.Boolean({ description: 'Transcripts are returned in one piece: only false is accepted' }),
+  ),
 })
 export type TranscriptionFields = Static<typeof TranscriptionFields>
 
@@ -68,7 +73,7 @@ export const CreateTranscription = Type.Object(
     file: Type.Unsafe({
       type: 'string',
       format: 'binary',
-      description: 'A sound of at most 25 MB and 30 minutes in a format that FFmpeg reads',
+      description: 'Audio of at most 25 MB and 30 minutes, in a format that FFmpeg reads',
     }),
     ...TranscriptionFields.properties,
   },
@@ -77,7 +82,7 @@ export const CreateTranscription = Type.Object(
 
 export const Transcription = Type.Object(
   {
-    text: Type.String({ description: 'Empty when nobody speaks' }),
+    text: Type.String({ description: 'Empty when the audio contains no speech' }),
     task: Type.Optional(Vocabulary('transcribe', 'translate')),
     language: Type.Optional(Nullable(Type.String())),
     duration: Type.Optional(Seconds),

@@ -3,24 +3,26 @@ import { RequestedTier } from './api-key.ts'
 import { Nullable } from './common.ts'
 
 /**
- * A request of OpenAI's older Completions API. Sampling fields that are not named here (`stop`, `seed`, penalties) reach
- * the model server unchanged.
+ * A request of OpenAI's legacy Completions API. Sampling fields not listed here (`stop`, `seed`, penalties) reach the
+ * model server unchanged.
  */
 export const CreateCompletion = Type.Object(
   {
-    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' }),
+    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' }),
     prompt: Type.Unsafe<string | string[]>({
       type: ['string', 'array'],
       minItems: 1,
       maxItems: 1,
       items: { type: 'string' },
-      description: 'A text, or a list with one; it is given to the model as the message of a user',
+      description: 'A text, or a list with one text; sent to the model as a user message',
     }),
     max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1, default: 16 }))),
     temperature: Type.Optional(Nullable(Type.Number())),
     stream: Type.Optional(Nullable(Type.Boolean())),
     service_tier: Type.Optional(RequestedTier),
-    echo: Type.Optional(Nullable(Type.Boolean({ description: 'Whether the answer begins with the prompt' }))),
+    echo: Type.Optional(
+      Nullable(Type.Boolean({ description: 'Whether the response starts with the prompt' })),
+    ),
     n: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1 }))),
     best_of: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1 }))),
     logprobs: Type.Optional(Type.Null()),

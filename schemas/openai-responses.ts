@@ -6,11 +6,11 @@ const Loose = Type.Record(Type.String(), Type.Unknown())
 
 /**
  * A request of OpenAI's Responses API that a chat can answer. Items and parts are checked one by one when the chat is
- * made (`domain/responses/chat-of.ts`); fields that are not named here are ignored.
+ * built (`domain/responses/chat-of.ts`); fields not listed here are ignored.
  */
 export const CreateResponse = Type.Object(
   {
-    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' }),
+    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' }),
     input: Type.Unsafe<string | unknown[]>({
       type: ['string', 'array'],
       items: {},
@@ -33,7 +33,9 @@ export const CreateResponse = Type.Object(
     stream: Type.Optional(Nullable(Type.Boolean())),
     service_tier: Type.Optional(RequestedTier),
     store: Type.Optional(
-      Nullable(Type.Boolean({ description: 'Accepted; nothing is stored, and the answer says so' })),
+      Nullable(
+        Type.Boolean({ description: 'Accepted but ignored: nothing is stored, and the response says so' }),
+      ),
     ),
     background: Type.Optional(Nullable(Type.Boolean())),
     previous_response_id: Type.Optional(Nullable(Type.String())),

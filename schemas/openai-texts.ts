@@ -1,27 +1,27 @@
 import Type, { type Static, type TSchema } from 'typebox'
 import { Vocabulary } from './common.ts'
 
-// Requests and answers about texts, other than chats, in the shapes of OpenAI's and Cohere's API references. The model
-// server checks what a model can take, and answers in these shapes; fields that it does not know are left to it.
+// Text requests and responses other than chats, in the shapes of OpenAI's and Cohere's API references. The model server
+// checks what a model supports and responds in these shapes. Unknown fields are passed on to it.
 
-const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' })
+const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' })
 const MAX_TEXTS = 2_048
-/** Tokens of one text. */
+/** The most tokens in one text. */
 const MAX_TOKENS = 1_000_000
 
 const Truncate = Type.Optional(
   Type.Boolean({
     description:
-      'What becomes of a text that is longer than the model: cut, and said so in `truncated`, or (false) refused with 422',
+      'Whether to truncate a text that is too long for the model and report it in `truncated`; false rejects it with 422',
   }),
 )
-const Truncated = Type.Optional(Type.Boolean({ description: 'Present when a text was cut' }))
+const Truncated = Type.Optional(Type.Boolean({ description: 'Present when a text was truncated' }))
 const Usage = Type.Object({
   prompt_tokens: Type.Optional(Type.Integer()),
   total_tokens: Type.Integer(),
 })
 
-/** One text, or a list of items. */
+/** One text or a list of items. */
 const Input = (description: string, items: TSchema | object) =>
   Type.Unsafe<string | unknown[]>({
     type: ['string', 'array'],
@@ -32,7 +32,7 @@ const Input = (description: string, items: TSchema | object) =>
   })
 
 const Token = Type.Integer({ minimum: 0 })
-/** Not a union: its check would write a fault for each of a million tokens, because a token is not a text. */
+/** Not a union: its check would produce an error for each of a million tokens, because a token isn't a text. */
 const TextOrTokens = {
   type: ['string', 'integer', 'array'],
   minimum: 0,
@@ -45,15 +45,18 @@ export const CreateEmbedding = Type.Object(
   {
     model: Model,
     input: Input(
-      `A text, up to ${MAX_TEXTS} texts, the tokens of a text, or lists of tokens; tokens are those of the model itself`,
+      `A text, up to ${MAX_TEXTS} texts, the tokens of a text, or lists of tokens; tokens must come from the model's own tokenizer`,
       TextOrTokens,
     ),
     encoding_format: Type.Optional({
       ...Vocabulary('float', 'base64'),
-      description: 'Numbers, which is the default, or float32 in little-endian order as base64',
+      description: 'Numbers (the default), or little-endian float32 in base64',
     }),
     dimensions: Type.Optional(
-      Type.Integer({ minimum: 1, description: 'The length of the vectors, where the model declares others' }),
+      Type.Integer({
+        minimum: 1,
+        description: 'The vector length, if the model supports lengths other than its default',
+      }),
     ),
     truncate: Truncate,
   },
@@ -90,9 +93,9 @@ export const CreateRerank = Type.Object(
     query: Type.String(),
     documents: Type.Array(Document, { minItems: 1, maxItems: MAX_TEXTS }),
     top_n: Type.Optional(
-      Type.Integer({ minimum: 1, description: 'How many of the best to return; all by default' }),
+      Type.Integer({ minimum: 1, description: 'How many of the best documents to return; all by default' }),
     ),
-    return_documents: Type.Optional(Type.Boolean({ description: 'Whether results repeat their document' })),
+    return_documents: Type.Optional(Type.Boolean({ description: 'Whether results include their document' })),
     truncate: Truncate,
   },
   { $id: 'CreateRerank' },
@@ -104,11 +107,11 @@ export const Reranking = Type.Object(
     id: Type.Optional(Type.String()),
     results: Type.Array(
       Type.Object({
-        index: Type.Integer({ description: 'Place of the document in the request' }),
+        index: Type.Integer({ description: 'Index of the document in the request' }),
         relevance_score: Type.Number({ description: 'From 0 to 1' }),
         document: Type.Optional(Type.Object({ text: Type.String() })),
       }),
-      { description: 'The most relevant first' },
+      { description: 'Most relevant first' },
     ),
     model: Type.Optional(Type.String()),
     truncated: Truncated,
@@ -122,7 +125,7 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String() }
 export const CreateModeration = Type.Object(
   {
     model: Model,
-    input: Input(`A text, or up to ${MAX_TEXTS} texts or parts of the type \`text\``, {
+    input: Input(`A text, or up to ${MAX_TEXTS} texts or parts of type \`text\``, {
       anyOf: [{ type: 'string' }, TextPart],
     }),
     truncate: Truncate,

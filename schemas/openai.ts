@@ -3,7 +3,7 @@ import { RequestedTier } from './api-key.ts'
 import { Nullable, Vocabulary } from './common.ts'
 import { HubOrigin } from './endpoint.ts'
 
-/** The roles of a chat message, as the OpenAI API names them; `function` is its older name for `tool`. */
+/** The roles of a chat message in the OpenAI API; `function` is its older name for `tool`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
 /** `content` is optional here because `domain/chat/messages.ts` checks each message and knows which roles need it. */
@@ -13,18 +13,18 @@ const Message = Type.Object({
     Type.Unsafe<string | unknown[] | null>({
       type: ['string', 'array', 'null'],
       items: {},
-      description: 'Required but for an assistant that calls tools, where it may be null as well',
+      description: 'Required, except for assistant messages with tool calls, where it may also be null',
     }),
   ),
 })
 
 /**
- * The fields of a chat that the platform checks. All other fields (`tools`, `tool_choice`, `response_format`, unknown
- * ones) reach the model server unchanged.
+ * The chat fields that the platform checks. All others (`tools`, `tool_choice`, `response_format`, unknown ones) reach
+ * the model server unchanged.
  */
 export const CreateChatCompletion = Type.Object(
   {
-    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' }),
+    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' }),
     messages: Type.Array(Message, { minItems: 1 }),
     max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1 }))),
     temperature: Type.Optional(Nullable(Type.Number())),
@@ -68,7 +68,7 @@ export const ChatModel = Type.Object(
     object: Type.String(),
     created: Type.Integer({ description: 'Seconds since 1970' }),
     owned_by: Type.String({
-      description: 'The account whose model it is or that imported it; `hearth` or `public` for others',
+      description: 'The account that owns or imported the model; `hearth` or `public` for others',
     }),
     name: Type.String(),
     task_type: Type.String(),

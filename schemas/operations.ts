@@ -5,36 +5,38 @@ import { NodeModelState } from './node.ts'
 
 const Seconds = (description: string) => Nullable(Type.Number({ minimum: 0, description }))
 
-/** Work of one kind that has not ended, over all accounts. */
+/** Unfinished work of one kind, across all accounts. */
 export const OpenWork = Type.Object(
   {
     kind: Vocabulary('task', 'run', 'merge', 'cohort', 'webhook_delivery', 'workflow_start'),
     waiting: Type.Integer({
-      description: 'Deliveries that wait for their next attempt are none before it is due',
+      description: 'Deliveries that wait for their next attempt do not count before it is due',
     }),
     running: Type.Integer(),
-    oldest_waiting_s: Seconds('The age of what has waited longest; null while nothing waits'),
+    oldest_waiting_s: Seconds('The age of the item that has waited longest; null while nothing waits'),
   },
   { $id: 'OpenWork' },
 )
 export type OpenWork = Static<typeof OpenWork>
 
-/** A task queue of Temporal. */
+/** A Temporal task queue. */
 export const TaskQueue = Type.Object(
   {
     name: Type.String(),
     kind: Vocabulary('workflow', 'activity'),
-    backlog: Type.Integer({ description: 'Approximately, as all that Temporal says of it' }),
+    backlog: Type.Integer({
+      description: 'Approximate, like everything that Temporal reports about the queue',
+    }),
     backlog_age_s: Type.Number(),
     added_per_s: Type.Number(),
     dispatched_per_s: Type.Number(),
-    pollers: Type.Integer({ description: 'Processes that asked for work of it in the last minutes' }),
+    pollers: Type.Integer({ description: 'Processes that polled it in the last few minutes' }),
   },
   { $id: 'TaskQueue' },
 )
 export type TaskQueue = Static<typeof TaskQueue>
 
-/** What waits, by the rows of the platform and by the queues of Temporal. */
+/** Waiting work, by the platform's rows and by Temporal's queues. */
 export const Queues = Type.Object(
   {
     measured_at: Timestamp,
@@ -46,7 +48,7 @@ export const Queues = Type.Object(
 )
 export type Queues = Static<typeof Queues>
 
-/** What somebody should look at, in words. */
+/** A finding that needs an operator's attention, in words. */
 export const Attention = Type.Object(
   {
     kind: Vocabulary(
@@ -66,21 +68,23 @@ export const Attention = Type.Object(
       'reviews_wait',
     ),
     severity: Vocabulary('critical', 'warning', 'notice'),
-    message: Type.String({ description: 'What it is, and what to do about it' }),
+    message: Type.String({ description: 'What is wrong, and what to do about it' }),
     count: Type.Integer(),
-    subjects: Type.Array(Type.String(), { description: 'Ids or keys of some of what it is about' }),
+    subjects: Type.Array(Type.String(), { description: 'Ids or keys of some of the affected objects' }),
   },
   { $id: 'Attention' },
 )
 export type Attention = Static<typeof Attention>
 
-/** The requests that have ended lately. */
+/** Requests that have ended recently. */
 export const RecentRequests = Type.Object(
   {
-    window_s: Type.Number({ description: 'The time that they cover; shorter than asked under much load' }),
+    window_s: Type.Number({
+      description: 'The time that they cover; shorter than requested under high load',
+    }),
     requests: Type.Integer(),
     failed: Type.Integer({
-      description: 'Requests that were refused before they became tasks are not among them',
+      description: 'Excludes requests that were rejected before they became tasks',
     }),
     p50_ms: Nullable(Type.Number()),
     p95_ms: Nullable(Type.Number()),
@@ -89,12 +93,12 @@ export const RecentRequests = Type.Object(
 )
 export type RecentRequests = Static<typeof RecentRequests>
 
-/** The platform at a glance; every figure is at most a few seconds old. */
+/** The platform at a glance; every number is at most a few seconds old. */
 export const Overview = Type.Object(
   {
     measured_at: Timestamp,
     version: Type.String(),
-    attention: Type.Array(Attention, { description: 'The most severe first' }),
+    attention: Type.Array(Attention, { description: 'Most severe first' }),
     database: SystemHealth,
     temporal: SystemHealth,
     kill_switch: Type.Object({
@@ -105,7 +109,7 @@ export const Overview = Type.Object(
     nodes: Type.Object({ online: Type.Integer(), draining: Type.Integer(), offline: Type.Integer() }),
     models: Type.Array(
       Type.Object({ state: NodeModelState, models: Type.Integer(), copies: Type.Integer() }),
-      { description: 'As the nodes that are online report them' },
+      { description: 'As reported by the online nodes' },
     ),
     work: Type.Array(OpenWork),
     requests: RecentRequests,
@@ -122,16 +126,16 @@ export const Overview = Type.Object(
 )
 export type Overview = Static<typeof Overview>
 
-/** A setting as it is in force in the gateway that answers. */
+/** A setting as it applies in the responding gateway. */
 const Setting = Type.Object(
   {
     name: Type.String(),
     kind: Type.String(),
     meaning: Type.String(),
-    value: Type.Unknown({ description: 'null for secrets and for what is not set' }),
+    value: Type.Unknown({ description: 'null for secrets and unset settings' }),
     default: Nullable(Type.String()),
     is_secret: Type.Boolean(),
-    is_set: Type.Boolean({ description: 'By its default as well' }),
+    is_set: Type.Boolean({ description: 'Also true if set by its default' }),
   },
   { $id: 'Setting' },
 )
@@ -143,14 +147,14 @@ export const Settings = Type.Object(
 export type Settings = Static<typeof Settings>
 
 export const PlacementsQuery = Type.Object({
-  model: Type.String({ minLength: 1, maxLength: 300, description: 'The key of a model' }),
+  model: Type.String({ minLength: 1, maxLength: 300, description: 'A model key' }),
   account_id: Type.Optional({
     ...Uuid,
-    description: 'For work of this account; without it, for work that any account may use',
+    description: 'For work of this account; without it, for work open to all accounts',
   }),
 })
 
-/** Where work for a model would go now, and of each node why or why not. */
+/** Where work for a model would currently go and, for each node, why or why not. */
 export const Placements = Type.Object(
   {
     model_key: Type.String(),
@@ -160,17 +164,17 @@ export const Placements = Type.Object(
       Type.Object({
         node_id: Uuid,
         warmth: Vocabulary('warm', 'cached', 'cold'),
-        score: Type.Number({ description: 'By warmth, free memory and load' }),
+        score: Type.Number({ description: 'From warmth, free memory and load' }),
       }),
     ),
     nodes: Type.Array(
       Type.Object({
         node_id: Uuid,
         name: Type.String(),
-        score: Nullable(Type.Number({ description: 'null for a node that cannot take it' })),
+        score: Nullable(Type.Number({ description: 'null for a node that cannot run it' })),
         reason: Type.String({ description: 'Why it was not chosen; empty for the chosen one' }),
       }),
-      { description: 'Those that can take it first, by score; nodes without a report for 10 s are missing' },
+      { description: 'Nodes that can run it first, by score; nodes without a report for 10 s are left out' },
     ),
   },
   { $id: 'Placements' },
@@ -180,7 +184,7 @@ export type Placements = Static<typeof Placements>
 export const WorkItemKind = Vocabulary('task', 'run', 'merge', 'cohort')
 export type WorkItemKind = Static<typeof WorkItemKind>
 
-/** A piece of work, with its workflow. */
+/** An item of work with its workflow. */
 export const WorkItem = Type.Object(
   {
     kind: WorkItemKind,
@@ -188,12 +192,12 @@ export const WorkItem = Type.Object(
     account_id: Uuid,
     status: Type.String(),
     subject: Nullable(
-      Type.String({ description: 'The model of a task, the config of a run, the name of a cohort' }),
+      Type.String({ description: 'The model of a task, the config of a run or the name of a cohort' }),
     ),
     node_id: Nullable(Uuid),
     waiting_reason: Nullable(Type.String()),
     workflow_id: Nullable(
-      Type.String({ description: 'null for a request that a gateway carries without a workflow' }),
+      Type.String({ description: 'null for a request that a gateway handles without a workflow' }),
     ),
     temporal_url: Nullable(Type.String()),
     created_at: Timestamp,
@@ -206,20 +210,20 @@ export const WorkQuery = Type.Object({
   ...PageQuery.properties,
   kind: WorkItemKind,
   account_id: Type.Optional(Uuid),
-  id: Type.Optional({ ...Uuid, description: 'Only the work with this id, though it has ended' }),
+  id: Type.Optional({ ...Uuid, description: 'Only the work with this id, even if it has ended' }),
 })
 
 export const ModelCopiesQuery = Type.Object({
-  key: Type.Optional(Type.String({ minLength: 1, maxLength: 300, description: 'A part of the key' })),
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 300, description: 'Part of the key' })),
 })
 
-/** A model on the nodes that are online. */
+/** A model on the online nodes. */
 export const ModelCopies = Type.Object(
   {
     model_key: Type.String(),
-    in_flight: Type.Integer({ description: 'Requests at work, over all nodes' }),
+    in_flight: Type.Integer({ description: 'Requests in progress, across all nodes' }),
     memory_mb: Type.Integer({ description: 'Of its largest copy' }),
-    min_warm: Type.Integer({ description: 'Nodes that operators want it loaded on' }),
+    min_warm: Type.Integer({ description: 'Number of nodes on which operators want it loaded' }),
     copies: Type.Array(
       Type.Object({
         node_id: Uuid,
@@ -227,7 +231,7 @@ export const ModelCopies = Type.Object(
         state: NodeModelState,
         in_flight: Type.Integer(),
         pinned: Type.Boolean(),
-        error: Nullable(Type.String({ description: 'Of its last load' })),
+        error: Nullable(Type.String({ description: 'The error of its last load' })),
       }),
     ),
   },
@@ -235,7 +239,7 @@ export const ModelCopies = Type.Object(
 )
 export type ModelCopies = Static<typeof ModelCopies>
 
-/** The outcome of an order to load or evict a model. */
+/** The result of an order to load or evict a model. */
 export const NodeModelOrder = Type.Object(
   {
     node_id: Uuid,

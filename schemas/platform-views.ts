@@ -4,17 +4,19 @@ import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 const Count = Type.Integer({ minimum: 0 })
 
-/** A gateway that has, or had within the last hour, a lease. */
+/** A gateway that holds a lease or held one within the last hour. */
 export const GatewayView = Type.Object(
   {
     gateway_id: Uuid,
     base_url: Type.String(),
-    live: Type.Boolean({ description: 'False once its lease has run out; it is forgotten an hour later' }),
+    live: Type.Boolean({
+      description: 'False once its lease has expired; it is dropped from the list an hour later',
+    }),
     started_at: Timestamp,
     lease_expires_at: Timestamp,
-    nodes: { ...Count, description: 'Nodes whose last report it stored' },
-    open_tasks: { ...Count, description: 'Tasks that it carries by itself, 10,000 at most' },
-    kill_switch_acknowledged: Type.Boolean({ description: 'It acts on the newest order to the kill switch' }),
+    nodes: { ...Count, description: 'Nodes whose latest report it stored' },
+    open_tasks: { ...Count, description: 'Tasks that it handles without a workflow, 10,000 at most' },
+    kill_switch_acknowledged: Type.Boolean({ description: 'It has applied the newest kill switch order' }),
   },
   { $id: 'GatewayView' },
 )
@@ -25,7 +27,7 @@ export const GatewayQuery = Type.Object(PageQuery.properties)
 export const WorkerView = Type.Object(
   {
     identity: Type.String({ description: 'Process and machine' }),
-    queues: Type.Array(Type.String(), { description: 'Those it asked for work of in the last minutes' }),
+    queues: Type.Array(Type.String(), { description: 'Queues that it polled in the last few minutes' }),
     build_id: Nullable(Type.String()),
     last_seen_at: Timestamp,
   },
@@ -43,7 +45,7 @@ export const Workers = Type.Object(
 )
 export type Workers = Static<typeof Workers>
 
-/** An order to the kill switch. */
+/** A kill switch order. */
 export const KillSwitchOrderView = Type.Object(
   {
     entry_id: Uuid,
@@ -57,13 +59,13 @@ export const KillSwitchOrderView = Type.Object(
 
 export const KillSwitchHistoryQuery = Type.Object(PageQuery.properties)
 
-/** The deliveries of webhooks that have not ended. */
+/** Unfinished webhook deliveries. */
 export const WebhookBacklog = Type.Object(
   {
-    events: { ...Count, description: 'Events that wait until their destination has room' },
+    events: { ...Count, description: 'Events that wait until their destination has capacity' },
     pending: { ...Count, description: 'Deliveries without an attempt' },
     delivering: Count,
-    retrying: { ...Count, description: 'Deliveries that failed and are tried again' },
+    retrying: { ...Count, description: 'Deliveries that failed and will be retried' },
     due: { ...Count, description: 'Deliveries whose next attempt could be made now' },
     oldest_due_s: Nullable(Type.Number({ minimum: 0 })),
     destinations: Type.Array(
@@ -77,7 +79,7 @@ export const WebhookBacklog = Type.Object(
         oldest_at: Timestamp,
         next_attempt_at: Nullable(Timestamp),
       }),
-      { description: 'Those with the most open deliveries, most first' },
+      { description: 'Destinations with the most open deliveries, most first' },
     ),
   },
   { $id: 'WebhookBacklog' },

@@ -5,25 +5,29 @@ const MAX_COPIES = 1_000
 const Min = Type.Integer({
   minimum: 0,
   maximum: MAX_COPIES,
-  description: 'Copies that are loaded at all times; 0 lets requests load the first',
+  description: 'Copies that stay loaded at all times; with 0, requests load the first one',
 })
-const Max = Type.Integer({ minimum: 1, maximum: MAX_COPIES, description: 'The most copies that are loaded' })
+const Max = Type.Integer({
+  minimum: 1,
+  maximum: MAX_COPIES,
+  description: 'The most copies that are loaded at a time',
+})
 const TargetInFlight = Type.Integer({
   minimum: 1,
   maximum: 100_000,
   description:
-    'Requests in flight and waiting for each copy, beyond which a copy is added. Without a target it is what the model serves at once',
+    'Requests in flight and waiting per copy, above which a copy is added. Without a target, the concurrency of the model',
 })
 const TargetWait = Type.Integer({
   minimum: 1,
   maximum: 3_600_000,
-  description: 'Milliseconds that requests may wait for a copy, beyond which a copy is added',
+  description: 'Milliseconds that requests may wait for a copy before one is added',
 })
 const IdleTimeout = Type.Integer({
   minimum: 0,
   maximum: 30 * 86_400,
   description:
-    'Seconds without need after which a copy is unloaded; 0 is never. Null is HEARTH_IDLE_UNLOAD_S of each node',
+    'Seconds that a copy must be unneeded before it is unloaded; 0 means never, null uses HEARTH_IDLE_UNLOAD_S of each node',
 })
 
 const ScheduleEntry = Type.Object(
@@ -31,7 +35,7 @@ const ScheduleEntry = Type.Object(
     cron: Type.String({
       minLength: 1,
       maxLength: 100,
-      description: 'When it begins: minute, hour, day of the month, month, day of the week',
+      description: 'When the entry takes effect: minute, hour, day of the month, month, day of the week',
     }),
     timezone: Type.Optional(
       Type.String({ minLength: 1, maxLength: 100, default: 'UTC', description: 'Such as Europe/Berlin' }),
@@ -39,7 +43,7 @@ const ScheduleEntry = Type.Object(
     min: Type.Integer({
       minimum: 0,
       maximum: MAX_COPIES,
-      description: 'In place of `min`, until another entry begins',
+      description: 'Replaces `min` until another entry takes effect',
     }),
   },
   { additionalProperties: false },
@@ -67,7 +71,7 @@ export const Scaling = Type.Object(
     min: Min,
     effective_min: Type.Integer({
       description:
-        'The least number now: `min` or that of the schedule, and no fewer than operators keep loaded; 0 while the endpoint is paused',
+        'The current minimum: `min` or the minimum of the schedule, or that of operators if higher; 0 while the endpoint is paused',
     }),
     effective_min_by: {
       ...Vocabulary('min', 'schedule', 'operators', 'paused'),
@@ -81,7 +85,7 @@ export const Scaling = Type.Object(
     copies: Type.Object({
       wanted: Type.Integer({
         description:
-          'Of the model, which other endpoints may share. A single copy that `min` does not ask for is loaded by requests',
+          'Copies of the model, which other endpoints may share. A single copy beyond `min` is loaded by requests',
       }),
       loaded: Type.Integer(),
       loading: Type.Integer(),
@@ -95,13 +99,13 @@ export const Scaling = Type.Object(
         to: Type.Integer(),
         reason: Type.String(),
       }),
-      { description: 'The last changes of `wanted`, newest first' },
+      { description: 'The latest changes of `wanted`, newest first' },
     ),
     quota: Type.Object({
       copies: Type.Integer({ description: 'Copies that the account may reserve for its endpoints' }),
       reserved: Type.Integer({
         description:
-          'The sum of `max` over its endpoints that may have several copies, keep one loaded, or have a schedule',
+          'The sum of `max` over the endpoints that may have several copies, always keep one loaded, or have a schedule',
       }),
     }),
   },

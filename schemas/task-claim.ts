@@ -11,13 +11,13 @@ export const TaskClaim = Type.Object(
     model_name: Type.String(),
     /** The model's name on nodes; `model_name` is the name of the endpoint. */
     model_key: Type.String(),
-    /** The task type of the endpoint, for the path of the model server; older gateways do not send it. */
+    /** The task type of the endpoint, for the path on the model server; older gateways don't send it. */
     task_type: Type.Optional(Type.String()),
-    /** A URL from which the holder of the lease can download the input while the lease lasts. */
+    /** A URL from which the lease holder can download the input while the lease lasts. */
     input_url: Type.String(),
     /**
-     * The files of the input that were uploaded to the platform, by their field; a node fetches others by their public
-     * address. Gateways before 0.13 do not send them.
+     * Input files that were uploaded to the platform, by field; the node fetches others from their public address.
+     * Gateways before 0.13 don't send them.
      */
     files: Type.Optional(Type.Array(Type.Object({ field: Type.String(), url: Type.String() }))),
   },
@@ -25,5 +25,8 @@ export const TaskClaim = Type.Object(
 )
 export type TaskClaim = Static<typeof TaskClaim>
 
-/** On the input of a task: the account's memory has been added to it. A node may read the input again without. */
+/**
+ * Set on a task's input when the account's memory has been added to it. A node may read the input again without the
+ * memory.
+ */
 export const MEMORY_HEADER = 'x-hearth-memory'

@@ -7,7 +7,7 @@ import { CreateTrainingRun } from './training-run.ts'
 /** The revision of the Model Context Protocol whose tools a manifest describes. */
 export const PROTOCOL_VERSION = '2026-07-28'
 
-/** The kind of an action, in the manifest, in `/actions` and in their filters. */
+/** The kinds of actions, in the manifest, in `/actions` and in their filters. */
 export const ToolKind = Vocabulary(
   'llm',
   'specialist',
@@ -25,8 +25,8 @@ export const MergeToolInput = Type.Object(CreateTrainingMerge.properties, { addi
 const { model: _, ...run } = CreateTrainingRun.properties
 
 /**
- * The input of the tool `training.retrain_on`: the body of `POST /training/runs`, in which config and base are required.
- * `model`, the second name of `model_config_id`, is left out.
+ * The input of the tool `training.retrain_on`: the body of `POST /training/runs`, in which config and base are
+ * required. `model`, the alias of `model_config_id`, is left out.
  */
 export const RetrainToolInput = Type.Object(
   { ...run, model_config_id: Type.String({ minLength: 1, maxLength: 200 }), base: ArtifactRef },
@@ -36,7 +36,7 @@ export const RetrainToolInput = Type.Object(
 export const ToolStability = Vocabulary('experimental', 'beta', 'stable')
 export type ToolStability = Static<typeof ToolStability>
 
-/** The classes of a latency in milliseconds: under 200, under 2,000, under 30,000, and everything longer. */
+/** Latency classes in milliseconds: under 200, under 2,000, under 30,000, and everything longer. */
 export const MEASURED_LATENCY_CLASSES = ['instant', 'fast', 'slow', 'batch'] as const
 export type MeasuredLatencyClass = (typeof MEASURED_LATENCY_CLASSES)[number]
 
@@ -59,12 +59,12 @@ export type SideEffect = Static<typeof SideEffect>
 export const CostHint = Vocabulary('free', 'low', 'medium', 'high', 'training_quota')
 export type CostHint = Static<typeof CostHint>
 
-/** The longest `description` of a tool; a longer text is its `longDescription`. */
+/** The longest `description` of a tool; a longer text goes into its `longDescription`. */
 export const MAX_DESCRIPTION = 200
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 
-/** The lineage of a trained model. Callers of another account see only what its owner has made public. */
+/** The lineage of a trained model. Other accounts see only what its owner has made public. */
 const ToolLineage = Type.Object({
   jobId: Nullable(Uuid),
   baseModel: Nullable(Type.String()),
@@ -78,7 +78,7 @@ export const ToolManifest = Type.Object(
   {
     name: Type.String({ description: 'The slug of the action' }),
     displayName: Type.String(),
-    version: Type.String({ description: 'Semantic version of the manifest' }),
+    version: Type.String({ description: 'The semantic version of the manifest' }),
     stability: ToolStability,
     kind: ToolKind,
     category: Type.Optional(ToolCategory),
@@ -86,7 +86,7 @@ export const ToolManifest = Type.Object(
     description: Type.String({ maxLength: MAX_DESCRIPTION }),
     longDescription: Type.Optional(Type.String()),
     inputSchema: JsonSchema,
-    /** Absent when nothing is known of the output. */
+    /** Absent when the output is unknown. */
     outputSchema: Type.Optional(JsonSchema),
     examples: Type.Array(
       Type.Object({
@@ -116,7 +116,7 @@ export const ToolManifest = Type.Object(
 )
 export type ToolManifest = Static<typeof ToolManifest>
 
-/** The tools of an account. `etag` changes with the tools and not with `generatedAt`. */
+/** The tools of an account. `etag` changes with the tools but not with `generatedAt`. */
 export const Manifest = Type.Object(
   {
     protocolVersion: Type.String(),

@@ -8,7 +8,7 @@ import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
 export const MergeMethod = Vocabulary('adapter_merge', 'slerp', 'ties', 'dare')
 export type MergeMethod = Static<typeof MergeMethod>
 
-/** The largest number of models or adapters in one merge. */
+/** The most models or adapters in one merge. */
 export const MAX_MERGE_SOURCES = 16
 
 const Refs = Type.Array(ArtifactRef, { maxItems: MAX_MERGE_SOURCES })
@@ -39,13 +39,13 @@ export const TrainingMergeAccepted = Type.Object(
   { $id: 'TrainingMergeAccepted' },
 )
 
-/** One input of a merge; messages quote its `label`. */
+/** One input of a merge; messages use its `label`. */
 const MergeIngredient = Type.Object({
   role: Vocabulary('base', 'adapter', 'source'),
   label: Type.String(),
   weight: Nullable(Type.Number()),
   from: JobBase,
-  /** By these names adapters may know a base; absent in claims from before 0.13. */
+  /** Names by which adapters may refer to a base; absent in claims from before 0.13. */
   names: Type.Optional(Type.Array(Type.String())),
 })
 export type MergeIngredient = Static<typeof MergeIngredient>
@@ -61,7 +61,7 @@ export const MergeClaim = Type.Object(
       density: Type.Number(),
       seed: Type.Integer(),
       ingredients: Type.Array(MergeIngredient, { minItems: 1 }),
-      /** Memory the merge is expected to hold. */
+      /** The expected memory use of the merge. */
       memory_mb: Type.Integer({ minimum: 0 }),
     }),
   },
@@ -70,7 +70,7 @@ export const MergeClaim = Type.Object(
 export type MergeClaim = Static<typeof MergeClaim>
 
 /**
- * The ingredients of the model whose logits a node compares before the version is offered: a base under adapters. An
+ * The components of the model whose logits a node compares before the version is offered: a base with adapters. An
  * empty list means that there is nothing to compare.
  */
 export const ModelExpectation = Type.Object(

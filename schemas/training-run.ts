@@ -28,7 +28,7 @@ export const JobEventType = Vocabulary(
 )
 export type JobEventType = Static<typeof JobEventType>
 
-/** `model` is another name for `model_config_id`; one of them is required. */
+/** `model` is an alias of `model_config_id`; one of them is required. */
 export const CreateTrainingRun = Type.Object(
   {
     job_name: Name,
@@ -49,7 +49,7 @@ export const CreateTrainingRun = Type.Object(
 )
 export type CreateTrainingRun = Static<typeof CreateTrainingRun>
 
-/** What is to be otherwise than in the run that is run again; `hyperparameters` replaces single ones. */
+/** Changes relative to the run that is rerun; `hyperparameters` replaces individual ones. */
 export const RepeatTrainingRun = Type.Object(
   {
     job_name: Type.Optional(Name),
@@ -82,13 +82,13 @@ export const EpochLoss = Type.Object({
 })
 export type EpochLoss = Static<typeof EpochLoss>
 
-/** A column of the dataset from which the model did not learn. */
+/** A dataset column that the model did not learn from. */
 export const LeftOutColumn = Type.Object({ column: Type.String(), reason: Type.String() })
 export type LeftOutColumn = Static<typeof LeftOutColumn>
 
 /**
- * Data that the model learned differently than it was written, or not at all. `count` is the number of rows or values,
- * `row` the first of them, counted from 1 without a header.
+ * Data that the model learned differently from how it was written, or not at all. `count` is the number of rows or
+ * values, `row` the first affected row, counted from 1 without the header.
  */
 export const DataWarning = Type.Object({
   message: Type.String(),
@@ -104,9 +104,9 @@ export const TrainingMetrics = Type.Object(
     mae: Type.Optional(Type.Number()),
     rmse: Type.Optional(Type.Number()),
     r2: Type.Optional(Type.Number()),
-    /** Of models over tables, at most 50 of them; absent in runs of before 0.13. */
+    /** Only for table models, at most 50; absent in runs from before 0.13. */
     left_out_columns: Type.Optional(Type.Array(LeftOutColumn)),
-    /** At most 50, the first ones; the log has all. Absent without warnings, and in runs from before 0.13. */
+    /** At most the first 50; the log has all. Absent without warnings, and in runs from before 0.13. */
     warnings: Type.Optional(Type.Array(DataWarning)),
     epochs: Type.Array(EpochLoss),
   },
@@ -114,12 +114,12 @@ export const TrainingMetrics = Type.Object(
 )
 export type TrainingMetrics = Static<typeof TrainingMetrics>
 
-/** How far the attempt at work has come, as its trainer says; `step` counts epochs, of `of`. */
+/** The progress of the current attempt as reported by its trainer; `step` counts epochs, out of `of`. */
 export const RunProgress = Type.Object({
   pct: Type.Integer({ minimum: 0, maximum: 100 }),
   step: Type.Integer({ minimum: 0 }),
   of: Type.Integer({ minimum: 0 }),
-  /** At the pace so far; null until there is one. */
+  /** At the current pace; null until it is known. */
   eta_s: Nullable(Type.Integer({ minimum: 0 })),
 })
 export type RunProgress = Static<typeof RunProgress>
@@ -141,16 +141,18 @@ export const TrainingRun = Type.Object(
     error_message: Nullable(Type.String()),
     parent_job_id: Nullable(Uuid),
     base: Nullable(ArtifactRef),
-    /** The model version that the run made; null until the run has completed. */
+    /** The model version that the run produced; null until the run has completed. */
     version_id: Nullable(Uuid),
     attempt: Type.Integer({ minimum: 0 }),
-    /** True from the call of `:pause` on until that of `:resume`; the status stays what it was. */
+    /** True from a `:pause` until the next `:resume`; the status doesn't change. */
     paused: Type.Boolean(),
-    /** The reason why no node can run the job, or that it is paused; null while a node runs it or could. */
+    /** Why no node can run the job, or that it is paused; null while a node runs it or could. */
     waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
-    /** How far the attempt at work has come; null while none is, and before its trainer has said so. */
+    /** The progress of the current attempt; null without an attempt, and before its trainer has reported any. */
     progress: Nullable(RunProgress),
-    /** Jobs that precede a pending one on the same hardware; null once it has begun, and absent in lists. */
+    /**
+     * The number of jobs ahead of a pending one on the same hardware; null once it has started, and absent in lists.
+     */
     queue_position: Type.Optional(Nullable(Type.Integer({ minimum: 0 }))),
     estimated_cost_credits: Nullable(Type.Number()),
     created_at: Timestamp,
@@ -164,7 +166,7 @@ export type TrainingRun = Static<typeof TrainingRun>
 export const TrainingRunListQuery = Type.Object({
   ...SortedPageQuery.properties,
   status: Type.Optional(TrainingRunStatus),
-  /** Only the runs that are paused, or only those that are not. */
+  /** Only paused runs, or only those that aren't paused. */
   paused: Type.Optional(Type.Boolean()),
 })
 export type TrainingRunListQuery = Static<typeof TrainingRunListQuery>
@@ -181,16 +183,16 @@ export const STREAMED_TYPES = ['log', 'metric', 'progress', 'event', 'status'] a
 const StreamedType = Vocabulary(...STREAMED_TYPES)
 export type StreamedType = Static<typeof StreamedType>
 
-/** A place in what is told of a run, as its stream and its log give it out. */
+/** A position in a run's feed, as returned by its stream and log. */
 export const FeedCursor = Type.String({ minLength: 1, maxLength: 200 })
 
 export const TrainingRunLogs = Type.Object(
   {
     run_id: Uuid,
     logs: Type.Array(Type.Object({ timestamp: Timestamp, message: Type.String() })),
-    /** The cursor of the lines before these; null when there are none, and where `after` was given. */
+    /** The cursor of the preceding lines; null when there are none or when `after` was given. */
     next_cursor: Nullable(Type.String()),
-    /** Given as `after`, here or to the stream, it goes on behind these lines; null where `cursor` was given. */
+    /** The position after these lines, to pass as `after` here or to the stream; null when `cursor` was given. */
     after: Nullable(Type.String()),
   },
   { $id: 'TrainingRunLogs' },
@@ -220,7 +222,7 @@ export const TrainingRunCancelled = Type.Object(
 )
 export type TrainingRunCancelled = Static<typeof TrainingRunCancelled>
 
-/** The answer of `:pause` and `:resume`. */
+/** The response to `:pause` and `:resume`. */
 export const TrainingRunPaused = Type.Object(
   { run_id: Uuid, status: TrainingRunStatus, paused: Type.Boolean() },
   { $id: 'TrainingRunPaused' },
@@ -246,7 +248,7 @@ export const CheckpointList = Type.Object(
     checkpoints: Type.Array(
       Type.Object({
         checkpoint_id: Uuid,
-        /** For language models the optimizer step. */
+        /** For language models, the optimizer step. */
         epoch: Type.Integer({ minimum: 0 }),
         attempt: Type.Integer({ minimum: 0 }),
         size_bytes: Type.Integer({ minimum: 0 }),
@@ -259,7 +261,7 @@ export const CheckpointList = Type.Object(
 )
 export type CheckpointList = Static<typeof CheckpointList>
 
-/** `files` is a comma-separated list of filenames; all files when absent. */
+/** `files` is a comma-separated list of file names; defaults to all files. */
 export const DownloadUrlsQuery = Type.Object({
   files: Type.Optional(Type.String({ minLength: 1 })),
   expiration: Type.Optional(Type.Integer({ minimum: 300, maximum: 86_400, default: 3_600 })),
@@ -272,7 +274,7 @@ export const DownloadUrls = Type.Object(
       Type.Object({
         filename: Type.String(),
         size_bytes: Type.Integer(),
-        /** Absent of earlier gateways. */
+        /** Older gateways don't send it. */
         sha256: Type.Optional(Type.String()),
         download_url: Type.String(),
         expires_in_seconds: Type.Integer(),

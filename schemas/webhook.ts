@@ -60,7 +60,7 @@ export const WebhookEndpoint = Type.Object(
     enabled: Type.Boolean(),
     disabled_reason: Nullable(Type.String()),
     verification_status: VerificationStatus,
-    /** The reason why the endpoint is not verified; null before a challenge has failed, and after one has succeeded. */
+    /** Why the endpoint is not verified; null until a challenge has failed, and after one has succeeded. */
     verification_error: Nullable(
       Type.Object({
         error_code: Type.String(),
@@ -76,7 +76,7 @@ export const WebhookEndpoint = Type.Object(
 )
 export type WebhookEndpoint = Static<typeof WebhookEndpoint>
 
-/** The responses to `create` and `rotate` show the signing secret; no other response does. */
+/** The responses to `create` and `rotate` contain the signing secret; no other response does. */
 export const WebhookEndpointWithSecret = Type.Object(
   { ...WebhookEndpoint.properties, secret: Type.String({ pattern: '^whsec_' }) },
   { $id: 'WebhookEndpointWithSecret' },
@@ -92,7 +92,7 @@ export const RotateSecret = Type.Object(
         ...Vocabulary('graceful', 'emergency'),
         default: 'graceful',
         description:
-          'graceful: both secrets sign during the overlap; emergency: the earlier ones end at once.',
+          'graceful: both secrets sign during the overlap; emergency: the earlier ones are revoked immediately.',
       }),
     ),
     overlap_s: Type.Optional(
@@ -115,8 +115,8 @@ export const WebhookDeliveryStatus = Vocabulary(
 export const AttemptOutcome = Vocabulary('succeeded', 'retryable', 'permanent', 'interrupted')
 
 /**
- * An attempt shows the outcome, a code of a closed table, the class of the status and the timing, so it cannot leak
- * what the receiver sent.
+ * An attempt shows the outcome, a code from a closed table, the status class and the timing, so it can't leak what the
+ * receiver sent.
  */
 export const WebhookAttempt = Type.Object(
   {

@@ -145,7 +145,7 @@ describe('validation errors', () => {
       return 'nothing'
     }
 
-    assert.match(told({ name: 'A B' }), /^body\.name: must be lower-case letters, digits/)
+    assert.match(told({ name: 'A B' }), /^body\.name: must consist of lower-case letters, digits/)
     assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
     assert.match(told({ name: '' }), /^body\.name: must not be empty/)
     assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
