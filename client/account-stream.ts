@@ -6,21 +6,24 @@ import { pause } from './pause.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
 export interface EventStreamOptions {
-  /** The id of the event behind which it begins; now when absent. */
+  /** The id of the event after which the stream starts; by default it starts now. */
   after?: string
-  /** Only events of this type. */
+  /** Limits the stream to events of this type. */
   type?: string
 }
 
 const STREAM: Operation = { id: 'streamEvents', method: 'GET', path: '/events/stream' }
 const RECONNECT_DELAY_MS = 2_000
-/** A stream that is opened again repeats the last seconds; these many ids tell what was yielded. */
+/** A reopened stream repeats the last seconds; we remember this many ids to skip events already yielded. */
 const REMEMBERED = 5_000
 
 type Stream = Described &
   ((query?: EventStreamOptions, options?: CallOptions) => AsyncGenerator<FeedEvent, void>)
 
-/** Follows the events of the account until it is ended. A stream that ends is opened again where it ended. */
+/**
+ * Follows the account's events until the caller ends it. If the connection ends, it reopens the stream at the same
+ * position.
+ */
 export function accountStream(transport: Transport): Stream {
   async function* follow(
     { after, type }: EventStreamOptions = {},

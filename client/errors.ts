@@ -1,25 +1,25 @@
 import type { ErrorCode } from '../schemas/errors.ts'
 
 /**
- * `unreachable`: no answer came, and the request may have happened. `unexpected_answer`: something answered that is not
- * this platform, such as a proxy.
+ * `unreachable`: the request got no response, although it may have been processed. `unexpected_answer`: the response
+ * came from something other than this platform, such as a proxy.
  */
 export type ClientErrorCode = ErrorCode | 'unreachable' | 'unexpected_answer'
 
 interface Failure {
-  /** The HTTP status; 0 when there was no answer. */
+  /** The HTTP status; 0 when there was no response. */
   status: number
   code: ClientErrorCode
-  /** The id under which the platform's logs have the request. */
+  /** The id of the request in the platform's logs. */
   requestId?: string | undefined
-  /** The seconds after which to try again, where the platform has said so. */
+  /** The seconds to wait before a retry, if the platform specified them. */
   retryAfter?: number | undefined
-  /** What else is known; `issues` has one entry for each fault of a refused request. */
+  /** Further details; `issues` has one entry for each validation error of a rejected request. */
   details?: Readonly<Record<string, unknown>>
   cause?: unknown
 }
 
-/** A request that failed, with the code and the sentence of the platform. */
+/** A failed request, with the platform's error code and message. */
 export class HearthError extends Error {
   override readonly name = 'HearthError'
   readonly status: number
@@ -47,14 +47,14 @@ interface ErrorBody {
   }
 }
 
-/** Makes the error of an answer that is not a success. */
+/** Creates the error for a response that is not a success. */
 export async function errorOf(response: Response, what: string): Promise<HearthError> {
   const { error } = (parse(await response.text().catch(() => '')) ?? {}) as ErrorBody
   const requestId = error?.request_id ?? response.headers.get('x-request-id') ?? undefined
   const seconds = Number(response.headers.get('retry-after') ?? Number.NaN)
   const known = { status: response.status, requestId, retryAfter: seconds >= 0 ? seconds : undefined }
   if (error?.code === undefined) {
-    const message = `${what} answered ${response.status}, and not in the way of this platform: is that its address?`
+    const message = `${what} returned ${response.status} in a format that this platform does not use: check the base URL`
     return new HearthError(message, { ...known, code: 'unexpected_answer' })
   }
   return new HearthError(error.message ?? error.code, {
@@ -64,11 +64,11 @@ export async function errorOf(response: Response, what: string): Promise<HearthE
   })
 }
 
-/** Makes the error of a request that got no answer. */
+/** Creates the error for a request that got no response. */
 export function unreachable(what: string, cause: unknown): HearthError {
   const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
   const why = inner instanceof Error ? inner.message : String(inner)
-  return new HearthError(`${what} gave no answer (${why})`, { status: 0, code: 'unreachable', cause })
+  return new HearthError(`${what} got no response (${why})`, { status: 0, code: 'unreachable', cause })
 }
 
 function parse(text: string): unknown {

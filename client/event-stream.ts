@@ -1,4 +1,4 @@
-/** A server-sent event, whose data is JSON. */
+/** A server-sent event with JSON data. */
 export interface ServerEvent {
   event: string
   id: string
@@ -6,8 +6,8 @@ export interface ServerEvent {
 }
 
 /**
- * Yields the events of an answer; ends where it ends, and throws where its connection is lost. `onPlace` hears of a place
- * that is told without an event.
+ * Yields the events of a response until it ends; throws if the connection is lost. Calls `onPlace` with positions that
+ * the stream sends without an event.
  */
 export async function* eventsOf(
   body: ReadableStream<Uint8Array>,
@@ -33,7 +33,7 @@ export async function* eventsOf(
   }
 }
 
-/** Comments and times of reconnection have no data. */
+/** Comments and reconnection times have no data. */
 function fieldsOf(block: string): Partial<Record<string, string>> {
   return Object.fromEntries(
     block.split('\n').map((line) => {

@@ -16,7 +16,7 @@ import { tasks } from './resources/tasks.ts'
 import { webhooks } from './resources/webhooks.ts'
 import { type HearthOptions, Transport } from './transport.ts'
 
-/** Returns a client of a platform for the account of a key. */
+/** Returns a client of a platform for the account of an API key. */
 export function hearth(options: HearthOptions) {
   const transport = new Transport(options)
   const on = new Operations(transport)
@@ -32,7 +32,7 @@ export function hearth(options: HearthOptions) {
     merges: merges(on),
     modelConfigs: modelConfigs(on),
     models: models(on),
-    /** What the `openai` package takes: `new OpenAI(h.openai)`. */
+    /** Options for the `openai` package: `new OpenAI(h.openai)`. */
     openai: { baseURL: `${transport.baseUrl}/v1`, apiKey: options.apiKey },
     platform: platform(on),
     runs: runs(on, transport),

@@ -1,7 +1,7 @@
 import { pageOf, Pages } from './pages.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
-/** Every method says which operation of the OpenAPI document it is. */
+/** Every method exposes its operation in the OpenAPI document. */
 export interface Described {
   readonly operation: Operation
 }
@@ -16,13 +16,13 @@ type Send<I extends Ids, B, A> = Described & ((...args: [...I, body: B, options?
 type List<I extends Ids, Q, A, K extends keyof A> = Described &
   ((...args: [...I, query?: Q, options?: CallOptions]) => Pages<Items<A, K>, A>)
 
-/** A file of a form; `filename` is the name of a `File` by default. */
+/** A file in a form; `filename` defaults to the name of a `File`. */
 export interface FormFile {
   file: Blob
   filename?: string
 }
 
-/** Makes methods of operations. In the types: ids of the path, then query or body, then the answer. */
+/** Creates methods for operations. The type parameters are the path ids, then the query or body, then the response. */
 export class Operations {
   readonly #transport: Transport
 
@@ -30,7 +30,7 @@ export class Operations {
     this.#transport = transport
   }
 
-  /** A request that has nothing but ids. */
+  /** A request without anything but ids. */
   call<I extends Ids, A>(operation: Operation): Call<I, A> {
     return described(operation, (...args) => {
       const { ids, rest } = split(operation, args)
@@ -55,7 +55,7 @@ export class Operations {
     })
   }
 
-  /** A request with a form that has a file. */
+  /** A request with a form that contains a file. */
   form<I extends Ids, B extends FormFile, A>(operation: Operation): Send<I, B, A> {
     return described(operation, (...args) => {
       const { ids, rest } = split(operation, args)
@@ -64,7 +64,7 @@ export class Operations {
     })
   }
 
-  /** A list whose answers have their items under `items`. */
+  /** A list whose responses have their items under `items`. */
   list<I extends Ids, Q extends object, A, K extends keyof A>(
     operation: Operation & { items: K },
   ): List<I, Q, A, K> {

@@ -1,13 +1,13 @@
-/** One answer of a list. */
+/** One page of a list response. */
 export interface Page<T, A> {
   items: readonly T[]
-  /** What to add to the query for the page after this one; null on the last. */
+  /** The query parameters for the next page; null on the last. */
   next: Readonly<{ cursor: string } | { offset: number }> | null
-  /** The answer as it came, with what some lists say beside their items. */
+  /** The full response, which in some lists has more than the items. */
   answer: A
 }
 
-/** A list. Nothing is asked for before it is read, and no page before the items ahead of it are used up. */
+/** A list that is read lazily: each page is requested only when the items before it have been consumed. */
 export class Pages<T, A> implements AsyncIterable<T> {
   readonly #read: (place: object) => Promise<Page<T, A>>
 
@@ -15,12 +15,12 @@ export class Pages<T, A> implements AsyncIterable<T> {
     this.#read = read
   }
 
-  /** Returns the first page: for lists that are shown page by page. */
+  /** Returns the first page, for lists that are shown page by page. */
   first(): Promise<Page<T, A>> {
     return this.#read({})
   }
 
-  /** Yields page after page. */
+  /** Yields one page at a time. */
   async *pages(): AsyncGenerator<Page<T, A>, void> {
     let place: object | null = {}
     while (place) {
@@ -34,7 +34,7 @@ export class Pages<T, A> implements AsyncIterable<T> {
     for await (const { items } of this.pages()) yield* items
   }
 
-  /** Returns all items, or as many as `most`. */
+  /** Returns all items, or at most `most`. */
   async all(most = Number.POSITIVE_INFINITY): Promise<T[]> {
     const items: T[] = []
     for await (const page of this.pages()) {
@@ -51,7 +51,7 @@ interface Listed {
   total?: number
 }
 
-/** Reads the answer of a list whose items stand under `name`. */
+/** Reads a list response whose items are under `name`. */
 export function pageOf<T, A>(answer: A, name: keyof A): Page<T, A> {
   const items = answer[name] as readonly T[]
   const { next_cursor: cursor, offset = 0, total = 0 } = answer as Listed

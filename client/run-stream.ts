@@ -5,7 +5,7 @@ import type { Described } from './operations.ts'
 import { pause } from './pause.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
-/** An event of a run. Its `id` is a place to go on from. */
+/** An event of a run. Its `id` is a position from which to resume. */
 export type RunEvent = { id: string } & (
   | { event: 'log'; data: { timestamp: string; message: string } }
   | { event: 'metric'; data: EpochLoss & { timestamp: string } }
@@ -16,9 +16,9 @@ export type RunEvent = { id: string } & (
 )
 
 export interface RunStreamQuery {
-  /** The place behind which it begins; at the start when absent. */
+  /** The position after which the stream starts; by default the start of the run. */
   after?: string
-  /** What to tell; everything when absent, and `done` always. */
+  /** The event types to yield; all by default. `done` is always included. */
   types?: readonly StreamedType[]
 }
 
@@ -28,7 +28,7 @@ const RECONNECT_DELAY_MS = 2_000
 type Stream = Described &
   ((run_id: string, query?: RunStreamQuery, options?: CallOptions) => AsyncGenerator<RunEvent, void>)
 
-/** Follows a run until it is `done`. A stream that ends before is opened again where it ended. */
+/** Follows a run until it is `done`. If the connection ends earlier, it reopens the stream at the same position. */
 export function runStream(transport: Transport): Stream {
   async function* follow(
     runId: string,

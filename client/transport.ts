@@ -8,22 +8,22 @@ const TRIES = 4
 export type Fetch = (url: string, init?: RequestInit) => Promise<Response>
 
 export interface HearthOptions {
-  /** The address of the platform, such as `https://hearth.example`. */
+  /** The base URL of the platform, such as `https://hearth.example`. */
   baseUrl: string
-  /** A key of the account. */
+  /** An API key of the account. */
   apiKey: string
-  /** Takes the place of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: Fetch
-  /** How often a request is sent at most, 4 by default. */
+  /** The maximum number of attempts per request, 4 by default. */
   tries?: number
 }
 
-/** What any call takes after its own arguments. */
+/** Options that every call accepts after its own arguments. */
 export interface CallOptions {
   signal?: AbortSignal | undefined
   /**
-   * The key under which a repeat gets the first answer. Routes that honour one get a new key by default, and none with
-   * `false`.
+   * The key under which a repeated request gets the first response. By default, routes that honour it get a new key;
+   * `false` sends none.
    */
   idempotencyKey?: string | false
 }
@@ -32,29 +32,29 @@ export interface CallOptions {
 export interface Operation {
   id: string
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** Below the family's prefix, in the spelling of the document. */
+  /** Relative to the family's prefix, as spelled in the document. */
   path: `/${string}`
   /** Honours an `Idempotency-Key`. */
   idempotent?: boolean
-  /** Is safe to send twice though it is no GET: it only reads, or a repeat finds everything done. */
+  /** Safe to send twice although it isn't a GET: it only reads, or a repeat finds everything done. */
   repeatable?: boolean
-  /** Wants to know which state it changes: any, because answers do not tell their tags. */
+  /** Requires an `If-Match` header. We send `*`, because responses don't contain ETags. */
   ifMatch?: boolean
-  /** Statuses beside 2xx that come with an answer. */
+  /** Statuses other than 2xx that have a normal response. */
   also?: readonly number[]
-  /** The answer is text rather than JSON. */
+  /** The response is text rather than JSON. */
   isText?: boolean
 }
 
 export interface Outgoing {
   ids?: readonly string[]
   query?: object | undefined
-  /** A form, or what is sent as JSON. */
+  /** A form, or a value to send as JSON. */
   body?: unknown
   options?: CallOptions | undefined
 }
 
-/** Sends operations to a platform, again where that helps and harms nothing. */
+/** Sends operations to a platform, and retries them where that is safe and useful. */
 export class Transport {
   readonly baseUrl: string
   readonly fetch: Fetch
@@ -65,11 +65,11 @@ export class Transport {
     this.baseUrl = baseUrl.replace(/\/+$/, '')
     this.#apiKey = apiKey
     this.tries = tries
-    // A browser's fetch refuses to be called as the method of another object.
+    // A browser's fetch throws when it is called as the method of another object.
     this.fetch = given ?? ((url, init) => globalThis.fetch(url, init))
   }
 
-  /** Returns the answer of an operation; throws a `HearthError`, or the reason of an aborted signal. */
+  /** Returns the response of an operation; throws a `HearthError`, or the reason of an aborted signal. */
   send<A>(operation: Operation, outgoing: Outgoing = {}): Promise<A> {
     const { signal } = outgoing.options ?? {}
     return this.#repeat(operation, outgoing, async (key) => {
@@ -83,7 +83,7 @@ export class Transport {
     })
   }
 
-  /** Returns the response of an operation whose body is read as it comes. */
+  /** Returns the response of an operation whose body is read as it arrives. */
   open(operation: Operation, outgoing: Outgoing = {}): Promise<Response> {
     return this.#repeat(operation, outgoing, (key) => this.#open(operation, outgoing, key))
   }
@@ -107,7 +107,7 @@ export class Transport {
     }
   }
 
-  /** Returns a response that is an answer. */
+  /** Returns a response if its status is a success for the operation; throws otherwise. */
   async #open(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<Response> {
     const { method, path, ifMatch, also = [] } = operation
     const { ids = [], query, body, options } = outgoing
@@ -139,12 +139,12 @@ export class Transport {
   }
 }
 
-/** Puts ids into a path, in the order of its parameters. */
+/** Inserts ids into a path, in the order of its parameters. */
 function expand(path: string, ids: readonly string[]): string {
   let at = 0
   return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
     const id = ids[at++]
-    // A URL without the id, or with dots in its place, is that of another operation.
+    // A URL without the id, or with dots instead, would address another operation.
     if (!id || id === '.' || id === '..')
       throw new TypeError(`${name} must be an id, not ${JSON.stringify(id)}`)
     return encodeURIComponent(id)
@@ -163,7 +163,7 @@ function parse(what: string, response: Response, text: string): unknown {
   try {
     return text === '' ? undefined : (JSON.parse(text) as unknown)
   } catch (err) {
-    throw new HearthError(`${what} answered ${response.status} with something other than JSON`, {
+    throw new HearthError(`${what} returned ${response.status} with a body that is not JSON`, {
       status: response.status,
       code: 'unexpected_answer',
       cause: err,
@@ -171,7 +171,7 @@ function parse(what: string, response: Response, text: string): unknown {
   }
 }
 
-/** Returns a random UUID. `crypto.randomUUID` is missing on pages that did not come over TLS. */
+/** Returns a random UUID. `crypto.randomUUID` is missing on pages served without TLS. */
 function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
   const hex = Array.from(bytes, (byte, i) => {

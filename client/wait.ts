@@ -3,13 +3,13 @@ import { pause } from './pause.ts'
 const INTERVAL_MS = 1_000
 
 export interface WaitOptions<T> {
-  /** Gets what was read first, and then whatever differs from what was read before. */
+  /** Called with the first result, then with every result that differs from the previous one. */
   onUpdate?: ((current: T) => unknown) | undefined
   signal?: AbortSignal | undefined
   intervalMs?: number
 }
 
-/** Reads something until it is over, and returns it. */
+/** Polls something until it is over, and returns it. */
 export async function waitFor<T>(
   read: () => Promise<T>,
   isOver: (current: T) => boolean,

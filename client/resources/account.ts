@@ -5,10 +5,10 @@ import { accountStream } from '../account-stream.ts'
 import type { Operations } from '../operations.ts'
 import type { Transport } from '../transport.ts'
 
-/** The account itself, and what it has paid. */
+/** The account itself and its spending. */
 export function account(on: Operations, transport: Transport) {
   return {
-    /** Returns the account of the key, and what the key and the account may do. */
+    /** Returns the account of the key, and the permissions of both. */
     me: on.call<[], Me>({ id: 'getMe', method: 'GET', path: '/me' }),
     ledger: on.list<[], Static<typeof LedgerQuery>, AccountLedger, 'entries'>({
       id: 'getLedger',
@@ -16,14 +16,14 @@ export function account(on: Operations, transport: Transport) {
       path: '/ledger',
       items: 'entries',
     }),
-    /** Lists what has ended: runs, merges, invocations, and tasks that failed. */
+    /** Lists events: the ends of runs, merges and invocations, and failed tasks. */
     events: on.list<[], Static<typeof EventQuery>, Static<typeof EventList>, 'events'>({
       id: 'listEvents',
       method: 'GET',
       path: '/events',
       items: 'events',
     }),
-    /** Yields what ends for the account from now on, or behind an event, as it does. */
+    /** Yields events of the account as they happen, from now on or after a given event. */
     followEvents: accountStream(transport),
     usage: on.query<[], Static<typeof UsageQuery>, AccountUsage>({
       id: 'getUsage',

@@ -22,7 +22,7 @@ export function actions(on: Operations) {
       method: 'GET',
       path: '/actions/{slug}',
     }),
-    /** The work outlives an aborted call, unless `idempotencyKey` is false. */
+    /** The work continues when the call is aborted, unless `idempotencyKey` is false. */
     invoke: on.send<[slug: string], InvokeBody, Invocation>({
       id: 'invokeAction',
       method: 'POST',
@@ -30,7 +30,7 @@ export function actions(on: Operations) {
       idempotent: true,
     }),
     getInvocation,
-    /** Returns the invocation when it has completed or failed. */
+    /** Waits until the invocation has completed or failed, and returns it. */
     wait: (invocationId: string, options: WaitOptions<Invocation> = {}): Promise<Invocation> =>
       waitFor(
         () => getInvocation(invocationId, { signal: options.signal }),

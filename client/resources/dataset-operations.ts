@@ -17,7 +17,7 @@ import type { FormFile, Operations } from '../operations.ts'
 
 type DatasetId = [dataset_id: string]
 
-/** What the routes of datasets and uploads do, one by one. */
+/** The individual operations on datasets and uploads. */
 export function datasetOperations(on: Operations) {
   return {
     create: on.send<[], Static<typeof CreateDataset>, Dataset>({
@@ -43,7 +43,7 @@ export function datasetOperations(on: Operations) {
       method: 'GET',
       path: '/datasets/{dataset_id}/rows',
     }),
-    /** Returns what the first rows hold, column by column. */
+    /** Returns statistics of the first rows, column by column. */
     profile: on.call<DatasetId, Static<typeof DatasetSummary>>({
       id: 'getDatasetProfile',
       method: 'GET',
@@ -54,7 +54,7 @@ export function datasetOperations(on: Operations) {
       method: 'DELETE',
       path: '/datasets/{dataset_id}',
     }),
-    /** Creates a dataset of a file of at most 100 MB in one request, which cannot be resumed. */
+    /** Creates a dataset from a file of at most 100 MB in one request, which cannot be resumed. */
     uploadForm: on.form<[], UploadFields & FormFile, Static<typeof UploadedDataset>>({
       id: 'uploadDataset',
       method: 'POST',
@@ -64,7 +64,7 @@ export function datasetOperations(on: Operations) {
       id: 'initUpload',
       method: 'POST',
       path: '/datasets/{dataset_id}/uploads/init',
-      // A session that nobody uses expires.
+      // An unused session expires.
       repeatable: true,
     }),
     commitUpload: on.call<[dataset_id: string, upload_id: string], Static<typeof CommittedUpload>>({

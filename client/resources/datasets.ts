@@ -9,7 +9,7 @@ export function datasets(on: Operations, transport: Transport) {
   const operations = datasetOperations(on)
   return {
     ...operations,
-    /** Uploads a file of any size, and returns its dataset once the platform has read it. */
+    /** Uploads a file of any size and returns its dataset once the platform has read it. */
     upload: (request: UploadRequest): Promise<Dataset> => uploadFile(operations, transport, request),
   }
 }

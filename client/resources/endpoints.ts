@@ -27,7 +27,7 @@ export function endpoints(on: Operations) {
       path: '/endpoints',
       items: 'endpoints',
     }),
-    /** Lists what is open to everybody. */
+    /** Lists the public endpoints. */
     offered: on.list<[], Static<typeof InferenceModelQuery>, InferenceModels, 'models'>({
       id: 'listInferenceModels',
       method: 'GET',
@@ -55,14 +55,17 @@ export function endpoints(on: Operations) {
       method: 'GET',
       path: '/endpoints/{endpoint_id}/scaling',
     }),
-    /** Replaces the whole setting: a field that the body omits gets its default. */
+    /** Replaces all settings: a field missing from the body gets its default. */
     setScaling: on.send<EndpointId, SetScaling, Scaling>({
       id: 'setScaling',
       method: 'PUT',
       path: '/endpoints/{endpoint_id}/scaling',
       repeatable: true,
     }),
-    /** A task that outlasts its time is still open in the answer: `tasks.wait` follows it. Aborting cancels the work. */
+    /**
+     * If the task outlasts the wait, the response shows it still open: use `tasks.wait` to follow it. Aborting the call
+     * cancels the work.
+     */
     infer: on.send<EndpointId, InferBody, InferResponse>({
       id: 'infer',
       method: 'POST',

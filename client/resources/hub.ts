@@ -17,7 +17,7 @@ export function hub(on: Operations) {
       path: '/models/hf/search',
       repeatable: true,
     }),
-    /** Takes `organisation/name`. */
+    /** `repo_id` has the form `organisation/name`. */
     get: on.call<[repo_id: string], HubEntry>({
       id: 'getHubModel',
       method: 'GET',

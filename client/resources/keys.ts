@@ -3,11 +3,11 @@ import type { Operations } from '../operations.ts'
 
 type KeyId = [key_id: string]
 
-/** API keys of the account; an admin's key without limits and expiry makes and changes them. */
+/** API keys of the account. Creating or changing them requires an admin key without limits or expiry. */
 export function keys(on: Operations) {
   return {
     list: on.call<[], { keys: ApiKey[] }>({ id: 'listKeys', method: 'GET', path: '/keys' }),
-    /** Makes a key; its text, `api_key`, is in this answer alone. */
+    /** Creates a key. Its text, `api_key`, is only in this response. */
     create: on.send<[], CreateApiKey, CreatedApiKey>({
       id: 'createKey',
       method: 'POST',

@@ -15,7 +15,7 @@ interface MemoryEntries {
   next_cursor: string | null
 }
 
-/** The memory of the account, where the platform has one. */
+/** The account's memory, if the platform has the feature. */
 export function memory(on: Operations) {
   return {
     status: on.call<[], MemoryStatus>({ id: 'getMemoryStatus', method: 'GET', path: '/memory/status' }),
@@ -36,7 +36,7 @@ export function memory(on: Operations) {
       method: 'DELETE',
       path: '/memory/entries/{entry_id}',
     }),
-    /** Forgets everything; `all` confirms it. */
+    /** Deletes all entries; `all` confirms it. */
     clear: on.query<[], { all: true }, { deleted: number }>({
       id: 'clearMemory',
       method: 'DELETE',
@@ -48,7 +48,7 @@ export function memory(on: Operations) {
       path: '/memory/recall',
       repeatable: true,
     }),
-    /** Returns everything as lines of JSON. */
+    /** Returns all entries as JSON lines. */
     export: on.call<[], string>({
       id: 'exportMemory',
       method: 'GET',

@@ -2,7 +2,7 @@ import type { Static } from 'typebox'
 import type { CreateTrainingMerge, TrainingMergeAccepted } from '../../schemas/training-merge.ts'
 import type { Operations } from '../operations.ts'
 
-/** Merges. What `create` has begun is read, waited for and cancelled as a run. */
+/** Merges. Use `runs` to read, await or cancel what `create` started. */
 export function merges(on: Operations) {
   return {
     create: on.send<[], CreateTrainingMerge, Static<typeof TrainingMergeAccepted>>({

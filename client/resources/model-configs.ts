@@ -7,7 +7,7 @@ export interface ModelConfigQuery {
   category?: string
 }
 
-/** What can be trained. */
+/** The catalog of trainable models. */
 export function modelConfigs(on: Operations) {
   return {
     list: on.query<[], ModelConfigQuery, { model_configs: ModelConfig[] }>({

@@ -20,7 +20,7 @@ type ModelId = [model_id: string]
 type VersionId = [model_id: string, version_id: string]
 type ListQuery = Static<typeof ModelListQuery>
 
-/** The account's models with their versions, and the registry of what can be trained or called. */
+/** The account's models with their versions, and the registry of trainable and callable models. */
 export function models(on: Operations) {
   return {
     create: on.send<[], Static<typeof CreateModel>, Model>({
@@ -41,7 +41,7 @@ export function models(on: Operations) {
       method: 'GET',
       path: '/models/{model_id}/lineage',
     }),
-    /** Returns what uses the versions of a model. */
+    /** Returns what uses a model's versions. */
     usage: on.call<ModelId, ModelUsage>({
       id: 'getModelUsage',
       method: 'GET',

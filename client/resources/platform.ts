@@ -2,10 +2,10 @@ import type { Static } from 'typebox'
 import type { Capabilities, Health, InferenceHealth } from '../../schemas/health.ts'
 import type { Operations } from '../operations.ts'
 
-/** The state of the platform, and what it can do. */
+/** The state and capabilities of the platform. */
 export function platform(on: Operations) {
   return {
-    /** Answers for an unhealthy platform as well. */
+    /** Also returns normally if the platform is unhealthy. */
     health: on.call<[], Health>({ id: 'getHealth', method: 'GET', path: '/health', also: [503] }),
     inferenceHealth: on.call<[], Static<typeof InferenceHealth>>({
       id: 'getInferenceHealth',

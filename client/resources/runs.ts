@@ -24,14 +24,14 @@ import { waitFor, type WaitOptions } from '../wait.ts'
 
 type RunId = [run_id: string]
 
-/** Which lines of a log: the newest ones, those before `cursor`, or those behind `after`. */
+/** Selects log lines: the newest ones, those before `cursor`, or those after `after`. */
 export interface LogQuery {
   limit?: number
   cursor?: string
   after?: string
 }
 
-/** Training runs, and merges, which are runs too. */
+/** Training runs, including merges. */
 export function runs(on: Operations, transport: Transport) {
   const get = on.call<RunId, TrainingRun>({
     id: 'getTrainingRun',
@@ -45,7 +45,7 @@ export function runs(on: Operations, transport: Transport) {
       path: '/training/runs',
       idempotent: true,
     }),
-    /** Starts a run with the configuration of this one, and the given changes to it. */
+    /** Starts a new run with this run's configuration and the given changes. */
     again: on.send<RunId, RepeatTrainingRun, TrainingRunAccepted>({
       id: 'repeatTrainingRun',
       method: 'POST',
@@ -59,14 +59,14 @@ export function runs(on: Operations, transport: Transport) {
       items: 'runs',
     }),
     get,
-    /** Returns the run when it has ended, well or not: its `status` says how. */
+    /** Waits until the run has ended, successfully or not, and returns it; check its `status`. */
     wait: (runId: string, options: WaitOptions<TrainingRun> = {}): Promise<TrainingRun> =>
       waitFor(
         () => get(runId, { signal: options.signal }),
         ({ status }) => status !== 'pending' && status !== 'running',
         options,
       ),
-    /** Yields what is told of a run, from its start or a place on, and then what comes, until `done`. */
+    /** Yields the run's events from its start or a given position, then new ones as they happen, until `done`. */
     stream: runStream(transport),
     cancel: on.call<RunId, TrainingRunCancelled>({
       id: 'cancelTrainingRun',
@@ -74,7 +74,7 @@ export function runs(on: Operations, transport: Transport) {
       path: '/training/runs/{run_id}/cancel',
       repeatable: true,
     }),
-    /** Ends the attempt with a checkpoint; none begins until the run is resumed. */
+    /** Ends the current attempt with a checkpoint; no new one starts until the run is resumed. */
     pause: on.call<RunId, TrainingRunPaused>({
       id: 'pauseTrainingRun',
       method: 'POST',
@@ -122,7 +122,7 @@ export function runs(on: Operations, transport: Transport) {
       method: 'GET',
       path: '/training/runs/{run_id}/artifacts/download-urls',
     }),
-    /** Makes an endpoint of a completed run. */
+    /** Creates an endpoint from a completed run. */
     register: on.send<RunId, RegisterForInference, Endpoint>({
       id: 'registerForInference',
       method: 'POST',

@@ -11,7 +11,7 @@ import { waitFor, type WaitOptions } from '../wait.ts'
 
 type TaskId = [task_id: string]
 
-/** Tasks of inference. */
+/** Inference tasks. */
 export function tasks(on: Operations) {
   const get = on.call<TaskId, InferenceTask>({ id: 'getTask', method: 'GET', path: '/tasks/{task_id}' })
   return {
@@ -23,7 +23,7 @@ export function tasks(on: Operations) {
       items: 'tasks',
     }),
     get,
-    /** Returns the task when it has succeeded or failed. */
+    /** Waits until the task has succeeded or failed, and returns it. */
     wait: (taskId: string, options: WaitOptions<InferenceTask> = {}): Promise<InferenceTask> =>
       waitFor(
         () => get(taskId, { signal: options.signal }),

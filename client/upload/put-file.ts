@@ -16,7 +16,7 @@ export interface Put {
 
 const WHAT = 'PUT of the file'
 
-/** PUTs a file to a signed URL. Browsers tell the progress of an upload through XMLHttpRequest alone. */
+/** PUTs a file to a signed URL. Browsers report upload progress only through XMLHttpRequest. */
 export async function putFile(put: Put, fetch: Fetch): Promise<void> {
   const Browser = (globalThis as { XMLHttpRequest?: new () => BrowserRequest }).XMLHttpRequest
   await (Browser ? putInBrowser(put, new Browser()) : putByFetch(put, fetch))
@@ -35,7 +35,7 @@ async function putByFetch({ url, file, contentType, onProgress, signal }: Put, f
   )
   const init = {
     method: 'PUT',
-    // Object stores refuse a body without a length.
+    // Object stores reject a body without a length.
     headers: { 'content-type': contentType, 'content-length': String(file.size) },
     body: counted,
     duplex: 'half',
@@ -49,7 +49,7 @@ async function putByFetch({ url, file, contentType, onProgress, signal }: Put, f
   await response.body?.cancel()
 }
 
-/** The part of XMLHttpRequest that is used here. */
+/** The parts of XMLHttpRequest used here. */
 interface BrowserRequest {
   readonly status: number
   readonly responseText: string
@@ -88,6 +88,6 @@ async function putInBrowser(
   throw await errorOf(new Response(xhr.responseText, { status: xhr.status }), WHAT)
 }
 
-/** Returns whether the signed URL itself no longer serves. */
+/** Returns whether the signed URL itself has expired or is no longer valid. */
 export const isUrlSpent = (err: unknown): boolean =>
   err instanceof HearthError && (err.status === 403 || err.status === 404)

@@ -7,7 +7,7 @@ import { waitBefore } from '../retries.ts'
 import type { Transport } from '../transport.ts'
 import { isUrlSpent, putFile, type PutProgress } from './put-file.ts'
 
-/** What a later process needs to go on with an upload. It is JSON; its URL lets anybody write the file. */
+/** The state that a later process needs to resume an upload, as JSON. Its URL lets anyone write the file. */
 export interface UploadState {
   dataset_id: string
   upload_id: string
@@ -16,25 +16,26 @@ export interface UploadState {
 }
 
 interface UploadOptions {
-  /** In Node, `openAsBlob(path)` of `node:fs` gives one that is not read into memory. */
+  /** In Node, use `openAsBlob(path)` from `node:fs` to avoid reading the file into memory. */
   file: Blob
   filename?: string
   content_type?: string
   onProgress?: (progress: PutProgress) => void
-  /** Gets what `resume` takes, before the file is sent. */
+  /** Receives the state to pass as `resume`, before the file is sent. */
   onState?: (state: UploadState) => void
   signal?: AbortSignal
 }
 
-/** A file for a new dataset, for one that exists, or for an upload that was interrupted. */
+/** A file for a new dataset, for an existing one, or for an interrupted upload. */
 export type UploadRequest = UploadOptions &
   (Static<typeof CreateDataset> | { dataset_id: string } | { resume: UploadState })
 
 const CONTENT_TYPE = 'application/octet-stream'
 
 /**
- * Uploads a file: session, PUT, commit. A PUT whose connection is lost begins again from the start, because signed URLs
- * take whole files; an expired URL is replaced; a commit is repeated until the platform has read the file.
+ * Uploads a file: session, PUT, commit. A PUT that loses its connection restarts from the beginning, because signed
+ * URLs accept only whole files. An expired URL is replaced, and the commit is repeated until the platform has read the
+ * file.
  */
 export async function uploadFile(
   datasets: DatasetOperations,
@@ -60,7 +61,7 @@ export async function uploadFile(
   return commit(datasets, state, signal)
 }
 
-/** Returns whether the file of an interrupted upload has arrived, so that the commit alone is missing. */
+/** Returns whether the file of an interrupted upload has arrived, so that only the commit is missing. */
 async function wasPut(
   datasets: DatasetOperations,
   { dataset_id: datasetId, upload_id: uploadId }: UploadState,
@@ -117,7 +118,7 @@ async function commit(
   { dataset_id: datasetId, upload_id: uploadId }: UploadState,
   signal: AbortSignal | undefined,
 ): Promise<Dataset> {
-  // Each commit waits for the reading for up to two minutes, and says so when that was too short.
+  // Each commit waits up to two minutes for the platform to read the file, and says so when that was too short.
   let isReading = true
   while (isReading) {
     const { message } = await datasets.commitUpload(datasetId, uploadId, { signal })
