@@ -8,7 +8,7 @@ import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
 import type { UnauthenticatedRequests } from './unauthenticated-requests.ts'
 
-/** Returns the caller, or throws. */
+/** Returns the caller, or throws if the credential is missing or invalid. */
 export type Authenticate = (context: RequestContext) => AnyCaller | Promise<AnyCaller>
 
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 }
@@ -20,7 +20,7 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
   return method === 'DELETE' ? 'admin' : 'operator'
 }
 
-/** The requirements of a route for a key. */
+/** What a route requires of a key. */
 interface KeyNeeds {
   role: Role
   isForLimitedKeys: boolean
@@ -31,7 +31,7 @@ const needsOf = (route: AnyRoute): KeyNeeds => ({
   isForLimitedKeys: route.forLimitedKeys === true,
 })
 
-/** Returns the check that a route's declaration requires, built once when the route is mounted. */
+/** Returns the credential check for a route's declaration; built once, when the route is mounted. */
 export function authenticator(
   route: AnyRoute,
   services: Services,
@@ -78,7 +78,7 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs
   requireRole(caller, needs.role)
   if (caller.tools && !needs.isForLimitedKeys) {
     const message =
-      'this key is limited to tools, and only these may be called: GET /api/builder/v1/mcp/manifest lists those of endpoints and operations, and tools/list of /mcp lists all'
+      'this key is limited to certain tools and may call nothing else; GET /api/builder/v1/mcp/manifest lists the endpoints and operations among them, and tools/list of /mcp lists all of them'
     throw new ApiError('forbidden', message)
   }
   return caller
@@ -87,12 +87,12 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs
 /** Throws a 403 unless the caller's key has at least this role. */
 export function requireRole({ role }: AccountCaller, least: Role): void {
   if (RANK[role] >= RANK[least]) return
-  throw new ApiError('forbidden', `this needs a key with the role ${least}; yours is ${role}`, {
+  throw new ApiError('forbidden', `this requires a key with the role ${least}; yours has the role ${role}`, {
     details: { required_role: least, role },
   })
 }
 
-/** Cohort routes name their account; the key proves that the caller may act for it. */
+/** Cohort requests name their account in a header; the key proves that the caller may act for it. */
 const cohortAuth =
   (services: Services, unauthenticated: UnauthenticatedRequests, needs: KeyNeeds): Authenticate =>
   async (context) => {
@@ -108,11 +108,13 @@ const cohortAuth =
     }
   }
 
-/** The signature covers the body, which has been read by now. */
+/** The signature covers the body, which has been read at this point. */
 const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Promise<AnyCaller> =>
   nodes.verify({ ...signedHead(req), body: rawBody })
 
-/** Checks the head of a node's request before its body is read, and determines the account that owns the body's memory. */
+/**
+ * Checks the head of a node's request before its body is read, and sets the account that the body's memory counts for.
+ */
 export async function checkNodeHead(context: RequestContext, { nodes }: Services): Promise<void> {
   const { accountId } = await nodes.checkHead(signedHead(context.req))
   context.owner = accountId
@@ -134,7 +136,7 @@ function signedHead(req: IncomingMessage): Omit<SignedRequest, 'body'> {
   }
 }
 
-/** Returns the key in `X-API-Key` or in `Authorization: Bearer`; both may be sent if they agree. */
+/** Returns the key in `X-API-Key` or `Authorization: Bearer`; a request may send both if they are equal. */
 function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string {
   const key = headers['x-api-key']
   const { authorization } = headers
@@ -144,7 +146,7 @@ function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string
   }
   const credential = key ?? bearer
   if (typeof credential !== 'string' || credential === '') {
-    throw unauthenticated(`${what} is needed, in X-API-Key or as Authorization: Bearer`)
+    throw unauthenticated(`${what} is required, in X-API-Key or as Authorization: Bearer`)
   }
   return credential
 }
@@ -160,7 +162,7 @@ function bearerOf(authorization: string): string {
 function checkEvaluator(req: IncomingMessage, expected: string): undefined {
   const given = req.headers['x-cohort-evaluator-token']
   if (typeof given !== 'string' || given === '')
-    throw unauthenticated('the header x-cohort-evaluator-token is needed')
+    throw unauthenticated('the header x-cohort-evaluator-token is required')
   if (expected === '') throw unauthenticated('HEARTH_EVALUATOR_TOKEN is not set on this platform')
   return checkSecret(given, expected, 'evaluator token')
 }

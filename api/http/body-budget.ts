@@ -1,23 +1,23 @@
 import { temporaryError } from '../../domain/errors.ts'
 
-/** The memory that one request holds; it is released after the response. */
+/** The memory reserved for one request, released after the response. */
 export interface Held {
   readonly owner: string
   bytes: number
 }
 
-/** Owns the bodies of all callers that are not identified before their body is read. */
+/** The owner of the bodies of all callers that aren't identified before their body is read. */
 export const UNAUTHENTICATED = 'unauthenticated'
 const UNAUTHENTICATED_FRACTION = 32
-/** The memory that any owner may hold even when the budget is exhausted: the body of an ordinary request. */
+/** The memory that any owner may use even if the budget is exhausted: enough for the body of an ordinary request. */
 const ALWAYS_BYTES = 256 * 1024
 const SWEEP_ABOVE = 10_000
 
 /**
- * The memory for request bodies on this gateway, over all connections. An account may hold as much as it leaves free:
- * half of the budget when it is alone, and always less than what is left. Callers that are not identified before their
- * body is read share a small separate part. Beyond that a request gets `no_capacity`, except for the small amount that
- * any account may always hold, so that no account can shut out the others, alone or with help.
+ * The memory for request bodies on this gateway, across all connections. An account may use as much as it leaves free:
+ * half of the budget if no other account uses any. Callers that aren't identified before their body is read share a
+ * small separate part. Beyond these limits a request gets `no_capacity`. Any account may always use `ALWAYS_BYTES`, so
+ * no account can lock out the others, alone or together.
  */
 export class BodyBudget {
   readonly #bytes: number
@@ -34,12 +34,12 @@ export class BodyBudget {
     return this.#held
   }
 
-  /** The most that one owner may hold, which is also the largest possible body. */
+  /** The maximum per owner, and so the largest possible body. */
   get share(): number {
     return Math.floor(this.#bytes / 2)
   }
 
-  /** Returns whether this owner may hold `bytes` more now. */
+  /** Returns whether this owner may reserve `bytes` more now. */
   fits(owner: string, bytes: number): boolean {
     const own = this.#of(owner).bytes + bytes
     const isOver =
@@ -49,7 +49,7 @@ export class BodyBudget {
     return !isOver && own <= this.share
   }
 
-  /** Throws when `bytes` more for this owner would be too much. */
+  /** Throws if this owner may not reserve `bytes` more. */
   check(owner: string, bytes: number): void {
     if (this.fits(owner, bytes)) return
     throw temporaryError(
@@ -59,7 +59,7 @@ export class BodyBudget {
     )
   }
 
-  /** Reserves `bytes` more; throws, and reserves nothing, when that would be too much. */
+  /** Reserves `bytes` more, or throws and reserves nothing if that is too much. */
   hold(held: Held, bytes: number): void {
     this.check(held.owner, bytes)
     held.bytes += bytes
@@ -74,7 +74,7 @@ export class BodyBudget {
     held.bytes = 0
   }
 
-  /** The entry stays between requests; owners without any memory are dropped once there are many. */
+  /** Entries are reused between requests; once there are many, owners without any memory are dropped. */
   #of(owner: string): { bytes: number } {
     const known = this.#heldBy.get(owner)
     if (known) return known

@@ -8,13 +8,13 @@ const ONE_PER_ACCOUNT = { ...ONE_AT_A_TIME, most: Infinity } as const
 /** Reading this many bytes takes at most 50 ms, so bodies up to it do not wait for larger ones. */
 const SMALL_BYTES = 1024 * 1024
 const RETRY_AFTER_S = 1
-/** Work that is shorter needs no pause. */
+/** Shorter work needs no pause. */
 const SHORT_MS = 2
 
 /**
- * Has the large JSON bodies of all accounts read one after another, and those beyond a megabyte in a line of their own. The
- * accounts take turns, and the next body of an account waits as long as reading its last one took, so that its bodies
- * take at most half of this process's only thread.
+ * Reads the large JSON bodies of all accounts one after another, with a separate queue for bodies of more than a
+ * megabyte. Accounts take turns. After each body an account pauses for as long as reading it took, so its bodies use at
+ * most half of this process's only thread.
  */
 export class BodyTurns {
   readonly #accounts = new FairTurns(ONE_PER_ACCOUNT)
@@ -22,8 +22,8 @@ export class BodyTurns {
   readonly #large = new FairTurns(ONE_AT_A_TIME)
 
   /**
-   * Waits for a turn, reads the body of `bytes` and calls the rest of the request, whose first synchronous part counts
-   * too. Other requests run between the steps of `reading`. Throws `rate_limited` when too many bodies wait already.
+   * Waits for a turn, reads the body of `bytes` and runs the rest of the request, whose first synchronous part counts
+   * too. Other requests run between the steps of `reading`. Throws `rate_limited` if too many bodies are waiting.
    */
   async run(
     { owner, bytes, signal }: { owner: string; bytes: number; signal: AbortSignal },
@@ -46,7 +46,7 @@ export class BodyTurns {
         await nextTurn()
         signal.throwIfAborted()
       }
-      // The turn ends when the rest of the request first waits, so this is not awaited here.
+      // Not awaited: the turn ends as soon as the rest of the request waits for anything.
       return timed(next)
     } finally {
       if (tookMs < SHORT_MS) own[Symbol.dispose]()

@@ -10,12 +10,9 @@ export class ClientGoneError extends Error {
 const EMPTY = Buffer.alloc(0)
 const DRAIN_MS = 30_000
 const MIB = 1024 * 1024
-/** The limit of a JSON body whose route declares no other. */
+/** The default limit of JSON bodies. */
 export const MAX_JSON_BYTES = MIB
-/**
- * The largest JSON body arrives in this time at 2 Mbit/s. Without a limit, a client that sends slowly would
- * hold its memory without end.
- */
+/** The largest JSON body takes this long at 2 Mbit/s. Without a limit, a slow client would hold its memory forever. */
 const SLOWEST_MS = 5 * 60_000
 
 export const hasBody = (req: IncomingMessage): boolean =>
@@ -25,15 +22,15 @@ export const hasBody = (req: IncomingMessage): boolean =>
 export const declaredLength = (req: IncomingMessage): number => Number(req.headers['content-length'] ?? 0)
 
 /**
- * The destination of a body: `hold` is called with the size of each piece before it is stored, and
- * throws when there is no room.
+ * The destination of a body. `hold` is called with the size of each piece before we store it, and throws if there is no
+ * memory left.
  */
 interface BodySink {
   readonly hold: (bytes: number) => void
   readonly done: (body: Buffer) => void
 }
 
-/** Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. */
+/** Reads the body into memory, at most `maxBytes` of it, whether or not its length was declared. */
 export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }: BodySink): Promise<void> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
@@ -53,34 +50,34 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
         reject(err as Error)
       }
     }
-    // The listeners are not removed, because the request ends with its body, and settling twice does nothing.
+    // We never remove the listeners: the request ends with its body, and settling twice does nothing.
     req
       .on('data', onData)
       .on('end', () => {
         done(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size))
-        // These listeners live as long as the request, which may outlive the need for its body.
+        // The listeners live as long as the request, which may outlive the need for its body.
         chunks.length = 0
         resolve()
       })
       .on('close', () => {
-        if (!req.complete) reject(new ClientGoneError('the client left before its body was complete'))
+        if (!req.complete) reject(new ClientGoneError('the client disconnected before its body was complete'))
       })
   })
 }
 
-/** Throws when a body that is held in memory, and whose first bytes came at `firstAt`, takes too long. */
+/** Throws if a body in memory whose first bytes arrived at `firstAt` is taking too long. */
 export function checkPace(firstAt: number): void {
   if (performance.now() - firstAt > SLOWEST_MS)
-    throw new ApiError('request_timeout', 'the body came too slowly')
+    throw new ApiError('request_timeout', 'the body arrived too slowly')
 }
 
-/** Makes a 413. `what` is the part that is too large, and `hint` ends the sentence. */
+/** Creates a 413. `what` is the part that is too large; `hint` ends the sentence. */
 export const tooLarge = (maxBytes: number, what = 'body', hint = ''): ApiError =>
   new ApiError('payload_too_large', `the ${what} is larger than ${inWords(maxBytes)}${hint}`, {
     details: { max_bytes: maxBytes },
   })
 
-/** The largest file of a form, and the hint for a larger one. */
+/** The maximum file size of a form, and a hint for the error of a larger file. */
 export interface FileLimit {
   maxBytes: number
   /** Ends the sentence of a 413. */
@@ -93,8 +90,8 @@ const inWords = (bytes: number): string =>
   bytes % MIB === 0 ? `${bytes / MIB} MB (${bytes} bytes)` : `${bytes} bytes`
 
 /**
- * Discards for a while what the client still sends. Closing at once would reset the connection and might destroy the
- * response before the client has read it.
+ * Discards what the client still sends, for a while. Closing at once would reset the connection, and the client might
+ * lose the response before reading it.
  */
 export function drain(req: IncomingMessage): void {
   if (req.complete || req.destroyed) return

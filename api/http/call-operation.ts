@@ -13,25 +13,24 @@ import { HANDLED, Reply } from './reply.ts'
 import type { AnyRequest, AnyRoute } from './route.ts'
 import { type Check, jsonCheck, LARGE_BYTES, textCheck } from './validate.ts'
 
-/** A call of an operation on behalf of a request of an account. */
+/** A call of an operation on behalf of an account's request. */
 export interface OperationCall {
-  /** The request that causes the call; the operation shares its caller, its log and the client that may leave. */
+  /** The request that causes the call; the operation shares its caller, its logger and its client's connection. */
   readonly request: AnyRequest & { readonly caller: AccountCaller }
   readonly params?: Readonly<Record<string, unknown>>
   readonly query?: Readonly<Record<string, unknown>>
   readonly body?: Readonly<Record<string, unknown>>
-  /** The API surface that the call's work is recorded under. */
+  /** The API surface to record for the call's work. */
   readonly surface: TaskSurface
-  /** Run before and after the handler in the transaction of an idempotent operation, and commit together with it. */
+  /** Hooks that run before and after the handler, in the transaction of an idempotent operation. */
   readonly before?: (trx: Transaction<Database>) => Promise<void>
   readonly after?: (trx: Transaction<Database>, result: unknown) => Promise<void>
 }
 
 /**
- * Calls an operation from within the gateway as it would be called over HTTP: with the checks of the role, the
- * declared shapes and the kill switch, and in a transaction where the operation is idempotent. Returns the body of the
- * answer; throws the `ApiError` that the operation would answer with. The request that causes the call has passed
- * authentication and the rate limit.
+ * Calls an operation from within the gateway as if over HTTP: checks the role, the declared schemas and the kill
+ * switch, and runs an idempotent operation in a transaction. Returns the body of the response, or throws the
+ * operation's `ApiError`. The causing request has already passed authentication and the rate limit.
  */
 export async function callOperation(
   route: AnyRoute,
@@ -67,7 +66,7 @@ export async function callOperation(
   return result
 }
 
-/** The request of the operation, validated against its declaration. */
+/** Builds the operation's request, validated against its declaration. */
 function innerRequest(route: AnyRoute, { request, params, query, body, surface }: OperationCall): object {
   const { caller, requestId, log, req, res, disconnect } = request
   const checks = checksOf(route)

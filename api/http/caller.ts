@@ -18,9 +18,9 @@ export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
   readonly role: Role
-  /** What its requests to models are held to; absent without limits. */
+  /** Limits on its requests to models; absent without limits. */
   readonly limits?: KeyLimits
-  /** The time from which it is refused, in milliseconds; absent for never. */
+  /** When the key expires, in milliseconds since 1970; absent if never. */
   readonly expiresAt?: number
   /** The tools that the key is limited to; absent without a limit. */
   readonly tools?: ToolFilter
@@ -32,11 +32,11 @@ export interface NodeCaller {
   readonly accountId: string
 }
 
-/** An account named by `X-Account-ID` on a cohort route. */
+/** The account named in `X-Account-ID` on a cohort route. */
 interface CohortCaller {
   readonly accountId: string
   readonly keyId: string
-  /** Whether the key has limits of its own. */
+  /** Whether the key has its own limits. */
   readonly isLimited: boolean
   readonly userId: string | undefined
 }

@@ -2,18 +2,18 @@ import { hash } from 'node:crypto'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { weighJson } from './json-weight.ts'
 
-/** Returns a digest of JSON that does not depend on the order of members. `checkShape` has bounded the nesting. */
+/** Returns a digest of JSON that ignores the order of members. `checkShape` has already bounded the nesting. */
 export const canonicalDigest = (value: unknown): Buffer => hash('sha256', canonicalJson(value), 'buffer')
 
-/** Fewer bytes cannot hold many values. */
+/** Fewer bytes can't contain many values. */
 const MAX_CANONICAL_BYTES = 16 * 1024
-/** Sorting the members of more values would hold the gateway's thread for longer than a request may. */
+/** Sorting the members of more values would block the gateway's thread for too long. */
 const MAX_CANONICAL_VALUES = 10_000
 
 /**
- * Returns the digest by which a repeat of a request is recognized. It does not depend on the order of members, except
- * for a body of very many values, whose repeat has to have the same bytes.
- * @param value the parsed body with whatever else identifies the request.
+ * Returns the digest that identifies a repeat of a request. It ignores the order of members, except for a body with
+ * very many values, whose repeat must have the same bytes.
+ * @param value the parsed body, with everything else that identifies the request.
  * @param query the part of `value` that is not the body.
  */
 export function requestDigest(value: unknown, rawBody: Buffer, query: object = {}): Buffer {

@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http'
 
 /**
- * Aborts when a client leaves before its response is complete. An `AbortSignal` with its controller costs each chat a
- * kilobyte and a microsecond, so one is created only on demand.
+ * Aborts when a client disconnects before its response is complete. An `AbortSignal` with its controller costs each
+ * chat a kilobyte and a microsecond, so we create one only on demand.
  */
 export class ClientDisconnect {
   readonly response: ServerResponse
@@ -26,7 +26,7 @@ export class ClientDisconnect {
     this.#listeners.push(listener)
   }
 
-  /** Calls the listener once the response is sent or the client has left. */
+  /** Calls the listener once the response is sent or the client has disconnected. */
   whenOver(listener: () => void): void {
     if (this.response.closed) listener()
     else this.response.once('close', listener)

@@ -5,7 +5,7 @@ import type { Outgoing } from './outgoing.ts'
 import type { AnyRoute } from './route.ts'
 import { type Check, jsonCheck } from './validate.ts'
 
-/** Checks a route against its own declaration. Tests use it; a violation becomes a 500 that explains it. */
+/** Checks a route against its own declaration, for tests. A violation becomes a 500 that explains it. */
 export class Conformance {
   readonly #route: AnyRoute
   readonly #codes: ReadonlySet<string>
@@ -21,13 +21,13 @@ export class Conformance {
     }
   }
 
-  /** Throws when a successful response has an undeclared status, or a body that its schema does not describe. */
+  /** Throws if a successful response has an undeclared status, or a body that doesn't match its schema. */
   checkAnswer({ status, body, headers }: Outgoing): void {
     const check = this.#checks.get(status)
-    if (check === undefined) throw this.#lie(`answers ${status}, which it does not declare`)
+    if (check === undefined) throw this.#lie(`returned ${status}, which it does not declare`)
     if (check === null) {
       const isEmpty = body === undefined || this.#route.success.contentType !== undefined
-      if (!isEmpty) throw this.#lie(`answers ${status} with a body it does not declare`)
+      if (!isEmpty) throw this.#lie(`returned ${status} with a body, which it does not declare`)
       return
     }
     // A stream is not read here; the tests of its route read it.
@@ -37,14 +37,16 @@ export class Conformance {
       const isJson = typeof body === 'string' || body instanceof Uint8Array
       check(isJson ? JSON.parse(String(body)) : undefined)
     } catch (cause) {
-      throw this.#lie(`answers ${status} with a body unlike its schema: ${(cause as Error).message}`)
+      throw this.#lie(
+        `returned ${status} with a body that does not match its schema: ${(cause as Error).message}`,
+      )
     }
   }
 
-  /** Returns a declared error, or one that says that it was not declared. */
+  /** Returns the error if it is declared, or else an error that reports it as undeclared. */
   checkError(error: ApiError): ApiError {
     if (this.#codes.has(error.code)) return error
-    return this.#lie(`fails with ${error.code} (${error.message}), which it does not declare`)
+    return this.#lie(`failed with ${error.code} (${error.message}), which it does not declare`)
   }
 
   #lie(what: string): ApiError {

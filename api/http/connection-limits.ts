@@ -5,20 +5,20 @@ import { ApiError } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 import { RemoteAddresses } from '../../platform/remote-address.ts'
 
-/** The fraction of all connections that unidentified ones may be. */
+/** Unidentified connections may use one in this many of all connections. */
 const UNAUTHENTICATED_FRACTION = 4
-/** The fraction of all connections that those of one account may be, and the least number that they may be. */
+/** One account may use one in this many of all connections, but at least `MIN_ACCOUNT_CONNECTIONS`. */
 const ACCOUNT_FRACTION = 10
 const MIN_ACCOUNT_CONNECTIONS = 16
-/** The fraction of all connections that only operators and nodes may use; unidentified ones may pass through it. */
+/** One in this many connections is reserved for operators and nodes; unidentified connections may pass through it. */
 const RESERVE_FRACTION = 20
 const RETRY_AFTER_S = 5
 
-/** Who uses a connection. */
+/** The caller behind a connection. */
 export interface ConnectionOwner {
-  /** The account or node whose connections are counted together; undefined for operators, who have no limit. */
+  /** The account or node whose connections count together; undefined for operators, who have no limit. */
   readonly key: string | undefined
-  /** Whether the reserve is for it: operators, evaluators and nodes. */
+  /** Whether the caller may use the reserve: operators, evaluators and nodes. */
   readonly isPlatform: boolean
 }
 
@@ -30,19 +30,19 @@ interface Connection {
 const connections = new WeakMap<Duplex, Connection>()
 
 /**
- * Notes who uses a connection, after a request with a valid credential. Throws `rate_limited` for a new connection of an
- * account that has too many, or when only those of operators and nodes are left; the response closes the connection.
+ * Records the owner of a connection after a request with a valid credential. Throws `rate_limited` for a new connection
+ * if its account has too many, or if only the reserve is left; the response closes the connection.
  */
 export function identify(socket: Duplex, owner: ConnectionOwner): void {
   const connection = connections.get(socket)
-  // A proxy's connection carries the requests of many accounts, and the first one counts.
+  // A proxy's connection carries requests of many accounts; the first one becomes its owner.
   if (connection && !connection.isOwned) connection.limits.own(socket, connection, owner)
 }
 
 /**
- * Bounds connections: those without a valid credential, in total and per address, by closing the oldest, because a
- * client that opens a connection to use it identifies itself at once; those of one account, so that none can shut out
- * the others; and those of all accounts, so that operators and nodes always find a free one.
+ * Limits three groups of connections. Connections without a valid credential are limited in total and per address by
+ * closing the oldest, because a real client identifies itself at once. The limit per account prevents one account from
+ * locking out the others. The limit for all accounts leaves free connections for operators and nodes.
  */
 class ConnectionLimits {
   readonly #most: number
@@ -66,14 +66,15 @@ class ConnectionLimits {
     server.on('connection', (socket: Socket) => this.#add(socket))
   }
 
-  /** Counts a connection for its owner; throws when the owner may have no more. */
+  /** Counts a connection for its owner; throws if the owner is at its limit. */
   own(socket: Duplex, connection: Connection, { key, isPlatform }: ConnectionOwner): void {
     const own = key === undefined ? 0 : (this.#byOwner.get(key) ?? 0)
-    if (own >= this.#perOwner) throw tooMany(`an account or a node may have ${this.#perOwner} connections`)
-    // What the platform uses now is not taken from the accounts.
+    if (own >= this.#perOwner)
+      throw tooMany(`an account or node may have at most ${this.#perOwner} connections`)
+    // Connections of the platform don't count against the accounts' share.
     const ofAccounts = this.#open - this.#unidentified.size - this.#ofPlatform
     if (!isPlatform && ofAccounts >= this.#most - this.#reserve)
-      throw tooMany('this gateway has no free connection')
+      throw tooMany('this gateway has no free connections')
     if (key !== undefined) this.#byOwner.set(key, own + 1)
     if (isPlatform) this.#ofPlatform += 1
     connection.isOwned = true
@@ -109,7 +110,7 @@ class ConnectionLimits {
     })
     closeOldest(here, this.#perAddress)
     closeOldest(this.#unidentified, Math.ceil(this.#most / UNAUTHENTICATED_FRACTION))
-    // One has to be free for the next connection, or the system would refuse an operator's.
+    // Leave one free for the next connection, or the operating system would refuse an operator's.
     const identified = this.#open - this.#unidentified.size
     closeOldest(this.#unidentified, Math.max(1, this.#most - identified - 1))
   }
@@ -123,7 +124,7 @@ type LimitsConfig = Pick<
 export const boundConnections = (server: Server, config: LimitsConfig): void =>
   void new ConnectionLimits(server, config)
 
-/** Connections that have been identified since no longer count. */
+/** Skips connections that have been identified in the meantime. */
 function closeOldest(sockets: Set<Duplex>, most: number): void {
   for (const socket of sockets) {
     if (sockets.size <= most) return

@@ -8,11 +8,11 @@ interface Coded {
   message?: unknown
 }
 
-/** The error codes of network and drivers for an unreachable server. */
+/** Error codes of the network and of drivers for an unreachable server. */
 const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
 /**
- * Messages of errors without a code; the last is for a session that ended before a later
- * statement, such as the roll-back.
+ * Messages of errors without a code. The last one is for a session that ended before a later statement, such as the
+ * rollback.
  */
 const UNREACHABLE_TEXT =
   /Connection terminated|timeout exceeded when trying to connect|Failed to connect|is not queryable/
@@ -24,7 +24,7 @@ export function toApiError(err: unknown): ApiError {
   if (isDatabaseFull(err)) return storageFull('database', err)
   if (isDiskFull(err)) return storageFull('gateway', err)
   if (isDatabaseOutOfMemory(err)) {
-    return temporaryError('no_capacity', 'the database has no memory for this now; try again', 1, {
+    return temporaryError('no_capacity', 'the database is out of memory for this request; try again', 1, {
       cause: err,
     })
   }
@@ -36,7 +36,7 @@ export function toApiError(err: unknown): ApiError {
     code === GRPC_UNAVAILABLE ||
     (typeof message === 'string' && UNREACHABLE_TEXT.test(message))
   if (isUnreachable) {
-    return new ApiError('unavailable', 'a system behind this service is not reachable; try again', {
+    return new ApiError('unavailable', 'a system behind this service is unreachable; try again', {
       cause: err,
       headers: { 'retry-after': '1' },
     })
@@ -60,7 +60,7 @@ function openAiBody(error: ApiError): unknown {
   const { code, status } = error
   const issues = (error.details.issues ?? []) as readonly Issue[]
   const [first] = issues
-  // Clients of this surface show only the message, so it lists all faults.
+  // Clients of this surface show only the message, so it lists all validation errors.
   const message =
     issues.length > 1
       ? issues.slice(0, MAX_NAMED).map(inWords).join('; ') + (issues.length > MAX_NAMED ? '; ...' : '')
@@ -86,14 +86,14 @@ function issuesOf(error: ApiError): readonly Issue[] {
   return issues ?? [{ loc: ['body'], msg: error.message, type: 'value_error' }]
 }
 
-/** Builds the JSON-RPC error of a request that was refused before its message was handled. */
+/** Builds the JSON-RPC error for a request that was refused before its message was handled. */
 function mcpBody(error: ApiError, requestId: string): unknown {
   const { code, message, details } = error
   const data = { code, details, request_id: requestId }
   return { jsonrpc: '2.0', error: { code: JSON_RPC_CODES[code] ?? REFUSED, message, data }, id: null }
 }
 
-/** The codes of JSON-RPC for errors that it names; the others get the first of the codes that it leaves to servers. */
+/** The codes that JSON-RPC defines; all other errors get the first code that it reserves for servers. */
 const JSON_RPC_CODES: Partial<Record<ErrorCode, number>> = {
   bad_request: -32700,
   validation_failed: -32600,

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { ApiError } from '../../domain/errors.ts'
 import type { AnyRequest } from './route.ts'
 
-/** Returns a tag for any JSON value; equal values have equal tags. */
+/** Returns an ETag for any JSON value; equal values have equal tags. */
 export const etagOf = (value: unknown): string =>
   `"${hash('sha256', JSON.stringify(value), 'base64url').slice(0, 22)}"`
 
@@ -15,8 +15,8 @@ export function etagMatches(list: string | undefined, tag: string): boolean {
 }
 
 /**
- * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. A missing
- * header was refused before.
+ * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. A missing header was already
+ * refused by `requireIfMatch`.
  */
 export function checkIfMatch({ req }: Pick<AnyRequest, 'req'>, currentTag: string): void {
   if (etagMatches(req.headers['if-match'], currentTag)) return

@@ -8,7 +8,7 @@ export const EVENT_STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 }
 
-/** The last event of a stream whose key may not read it any longer. */
+/** The last event of a stream whose key may no longer read it. */
 export const KEY_ENDED = {
   code: 'unauthenticated',
   message: 'the API key of this stream was revoked or has expired',
@@ -20,20 +20,20 @@ interface ServerEvent {
   data: unknown
 }
 
-/** Writes server-sent events, and no more than the client takes: each call resolves once there is room again. */
+/** Writes server-sent events with back-pressure: each call resolves once the client can accept more. */
 export class EventStreamWriter {
   readonly #res: ServerResponse
   readonly #signal: AbortSignal
 
-  /** @param signal ends the wait for a client that does not read. */
+  /** @param signal ends the wait for a client that doesn't read. */
   constructor(res: ServerResponse, signal: AbortSignal) {
     this.#res = res
     this.#signal = signal
   }
 
   /**
-   * Sends the head, the time after which a client that lost its connection comes back, and the place from which it then
-   * goes on if it has heard of no event.
+   * Sends the head and the delay after which a disconnected client reconnects.
+   * @param place resume point for a client that has not received any event.
    */
   open(retryMs: number, place?: string): Promise<void> {
     this.#res.writeHead(200, EVENT_STREAM_HEADERS)
@@ -44,12 +44,12 @@ export class EventStreamWriter {
     return this.#write(events.map(textOf).join(''))
   }
 
-  /** @param place replaces the last event that was told as that from which the client goes on. */
+  /** @param place resume point to send as the SSE id instead of the last event's. */
   comment(text: string, place?: string): Promise<void> {
     return this.#write(`: ${text}\n${idOf(place)}\n`)
   }
 
-  /** Sends the last event, which has no place: a client that comes back continues behind the one before. */
+  /** Sends the last event, without an id: a client that reconnects continues after the event before it. */
   end(error?: { code: ErrorCode; message: string }): void {
     if (error && !this.#res.destroyed) this.#res.write(`event: error\ndata: ${JSON.stringify(error)}\n\n`)
     this.#res.end()
@@ -65,6 +65,6 @@ export class EventStreamWriter {
 
 const idOf = (place: string | undefined): string => (place === undefined ? '' : `id: ${place}\n`)
 
-/** JSON has no line breaks, so one line of data holds it. */
+/** JSON has no line breaks, so one data line is enough. */
 const textOf = ({ event, id, data }: ServerEvent): string =>
   `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`

@@ -6,7 +6,7 @@ import { checkPace } from './body.ts'
 import { type MultipartForm, readMultipart } from './multipart.ts'
 import type { AnyRequest } from './route.ts'
 
-/** The file of a form in memory, as the text of a `data:` URL. */
+/** A form's file in memory, encoded for a `data:` URL. */
 export interface HeldFile {
   readonly sizeBytes: number
   /** The base64 of the bytes, in pieces. */
@@ -14,12 +14,12 @@ export interface HeldFile {
 }
 
 /**
- * So many bytes become one piece. A sender who chooses tiny chunks would else take many times the memory that is
- * counted. A multiple of three has a base64 of its own, without a rest that belongs to the next bytes.
+ * Bytes per piece. Storing chunks as received would let a client with tiny chunks use many times the memory that we
+ * count. The size is a multiple of 3, so each piece's base64 needs no padding and pieces can be concatenated.
  */
 const PIECE = 48 * 1024
 
-/** Reads a form, and its file into memory. An empty file is refused. */
+/** Reads a form, with its file in memory. Rejects an empty file. */
 export async function readHeldFile<F extends TSchema>(
   { req, hold }: Pick<AnyRequest, 'req' | 'hold'>,
   form: Pick<MultipartForm<F, HeldFile>, 'file' | 'limit' | 'fields'>,
@@ -29,7 +29,7 @@ export async function readHeldFile<F extends TSchema>(
   return read
 }
 
-/** Reads a file into memory, which `hold` reserves piece by piece. */
+/** Reads a file into memory that `hold` reserves piece by piece. */
 async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
   const base64: Buffer[] = []
   const piece = Buffer.allocUnsafe(PIECE)
@@ -55,7 +55,7 @@ async function holdFile(stream: Readable, hold: (bytes: number) => void): Promis
   return { sizeBytes, base64 }
 }
 
-/** Returns the JSON text of an object with one more member, which is the file as a `data:` URL. */
+/** Returns the JSON text of an object with the file as an additional member, a `data:` URL. */
 export function jsonWithFile(values: object, name: string, { base64 }: HeldFile): Buffer {
   const json = JSON.stringify(values).slice(0, -1)
   const begun = `${json}${json === '{' ? '' : ','}${JSON.stringify(name)}:"${BYTES_URL}`

@@ -4,7 +4,7 @@ import type { Middleware } from './middleware/middleware.ts'
 import type { Operation } from './operation.ts'
 import { RequestContext } from './request-context.ts'
 
-/** A route with the middlewares of its requests. */
+/** A route with its middlewares. */
 export interface MountedRoute {
   operation: Operation
   middlewares: readonly Middleware[]
@@ -15,16 +15,16 @@ type Run = (ctx: { readonly state: RequestContext }) => Promise<void>
 interface HotEntry {
   operation: Operation
   run: Run
-  /** Returns the path parameters of a URL of this route, and `undefined` for any other URL. */
+  /** Returns the path parameters if the URL matches this route, or else `undefined`. */
   paramsIn: (url: string) => Readonly<Record<string, string>> | undefined
 }
 
 /**
- * Serves chats, inferences, invocations, agents and looks at tasks without Koa and its router, with the same middlewares
- * in the same order. A gateway answers thousands of them a second, and Koa would add to each its context, the search
- * through a hundred patterns and a promise per middleware: `bench/gateway` shows 1.55 of a bare proxy's CPU per chat
- * through Koa, and 1.16 and 1.32 by this path. Every other request goes through Koa, including unusual ones to these
- * routes: other methods, a query, an encoded path, no Host. For those the function returns false.
+ * Serves chats, inferences, invocations, agents and task polls without Koa and its router, with the same middlewares in
+ * the same order. A gateway answers thousands of these a second. For each, Koa would add its context, a search through
+ * a hundred patterns and a promise per middleware: in `bench/gateway` a chat costs 1.55 times a bare proxy's CPU
+ * through Koa, and 1.16 to 1.32 times on this path. Every other request goes through Koa, including unusual ones to
+ * these routes: other methods, a query, an encoded path, no Host. For those the function returns false.
  */
 export function hotPath(
   routes: readonly MountedRoute[],
@@ -36,7 +36,7 @@ export function hotPath(
     .map(({ operation, middlewares }) => entryOf(operation, compose([...around, ...middlewares])))
 
   return (req, res) => {
-    // Many clients of MCP end the address with a slash.
+    // Many MCP clients end the URL with a slash.
     if (req.url === '/mcp/') req.url = '/mcp'
     const { url = '', method } = req
     if (req.headers.host === undefined) return false

@@ -22,8 +22,8 @@ interface KeyedRequest {
 type Work = (trx: Transaction<Database>) => Promise<Outgoing>
 
 /**
- * Returns the key of a request that has one. Its scope is account, operation and path parameters; the account of an
- * operator's request is the one that its path names.
+ * Returns a request's key, if it has one. A key is scoped to the account, the operation and the path parameters; for an
+ * operator's request, the account is the one in its path.
  */
 export function keyOf(
   { operationId }: AnyRoute,
@@ -43,8 +43,8 @@ export function keyOf(
 }
 
 /**
- * Gives every request with one key the same outcome. The row of the key, the work and the reply commit together. A
- * concurrent request waits, first in this process (so that waiters hold no connections), then on the unique row.
+ * Gives all requests with one key the same outcome. The key's row, the work and the reply commit together. A concurrent
+ * request waits, first in this process (so waiters hold no connections), then on the unique row.
  */
 export class Idempotency {
   readonly #services: Services
@@ -55,7 +55,7 @@ export class Idempotency {
   }
 
   /**
-   * Returns the stored reply, otherwise the result of `work`. `admit` is called only before new work, and may throw: a
+   * Returns the stored reply, or else the result of `work`. Calls `admit`, which may throw, only before new work, so a
    * repeat of an earlier request is answered even while new work is refused.
    */
   async run(keyed: KeyedRequest, admit: () => Promise<void>, work: Work): Promise<Outgoing> {
@@ -67,7 +67,7 @@ export class Idempotency {
       if (!other) break
       await other.catch(() => {})
     }
-    // Nothing is awaited between the look-up above and the entry below, so one request of this process gets here.
+    // There is no await between the lookup above and the entry below, so only one request of this process gets here.
     const attempt = this.#admitted(keyed, admit, work)
     this.#atWork.set(name, attempt)
     try {
@@ -99,7 +99,7 @@ export class Idempotency {
     }
   }
 
-  /** Only successful replies are stored. They are encrypted, because they may contain a secret. */
+  /** Stores successful replies only, encrypted because they may contain a secret. */
   async #keep(
     trx: Transaction<Database>,
     id: IdempotencyId,
@@ -109,7 +109,8 @@ export class Idempotency {
       await idempotencyRepository.releaseKey(trx, id)
       return
     }
-    if (body !== undefined && typeof body !== 'string') throw new Error('an idempotent route answers in JSON')
+    if (body !== undefined && typeof body !== 'string')
+      throw new Error('an idempotent route must return JSON')
     const text = JSON.stringify({ body, headers })
     const reply = this.#services.secretBox.seal(text, nameOf(id))
     await idempotencyRepository.storeReply(trx, id, { status, reply })
@@ -117,7 +118,7 @@ export class Idempotency {
 
   #open({ id, digest }: KeyedRequest, { bodyDigest, status, reply }: StoredReply): Outgoing {
     if (!bodyDigest.equals(digest)) {
-      throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another request')
+      throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with a different request')
     }
     const kept = JSON.parse(this.#services.secretBox.open(reply, nameOf(id)).toString()) as {
       body?: string
@@ -127,7 +128,7 @@ export class Idempotency {
   }
 }
 
-/** Reserves the key; the path of an operator's request may name an account that does not exist. */
+/** Claims the key. The path of an operator's request may name an account that doesn't exist. */
 async function takeKey(trx: Transaction<Database>, { id, digest }: KeyedRequest): Promise<boolean> {
   try {
     return await idempotencyRepository.takeKey(trx, id, digest)

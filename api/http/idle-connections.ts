@@ -2,31 +2,31 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 interface Connection {
-  /** The latest request, until a sweep has seen that it is finished. */
+  /** The latest request's response, until a sweep sees that it is finished. */
   response: ServerResponse | undefined
-  /** The time since which no request is in progress, by `performance.now()`; unset before the first request. */
+  /** When the connection became idle, by `performance.now()`; unset before the first request. */
   idleSince: number | undefined
   /** The response that the following fields describe, once a sweep has seen it. */
   seen: ServerResponse | undefined
   seenAt: number
-  /** Bytes that had arrived when the sweep first saw it. */
+  /** Bytes that had arrived when a sweep first saw the response. */
   cameBefore: number
-  /** The number of bytes that had arrived or been sent when a sweep last saw a change, and the time of that change. */
+  /** Bytes received or sent when a sweep last saw a change, and the time of that change. */
   bytes: number
   movedAt: number
 }
 
-/** Longer than the timeout of usual load balancers, so that they are the ones to close idle connections. */
+/** Longer than the timeout of common load balancers, so they are the ones to close idle connections. */
 const KEEP_ALIVE_S = 65
-/** Announces the timeout to clients. */
+/** The header value that announces the timeout to clients. */
 export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
-/** The extra second is for a request that was sent at the last moment. */
+/** One extra second for a request that was sent at the last moment. */
 const IDLE_TIMEOUT_MS = (KEEP_ALIVE_S + 1) * 1_000
 /** A body may be large and arrive slowly, but it must make progress. */
 const BODY_IDLE_TIMEOUT_MS = 30_000
-/** A response must make progress too: a client that reads nothing holds its memory, and the file or the model behind it. */
+/** Responses must make progress too: a client that doesn't read ties up memory, and the file or model behind it. */
 const RESPONSE_IDLE_TIMEOUT_MS = 120_000
-/** The time after which a body's rate counts, and the bytes per millisecond that it must have averaged by then. */
+/** After this time, a body must have averaged the minimum rate in bytes per millisecond. */
 const SLOW_MS = 5 * 60_000
 const SLOWEST_BYTES_PER_MS = 1
 /** A connection is closed at most two sweeps late. */
@@ -42,10 +42,7 @@ const FRESH: Connection = {
   movedAt: 0,
 }
 
-/**
- * For tests: the times after which a connection counts as idle, its body or its response as stalled, and
- * the interval of the sweeps.
- */
+/** Timeouts for tests: when a connection counts as idle, or its body or response as stalled, and how often we sweep. */
 export interface IdleLimits {
   idleMs?: number
   bodyIdleMs?: number
@@ -63,16 +60,16 @@ const LIMITS: Required<IdleLimits> = {
 }
 
 /**
- * Closes connections of clients that have long sent no request, have stalled in the middle of a body, or do not read
- * their response, because such connections would stay open without end. The server's own limits set timers for every
- * request; this class sweeps all connections at an interval.
+ * Closes connections of clients that have sent no request for long, stalled within a body, or don't read their
+ * response; these would otherwise stay open forever. Node's own limits set timers for every request, which costs more
+ * than sweeping all connections at an interval.
  */
 export class IdleConnections {
   readonly #limits: Required<IdleLimits>
   readonly #timeOut: (response: ServerResponse) => void
   readonly #open = new Map<Socket, Connection>()
 
-  /** @param timeOut responds to a request whose body has stalled, and ends its connection. */
+  /** @param timeOut responds to a request whose body has stalled, and closes its connection. */
   constructor(server: Server, timeOut: (response: ServerResponse) => void, limits: IdleLimits = {}) {
     this.#limits = { ...LIMITS, ...limits }
     this.#timeOut = timeOut
@@ -93,13 +90,13 @@ export class IdleConnections {
     if (connection) connection.response = response
   }
 
-  /** Closes connections on which no request has come yet: clients open some in advance. */
+  /** Closes connections that have not carried a request yet; clients open some in advance. */
   closeUnused(): void {
     for (const [socket, { response, idleSince }] of this.#open)
       if (!response && idleSince === undefined && socket.bytesRead === 0) socket.destroy()
   }
 
-  /** Drops a socket that has closed, or no longer carries requests. */
+  /** Forgets a socket that has closed or no longer carries requests. */
   forget(socket: Socket): void {
     this.#open.delete(socket)
   }
@@ -113,7 +110,7 @@ export class IdleConnections {
         connection.response = undefined
         connection.idleSince = now
       } else if (!response.req.complete) this.#lookAtBody(socket, connection, response, now)
-      // The body has arrived, so any delay is that of the handler.
+      // The body has arrived, so any delay is the handler's.
       else if (response.writableLength > 0) this.#lookAtAnswer(socket, connection, now)
       else connection.movedAt = now
     }
@@ -124,7 +121,7 @@ export class IdleConnections {
     if (connection.seen !== response) {
       Object.assign(connection, { seen: response, seenAt: now, cameBefore: came, movedAt: now })
     }
-    // Bytes that have arrived and have not been consumed are not the client's delay.
+    // If received bytes haven't been consumed, the client isn't the one delaying.
     if (connection.bytes !== came || response.req.readableLength > 0) {
       connection.bytes = came
       connection.movedAt = now
@@ -137,7 +134,7 @@ export class IdleConnections {
   }
 
   #lookAtAnswer(socket: Socket, connection: Connection, now: number): void {
-    // The bytes written, less those that still wait here for the client.
+    // Bytes written, minus those that are still buffered here.
     const gone = socket.bytesWritten - socket.writableLength
     if (connection.bytes !== gone) {
       connection.bytes = gone

@@ -12,7 +12,7 @@ const BY_AUTH: Record<Auth, readonly ErrorCode[]> = {
   'join-token': ['unauthenticated', 'rate_limited'],
 }
 
-/** Returns every error code of an operation: those that its declaration implies, and those that it lists. */
+/** Returns all error codes of an operation: the implied ones and the declared ones. */
 export function errorCodesOf(route: AnyRoute): ErrorCode[] {
   const hasInput = route.params ?? route.query ?? route.headers ?? route.body ?? route.stream
   const takesBody = route.body ?? route.stream
@@ -26,7 +26,7 @@ export function errorCodesOf(route: AnyRoute): ErrorCode[] {
     ...(route.ifMatch ? (['precondition_failed', 'precondition_required'] as const) : []),
     ...(route.errors ?? []),
     'internal',
-    // PostgreSQL needs room for reading as well: it sorts on its disk.
+    // PostgreSQL needs disk space for reads as well, because it sorts on disk.
     'no_capacity',
     'unavailable',
   ]

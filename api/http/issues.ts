@@ -9,25 +9,25 @@ export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MAX_ISSUES = 100
 const UNKNOWN_FIELD = 'Unknown field'
-/** Each error is compared with all others, so no more than these are looked at. */
+/** Each error is compared with all others, so limit how many we look at. */
 const MAX_COMPARED = 1_000
 
-/** Converts ajv's errors to the `detail` of a 422. In the whole schema a misplaced field may be found. */
+/** Converts ajv's errors to the `detail` of a 422. The whole schema helps to find where a misplaced field belongs. */
 export function toIssues(where: Where, all: readonly ErrorObject[], schema?: object): Issue[] {
   const errors = all.slice(0, MAX_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
   const issues = (telling.length ? telling : errors)
     .slice(0, MAX_ISSUES)
     .map((error) => toIssue(where, error, schema))
-  // A mistyped field explains the one that is missing, and the first fault is the message of the whole.
+  // A typo in a field name explains the missing field, so put it first: the first issue becomes the error's message.
   return [...issues.filter(isTypo), ...issues.filter((issue) => !isTypo(issue))]
 }
 
 const isTypo = ({ type, msg }: Issue): boolean => type === 'extra_forbidden' && msg !== UNKNOWN_FIELD
 
 /**
- * Returns whether another error explains the fault better: the branch for `null` and the error of the whole union add
- * nothing, and a missing discriminator is reported as such.
+ * Returns whether another error explains the problem better. The `null` branch and the error of the union as a whole
+ * add nothing, and a missing discriminator has its own error.
  */
 function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   if (error.keyword === 'discriminator' && error.params.tagValue === undefined) {
@@ -42,7 +42,7 @@ function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
 }
 
-/** Returns the members of which an object needs one, if the fault is about that choice. */
+/** Returns the members that an object needs one of, if that is what the error is about. */
 function membersToChoose(error: ErrorObject): string[] | undefined {
   const branches = branchesOf(error)
   const isChoice = branches.every((branch) => Object.keys(branch).join() === 'required')
@@ -55,7 +55,7 @@ function branchesOf({ keyword, parentSchema }: ErrorObject): { required?: string
   return (parentSchema?.[keyword] ?? []) as { required?: string[] }[]
 }
 
-/** A missing member is no fault by itself when another member would do. */
+/** A missing member isn't an error by itself if another member would satisfy the union. */
 const isBranchOf = ({ keyword, parentSchema }: ErrorObject, union: ErrorObject): boolean =>
   keyword === 'required' &&
   membersToChoose(union) !== undefined &&
@@ -76,7 +76,7 @@ function toIssue(where: Where, error: ErrorObject, schema?: object): Issue {
     case 'dependentRequired':
       return {
         loc: [...loc, short(error.params.missingProperty)],
-        msg: `Field required beside ${short(error.params.property)}`,
+        msg: `Field required with ${short(error.params.property)}`,
         type: 'missing',
       }
     case 'additionalProperties':
@@ -111,7 +111,7 @@ const pointer = (path: string): (string | number)[] =>
     .slice(1)
     .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
 
-/** Returns the values of the member that selects a shape, from the schemas of all shapes. */
+/** Returns the allowed values of the discriminator, from the schemas of all branches. */
 function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {
   const shapes = (parentSchema?.oneOf ?? []) as { properties?: Record<string, { const?: unknown }> }[]
   return shapes.map(({ properties }) => properties?.[params.tag]?.const)

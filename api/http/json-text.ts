@@ -5,15 +5,15 @@ const TEXT = Symbol('the JSON text of this object')
 type Known = object & { readonly [TEXT]?: Buffer }
 
 /**
- * Notes the JSON text that an object has been parsed from, such as the result of a model. A response in which the object
- * is a top-level member takes its text as it is: serializing an embedding again would take longer than all else that a
- * gateway does with it. The object must not be changed afterwards; a copy of it has no text.
+ * Remembers the JSON text that an object was parsed from, such as a model's result. A response with this object as a
+ * top-level member reuses the text: serializing an embedding again would take longer than everything else that a
+ * gateway does with it. Don't change the object afterwards; a copy of it has no text.
  */
 export function withText<T extends object>(value: T, text: Buffer): T {
   return Object.defineProperty(value, TEXT, { value: text })
 }
 
-/** An object of which only the text is known: parsing megabytes would hold the gateway's only thread for as long. */
+/** An object that stays unparsed, because parsing megabytes would block the gateway's only thread. */
 class Unparsed {
   toJSON(): unknown {
     const { [TEXT]: text } = this as Known
@@ -21,15 +21,15 @@ class Unparsed {
   }
 }
 
-/** Returns an object that stands for a JSON text in the body of a response. */
+/** Returns an object that represents a JSON text in a response body. */
 export const ofText = (text: Buffer): object => withText(new Unparsed(), text)
 
-/** The most bytes of a result for callers that need its values. */
+/** The maximum size of a result for callers that need its values. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024
 
 /**
- * Returns a body with the values of what is only known as a text; throws `payload_too_large` when a member has more text
- * than can be parsed while others wait.
+ * Returns a body with its unparsed members parsed; throws `payload_too_large` if a member has too much text to parse
+ * while other requests wait.
  */
 export function parsed(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
@@ -57,10 +57,10 @@ export function parsed(body: unknown): unknown {
 
 const CLOSING = Buffer.from('}')
 
-/** Returns the JSON text of a response: bytes when the text of one of its members is known. */
+/** Returns the JSON text of a response, as bytes if the text of one of its members is known. */
 export function serialize(body: unknown): string | Buffer {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return JSON.stringify(body)
-  // Every response passes here, so the loop avoids building a list of pairs.
+  // This runs for every response, so avoid building a list of entries.
   for (const name in body) {
     const member = (body as Record<string, unknown>)[name]
     const text = typeof member === 'object' && member !== null ? (member as Known)[TEXT] : undefined

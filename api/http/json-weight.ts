@@ -1,39 +1,39 @@
 import { randomBytes } from 'node:crypto'
 import { stringEnd } from '../../platform/json-bytes.ts'
 
-/** What a JSON text costs to parse, estimated from its bytes. */
+/** The estimated cost of parsing a JSON text. */
 export interface JsonWeight {
   /**
-   * The memory of the parsed values in bytes: about the same as the text for long texts, many times as much for
+   * The bytes of memory of the parsed values: about the size of the text for long strings, but many times as much for
    * `{},{},`.
    */
   readonly bytes: number
-  /** The number of distinct member names, as they are written. Counting stops one above the limit. */
+  /** The number of distinct member names, as written. Counting stops one above the limit. */
   readonly names: number
   /** The number of objects and arrays. */
   readonly containers: number
   /** The number of objects, arrays and commas, which is about the number of values. */
   readonly values: number
-  /** The number of members for which V8 has no layout yet, because their object begins unlike all before it. */
+  /** The number of members that need a new V8 layout (hidden class), because no earlier object started the same way. */
   readonly unlike: number
-  /** About the number of distinct short texts, of which V8 stores each once. */
+  /** The approximate number of distinct short strings, each of which V8 interns. */
   readonly shortTexts: number
   /** True when lists and objects are nested deeper than `MAX_JSON_DEPTH`. */
   readonly isTooDeep: boolean
-  /** False when only the parsed value shows whether `checkShape` refuses it. */
+  /** False if only the parsed value can show whether `checkShape` rejects it. */
   readonly isPlain: boolean
 }
 
-/** The names of a row repeat in every row of a table, so only distinct ones are counted. */
+/** Column names repeat in every row of a table, so only distinct names count. */
 export const MAX_JSON_NAMES = 20_000
 /**
- * The largest share of a large body that may open lists and objects. V8 parses a megabyte of `[[[]]]` in 60 ms and one of
- * `[],[],` or of rows in 30 ms; lists of single digits have a share of 0.25.
+ * The maximum share of a large body's bytes that may open lists and objects. V8 parses a megabyte of `[[[]]]` in 60 ms,
+ * and a megabyte of `[],[],` or of rows in 30 ms. Lists of single digits have a share of 0.25.
  */
 export const MAX_CONTAINER_SHARE = 0.4
 /**
- * The numbers of `unlike` members and of `shortTexts` that any body may have, and their largest shares of a larger one. An
- * unlike member takes 1.3 µs and a distinct short text 0.9 µs, ten times as long as others.
+ * The numbers of `unlike` members and `shortTexts` that any body may have, and their maximum share of a larger body. An
+ * unlike member takes 1.3 µs to parse and a distinct short string 0.9 µs, ten times as long as others.
  */
 export const MAX_UNLIKE = { count: 40_000, share: 0.02 }
 export const MAX_SHORT_TEXTS = { count: 200_000, share: 0.06 }
@@ -55,48 +55,48 @@ const NINE = 0x39
 const ZERO = 0x30
 const [E, UPPER_E] = [0x65, 0x45]
 
-/** In V8 a list occupies 32 bytes, a row of a table 24 and 8 per column. */
+/** In V8 a list takes 32 bytes, and a table row 24 plus 8 per column. */
 const CONTAINER_BYTES = 32
 const MEMBER_BYTES = 8
-/** A name that occurs for the first time: its text, and the entry in a hash table or the change of an object's shape. */
+/** The first occurrence of a name: its text, plus a hash table entry or a new object shape. */
 const NAME_BYTES = 64
-/** Longer texts are stored a second time, as values; shorter ones are mostly member names, which are stored once. */
+/** Longer strings are stored again as values; shorter ones are mostly member names, which V8 stores once. */
 const SHORT_TEXT = 32
-/** Fewer digits cannot exceed the range of a double without an exponent. */
+/** With fewer digits and no exponent, a number can't exceed the range of a double. */
 const MANY_DIGITS = 300
 /** The length of `"__proto__"`. */
 const PROTO_LENGTH = 11
 
-/** V8 gives texts of this many characters a place in a table. */
+/** V8 interns strings of up to this many characters. */
 const MAX_SHORT_TEXT = 10
-/** V8 notes this many ways in which a layout goes on; it makes a new layout for every further object. */
+/** V8 caches this many transitions per layout; beyond that it creates a new layout for every object. */
 const MAX_BRANCHES = 1_500
 /** Objects with more members become hash tables. */
 const MAX_LAYOUT_MEMBERS = 128
 
-/** The layout of the object at each depth, as a hash of its names so far, and the number of its members. */
+/** The current object's layout at each depth, as a hash of its names so far, and its number of members. */
 const layouts = new Int32Array(MAX_JSON_DEPTH + 2)
 const members = new Int32Array(MAX_JSON_DEPTH + 2)
-/** The layouts of the object before at each depth, after each of its members. */
+/** The layouts of the previous object at each depth, after each of its members. */
 const layoutsBefore = new Int32Array((MAX_JSON_DEPTH + 2) * (MAX_LAYOUT_MEMBERS + 1))
-/** A bit for each layout, and for each short text, that has occurred; some share one, so the counts are a little low. */
+/** One bit per layout and per short string that has occurred. Hash collisions make the counts slightly low. */
 const SEEN_BITS = 1 << 22
 const seenLayouts = new Uint32Array(SEEN_BITS / 32)
 const seenTexts = new Uint32Array(SEEN_BITS / 32)
-/** The number of ways in which a layout goes on. */
+/** The number of transitions per layout. */
 const branches = new Uint16Array(1 << 16)
 
-/** Hashes of the names of one text; an entry counts only if its stamp is that of the current text. */
+/** Hashes of one text's names; an entry is valid only if its stamp is the current text's. */
 const SLOTS = 1 << 16
 const hashes = new Int32Array(SLOTS)
 const stamps = new Uint32Array(SLOTS)
 let stamp = 0
-/** Random, so that no client can write distinct names with equal hashes. */
+/** Random, so no client can craft distinct names with equal hashes. */
 const SEED = randomBytes(4).readInt32LE()
 
 /**
- * Weighs a JSON text in one pass, at 3 to 10 ms per megabyte. Distinct names are what makes parsing slow: an object of
- * 100,000 names takes 100 ms in V8, twice that in every copy, and a megabyte of anything else takes 5 to 40 ms.
+ * Weighs a JSON text in one pass, at 3 to 10 ms per megabyte. Distinct names make parsing slow: an object with 100,000
+ * names takes V8 100 ms to parse and 200 ms for every copy. A megabyte of anything else takes 5 to 40 ms.
  */
 export function weighJson(json: Buffer): JsonWeight {
   if (++stamp === 2 ** 32) stamp = stamps.fill(0) && 1
@@ -117,7 +117,7 @@ export function weighJson(json: Buffer): JsonWeight {
       if (++digits === MANY_DIGITS) isPlain = false
       continue
     }
-    // A decimal point does not end a number, but what follows it cannot make the number infinite.
+    // A decimal point doesn't end a number, but the digits after it can't make the number infinite.
     digits = 0
     if (byte === QUOTE) {
       const end = stringEnd(json, at) - 1
@@ -148,14 +148,14 @@ export function weighJson(json: Buffer): JsonWeight {
   return { bytes, names, containers, values, unlike, shortTexts, isTooDeep, isPlain: isPlain && !isTooDeep }
 }
 
-/** Whether an exponent is one that enlarges its number. */
+/** Whether an exponent is positive, given the byte after the `e`. */
 const isPositive = (byte = 0): boolean => byte === PLUS || (byte >= ZERO && byte <= NINE)
 
-/** Whether the name between two quotes may be `__proto__`, which escapes can spell in other letters. */
+/** Whether the name between two quotes may be `__proto__`, possibly written with escapes. */
 const mayBeProto = (json: Buffer, start: number, end: number): boolean =>
   end - start + 1 >= PROTO_LENGTH && (json[start + 1] === UNDERSCORE || json[start + 1] === BACKSLASH)
 
-/** Returns whether a text of this weight takes many times as long to parse as others of its size, or is nested too deeply. */
+/** Returns whether a text takes many times as long to parse as others of its size, or is nested too deeply. */
 export const isDear = ({ names, unlike, containers, isTooDeep }: JsonWeight, bytes: number): boolean =>
   isTooDeep ||
   names > MAX_JSON_NAMES ||
@@ -168,7 +168,7 @@ function hashOf(json: Buffer, from: number, to: number): number {
   return hash ^ (hash >>> 15)
 }
 
-/** Notes a name; returns whether this text had none like it. */
+/** Records a name; returns whether it is new in this text. */
 function isNew(hash: number): boolean {
   for (let slot = hash & (SLOTS - 1); ; slot = (slot + 1) & (SLOTS - 1)) {
     if (stamps[slot] !== stamp) {
@@ -180,7 +180,7 @@ function isNew(hash: number): boolean {
   }
 }
 
-/** Adds a name to the layout of the object at a depth; returns whether V8 has to make the new layout. */
+/** Adds a name to the layout of the object at a depth; returns whether V8 needs a new layout. */
 function isUnlike(hash: number, depth: number): boolean {
   const member = ++members[depth]!
   if (member > MAX_LAYOUT_MEMBERS) return false
@@ -188,7 +188,7 @@ function isUnlike(hash: number, depth: number): boolean {
   const mixed = Math.imul(before ^ hash, 0x5bd1e995)
   const layout = mixed ^ (mixed >>> 15)
   layouts[depth] = layout
-  // V8 tries the layout of the object before first, so equal rows are fast whatever came before them.
+  // V8 tries the previous object's layout first, so equal rows are fast no matter what came before them.
   const place = depth * (MAX_LAYOUT_MEMBERS + 1) + member
   if (layoutsBefore[place] === layout) return false
   layoutsBefore[place] = layout
@@ -199,7 +199,7 @@ function isUnlike(hash: number, depth: number): boolean {
   return true
 }
 
-/** Sets the bit of a hash; returns whether it was not set. */
+/** Sets the bit of a hash; returns whether it was clear before. */
 function isFirst(seen: Uint32Array, hash: number): boolean {
   const word = (hash >>> 5) & (seen.length - 1)
   const bit = 1 << (hash & 31)

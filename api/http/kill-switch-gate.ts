@@ -8,15 +8,15 @@ import type { KillSwitchView } from '../gateway/caches/kill-switch.ts'
 /** A gateway that has not read the switch for this long may have missed its activation. */
 const MAX_VIEW_AGE_MS = 2_000
 /**
- * Reading a very large body can block the process and delay the next read of the switch, which
- * a request then waits for.
+ * Reading a very large body can block the process and delay the next read of the switch. A request then waits this long
+ * for that read.
  */
 const CATCH_UP_MS = 1_000
 const POLL_INTERVAL_MS = 20
 
 const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seenAt > MAX_VIEW_AGE_MS
 
-/** Calls `checkKillSwitch`, at once when the view is recent, otherwise after waiting a moment for the next read. */
+/** Calls `checkKillSwitch`: at once if the view is recent, otherwise after a short wait for the next read. */
 export function passKillSwitch(view: KillSwitchView): Promise<void> | undefined {
   if (!view.active && isStale(view, performance.now())) return catchUp(view)
   checkKillSwitch(view)
@@ -34,8 +34,8 @@ async function catchUp(view: KillSwitchView): Promise<void> {
 }
 
 /**
- * The last check before a transaction commits new work, because a request that passed the gate may have waited for a
- * lock meanwhile. Once the activation of the switch is committed, no transaction that calls this commits.
+ * The last check before a transaction commits new work: a request that passed the gate may have waited for a lock since
+ * then. Once the activation of the switch is committed, no transaction that calls this commits.
  */
 export async function passKillSwitchIn(trx: Transaction<Database>): Promise<void> {
   const row = await killSwitchRepository.shareKillSwitch(trx)

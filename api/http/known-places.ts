@@ -1,17 +1,18 @@
 const MAX_DEPTH = 12
-/** A name that more objects have than these tells nothing of where it was meant to be. */
+/** If more objects than this have a member of the name, a hint would be useless. */
 const MAX_PLACES = 3
 
 /**
- * Says which objects of a schema have a member of this name, such as `edges[]`; an empty text where none or many have.
- * `at` is where the member is: another variant of that object may have it.
+ * Returns a hint that names the objects of a schema with a member of this name, such as `edges[]`; an empty string if
+ * none or too many have one. `at` is the member's actual location, which we exclude: another variant of that object may
+ * have the member.
  */
 export function belongsTo(schema: unknown, name: string, at: readonly (string | number)[]): string {
   const places = new Set<string>()
   collect(schema, { name, place: '', depth: 0, places })
   places.delete(at.reduce<string>((place, step) => inside(place, step), ''))
   if (places.size === 0 || places.size > MAX_PLACES) return ''
-  return `it belongs to ${[...places].map((place) => place || 'the outermost object').join(' or ')}`
+  return `it belongs to ${[...places].map((place) => place || 'the top-level object').join(' or ')}`
 }
 
 function inside(place: string, step: string | number): string {

@@ -2,23 +2,24 @@ import type { ServerResponse } from 'node:http'
 import { temporaryError } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 
-/** The number of accounts whose long responses are built at once; waiting requests hold no memory. */
+/** How many accounts may build long responses at once. Waiting requests hold no memory. */
 const TURNS = { most: 64, mostPerKey: 1, mostWaiting: 256 } as const
 const RETRY_AFTER_S = 1
-/** The rate of an account's long responses: each occupies the gateway's only thread for milliseconds per megabyte. */
+/**
+ * The rate limit of an account's long responses, which occupy the gateway's only thread for milliseconds per megabyte.
+ */
 const BYTES_PER_MS = 8 * 1024
 const SHORT_BYTES = 16 * 1024
 
 /**
- * Builds the long responses of an account one after another, with a pause after each in proportion to its length, so
- * that other requests run in between.
+ * Builds an account's long responses one after another. A pause after each, in proportion to its length, lets other
+ * requests run in between.
  */
 export class LongAnswers {
   readonly #turns = new FairTurns(TURNS)
 
   /**
-   * Waits for the account's turn and holds it until disposed; throws `rate_limited` when too
-   * many requests wait already.
+   * Waits for the account's turn and holds it until disposed; throws `rate_limited` if too many requests are waiting.
    */
   async take(accountId: string, signal: AbortSignal): Promise<LongAnswer> {
     try {
@@ -27,7 +28,7 @@ export class LongAnswers {
       if (!(err instanceof LineFull)) throw err
       throw temporaryError(
         'rate_limited',
-        'too many long answers are asked for at once; try again',
+        'too many long responses are requested at once; try again',
         RETRY_AFTER_S,
       )
     }
@@ -43,7 +44,7 @@ class LongAnswer implements Disposable {
     this.#turn = turn
   }
 
-  /** Ends the turn once a response has been sent or its client has left, if there is one, after a pause for its `bytes`. */
+  /** Ends the turn after a pause for `bytes`, once the response (if any) is sent or its client has disconnected. */
   endWith(res: ServerResponse | undefined, bytes: number): void {
     this.restForBytes(bytes)
     if (!res || res.closed || bytes <= SHORT_BYTES) this[Symbol.dispose]()

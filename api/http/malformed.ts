@@ -6,7 +6,7 @@ import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import { ERROR_BODIES } from './errors.ts'
 
-/** Responds to bytes that are not a valid HTTP request in the usual error format, and logs them. */
+/** Answers bytes that aren't a valid HTTP request in the usual error format, and logs the request. */
 export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?: Logger): void {
   if (err.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -27,13 +27,13 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
 }
 
 /**
- * Responds to a request whose body has stalled, and closes its connection, because the following bytes could not be
- * separated from the body.
+ * Answers a request whose body has stalled, and closes its connection, because we couldn't tell later bytes from the
+ * body.
  */
 export function answerTimeout(response: ServerResponse, log?: Logger): void {
   const { req } = response
   const requestId = newId()
-  const error = new ApiError('request_timeout', 'the body of the request stopped coming, or came too slowly')
+  const error = new ApiError('request_timeout', 'the request body stalled or arrived too slowly')
   const bodies = req.url?.startsWith('/v1/') ? ERROR_BODIES.openai : ERROR_BODIES.builder
   const text = JSON.stringify(bodies(error, requestId))
   if (log)
@@ -55,7 +55,7 @@ export function answerTimeout(response: ServerResponse, log?: Logger): void {
 
 function reasonOf(code: string | undefined): [number, string] {
   if (code === 'HPE_HEADER_OVERFLOW') return [431, 'the headers are too large']
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the head of the request did not come in time']
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the head of the request did not arrive in time']
   if (code === 'HPE_INVALID_EOF_STATE') return [400, 'the request ended before it was complete']
   return [400, 'this is not a well-formed HTTP request']
 }

@@ -7,7 +7,7 @@ import { ClientGoneError, type FileLimit, fileTooLarge } from './body.ts'
 import { type Check, textCheck } from './validate.ts'
 
 const MAX_FIELD_BYTES = 64 * 1024
-// The parser fails on reaching a limit, while a body of exactly the documented size is valid, hence one byte more.
+// One byte more, because the parser fails on reaching a limit but a field of exactly the documented size is valid.
 const LIMITS = { fields: 32, fieldSize: MAX_FIELD_BYTES + 1, parts: 64, headerPairs: 64 }
 
 /** The file of a form, as it arrives. */
@@ -15,7 +15,7 @@ interface UploadedFile {
   /** The file name without any folder; empty when the client sent none. */
   filename: string
   contentType: string
-  /** Fails with `payload_too_large` beyond the limit, and when the client leaves. */
+  /** Fails with `payload_too_large` beyond the limit; also fails if the client disconnects. */
   stream: Readable
 }
 
@@ -23,11 +23,11 @@ export interface MultipartForm<F extends TSchema, T> {
   /** The name of the one file that the form must have. */
   file: string
   limit: FileLimit
-  /** The other fields: text, coerced. A name that ends in `[]` may stand several times, and is a list. */
+  /** The other fields, coerced from text. A field whose name ends in `[]` may repeat and becomes a list. */
   fields: F
-  /** Consumes the file while it arrives; fields may come after it. */
+  /** Consumes the file while it arrives; fields may follow it. */
   consume: (file: UploadedFile) => Promise<T>
-  /** Undoes `consume` when something later in the form is wrong. */
+  /** Undoes `consume` if a later part of the form is invalid. */
   discard?: (taken: T) => Promise<void>
 }
 
@@ -35,7 +35,7 @@ type Fields = Record<string, string | string[]>
 
 const checks = new WeakMap<TSchema, Check>()
 
-/** Reads a form with one file, never holding more than a few chunks of it in memory. */
+/** Reads a form with one file, with at most a few chunks of it in memory. */
 export async function readMultipart<F extends TSchema, T>(
   req: IncomingMessage,
   form: MultipartForm<F, T>,
@@ -69,12 +69,12 @@ class FormParts<T> {
     this.#form = form
   }
 
-  /** Returns the result of `consume`, once the whole form has been read. */
+  /** Returns the result of `consume` once the whole form has been read. */
   async read(): Promise<T> {
     const parser = openParser(this.#req, this.#form.limit)
     const fail = (err: Error): void => this.#end.reject(err)
     const onGone = (): void => {
-      if (!this.#req.complete) fail(new ClientGoneError('the client left in the middle of its form'))
+      if (!this.#req.complete) fail(new ClientGoneError('the client disconnected in the middle of its form'))
     }
     parser
       .on('field', (name, value, info) => this.#field(name, value, info))
@@ -110,7 +110,7 @@ class FormParts<T> {
 
   #field(name: string, value: string, { valueTruncated }: busboy.FieldInfo): void {
     if (value.includes('\u0000'))
-      this.#end.reject(invalid(['body', name], 'must not hold the character NUL', 'text'))
+      this.#end.reject(invalid(['body', name], 'must not contain the character NUL', 'text'))
     if (valueTruncated) this.#end.reject(invalid(['body', name], 'is longer than 64 KiB', 'too_long'))
     const known = this.fields[name]
     if (Array.isArray(known)) known.push(value)
@@ -122,16 +122,18 @@ class FormParts<T> {
   #file(name: string, stream: Readable, { filename = '', mimeType }: busboy.FileInfo): void {
     const { file, limit, consume } = this.#form
     if (name !== file || this.#taking) {
-      // The stream has no reader, but the parser still destroys it with an error when the form is abandoned.
+      // The stream has no reader, but the parser still destroys it with an error if the form is abandoned.
       stream.on('error', () => {}).resume()
-      this.#end.reject(invalid(['body', name], `the form takes one file, called ${file}`, 'extra_forbidden'))
+      this.#end.reject(
+        invalid(['body', name], `the form accepts only one file, named ${file}`, 'extra_forbidden'),
+      )
       return
     }
     this.#stream = stream
     stream.on('limit', () => stream.destroy(fileTooLarge(limit)))
-    // This listener comes before those of the stream's reader, because errors of the parser are the client's fault.
+    // Register this listener before the reader's: an error of the parser is the client's fault.
     stream.on('error', (err) => {
-      // A reader whose disk or connection fails destroys the stream with that error, and rejects with it.
+      // If the reader's disk or connection fails, it destroys the stream with that error and rejects with it.
       if ('errno' in err) return
       this.#end.reject(err instanceof ApiError ? err : malformed(err))
     })
@@ -139,7 +141,7 @@ class FormParts<T> {
     this.#taking.catch((err: unknown) => this.#end.reject(err))
   }
 
-  /** Stops the reader of the file; if it has already finished, undoes its work. */
+  /** Stops the file's reader, or undoes its work if it has already finished. */
   async #abandon(err: Error): Promise<void> {
     this.#stream?.destroy(err)
     const taken = await this.#taking?.then(

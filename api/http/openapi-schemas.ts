@@ -1,10 +1,10 @@
 type Json = Record<string, unknown>
 
-/** Collects named schemas (`$id`) into `components`, and replaces them with references. */
+/** Collects named schemas (`$id`) in `components` and replaces them with references. */
 export class Components {
   readonly schemas: Record<string, unknown> = {}
 
-  /** Returns the schema as it appears in the description. */
+  /** Returns the schema as it appears in the OpenAPI document. */
   place(schema: unknown): unknown {
     if (Array.isArray(schema)) return schema.map((item) => this.place(item))
     if (typeof schema !== 'object' || schema === null) return schema
@@ -27,7 +27,7 @@ export class Components {
 
 const ANY_NAME = '^.*$'
 
-/** Writes members of any name as `additionalProperties`, which generators of clients read. */
+/** Writes members of any name as `additionalProperties`, which client generators understand. */
 function openRecord(schema: Json): Json {
   const { patternProperties, ...rest } = schema
   const members = patternProperties as Json | undefined
@@ -35,6 +35,6 @@ function openRecord(schema: Json): Json {
   return { ...rest, additionalProperties: members[ANY_NAME] }
 }
 
-/** Returns whether the values under this name are data and not schemas. */
+/** Returns whether the values under this name are data rather than schemas. */
 const keepsNames = (name: string): boolean =>
   ['default', 'example', 'examples', 'enum', 'const', 'required'].includes(name)

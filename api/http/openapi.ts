@@ -45,21 +45,26 @@ const header = (name: string, required: boolean, schema: Json, description: stri
   description,
 })
 const TEXT = { type: 'string' }
-const ACCOUNT_HEADER = header('X-Account-ID', true, TEXT, 'The account this is about.')
+const ACCOUNT_HEADER = header('X-Account-ID', true, TEXT, 'The account that the request is for.')
 
 const HEADERS: Partial<Record<Auth, readonly Json[]>> = {
   'api-key': [
-    header('X-Account-ID', false, { type: 'string', format: 'uuid' }, "Must be the key's account when sent."),
+    header(
+      'X-Account-ID',
+      false,
+      { type: 'string', format: 'uuid' },
+      "If present, must be the key's account.",
+    ),
   ],
   cohort: [ACCOUNT_HEADER],
   'node-signature': [
     ACCOUNT_HEADER,
-    header('X-Node-ID', true, TEXT, 'The node that signed.'),
+    header('X-Node-ID', true, TEXT, 'The node that signed the request.'),
     header('X-Node-Timestamp', true, { type: 'integer' }, 'Milliseconds since 1970; at most 300 s off.'),
   ],
 }
 
-/** Builds the OpenAPI 3.1 description of all families in one document, from the declarations alone. */
+/** Builds one OpenAPI 3.1 document for all families, from the route declarations alone. */
 export function toOpenApi(
   families: readonly Family[],
   { features = [] }: { features?: readonly string[] } = {},
@@ -122,12 +127,12 @@ function parametersOf(route: AnyRoute, components: Components): Json[] {
             'Idempotency-Key',
             false,
             { type: 'string', format: 'uuid' },
-            'Repeats under one key get the first answer for 24 hours.',
+            'Repeats with the same key return the first response for 24 hours.',
           ),
         ]
       : []),
-    ...(ifMatch ? [header('If-Match', true, TEXT, 'The ETag of what was read.')] : []),
-    ...(etag ? [header('If-None-Match', false, TEXT, 'Answers 304 while this is the ETag.')] : []),
+    ...(ifMatch ? [header('If-Match', true, TEXT, 'The ETag of the version that you read.')] : []),
+    ...(etag ? [header('If-None-Match', false, TEXT, 'Returns 304 while this is the current ETag.')] : []),
   ]
 }
 
@@ -176,11 +181,11 @@ const othersOf = (types: readonly string[] = []): Json =>
 
 function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, components: Components): Json {
   const headers = {
-    'X-Request-Id': { schema: TEXT, description: 'Names this request in logs.' },
+    'X-Request-Id': { schema: TEXT, description: 'Identifies this request in logs.' },
     ...(idempotent && {
       'Idempotency-Replayed': {
         schema: { type: 'string', enum: ['true'] },
-        description: 'Present on a repeat.',
+        description: 'Present on repeats.',
       },
     }),
     ...(etag && { ETag: { schema: TEXT } }),
@@ -205,7 +210,7 @@ function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, compone
   }
 }
 
-/** Builds one response per status; codes that share a status are listed together. */
+/** Builds one response per status; error codes that share a status are listed together. */
 function errorAnswers(family: Family, route: AnyRoute, components: Components): Json {
   const byStatus = Map.groupBy(errorCodesOf(route), (code) => ERROR_STATUS[code])
   const good = new Set([route.success.status, ...Object.keys(route.also ?? {}).map(Number)])

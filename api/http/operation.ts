@@ -5,25 +5,25 @@ import type { Family } from './family.ts'
 import type { AnyRoute } from './route.ts'
 
 export interface MountOptions {
-  /** For tests: refuse a response body that its schema does not describe, or an undeclared error code. */
+  /** For tests: reject response bodies that don't match their schema, and undeclared error codes. */
   validateResponses?: boolean
 }
 
 /** Path parameters that act as credentials. */
 const SECRET_PARAM = /\{(?:lease_token|grant)\}/
 
-/** Join tokens are checked by the handler, with the body. */
+/** The handler checks join tokens, together with the body. */
 const OPEN: ReadonlySet<Auth> = new Set(['none', 'join-token'])
 
-/** A route of a family, with the properties of its declaration that several middlewares use. */
+/** A route of a family, with derived properties that several middlewares use. */
 export interface Operation {
   readonly route: AnyRoute
   readonly family: Family
-  /** The whole path, in OpenAPI's spelling. */
+  /** The full path, in OpenAPI syntax. */
   readonly path: string
-  /** True when callers need no credential, or one that only the handler can check. */
+  /** True if callers need no credential, or one that only the handler can check. */
   readonly isOpen: boolean
-  /** The path in the log, when the path itself is a credential. */
+  /** The path to log if the real path is a credential. */
   readonly loggedPath: string | undefined
   /** Set in tests only. */
   readonly conformance: Conformance | undefined
@@ -45,7 +45,7 @@ export function operationOf(
   }
 }
 
-/** Returns the routes of all families, apart from those of disabled features. */
+/** Returns the routes of all families, without those of disabled features. */
 export function operationsOf(
   families: readonly Family[],
   config: Pick<Config, 'HEARTH_FEATURES' | 'HEARTH_MEMORY'>,

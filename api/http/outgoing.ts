@@ -2,14 +2,14 @@ import { Readable } from 'node:stream'
 import { serialize } from './json-text.ts'
 import type { ReplyHeaders } from './reply.ts'
 
-/** An encoded response: JSON as text, everything else as it is. */
+/** An encoded response: JSON as text, everything else unchanged. */
 export interface Outgoing {
   status: number
   body: string | Uint8Array | Readable | undefined
   headers: ReplyHeaders | undefined
 }
 
-/** Encodes a handler's result. JSON is serialized once, so that the stored reply equals the one sent. */
+/** Encodes a handler's result. JSON is serialized once, so the stored reply equals the one sent. */
 export function encode(status: number, body: unknown, headers: ReplyHeaders | undefined): Outgoing {
   if (body === undefined) return { status, body: undefined, headers }
   if (body instanceof Uint8Array || body instanceof Readable) return { status, body, headers }

@@ -3,7 +3,7 @@ import type { CutPage } from '../../db/page-bytes.ts'
 import type { PageQuery, SortedPageQuery } from '../../schemas/common.ts'
 
 export interface PageRequest {
-  /** One more than the page, which shows whether there is a next page. */
+  /** The page size plus one; the extra row shows whether there is a next page. */
   limit: number
   /** Only rows with a smaller id. */
   before: string | undefined
@@ -15,8 +15,8 @@ export interface Page<T> {
 }
 
 /**
- * Returns one page of a list that runs newest first by id. `scope` is everything the list is filtered by (account,
- * operation, filters); a cursor of another list is refused.
+ * Returns one page of a list, newest first by id. `scope` is everything that the list is filtered by (account,
+ * operation, filters); a cursor from another list is rejected.
  */
 export const readPage = <T extends { id: string }>(
   query: PageQuery,
@@ -28,8 +28,8 @@ export const readPage = <T extends { id: string }>(
   )
 
 /**
- * Returns one page of a list that runs in the order that is asked for; by name, where its rows have one. A page that is
- * cut for its bytes has fewer items than `limit`, and its cursor continues after the last of them.
+ * Returns one page of a list in the requested order, which may be by name if its rows have one. A page cut at its byte
+ * limit has fewer items than `limit`, and its cursor continues after the last one.
  */
 export async function readSortedPage<T extends { id: string }>(
   { sort = 'created_at', order = 'desc', limit = 20, cursor }: SortedPageQuery,
@@ -37,7 +37,7 @@ export async function readSortedPage<T extends { id: string }>(
   read: (request: SortedPage) => Promise<readonly T[] | CutPage<T>>,
   nameOf?: (row: T) => string,
 ): Promise<Page<T>> {
-  // Cursors of a version without orders go on to fit.
+  // Cursors from versions without sort orders stay valid.
   const isUsual = sort === 'created_at' && order === 'desc'
   const digest = cursorScope(...scope, ...(isUsual ? [] : [sort, order]))
   const byName = sort === 'name'

@@ -42,23 +42,23 @@ export function createLimits(services: Services): SharedLimits {
   }
 }
 
-/** Returns whether requests count against the rate of their account. */
+/** Returns whether requests count against their account's rate limit. */
 const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
   (auth === 'api-key' || auth === 'cohort') && !isFree
 
-/** Warm inference takes no connection of this pool, and must not pay for the count. */
+/** Warm inference uses no connection of this pool, so don't make it pay for the count. */
 const sharesDatabase = ({ route, family }: Operation): boolean =>
   (route.auth === 'api-key' || route.auth === 'cohort') &&
   (!route.isHot || route.sharesDatabase || family.name === 'mcp')
 
-/** Returns the middlewares of a route in order. */
+/** Returns a route's middlewares, in order. */
 export function pipelineOf(
   operation: Operation,
   services: Services,
   { bodies, bodyTurns, unauthenticated, limiter, idempotency }: SharedLimits,
 ): Middleware[] {
   const { route, isOpen } = operation
-  // The signature of a node covers the body, so the body is read before the request is trusted.
+  // A node's signature covers the body, so the body is read before the request is trusted.
   const isBodySigned = route.auth === 'node-signature' && !route.stream
   const body = takeBody(operation, { bodies, streamBytes: services.objects.putBytes })
   const caller = authenticate(operation, services, unauthenticated)

@@ -22,8 +22,8 @@ export class RateLimiter {
   }
 
   /**
-   * Takes one token and adds the rate limit headers to `head`, names and values in turn; throws
-   * `rate_limited` when there is none.
+   * Takes one token and appends the rate limit headers to `head` as alternating names and values; throws `rate_limited`
+   * if there is no token.
    */
   take(account: string, head: string[], now = performance.now()): void {
     const { perSecond, burst } = this.#limit
@@ -50,7 +50,7 @@ export class RateLimiter {
     )
   }
 
-  /** Returns the seconds until there is a token; 0 when there is one. */
+  /** Returns the seconds until a token is available; 0 if there is one. */
   waitOf(key: string, now = performance.now()): number {
     const bucket = this.#buckets.get(key)
     if (!bucket) return 0
@@ -58,7 +58,7 @@ export class RateLimiter {
     return bucket.tokens >= 1 ? 0 : Math.max(1, Math.ceil((1 - bucket.tokens) / this.#limit.perSecond))
   }
 
-  /** Takes one token even when there is none, so that the bucket may go below zero. */
+  /** Takes one token even if there is none; the bucket may go below zero. */
   spend(key: string, now = performance.now()): void {
     const bucket = this.#bucketOf(key, now)
     this.#fill(bucket, now)
@@ -80,7 +80,7 @@ export class RateLimiter {
     return fresh
   }
 
-  /** A full bucket equals a new one, so it can be dropped. */
+  /** Drops full buckets, which are equivalent to new ones. */
   #forgetFull(now: number): void {
     const { perSecond, burst } = this.#limit
     for (const [account, { tokens, at }] of this.#buckets) {

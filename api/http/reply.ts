@@ -1,6 +1,6 @@
 export type ReplyHeaders = Readonly<Record<string, string | number>>
 
-/** A response that differs from the declared one in status, headers or kind of body. */
+/** A response that differs from the declared one in status, headers or body type. */
 export class Reply {
   readonly status: number
   readonly body: unknown
@@ -14,9 +14,9 @@ export class Reply {
 }
 
 /**
- * Makes a response with its own status and headers: `reply(202, body)`, `reply(204)`, `reply(200, body, { etag })`. The
- * body is a JSON value. Bytes (`Uint8Array`) and streams (`Readable`) are sent as they are, with the `content-type` in
- * `headers`. A stream is destroyed when the client leaves.
+ * Creates a response with its own status and headers: `reply(202, body)`, `reply(204)`, `reply(200, body, { etag })`.
+ * The body is a JSON value. Bytes (`Uint8Array`) and streams (`Readable`) are sent unchanged, with the `content-type`
+ * in `headers`. A stream is destroyed if the client disconnects.
  */
 export const reply = (status: number, body?: unknown, headers?: ReplyHeaders): Reply =>
   new Reply(status, body, headers)

@@ -14,7 +14,7 @@ import type { AnyRequest } from './route.ts'
 const SANE_ID = /^[\w.:/+=@-]{1,128}$/
 const EMPTY = Buffer.alloc(0)
 
-/** Proxies send the whole URL in the request line (RFC 9112, 3.2.2). */
+/** Requests to a proxy have the full URL in the request line (RFC 9112, 3.2.2). */
 function withoutOrigin(url: string): string {
   if (url.startsWith('/')) return url
   const [, path = url] = /^https?:\/\/[^/?]*(.*)$/i.exec(url) ?? []
@@ -22,14 +22,14 @@ function withoutOrigin(url: string): string {
 }
 
 /**
- * One request on its way through the middlewares, as Koa's `ctx.state`. Parts that are rarely needed (disconnect,
- * logger) are created on demand.
+ * The state of one request, which middlewares see as Koa's `ctx.state`. Rarely needed parts (disconnect, logger) are
+ * created on demand.
  */
 export class RequestContext implements AnyRequest {
   readonly req: IncomingMessage
-  /** The response as `respond` writes it, together with `head`. */
+  /** The response that `respond` writes, with the headers in `head`. */
   readonly response: ServerResponse
-  /** Names and values in turn of the headers that every response to this request has. */
+  /** The headers that every response to this request has, as alternating names and values. */
   readonly head: string[]
   readonly requestId: string
   readonly startedAt = performance.now()
@@ -42,23 +42,23 @@ export class RequestContext implements AnyRequest {
   operation: Operation | undefined
   caller: AnyCaller
   accountId: string | undefined
-  /** The owner of the body's memory where it is not `accountId`: known before the caller is, or from the URL. */
+  /** The owner of the body's memory if it isn't `accountId`: known before the caller is, or from the URL. */
   owner: string | undefined
   params: unknown
   query: unknown
   headers: unknown
   body: unknown
   rawBody: Buffer = EMPTY
-  /** The memory that its body holds. */
+  /** The memory reserved for its body. */
   held: Held | undefined
-  /** Reserves memory for what the handler keeps of a body that is not read for it. */
+  /** Reserves memory for the parts of a streamed body that the handler keeps. */
   hold: (bytes: number) => void = () => {}
-  /** The memory that `hold` has reserved. */
+  /** The memory that `hold` reserved. */
   kept: Held | undefined
   trx: Transaction<Database> | undefined
-  /** The code of the error that is answered. */
+  /** The code of the error response. */
   errorCode: string | undefined
-  /** The encoded result of the handler, unless it has responded itself. */
+  /** The handler's encoded result, unless it has responded itself. */
   outgoing: Outgoing | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined
@@ -80,7 +80,7 @@ export class RequestContext implements AnyRequest {
     if (res.shouldKeepAlive) this.head.push('keep-alive', KEEP_ALIVE)
   }
 
-  /** The response for handlers that write by themselves; the headers of `respond` are set on it at first use. */
+  /** The response, for handlers that write it themselves; first use sets the headers that `respond` would send. */
   get res(): ServerResponse {
     const { response, head } = this
     if (head.length > 0 && !response.headersSent) {
@@ -102,20 +102,20 @@ export class RequestContext implements AnyRequest {
     return this.disconnect.signal
   }
 
-  /** Handlers destructure it, so it must not depend on `this`. */
+  /** Handlers destructure this, so it must not depend on `this`. */
   get afterCommit(): (action: () => void) => void {
     return (action) => {
       ;(this.#after ??= []).push(action)
     }
   }
 
-  /** Drops the body after its memory was released, because the request may live longer. */
+  /** Drops the body once its memory is released, because the request may live longer. */
   dropBody(): void {
     this.rawBody = EMPTY
     this.body = undefined
   }
 
-  /** Drops the actions of a transaction that is repeated. */
+  /** Drops the actions of a transaction that will be retried. */
   dropAfterCommit(): void {
     this.#after = undefined
   }

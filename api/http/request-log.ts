@@ -5,13 +5,13 @@ import { emit } from '../events.ts'
 const EVENT = 'request.answered'
 const { level: LEVEL } = emit.events[EVENT]
 
-/** The method of a JSON-RPC message, and the tool that it calls. */
+/** A JSON-RPC message's method, and the tool that it calls. */
 export interface LoggedCall {
   rpcMethod: string
   tool?: string
 }
 
-/** The fields that are logged of a request once it has been answered. */
+/** The fields to log for an answered request. */
 export interface RequestLine {
   requestId: string
   method: string
@@ -20,20 +20,20 @@ export interface RequestLine {
   accountId: string | undefined
   call: LoggedCall | undefined
   status: number
-  /** The code of the error that was answered. */
+  /** The code of the error response. */
   code: string | undefined
   ms: number
 }
 
-/** The internals of a logger under pino's `symbols`: the destination of its lines, and their common fields. */
+/** A logger's internals under pino's `symbols`: the destination of its lines, and their common fields. */
 interface Insides {
   [symbols.streamSym]: { write(line: string): void }
   [symbols.chindingsSym]: string
 }
 
 /**
- * Logs the event of each request. It formats the line as pino would: all fields but the path are known to need no
- * escaping and no redaction, which saves a third of the time.
+ * Logs the event of each request. We format the line like pino would, but in a third less time: all fields except the
+ * path and the tool are known to need no escaping or redaction.
  */
 export function requestLog(log: Logger): (line: RequestLine) => void {
   if (!log.isLevelEnabled(LEVEL)) return () => {}

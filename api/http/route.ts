@@ -16,7 +16,7 @@ export type Shape = TSchema | undefined
 type Value<S extends Shape> = S extends TSchema ? Static<S> : undefined
 type Answer<S extends Shape> = S extends TSchema ? Static<S> : void
 
-/** The input of a handler. All of it has been validated against the route's declaration. */
+/** A handler's input, validated against the route's declaration. */
 interface RequestOf<
   A extends Auth = Auth,
   P extends Shape = Shape,
@@ -30,44 +30,41 @@ interface RequestOf<
   readonly query: Value<Q>
   readonly headers: Value<H>
   readonly body: Value<B>
-  /** The body as received; only where a `body` schema is declared. */
+  /** The body as received; only if the route declares a `body` schema. */
   readonly rawBody: Buffer
-  /** On idempotent routes: the transaction in which the work, the key and the stored reply commit together. */
+  /** On idempotent routes, the transaction that commits the work, the key and the stored reply together. */
   readonly trx: I extends true ? Transaction<Database> : undefined
   readonly requestId: string
-  /** The API surface of a call from within the gateway; undefined for a request to the route itself. */
+  /** The API surface of a call from within the gateway; undefined for an HTTP request to the route. */
   readonly surface?: TaskSurface | undefined
   /**
-   * Reserves memory until the response, for what the handler keeps of a streamed body; throws `no_capacity` when there is
-   * none.
+   * Reserves memory, until the response, for the parts of a streamed body that the handler keeps; throws `no_capacity`
+   * if there is none.
    */
   readonly hold: (bytes: number) => void
-  /** Aborts when the client leaves before its response is written. */
+  /** Aborts if the client disconnects before its response is written. */
   readonly signal: AbortSignal
   /** A cheaper form of `signal`, for callers that need only one notification. */
   readonly disconnect: ClientDisconnect
   /** A logger that adds the request id. */
   readonly log: Logger
-  /**
-   * Runs an action once the request's transaction has committed (idempotent routes) or the
-   * handler has returned (others).
-   */
+  /** Runs an action after the request's transaction commits (idempotent routes) or the handler returns (all others). */
   readonly afterCommit: (action: () => void) => void
   readonly req: IncomingMessage
   /**
-   * For streaming: write to it and return `HANDLED`. Until its head is sent, a thrown error still
-   * becomes an error response.
+   * For streaming: write to it and return `HANDLED`. Until its head is sent, a thrown error still becomes an error
+   * response.
    */
   readonly res: ServerResponse
 }
 
-/** A body that is not parsed: the handler reads `request.req`, for example through `readMultipart`. */
+/** A body that the handler reads from `request.req` itself, for example with `readMultipart`. */
 interface StreamBody {
-  /** Accepted media types; others are a 415. `*` in place of a type accepts everything. */
+  /** Accepted media types; others get a 415. `*` accepts everything. */
   contentTypes: readonly string[]
-  /** The schema of the form's parts, for the description. */
+  /** The schema of the form's parts, for the OpenAPI document. */
   schema?: TSchema
-  /** The limit for the one file of a form: a larger declared length is a 413 before a byte is read. */
+  /** The limit of the form's file; a larger declared length gets a 413 before a byte is read. */
   file?: FileLimit
 }
 
@@ -80,81 +77,81 @@ export interface Route<
   R extends Shape = Shape,
   I extends boolean = boolean,
 > {
-  /** The name of the operation everywhere: file, OpenAPI, logs, metrics, test title. */
+  /** The operation's name everywhere: file, OpenAPI, logs, metrics, test titles. */
   operationId: string
   summary: string
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** The path in OpenAPI's spelling, relative to the family: `/endpoints/{endpoint_id}/infer:async`. */
+  /** The path in OpenAPI syntax, relative to the family: `/endpoints/{endpoint_id}/infer:async`. */
   path: `/${string}`
   auth: A
-  /** The least role of an API key. By default reads need a viewer, deletes an admin, everything else an operator. */
+  /** The minimum role of an API key. Default: viewer for reads, admin for deletes, operator for everything else. */
   role?: Role
   params?: P
-  /** Coerced from text; undeclared parameters are ignored. */
+  /** Query parameters, coerced from text; undeclared ones are ignored. */
   query?: Q
-  /** Names in lower case, coerced from text. */
+  /** Headers with lower-case names, coerced from text. */
   headers?: H
-  /** JSON with types as sent. No body counts as `{}`. */
+  /** A JSON body, without coercion. A missing body counts as `{}`. */
   body?: B
   stream?: StreamBody
-  /** The limit of a JSON body: a larger one is a 413 before it is held in memory. Default 1 MiB. */
+  /** The limit of a JSON body; a larger one gets a 413 before it is in memory. Default: 1 MiB. */
   maxBodyBytes?: number
-  /** The usual response. Without `schema` it has no body (204). `contentType` is set for a response that is not JSON. */
+  /** The usual response. Without `schema` it has no body (204). Set `contentType` if the response isn't JSON. */
   success: {
     status: number
     schema?: R
     contentType?: string
-    /** Further content types, which a request may ask for. */
+    /** Further content types that a client may request. */
     otherTypes?: readonly string[]
     description?: string
   }
-  /** Other successful responses, sent with `reply()`: status to schema, `null` without a body. */
+  /** Other successful responses, sent with `reply()`: status to schema, or `null` for no body. */
   also?: Readonly<Record<number, TSchema | null>>
-  /** Error codes beside those that auth, schemas and flags imply. */
+  /** Error codes in addition to those that auth, schemas and flags imply. */
   errors?: readonly ErrorCode[]
   /** Accepts an `Idempotency-Key`; the handler works in `request.trx`. */
   idempotent?: I
   /**
-   * For idempotent routes: what has to be done before the transaction begins, so that nothing is locked meanwhile. A
-   * request that gets a stored reply passes over it. What it returns is disposed once the transaction has ended.
+   * For idempotent routes: slow work before the transaction starts, so no locks are held during it. Skipped if the
+   * request gets a stored reply. The returned value is disposed after the transaction.
    */
   prepare?(
     request: { caller: CallerOf<A>; body: Value<B>; rawBody: Buffer; signal: AbortSignal },
     services: Services,
   ): Promise<Disposable | undefined>
-  /** Responses may have megabytes, so each account gets them one after another. */
+  /** Responses may have megabytes, so each account gets them one at a time. */
   isLong?: boolean
-  /** Takes nothing of its account's rate of requests. */
+  /** Doesn't count against its account's rate limit. */
   isFree?: boolean
-  /** Creates new work, so it is refused while the kill switch is active. */
+  /** Creates new work, so it's refused while the kill switch is active. */
   admitsWork?: boolean
   /** Requires `If-Match` (428 without); the handler calls `checkIfMatch` with the current tag. */
   ifMatch?: boolean
   /** Responses have an `ETag`: the handler sends it with `reply()`, and a matching `If-None-Match` becomes a 304. */
   etag?: boolean
-  /** Served only where the feature is enabled, and left out of the default description. */
+  /** Served only if the feature is enabled; not in the default OpenAPI document. */
   preview?: 'webhooks'
-  /** Served only where this setting is on. Its absence is a 404; the description has the route all the same. */
+  /** Served only if this setting is on, otherwise a 404. The OpenAPI document includes the route either way. */
   servedWith?: 'HEARTH_MEMORY'
   /**
    * For routes whose URL is the credential: checks it before a body is accepted, and returns the owner of the body's
-   * memory. Parameters are as in the path.
+   * memory. The parameters are not coerced.
    */
   grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
   /**
-   * Open to keys that are limited to tools, which every other route refuses; the handler keeps to the tools of the
-   * key.
+   * Accepts keys that are limited to tools, which every other route refuses. The handler must enforce the key's tools.
    */
   forLimitedKeys?: boolean
-  /** Returns what the log says of a request beside its operation, from its body. */
+  /** Extracts details for the request log from the body, in addition to the operation. */
   loggedCall?: (body: unknown) => LoggedCall | undefined
   /** Called so often that it bypasses Koa and its router (`hot-path.ts`). */
   isHot?: boolean
-  /** A hot route that takes connections of the database all the same, of which an account has a share. */
+  /** A hot route that uses database connections anyway, so its account's share applies. */
   sharesDatabase?: boolean
-  /** Excludes the route from the description: an inner route that clients reach by a URL from a response. */
+  /** Leaves the route out of the OpenAPI document, because clients only reach it by a URL from a response. */
   internal?: boolean
-  // A method rather than a property, so that a table of routes may forget each route's own types.
+  // A method rather than a property: method parameters are bivariant, so a table of routes can erase each route's
+  // types.
   handler(
     request: RequestOf<A, P, Q, H, B, I>,
     services: Services,
@@ -164,7 +161,7 @@ export interface Route<
 export type AnyRoute = Route
 export type AnyRequest = RequestOf
 
-/** Returns its argument; at compile time it ties the handler to the schemas beside it. */
+/** Returns its argument. At compile time, ties the handler's types to the route's schemas. */
 export function route<
   const A extends Auth,
   P extends Shape = undefined,

@@ -1,11 +1,11 @@
 import Router, { type RouterMiddleware } from '@koa/router'
 import type { RequestContext } from './request-context.ts'
 
-/** A route for the router. */
+/** A route to register with the router. */
 export interface RouterEntry {
   name: string
   method: string
-  /** The whole path, in OpenAPI's spelling. */
+  /** The full path, in OpenAPI syntax. */
   path: string
   middlewares: readonly RouterMiddleware<RequestContext>[]
 }
@@ -13,9 +13,9 @@ export interface RouterEntry {
 export type ApiRouter = Router<RequestContext>
 
 /**
- * Creates an @koa/router with these routes. It uses the first route that matches, so they are sorted by path: at each
- * segment literals precede parameters with a suffix (`{slug}:invoke`), and these precede bare parameters. Paths are
- * case-sensitive, and a trailing slash makes another path.
+ * Creates an @koa/router with these routes. It uses the first match, so we sort routes by path: at each segment,
+ * literals precede parameters with a suffix (`{slug}:invoke`), which precede bare parameters. Paths are case-sensitive,
+ * and a trailing slash makes a different path.
  */
 export function createRouter(entries: readonly RouterEntry[]): ApiRouter {
   refuseAmbiguous(entries)
@@ -36,8 +36,8 @@ const patternOf = (path: string): string =>
 const MAX_SUFFIX = 999
 
 /**
- * Returns a sort key: of two paths that match the same request, the one with the more specific first
- * different segment comes first.
+ * Returns a sort key: of two paths that match the same request, the one whose first different segment is more specific
+ * comes first.
  */
 const rankOf = (path: string): string =>
   segmentsOf(path)
@@ -51,7 +51,7 @@ const rankOf = (path: string): string =>
 const segmentsOf = (path: string): string[] => path.split('/').slice(1)
 const suffixOf = (segment: string): string => segment.slice(segment.indexOf('}') + 1)
 
-/** Throws when two routes have the same method and path, or different names for the same parameter. */
+/** Throws if two routes have the same method and path, or different names for the same parameter. */
 function refuseAmbiguous(entries: readonly RouterEntry[]): void {
   const seen = new Set<string>()
   const names = new Map<string, string>()
@@ -69,8 +69,9 @@ function refuseAmbiguous(entries: readonly RouterEntry[]): void {
 }
 
 /**
- * Decodes a path for the router: each segment separately, so that `%3Ainvoke` becomes `:invoke`, except for slashes and
- * percent signs, which the router decodes after splitting. Throws a `URIError` for a segment with invalid encoding.
+ * Decodes a path for the router. Each segment is decoded separately, so `%3Ainvoke` becomes `:invoke`, except for
+ * slashes and percent signs, which the router decodes after splitting. Throws a `URIError` for a segment with invalid
+ * encoding.
  */
 export const routedPath = (path: string): string =>
   path.includes('%') ? path.split('/').map(decodeSegment).join('/') : path

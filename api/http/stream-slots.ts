@@ -1,14 +1,14 @@
 import { ApiError } from '../../domain/errors.ts'
 
-/** The streams of one account at a gateway: of events, of training runs, and of the tools' changes over MCP. */
+/** The maximum number of one account's streams per gateway: events, training runs, and MCP subscriptions. */
 export const MAX_STREAMS = 64
 const RETRY_AFTER_S = 5
 
-/** Counts the open streams of each account, and of the operators; each holds a connection and reads the database. */
+/** Counts the open streams per account, and of operators. Each uses a connection and reads the database. */
 export class StreamSlots {
   readonly #open = new Map<string, number>()
 
-  /** Counts a stream until disposed; throws `rate_limited`, whose response closes the connection, for one too many. */
+  /** Counts a stream until disposed. Throws `rate_limited`, whose response closes the connection, at the limit. */
   take(owner: string): Disposable {
     const open = this.#open.get(owner) ?? 0
     if (open >= MAX_STREAMS) throw tooMany()
@@ -27,11 +27,7 @@ export class StreamSlots {
 }
 
 const tooMany = () =>
-  new ApiError(
-    'rate_limited',
-    `no more than ${MAX_STREAMS} streams may be open at a gateway; end one first`,
-    {
-      details: { retry_after_s: RETRY_AFTER_S },
-      headers: { 'retry-after': String(RETRY_AFTER_S), connection: 'close' },
-    },
-  )
+  new ApiError('rate_limited', `at most ${MAX_STREAMS} streams may be open at a gateway; close one first`, {
+    details: { retry_after_s: RETRY_AFTER_S },
+    headers: { 'retry-after': String(RETRY_AFTER_S), connection: 'close' },
+  })

@@ -4,12 +4,12 @@ import type { Config } from '../../platform/config.ts'
 import { RemoteAddresses } from '../../platform/remote-address.ts'
 import { RateLimiter } from './rate-limit.ts'
 
-/** The burst, as a multiple of the sustained rate per second. */
+/** The burst, in seconds of the sustained rate. */
 const BURST_S = 5
 
 /**
- * Bounds requests without a valid credential per client address, and so the look-ups that they cause. Requests with a
- * valid credential are not counted.
+ * Limits requests without a valid credential per client address, and so the lookups that they cause. Requests with a
+ * valid credential don't count.
  */
 export class UnauthenticatedRequests {
   readonly #addresses: RemoteAddresses
@@ -34,7 +34,7 @@ export class UnauthenticatedRequests {
     this.#limiter?.spend(this.#addresses.of(req))
   }
 
-  /** Returns the error for such a request: `err`, or `rate_limited` when there have been too many. */
+  /** Returns the error for a request without a valid credential: `err`, or `rate_limited` after too many. */
   refuse(req: IncomingMessage, err: ApiError): ApiError {
     const wait = this.#limiter?.waitOf(this.#addresses.of(req)) ?? 0
     if (wait > 0) return tooMany(wait)

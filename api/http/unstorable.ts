@@ -2,14 +2,14 @@ import { type ApiError, invalid } from '../../domain/errors.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import type { Where } from './issues.ts'
 
-/** The parts of a request that can contain text which the database refuses. */
+/** The parts of a request that may contain text that the database rejects. */
 export interface Texts {
   readonly params: unknown
   readonly query: unknown
   readonly body: unknown
 }
 
-/** Finds the text that Postgres refused: one with a NUL, or with an unpaired surrogate. */
+/** Finds the text that Postgres rejected: one with a NUL or an unpaired surrogate. */
 export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
   const places: [Where, unknown][] = [
     ['body', body],
@@ -18,7 +18,7 @@ export function unstorableText({ params, query, body }: Texts): ApiError | undef
   ]
   for (const [where, value] of places) {
     const loc = find(value, [where])
-    if (loc) return invalid(loc, 'must not hold the character NUL, nor half a surrogate pair', 'text')
+    if (loc) return invalid(loc, 'must not contain the character NUL or an unpaired surrogate', 'text')
   }
   return undefined
 }

@@ -9,7 +9,7 @@ import { MAX_JSON_DEPTH } from './json-weight.ts'
 const COMMON: Options = {
   useDefaults: true,
   discriminator: true,
-  // Errors then carry the schema that they violate, from which a union's members are read.
+  // Adds the violated schema to each error; we read a union's members from it.
   verbose: true,
   addUsedSchema: false,
   strictTypes: false,
@@ -18,17 +18,17 @@ const COMMON: Options = {
 }
 
 /**
- * Returns `value` with defaults filled in and (text only) coerced; throws `validation_failed`. With `large` only the
- * first fault is reported, because listing half a million of them would cost more than the request may.
+ * Returns `value` with defaults filled in and (text only) coerced; throws `validation_failed`. With `large`, only the
+ * first error is reported, because listing half a million errors would cost too much.
  */
 export type Check = (value: unknown, large?: boolean) => unknown
 
-/** A longer body is checked with `large`. */
+/** Longer bodies are checked with `large`. */
 export const LARGE_BYTES = 64 * 1024
 
 /**
- * Two ajv instances for a kind of input. The first stops at the first fault, so that valid input is cheap and hostile
- * input no dearer; the second lists all faults, and runs only on input with one.
+ * Two ajv instances for one kind of input. The first stops at the first error, so hostile input costs no more than
+ * valid input. The second lists all errors and runs only on invalid input.
  */
 class Compiler {
   readonly #first: Ajv2020
@@ -43,7 +43,7 @@ class Compiler {
     }
   }
 
-  /** The schema is compiled at first use, because a process never calls most routes. */
+  /** Compiles the schema at first use, because a process never calls most routes. */
   check(where: Where, schema: TSchema): Check {
     let first: ValidateFunction | undefined
     let all: ValidateFunction | undefined
@@ -62,8 +62,8 @@ class Compiler {
 }
 
 /**
- * Validates a value that is invalid once more, without the optional fields that are null and may not be.
- * @param all names all faults where the value is small, so that all such fields are removed at once.
+ * Validates an invalid value again, without optional fields that are null but must not be.
+ * @param all reports all errors if the value is small, so all such fields are removed at once.
  */
 function isValidWithoutNulls(
   first: ValidateFunction,
@@ -71,7 +71,7 @@ function isValidWithoutNulls(
   { value, schema }: { value: unknown; schema: TSchema },
 ): boolean {
   const nulls = new AbsentNulls<ErrorObject>(value, { schema })
-  // The first fault may be another one than the nulls, which would be reported along with it.
+  // The first error may not be about a null; without this, the nulls would be reported along with it.
   const start = all === first || all(value) ? first : all
   for (let { errors } = start; nulls.remove(errors ?? []); { errors } = all) if (all(value)) return true
   first.errors = [...nulls.faults]
@@ -81,18 +81,18 @@ function isValidWithoutNulls(
 const strict = new Compiler(false)
 const coercing = new Compiler('array')
 
-/** Validates JSON, with types as sent. */
+/** Validates JSON, without coercion. */
 export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(where, schema)
 
-/** The spellings of a boolean that FastAPI takes in a query, besides those of JSON. Python writes `True`, curl users `1`. */
+/** Boolean spellings that FastAPI accepts in a query in addition to JSON's. Python writes `True`, curl users `1`. */
 const BOOLEANS: ReadonlyMap<string, string> = new Map([
   ...['true', '1', 'yes', 'on', 't', 'y'].map((word) => [word, 'true'] as const),
   ...['false', '0', 'no', 'off', 'f', 'n'].map((word) => [word, 'false'] as const),
 ])
 
 /**
- * Validates input that arrives as text (query, path, headers, fields of forms), coerced to numbers and booleans by the
- * schema. A boolean may be spelled in any way of `BOOLEANS`, in upper or lower case.
+ * Validates input that arrives as text (query, path, headers, form fields) and coerces it to numbers and booleans by
+ * the schema. Booleans accept all spellings in `BOOLEANS`, in any case.
  */
 export function textCheck(where: Where, schema: TSchema): Check {
   const check = coercing.check(where, schema)
@@ -114,13 +114,13 @@ function spellBooleans(value: Record<string, unknown>, names: readonly string[])
 }
 
 /**
- * Refuses JSON that is nested too deeply (so that no recursion overflows the stack), `__proto__` members, which change
- * their meaning when copied, and numbers beyond the range of a double.
+ * Rejects JSON that is nested too deeply (so no recursion overflows the stack), `__proto__` members (which change their
+ * meaning when copied), and numbers beyond the range of a double.
  */
 export function checkShape(value: unknown): void {
   if (!holdsInfinite(value, 0)) return
   const loc = ['body', ...(placeOfInfinite(value) ?? [])]
-  throw invalid(loc, 'is too great for a number of 64 bits (1.8e308 at most)', 'number')
+  throw invalid(loc, 'is too large for a 64-bit number (1.8e308 at most)', 'number')
 }
 
 export const tooDeep = (): ApiError =>
@@ -142,7 +142,7 @@ function holdsInfinite(value: unknown, depth: number): boolean {
   return found
 }
 
-/** The value has been checked, so its depth is bounded. */
+/** Recursion is safe here, because the value's depth has been checked. */
 function placeOfInfinite(value: unknown): (string | number)[] | undefined {
   if (isInfinite(value)) return []
   if (typeof value !== 'object' || value === null) return undefined

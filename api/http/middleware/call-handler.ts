@@ -10,12 +10,12 @@ export const callHandler =
   async ({ state }) => {
     const { route } = operation
     const result = await route.handler(state as never, services)
-    // On an idempotent route nothing is committed yet.
+    // On an idempotent route, the transaction hasn't committed yet.
     if (!route.idempotent) state.runAfterCommit()
     state.outgoing = outgoingOf(operation, result)
   }
 
-/** Encodes a handler's result; nothing when the handler has responded itself. */
+/** Encodes a handler's result; undefined if the handler has responded itself. */
 function outgoingOf({ route, conformance }: Operation, result: unknown): Outgoing | undefined {
   if (result === HANDLED) return undefined
   const outgoing =

@@ -8,7 +8,7 @@ import type { Middleware } from './middleware.ts'
 type ApiMiddleware = RouterMiddleware<RequestContext>
 type Matched = NonNullable<RouterContext<RequestContext>['matched']>
 
-/** The longest part of a path that a response quotes. */
+/** Error responses quote at most this many characters of a path. */
 const MAX_PATH = 200
 
 export const requireHost: Middleware = ({ state: { req } }, next) => {
@@ -29,18 +29,20 @@ export const decodePath =
     return next()
   }
 
-/** Enters a route: the first of its middlewares. */
+/** The first middleware of every route. */
 export const enterRoute =
   (operation: Operation): ApiMiddleware =>
   ({ state, params, matched = [], routerPath }, next) => {
-    // @koa/router continues with less specific paths when the first one lacks the method.
+    // If the first path lacks the method, @koa/router continues with less specific paths.
     if (matched[0]?.path !== routerPath) throw methodNotAllowed(state, matched)
     state.operation = operation
     state.params = params
     return next()
   }
 
-/** Responds to requests without a route. `off` holds the routes of disabled features, under the settings that enable them. */
+/**
+ * Answers requests without a route. `off` has the routes of disabled features, keyed by the setting that enables them.
+ */
 export const answerUnrouted =
   (off: ApiRouter): ApiMiddleware =>
   async ({ state, matched = [] }) => {
@@ -52,8 +54,8 @@ export const answerUnrouted =
 
 function notFound(path: string, setting?: string): ApiError {
   const hint = setting
-    ? `its feature is off; an operator turns it on with ${setting}`
-    : '/docs shows what there is'
+    ? `its feature is off; an operator can turn it on with ${setting}`
+    : 'see /docs for the available routes'
   return new ApiError('not_found', `there is no ${path.slice(0, MAX_PATH)}; ${hint}`)
 }
 

@@ -4,7 +4,7 @@ import type { RequestContext } from '../request-context.ts'
 import { requestLog } from '../request-log.ts'
 import type { Middleware } from './middleware.ts'
 
-/** The status in the log for a client that left before the response. */
+/** The logged status for a client that disconnected before the response. */
 const CLIENT_GONE = 499
 
 /** Releases the memory of the body once the request has been answered, and logs the request. */

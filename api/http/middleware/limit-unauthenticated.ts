@@ -3,8 +3,8 @@ import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
- * Counts unauthenticated requests by address: on open routes at once, and on routes whose URL is a credential only when
- * it turns out to be invalid.
+ * Counts unauthenticated requests by address. Open routes always count; a route whose URL is a credential counts only
+ * if that credential is invalid.
  */
 export const limitUnauthenticated =
   ({ route }: Operation, unauthenticated: UnauthenticatedRequests): Middleware =>

@@ -12,7 +12,7 @@ import { unstorableText } from '../unstorable.ts'
 import type { Middleware } from './middleware.ts'
 import { sendError } from './respond.ts'
 
-/** Responds to any error of the later middlewares in the format of the request's family. Never throws. */
+/** Renders any error of the later middlewares in the error format of the request's API family. Never throws. */
 export function renderErrors(
   families: readonly Family[],
   unauthenticated: UnauthenticatedRequests,
@@ -29,7 +29,7 @@ export function renderErrors(
       render(state, isCounted ? unauthenticated.refuse(state.req, err) : err)
     } catch (cause) {
       emit(state.log, 'request.answer_failed', { err: cause })
-      // Only the request id is sent, because another header may have caused the failure.
+      // Send only the request id, because another header may have caused the failure.
       state.head.length = 2
       sendError(state, 'builder', new ApiError('internal', 'internal error'))
     }
@@ -55,7 +55,7 @@ export function renderErrors(
   }
 }
 
-/** Returns whether a request is refused for lack of a valid credential. */
+/** Returns whether a request was refused for lack of a valid credential. */
 const isUnauthenticated = ({ operation }: RequestContext, { status }: ApiError): boolean =>
   status === 401 ||
   (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))

@@ -12,9 +12,9 @@ import type { RequestContext } from '../request-context.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
- * Sends the handler's result. It does not use Koa's `ctx.body`, which spells its headers `Content-Type` and
- * `Content-Length` where this API has lower case, writes head and body separately, ends a 304 differently, and lets a
- * stream that breaks end like a complete one.
+ * Sends the handler's result. We don't use Koa's `ctx.body`: it capitalizes `Content-Type` and `Content-Length`, which
+ * this API sends in lower case, writes head and body separately, ends a 304 differently, and lets a broken stream look
+ * like a complete one.
  */
 export const respond: Middleware = async ({ state }, next) => {
   await next()
@@ -23,8 +23,8 @@ export const respond: Middleware = async ({ state }, next) => {
 }
 
 /**
- * Writes a response; the returned promise exists only for streams. A matching `If-None-Match` turns a
- * tagged response into a 304.
+ * Writes a response; returns a promise only for streams. A matching `If-None-Match` turns a response with an ETag into
+ * a 304.
  */
 function send({ req, response, head }: RequestContext, outgoing: Outgoing): Promise<void> | undefined {
   const { status, body, headers } = outgoing
@@ -58,7 +58,7 @@ function send({ req, response, head }: RequestContext, outgoing: Outgoing): Prom
   return undefined
 }
 
-/** A body of one-byte characters is sent in one piece with its head. */
+/** A short body of one-byte characters is sent in one write with its head. */
 const SHORT_BYTES = 16 * 1024
 
 const JSON_UTF8 = 'application/json; charset=utf-8'
@@ -72,11 +72,11 @@ interface Seen {
 
 const NOTHING: Seen = { etag: undefined, cacheControl: false, contentType: false, contentLength: false }
 
-/** Adds the handler's headers, and returns which of those with a default it has set. */
+/** Adds the handler's headers; returns which headers with a default it has set. */
 function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
   if (!headers) return NOTHING
   const seen = { ...NOTHING }
-  // Every response passes here, so the loop avoids building a list of pairs.
+  // This runs for every response, so avoid building a list of entries.
   for (const name in headers) {
     const text = String(headers[name])
     const lower = name.toLowerCase()
@@ -89,7 +89,7 @@ function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
   return seen
 }
 
-/** Writes an error in the family's format; after the head was sent, an error can only close the connection. */
+/** Writes an error in the family's format. Once the head is sent, an error can only close the connection. */
 export function sendError(state: RequestContext, family: Family['errors'], error: ApiError): void {
   const { req, response, head, requestId } = state
   state.errorCode = error.code
@@ -98,7 +98,7 @@ export function sendError(state: RequestContext, family: Family['errors'], error
     return
   }
   const text = JSON.stringify(ERROR_BODIES[family](error, requestId))
-  // Removes the headers that a handler has prepared for a response that was never sent.
+  // Remove headers that the handler prepared for a response that was never sent.
   for (const name of response.getHeaderNames()) if (ABOUT_BODY.has(name)) response.removeHeader(name)
   dropHeaders(head, error.headers)
   addHeaders(head, error.headers)
@@ -114,7 +114,7 @@ export function sendError(state: RequestContext, family: Family['errors'], error
   drain(req)
 }
 
-/** Removes headers that an error sets too, such as those of another rate limit. */
+/** Removes headers that the error sets as well, such as those of another rate limit. */
 function dropHeaders(head: string[], headers: ReplyHeaders | undefined): void {
   for (const name in headers) {
     const at = head.indexOf(name)

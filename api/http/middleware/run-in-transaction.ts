@@ -11,8 +11,8 @@ import type { Middleware } from './middleware.ts'
 
 /**
  * Runs the handler of an idempotent route in a transaction, together with the key and the stored reply. A request with
- * a known key gets the stored reply, and its handler is not called. After a deadlock the handler runs again, so this is
- * the last middleware: a composed one can be called only once.
+ * a known key gets the stored reply without a call of its handler. After a deadlock the handler runs again, so this
+ * must be the last middleware: `next` of a composed one can be called only once.
  */
 export function runInTransaction(
   operation: Operation,
@@ -35,7 +35,8 @@ export function runInTransaction(
       state.dropAfterCommit()
       await call(ctx, async () => {})
       if (route.admitsWork) await passKillSwitchIn(trx)
-      if (!state.outgoing) throw new Error(`${route.operationId} is idempotent: it has to return its answer`)
+      if (!state.outgoing)
+        throw new Error(`${route.operationId} is idempotent, so its handler must return its response`)
       return state.outgoing
     }
 

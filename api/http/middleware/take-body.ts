@@ -15,22 +15,22 @@ import type { Middleware } from './middleware.ts'
 
 const MIB = 1024 * 1024
 const JSON_TYPES = [JSON_TYPE]
-/** The size of a form apart from its file: 32 fields of 64 KiB, and the heads of its parts. */
+/** The maximum size of a form without its file: 32 fields of 64 KiB, plus the heads of its parts. */
 const FORM_BYTES = 4 * MIB
 
 /**
- * Reads a JSON body into the context, or checks the head of one that the handler will read. Both reserve their memory
- * in `bodies`; of a stream, `streamBytes` are in memory at a time.
+ * Reads a JSON body into the context, or checks the head of a body that the handler will read. Both reserve memory in
+ * `bodies`; a streamed body has `streamBytes` in memory at a time.
  */
 export function takeBody(
   { route, isOpen }: Operation,
   { bodies, streamBytes }: { bodies: BodyBudget; streamBytes: number },
 ): Middleware {
   const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MAX_JSON_BYTES, bodies.share)
-  /** The owner of a body's memory when its sender has no account. */
+  /** The owner of a body's memory if its sender has no account. */
   const fallbackOwner = isOpen ? UNAUTHENTICATED : route.auth
 
-  /** Refuses by the declared length, before a byte is read. */
+  /** Checks the declared length before reading a byte. */
   function checkDeclared(bytes: number): void {
     const file = route.stream?.file
     if (file && bytes > file.maxBytes + FORM_BYTES) throw fileTooLarge(file)

@@ -2,8 +2,8 @@ import type { LongAnswers } from '../long-answers.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
- * Builds the long responses of an account one after another; the next one begins when the client has read the last, so
- * that clients which read nothing hold the memory of one response.
+ * Builds an account's long responses one after another. The next one starts when the client has read the previous one,
+ * so clients that don't read hold the memory of only one response.
  */
 export const takeTurns =
   (longAnswers: LongAnswers): Middleware =>

@@ -17,12 +17,12 @@ import type { AnyRoute } from '../route.ts'
 import { checkShape, jsonCheck, LARGE_BYTES, textCheck, tooDeep } from '../validate.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Weighing costs microseconds; a shorter body cannot hold enough names to cost more than a few milliseconds. */
+/** Weighing costs microseconds. A shorter body can't contain enough names to cost more than a few milliseconds. */
 const WEIGHED_BYTES = 16 * 1024
-/** Times the largest body, this is the memory that the values of a result may take; a list of numbers takes half of its text. */
+/** A result's values may take this factor times the largest body in memory. A list of numbers takes half its text. */
 const RESULT_FACTOR = 4
 
-/** Validates everything that the route declares, and stores the values for the handler. */
+/** Validates all input that the route declares, and stores the values for the handler. */
 export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTurns): Middleware {
   const params = route.params && textCheck('path', route.params)
   const query = route.query && textCheck('query', route.query)
@@ -30,7 +30,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
   const body = route.body && jsonCheck('body', route.body)
   const isOfNode = route.auth === 'node-signature'
 
-  /** Reads the body in steps, of which each may take long. */
+  /** Reads the body in steps, each of which may take long. */
   function* readBody(state: RequestContext): Generator<void, void> {
     if (!body) return
     const { rawBody } = state
@@ -46,7 +46,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
       }
     }
     yield
-    // What a request replaces is not reset by a body that its client has failed to send.
+    // A client that failed to send its body must not reset what a PUT replaces.
     if (rawBody.length === 0 && route.method === 'PUT') throw invalid(['body'], 'Field required')
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
     yield
@@ -84,18 +84,18 @@ function checkContainers({ containers }: JsonWeight, bytes: number): void {
   if (containers <= bytes * MAX_CONTAINER_SHARE) return
   throw new ApiError(
     'payload_too_large',
-    `the body nests ${containers.toLocaleString('en')} lists and objects in ${bytes.toLocaleString('en')} bytes; send fewer of them in one request`,
+    `the body has ${containers.toLocaleString('en')} lists and objects in ${bytes.toLocaleString('en')} bytes; send fewer of them in one request`,
     { details: { max_containers: Math.floor(bytes * MAX_CONTAINER_SHARE) } },
   )
 }
 
-/** Refuses values that take V8 ten times as long as others of their size. */
+/** Rejects values that take V8 ten times as long to parse as others of their size. */
 function checkLayouts({ unlike, shortTexts }: JsonWeight, bytes: number): void {
   const maxUnlike = Math.max(MAX_UNLIKE.count, bytes * MAX_UNLIKE.share)
   if (unlike > maxUnlike)
     throw new ApiError(
       'payload_too_large',
-      "the body's objects have their members in too many different orders; give all rows the same members in one order, send the values in arrays, or send fewer rows",
+      "the body's objects order their members in too many different ways; use the same members in the same order in all rows, send the values in arrays, or send fewer rows",
       { details: { max_unlike_members: Math.floor(maxUnlike) } },
     )
   const maxTexts = Math.max(MAX_SHORT_TEXTS.count, bytes * MAX_SHORT_TEXTS.share)
@@ -114,9 +114,9 @@ function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext, { byt
 }
 
 /**
- * Bounds the memory of a node's result without reserving it, because the work is done and there is no other place for
- * its result. A node may belong to a tenant, so its bodies are weighed and take turns like all others, with the limits of
- * answers over a link. The code is one that no version of a node retries.
+ * Limits the memory of a node's result without reserving it, because the work is done and its result has nowhere else
+ * to go. A node may belong to a tenant, so its bodies are weighed and take turns like all others, with the same limits
+ * as responses over a link. No version of a node retries after these error codes.
  */
 function checkResult(bodies: BodyBudget, weight: JsonWeight, bytes: number): void {
   if (weight.bytes <= RESULT_FACTOR * bodies.share && !isDear(weight, bytes)) return

@@ -116,7 +116,7 @@ describe('null in a body', () => {
       [{ ...ref, job: null }, /^body\.base\.job: Unknown field/],
       [
         { ...ref, job_name: null },
-        /^body\.base\.job_name: Unknown field; it belongs to the outermost object$/,
+        /^body\.base\.job_name: Unknown field; it belongs to the top-level object$/,
       ],
       [{ ...all, type: 'job' }, /^body\.base\.job_id: /],
     ] as const)

@@ -110,7 +110,7 @@ describe('authentication', () => {
     const { status, body } = await get('/operations')
 
     assert.equal(status, 401)
-    assert.match(body.error.message, /the operations key is needed/)
+    assert.match(body.error.message, /the operations key is required/)
   })
 
   it('answers 401 on the OpenAI surface in OpenAI format', async () => {

@@ -99,7 +99,7 @@ describe('JSON bodies', () => {
 
       assert.equal(status, 422)
       assert.deepEqual(body.detail[0].loc, ['body', 'free', 'rows', 1, 'x'])
-      assert.match(body.detail[0].msg, /too great for a number/)
+      assert.match(body.detail[0].msg, /too large for a 64-bit number/)
     }
     assert.equal((await send('{"word":"a","free":[1.7e308,1e-999]}')).status, 200)
   })

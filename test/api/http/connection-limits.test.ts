@@ -50,7 +50,7 @@ describe('connections of accounts', () => {
 
     assert.equal(statusOf(answer), 429)
     assert.match(answer, /retry-after: 5/i)
-    assert.match(answer, /an account or a node may have 16 connections/)
+    assert.match(answer, /an account or node may have at most 16 connections/)
     await closed
     // Its other connections still work.
     assert.equal(statusOf(await get(open[0] as Socket, ME, loud.key)), 200)

@@ -56,7 +56,7 @@ describe('validation errors', () => {
     )
     assert.equal(
       said({ limits: { edges: [] } }),
-      'body.limits.edges: Unknown field; it belongs to the outermost object',
+      'body.limits.edges: Unknown field; it belongs to the top-level object',
     )
     assert.equal(said({ limits: { id: 'x' } }), 'body.limits.id: Unknown field')
     assert.equal(said({ limits: { other: 'x' } }), 'body.limits.other: Unknown field')

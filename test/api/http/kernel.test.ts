@@ -279,7 +279,7 @@ describe('the HTTP kernel', () => {
     const { status, body } = await api.call('GET', '/api/builder/v1/break/lie')
 
     assert.equal(status, 500)
-    assert.match(body.error.message, /breakDown answers 200 with a body unlike its schema/)
+    assert.match(body.error.message, /breakDown returned 200 with a body that does not match its schema/)
   })
 
   it("gives each request an id, the client's own if it is well-formed", async () => {

@@ -78,7 +78,10 @@ describe('credentials of MCP tools', () => {
 
         if (ROLES.indexOf(role) < ROLES.indexOf(least)) {
           assert.equal(isError, true, text)
-          assert.match(text, new RegExp(`^This needs a key with the role ${least}; yours is ${role}\\.$`))
+          assert.match(
+            text,
+            new RegExp(`^This requires a key with the role ${least}; yours has the role ${role}\\.$`),
+          )
         } else assert.equal(isError, false, `${role}: ${text}`)
       }
     })

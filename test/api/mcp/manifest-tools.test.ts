@@ -180,7 +180,7 @@ describe('the MCP tools of an account', () => {
       await using working = await connectMcp(on.api, operator)
       const refused = await reading.call(name, args)
       assert.equal(refused.isError, true)
-      assert.match(refused.text, /^This needs a key with the role operator; yours is viewer\.$/)
+      assert.match(refused.text, /^This requires a key with the role operator; yours has the role viewer\.$/)
       assert.doesNotMatch((await working.call(name, args)).text, /role/)
     }
     await using foreign = await connectMcp(on.api, (await on.api.account()).key)

@@ -263,7 +263,7 @@ describe('webhook endpoint routes', () => {
       assert.deepEqual([status, body.error.code], [404, 'not_found'])
       assert.equal(
         body.error.message,
-        `there is no ${paths[i]}; its feature is off; an operator turns it on with HEARTH_FEATURES=webhooks`,
+        `there is no ${paths[i]}; its feature is off; an operator can turn it on with HEARTH_FEATURES=webhooks`,
       )
     }
     const names = [document.body.paths, document.body.components.schemas].flatMap(Object.keys)
