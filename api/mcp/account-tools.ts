@@ -10,15 +10,15 @@ import { recallTool } from './tools/recall.ts'
 import { rememberTool } from './tools/remember.ts'
 
 /**
- * By the tools of a memory that the key may use. A list of a manifest belongs to one account and one set of filters, and
- * is replaced when any of its tools changes.
+ * Tool lists per manifest list, keyed by the memory tools that the key may use. A manifest list belongs to one account
+ * and one set of filters, and is replaced when any of its tools changes.
  */
 const known = new WeakMap<ManifestList, Map<string, ToolList>>()
 
 /**
- * Returns the tools of a caller: the built-in ones, those of the memory that its key has a grant for, then those of its
- * manifest. The manifest is filtered by the configuration and by the key; the others only by the key. Endpoints with
- * names that are reserved now are left out, because agents would take them for something else.
+ * Returns a caller's tools: the built-in tools, the memory tools that its key has a grant for, then the tools of its
+ * manifest. The configuration and the key filter the manifest; only the key filters the others. Endpoints with a name
+ * that has become reserved are left out, because agents would mistake them for something else.
  */
 export function accountTools({
   caller,
@@ -52,7 +52,7 @@ function memoryTools({ caller, services }: Pick<RequestOfAccount, 'caller' | 'se
   return [...(mayWrite ? [rememberTool] : []), ...(mayRead ? [recallTool] : [])]
 }
 
-/** Equal manifests of different keys may come with different built-in tools. */
+/** Different keys may have equal manifests but different built-in tools. */
 const digestOf = ({ digest }: ManifestList, builtIn: readonly Tool[]): string =>
   createHash('sha256')
     .update(digest)

@@ -6,12 +6,12 @@ import { takesTasks } from './tasks/declared.ts'
 import { readInferenceTask } from './tasks/inference-tasks.ts'
 import type { CallContext } from './tool.ts'
 
-/** Clients give up after 60 s, so a call is answered well before, with the task that goes on. */
+/** Clients give up after 60 s, so we answer well before that, with the task if it is still running. */
 const TIMEOUT_MS = 40_000
-/** After this time a client that takes progress or tasks gets the first. */
+/** A client that supports progress or tasks gets its first progress message or its task after this time. */
 const FIRST_PROGRESS_DELAY_MS = 2_000
 
-/** The wait of one call for a model. */
+/** How one call waits for its model. */
 export class Patience {
   readonly #context: CallContext
   readonly #began = performance.now()
@@ -20,7 +20,7 @@ export class Patience {
     this.#context = context
   }
 
-  /** The time for which the model is asked before anything else is answered or told. */
+  /** How many seconds to wait for the model's result before sending progress or a task. */
   get firstS(): number {
     const isBrisk = progressOf(this.#context.mcp) !== undefined || takesTasks(this.#context.mcp)
     return (isBrisk ? FIRST_PROGRESS_DELAY_MS : TIMEOUT_MS) / 1000
@@ -30,7 +30,9 @@ export class Patience {
     return Math.round(performance.now() - this.#began)
   }
 
-  /** Waits for the end of a task and tells the progress meanwhile; returns the task as it is then, ended or not. */
+  /**
+   * Waits for a task to end, sending progress while it runs. On timeout, returns the task even if it's still running.
+   */
   async untilEnded(taskId: string): Promise<InferenceTask> {
     const { request, services, mcp } = this.#context
     const progress = progressOf(mcp)

@@ -3,10 +3,10 @@ import { guarded } from './guarded.ts'
 import type { Offer } from './offer.ts'
 import type { RequestOfAccount } from './tool.ts'
 
-/** The most values that the protocol lets an answer have. */
+/** The protocol's limit of values per response. */
 const MAX_VALUES = 100
 
-/** Answers `completion/complete`: what the account has that begins like the text so far. */
+/** Serves `completion/complete`: names and ids of the account's objects that start with the text so far. */
 export function serveCompletions(server: Server, on: RequestOfAccount, { prompts, resources }: Offer): void {
   server.setRequestHandler('completion/complete', ({ params: { ref, argument } }) =>
     guarded(on.request.log, async () => {

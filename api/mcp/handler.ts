@@ -14,7 +14,7 @@ import type { AccountRequest, RequestOfAccount } from './tool.ts'
 import { acceptedForms, refuse, sendResponse, webRequest } from './web.ts'
 import { withoutLimit } from './without-limit.ts'
 
-/** Serves the requests to `/mcp` of one gateway, in both revisions of the protocol. */
+/** Serves one gateway's requests to `/mcp`, in both revisions of the protocol. */
 export class McpHandler {
   readonly #services: Services
   readonly #offer: Offer
@@ -37,7 +37,10 @@ export class McpHandler {
     const services = this.#services
     checkOrigin(req, services.gateway.baseUrl)
     if (Array.isArray(body))
-      throw invalid(['body'], 'must be one message: this revision of the protocol has no batches')
+      throw invalid(
+        ['body'],
+        'must be a single message; this revision of the protocol does not support batches',
+      )
     checkMembers(body)
     removeNullParams(body)
     const message = readMessage(body)
@@ -51,21 +54,21 @@ export class McpHandler {
     }
     const isListening = message?.method === 'subscriptions/listen'
     const forms = acceptedForms(req)
-    // A subscription is a stream that does not end, so there is no other form of it.
+    // A subscription is an endless stream, so it can't have any other form.
     const asked = isListening && !forms.stream ? { json: false, stream: false } : forms
     const answer = () => this.#handler.fetch(webRequest(request, asked), options)
     using access = isListening ? services.keyStreams.watch(caller) : undefined
     using _slot = isListening ? services.streamSlots.take(caller.accountId) : undefined
     const response = await (isListening ? this.#listen(on, answer) : answer())
     const { res, signal } = request
-    // A client that listens would keep the gateway from stopping; it listens again at another one.
+    // End subscriptions when the gateway stops, which they would otherwise block; clients resubscribe elsewhere.
     if (!access) return sendResponse(response, { res, signal, forms }, list)
     const until = AbortSignal.any([signal, services.stopping.signal, access.ended])
     await sendResponse(response, { res, signal: until, forms }, list)
   }
 
   async #listen<T>(on: RequestOfAccount, answer: () => T): Promise<Awaited<T>> {
-    // Changes are seen of tools that have been read.
+    // Only tools that have been read can report changes, so read them first.
     await this.#offer.toolsOf(on)
     return await this.#changes.serve(on.caller.accountId, answer)
   }

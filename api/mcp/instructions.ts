@@ -1,11 +1,11 @@
 import type { AccountCaller } from '../http/caller.ts'
 import { mayUse } from '../manifest/tools-of.ts'
 
-/** An ability of an agent, with the tools that it needs for that. */
+/** What an agent can do here, with the tools that it needs. */
 const WAYS: readonly { tools: readonly string[]; text: string }[] = [
   {
     tools: ['list_endpoints', 'get_endpoint', 'run_inference'],
-    text: 'To ask a model: list_endpoints, get_endpoint for the schema of its input, then run_inference.',
+    text: 'To call a model: list_endpoints, get_endpoint for the schema of its input, then run_inference.',
   },
   {
     tools: [
@@ -21,10 +21,10 @@ const WAYS: readonly { tools: readonly string[]; text: string }[] = [
   },
 ]
 
-const FIRST = 'Hearth trains models and asks them.'
-const LIMITED = 'This key is limited to the tools of the list.'
+const FIRST = 'Hearth trains models and runs inference on them.'
+const LIMITED = 'This key is limited to the listed tools.'
 const LAST =
-  'A call answers within 45 seconds. What takes longer goes on, and the answer says how to wait for it.'
+  'A call returns within 45 seconds. Longer work continues, and the result says how to wait for it.'
 
 /** Returns the instructions for agents, which name only tools that the key may use. */
 export function instructionsFor(caller: Pick<AccountCaller, 'tools'>): string {

@@ -5,7 +5,7 @@ import { isEnded } from '../actions/present.ts'
 import { parsed } from '../http/json-text.ts'
 import { structured } from './results.ts'
 
-/** Returns an invocation as the result of its tool: the model's own result, or the job that an operation has started. */
+/** Returns an invocation as its tool's result: the model's own result, or the job that an operation started. */
 export function invocationResult(invocation: Invocation): CallToolResult {
   const { invocation_id, slug, status, error, task_id, job_id } = invocation
   const _meta = {
@@ -17,7 +17,7 @@ export function invocationResult(invocation: Invocation): CallToolResult {
   if (isEnded(invocation)) return { ...resultOf(invocation), _meta }
   return {
     ...said(
-      `The result is not there yet (${status}), and the work goes on as invocation ${invocation_id}. To wait for it, call run_inference with endpoint_id "${slug}", the same input and task_id "${task_id}"; nothing is run again.`,
+      `The result is not ready yet (${status}); the work continues as invocation ${invocation_id}. To wait for it, call run_inference with endpoint_id "${slug}", the same input and task_id "${task_id}"; nothing runs twice.`,
     ),
     _meta,
   }
@@ -33,12 +33,12 @@ function resultOf(invocation: Invocation): CallToolResult {
   }
 }
 
-/** A result that does not have the form of the tool's output: clients check that of any other. */
+/** A result without structured output, which clients would check against the tool's output schema. */
 const said = (text: string): CallToolResult => ({ content: [{ type: 'text', text }], isError: true })
 
 const started = (invocation: Invocation): Invocation => ({
   ...invocation,
   ...(!isEnded(invocation) && {
-    note: `The job goes on. Call get_training_run with run_id "${invocation.job_id}" to see when it has completed.`,
+    note: `The job continues. Call get_training_run with run_id "${invocation.job_id}" to see when it has completed.`,
   }),
 })

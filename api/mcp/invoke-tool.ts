@@ -10,7 +10,7 @@ import { takesTasks } from './tasks/declared.ts'
 import { stateOfInvocation } from './tasks/invocation-tasks.ts'
 import { type CallContext, type JsonObject, StartedTask, type ToolResult } from './tool.ts'
 
-/** Calls a tool of the manifest: an invocation, waited for as long as clients wait. */
+/** Calls a tool of the manifest: creates an invocation and waits for it as long as clients would. */
 export async function invokeTool(slug: string, input: JsonObject, context: CallContext): Promise<ToolResult> {
   const { request } = context
   try {
@@ -29,7 +29,7 @@ async function invoke(slug: string, input: JsonObject, context: CallContext): Pr
   const { invocation } = await invokeAction(services, { slug, request, body, rawBody, surface: 'mcp' })
   if (!isEnded(invocation) && takesTasks(context.mcp))
     return new StartedTask(stateOfInvocation(invocation, context))
-  // Nobody waits for a job, which takes minutes.
+  // Don't wait for a job, which takes minutes.
   if (isEnded(invocation) || invocation.task_id === null) return invocationResult(invocation)
   await patience.untilEnded(invocation.task_id)
   return invocationResult(await readAgain(invocation, context))

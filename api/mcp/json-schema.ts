@@ -1,13 +1,13 @@
 import type { TSchema } from 'typebox'
 import type { JsonObject } from './tool.ts'
 
-/** Keywords that only the platform's own validation knows, and names that would clash between the schemas of tools. */
+/** Keywords that only our own validation knows, and `$id`s that would clash between tool schemas. */
 const INTERNAL = new Set(['$id', 'discriminator', 'example'])
 
-/** Names under which data stands in a schema, and not another schema. */
+/** Schema keywords whose values are data rather than schemas. */
 const DATA = new Set(['default', 'examples', 'enum', 'const', 'required'])
 
-/** Returns a schema as clients get it: plain JSON Schema 2020-12 that refers to nothing outside of itself. */
+/** Returns a schema for clients: plain, self-contained JSON Schema 2020-12. */
 export const publicSchema = (schema: TSchema): JsonObject => placed(schema) as JsonObject
 
 function placed(value: unknown): unknown {
@@ -22,6 +22,6 @@ function placed(value: unknown): unknown {
   )
 }
 
-/** The names of properties are no keywords. */
+/** Property names aren't keywords, so don't filter them. */
 const propertiesOf = (properties: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, placed(schema)]))

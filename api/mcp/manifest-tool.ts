@@ -10,7 +10,7 @@ const known = new WeakMap<Manifest, ManifestTool>()
 
 const INVOCATION = publicSchema(Invocation)
 
-/** A tool of a manifest: an endpoint, whose input its arguments are, or an operation, whose body they are. */
+/** A manifest's tool: its arguments are the input of an endpoint, or the body of an operation. */
 export class ManifestTool implements ReadTool {
   readonly name: string
   readonly #manifest: Manifest
@@ -22,7 +22,7 @@ export class ManifestTool implements ReadTool {
     this.#texts = texts
   }
 
-  /** Returns the same tool for the same manifest, so that its JSON is made once. */
+  /** Returns the same tool for the same manifest, so its JSON is built only once. */
   static of(manifest: Manifest, texts: ToolTexts): ManifestTool {
     let tool = known.get(manifest)
     if (!tool) known.set(manifest, (tool = new ManifestTool(manifest, texts)))
@@ -45,7 +45,7 @@ function describe(manifest: ToolManifest): ToolDescription {
   return {
     title: displayName,
     description: withDeprecation(manifest.deprecation, longDescription ?? description),
-    // Arguments are always an object, and clients refuse a whole list for one schema that does not say so.
+    // Arguments are always an object, and clients reject the whole list if one schema doesn't say so.
     inputSchema: { ...manifest.inputSchema, type: 'object' },
     outputSchema,
     annotations: {
@@ -65,13 +65,13 @@ function describe(manifest: ToolManifest): ToolDescription {
   }
 }
 
-/** The protocol has no field for deprecations, and agents read descriptions. */
+/** The protocol has no field for deprecations, so use the description, which agents read. */
 function withDeprecation(deprecation: ToolManifest['deprecation'], description: string): string {
   if (!deprecation) return description
   const { replacedBy } = deprecation
-  return `Deprecated: ${replacedBy === null ? 'it may go soon' : `use ${replacedBy} instead`}. ${description}`
+  return `Deprecated: ${replacedBy === null ? 'it may be removed soon' : `use ${replacedBy} instead`}. ${description}`
 }
 
-/** The protocol has output schemas of objects only. */
+/** The protocol only allows objects in output schemas. */
 const objectSchema = (schema: JsonObject | undefined): JsonObject | undefined =>
   schema?.['type'] === 'object' ? schema : undefined

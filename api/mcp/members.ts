@@ -1,11 +1,12 @@
 import { ApiError } from '../../domain/errors.ts'
 
-/** No client comes near this: the widest table of the platform has as many columns. */
+/** Far above what clients send; the widest table on the platform has this many columns. */
 export const MAX_MESSAGE_MEMBERS = 2_000
 
 /**
- * Throws `payload_too_large` for a message with too many members. The protocol's server copies and checks each member of
- * a message and of a tool's arguments several times, at 20 µs each; values inside the arguments it passes on.
+ * Throws `payload_too_large` for a message with too many members. The protocol's server copies and checks each member
+ * of a message and of a tool's arguments several times, at 20 µs each. It passes nested values in the arguments
+ * through.
  */
 export function checkMembers(message: unknown): void {
   const args = argumentsOf(message)
@@ -21,7 +22,7 @@ function argumentsOf(message: unknown): unknown {
 /** Counts the members of an object until there are too many. */
 function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0
-  // The names of an array would all be listed first.
+  // `for...in` would first list all indices of an array.
   if (Array.isArray(value)) return value.length
   let members = 0
   for (const _name in value) if (++members > MAX_MESSAGE_MEMBERS) break
@@ -46,6 +47,6 @@ function countValues(message: unknown, args: unknown): number {
 const tooMany = (what: string): ApiError =>
   new ApiError(
     'payload_too_large',
-    `the ${what} of an MCP request may have at most ${MAX_MESSAGE_MEMBERS.toLocaleString('en')} members; put more values into one member`,
+    `the ${what} of an MCP request may have at most ${MAX_MESSAGE_MEMBERS.toLocaleString('en')} members; group more values in one member`,
     { details: { max_members: MAX_MESSAGE_MEMBERS } },
   )

@@ -1,12 +1,12 @@
-/** A message of a client, as far as it can be read before the protocol's server has checked it. */
+/** The parts of a client's message that we read before the protocol's server validates it. */
 export interface ClientMessage {
-  /** Undefined for notifications, which are not answered. */
+  /** Undefined for notifications, which get no response. */
   readonly id: string | number | undefined
   readonly method: string
   readonly params: unknown
 }
 
-/** Reads a body; undefined for one that is no message with a method. */
+/** Reads a body; undefined if it isn't a message with a method. */
 export function readMessage(body: unknown): ClientMessage | undefined {
   if (typeof body !== 'object' || body === null || !('method' in body)) return undefined
   const { id, method, params } = body as Record<string, unknown>
@@ -14,7 +14,7 @@ export function readMessage(body: unknown): ClientMessage | undefined {
   return { id: typeof id === 'string' || typeof id === 'number' ? id : undefined, method, params }
 }
 
-/** Removes `params` that are null, and those among them: clients of several languages write absent ones so. */
+/** Removes a null `params` and null members in it: clients in several languages send null for absent values. */
 export function removeNullParams(body: unknown): void {
   const message = body as { params?: unknown } | null
   if (member(message, 'params') === null) delete message?.params
@@ -25,13 +25,13 @@ export function removeNullParams(body: unknown): void {
 const member = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined
 
-/** Returns the revision that a message names itself, as those of 2026-07-28 do. */
+/** Returns the revision that a message itself names; messages of revision 2026-07-28 do. */
 export const claimedRevision = ({ params }: ClientMessage): unknown =>
   member(member(params, '_meta'), 'io.modelcontextprotocol/protocolVersion')
 
 const MAX_LENGTH = 100
 
-/** Returns the method of a message and the tool that it calls, for the log; never its arguments. */
+/** Returns a message's method and the tool that it calls, for the log; never its arguments. */
 export function loggedCall(body: unknown): { rpcMethod: string; tool?: string } | undefined {
   const message = readMessage(body)
   if (!message) return undefined

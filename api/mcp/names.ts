@@ -5,9 +5,9 @@ const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 const TAIL = 8
 
 /**
- * Returns a name for each slug that every client takes: letters, digits, `_` and `-`, at most 64 characters. A slug
- * that is such a name keeps it. A name that would be too long, or that another slug has, ends in digits of the slug's
- * hash instead, so that it does not depend on the other slugs' order.
+ * Returns a name for each slug that every client accepts: letters, digits, `_` and `-`, at most 64 characters. A slug
+ * that is already such a name keeps it. A name that would be too long or taken ends in digits of the slug's hash
+ * instead, so it doesn't depend on the order of the slugs.
  */
 export function safeNames(slugs: readonly string[]): Map<string, string> {
   const wanted = new Map(slugs.map((slug) => [slug, slug.replaceAll(/[^A-Za-z0-9_-]/g, '_')]))

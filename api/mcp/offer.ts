@@ -19,7 +19,7 @@ export interface Offer {
   readonly prompts: readonly Prompt[]
 }
 
-/** The offer of every gateway. */
+/** What every gateway offers. */
 export const OFFER: Offer = {
   toolsOf: accountTools,
   taskKinds: [inferenceTasks, invocationTasks],

@@ -2,7 +2,7 @@ import { callOperation, type OperationCall } from '../http/call-operation.ts'
 import type { AnyRoute } from '../http/route.ts'
 import type { RequestOfAccount } from './tool.ts'
 
-/** The inputs of an operation, as they would be sent over HTTP. */
+/** An operation's inputs, as a client would send them over HTTP. */
 export type OperationInputs = Pick<OperationCall, 'params' | 'query' | 'body'>
 
 /** Calls an operation of the API on behalf of a request to `/mcp`; returns the body of its response. */

@@ -14,21 +14,21 @@ interface OperationTool<P extends TProperties> {
   /** The operation that the tool calls. */
   readonly operation: AnyRoute
   readonly input: TObject<P>
-  /** By default the operation's own response. */
+  /** Defaults to the operation's own response. */
   readonly output?: TSchema
   readonly annotations: ToolAnnotations
-  /** Returns the operation's inputs for the arguments of a call. */
+  /** Returns the operation's inputs for a call's arguments. */
   readonly inputsOf: (
     args: Static<TObject<P>>,
     context: CallContext,
   ) => OperationInputs | Promise<OperationInputs>
-  /** The names of arguments that the operation calls otherwise, by the operation's name. */
+  /** Argument names that differ from the operation's, keyed by the operation's name. */
   readonly argumentNames?: Readonly<Record<string, string>>
-  /** Returns the result for the operation's response; by default the response itself. */
+  /** Returns the result for the operation's response; defaults to the response itself. */
   readonly present?: (body: never, args: Static<TObject<P>>, context: CallContext) => JsonObject
 }
 
-/** Makes a tool of one operation of the API. */
+/** Builds a tool from one API operation. */
 export function operationTool<P extends TProperties>({
   operation,
   input,
@@ -54,8 +54,8 @@ export function operationTool<P extends TProperties>({
 }
 
 /**
- * Returns the call of a tool that gets valid arguments only, and whose failures become results: the protocol would
- * otherwise answer them with an error that agents do not see.
+ * Returns a tool's `call` that only receives valid arguments and turns failures into results. The protocol would
+ * otherwise return an error that agents don't see.
  */
 export function checked<S extends TSchema>(
   input: S,
@@ -74,7 +74,7 @@ export function checked<S extends TSchema>(
     try {
       return await call(valid, context)
     } catch (err) {
-      // Only the operation has other names; a fault of the arguments has those of the caller.
+      // Only errors of the operation need renaming; errors of the arguments already use the caller's names.
       return failed(err, log, { args, ...(names && { names }) })
     }
   }
@@ -87,7 +87,7 @@ export const READS: ToolAnnotations = {
   openWorldHint: false,
 }
 
-/** Makes something new at each call. */
+/** Annotations of a tool that creates something new with each call. */
 export const CREATES: ToolAnnotations = {
   readOnlyHint: false,
   destructiveHint: false,

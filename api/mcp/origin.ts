@@ -5,15 +5,16 @@ const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'
 const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/i
 
 /**
- * Refuses requests that a web page makes, unless it is a page of this gateway; programs send no Origin. A page whose
- * name has been pointed at this machine shows itself by the Host as well: a gateway that is reached on its own machine
- * only takes no other names.
+ * Refuses requests from web pages, except this gateway's own pages; programs send no Origin. Also guards against DNS
+ * rebinding, which shows in the Host: a gateway with a local address accepts only local names.
  */
 export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void {
   const own = new URL(baseUrl)
   const host = parse(`http://${headers.host ?? ''}`)
   if (!host || (LOOPBACK.has(own.hostname) && !isLocal(host.hostname))) {
-    throw refused(`the Host ${headers.host ?? ''} is not an address of this gateway, which is ${baseUrl}`)
+    throw refused(
+      `the Host ${headers.host ?? ''} is not an address of this gateway, whose address is ${baseUrl}`,
+    )
   }
   if (headers.origin === undefined) return
   const origin = parse(headers.origin)
@@ -21,7 +22,7 @@ export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void
   if (!isOwn) throw refused(`pages of ${headers.origin} may not call this gateway`)
 }
 
-/** A page that came from this gateway under a local name of it. */
+/** Whether a page was loaded from this gateway under one of its local names. */
 const isSamePage = (origin: URL, host: URL): boolean => origin.host === host.host && isLocal(host.hostname)
 
 const isLocal = (hostname: string): boolean => LOOPBACK.has(hostname) || ADDRESS.test(hostname)

@@ -5,7 +5,7 @@ import { type Check, jsonCheck } from '../http/validate.ts'
 const Text = Type.String()
 const Listing = Type.Object({ cursor: Type.Optional(Text) })
 
-/** The parameters of methods, as far as the platform reads them. */
+/** The parameters of methods that the platform reads. */
 const PARAMS: Readonly<Record<string, TSchema>> = {
   initialize: Type.Object({
     protocolVersion: Text,
@@ -38,8 +38,8 @@ const checks = new Map<string, Check>(
 )
 
 /**
- * Returns what is wrong with the parameters of a request, in a sentence that names the field and what it must be. The
- * protocol's server would answer with the internal text of its validator.
+ * Returns what is wrong with a request's parameters, in a sentence that names the field and what it must be. The
+ * protocol's server would respond with its validator's internal text.
  */
 export function faultOfParams(method: string, params: unknown = {}): string | undefined {
   try {

@@ -4,12 +4,12 @@ import { PROTOCOL_VERSION } from '../../schemas/tool.ts'
 import { claimedRevision, type ClientMessage } from './message.ts'
 import { faultOfParams } from './params.ts'
 
-/** The revisions that are served, newest first. */
+/** The supported revisions, newest first. */
 const REVISIONS: readonly string[] = [PROTOCOL_VERSION, ...SUPPORTED_PROTOCOL_VERSIONS]
-/** The code of the earlier revisions for a header that names an unknown one. */
+/** The error code that earlier revisions use for a header with an unknown revision. */
 const REFUSED = -32_000
 
-/** A response with an error of JSON-RPC. */
+/** A response with a JSON-RPC error. */
 export interface Refusal {
   readonly status: number
   readonly body: {
@@ -19,17 +19,17 @@ export interface Refusal {
   }
 }
 
-/** Returns the answer to a request whose revision or parameters are wrong, in sentences for people. */
+/** Returns the error response to a request with a wrong revision or wrong parameters, in sentences for people. */
 export function refusalOf(message: ClientMessage, headers: IncomingHttpHeaders): Refusal | undefined {
   const { id, method, params } = message
   const revision = headers['mcp-protocol-version']
   const claimed = claimedRevision(message)
   if (typeof revision === 'string' && !REVISIONS.includes(revision)) {
     if (claimed === revision) return unknownRevision(message, revision, true)
-    // A handshake settles the revision itself.
+    // The handshake itself negotiates the revision.
     if (claimed === undefined && method !== 'initialize') return unknownRevision(message, revision, false)
   }
-  // The latest revision has no handshake, which is what the protocol's server says then.
+  // The latest revision has no handshake; the protocol's server reports that.
   const isUnknown = method === 'initialize' && claimed !== undefined
   const fault = id === undefined || isUnknown ? undefined : faultOfParams(method, params)
   if (id === undefined || fault === undefined) return undefined
@@ -37,12 +37,12 @@ export function refusalOf(message: ClientMessage, headers: IncomingHttpHeaders):
   return { status: 200, body: { jsonrpc: '2.0', id, error } }
 }
 
-/** A message of the latest revision names its own revision beside the header, and both eras have a code of their own. */
+/** A message of the latest revision also names its revision in the body, and each era has its own error code. */
 function unknownRevision({ id }: ClientMessage, requested: string, isClaimed: boolean): Refusal {
   const message = `Unsupported protocol version: ${requested} (supported versions: ${REVISIONS.join(', ')})`
   if (!isClaimed)
     return { status: 400, body: { jsonrpc: '2.0', id: null, error: { code: REFUSED, message } } }
-  // The list has the revisions of `server/discover`, which are not those of a handshake.
+  // `supported` lists the revisions of `server/discover`, which differ from those of a handshake.
   const data = { supported: [PROTOCOL_VERSION], requested }
   const error = { code: ProtocolErrorCode.UnsupportedProtocolVersion, message, data }
   return { status: 400, body: { jsonrpc: '2.0', id: id ?? null, error } }

@@ -6,13 +6,13 @@ import { logCause } from '../http/log-cause.ts'
 import type { JsonObject } from './tool.ts'
 
 interface ResultOptions {
-  /** Replaces the JSON text for agents that read text only. */
+  /** Replaces the JSON text for agents that only read text. */
   readonly text?: string
-  /** The work was done and has failed. */
+  /** True if the work ran and failed. */
   readonly isError?: boolean
 }
 
-/** Returns the result of a tool: structured, and as text for clients that read only text. */
+/** Returns a tool result: structured, and as text for clients that only read text. */
 export const structured = (body: JsonObject, { text, isError }: ResultOptions = {}): CallToolResult => ({
   content: [{ type: 'text', text: text ?? JSON.stringify(body) }],
   structuredContent: body,
@@ -20,15 +20,15 @@ export const structured = (body: JsonObject, { text, isError }: ResultOptions = 
 })
 
 interface Wording {
-  /** The names of arguments that the operation behind the tool calls otherwise. */
+  /** Argument names that differ from those of the operation behind the tool. */
   readonly names?: Readonly<Record<string, string>>
-  /** The member of the operation's body that the arguments are, instead of the body itself. */
+  /** The member of the operation's body that contains the arguments, if they aren't the body itself. */
   readonly within?: string
   /** The arguments of the call. */
   readonly args?: JsonObject
 }
 
-/** The tools that list what an argument names. */
+/** The tools that list the possible values of an argument. */
 const LISTED_BY: Readonly<Record<string, string>> = {
   endpoint_id: 'list_endpoints',
   run_id: 'list_training_runs',
@@ -36,7 +36,7 @@ const LISTED_BY: Readonly<Record<string, string>> = {
   model_config_id: 'list_trainable_models',
 }
 
-/** Returns anything thrown by a tool as a result that the agent reads. */
+/** Converts anything thrown by a tool to a result that the agent reads. */
 export function failed(err: unknown, log: Logger, wording: Wording = {}): CallToolResult {
   const error = toApiError(err)
   logCause(log, error)
@@ -45,7 +45,7 @@ export function failed(err: unknown, log: Logger, wording: Wording = {}): CallTo
   const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, wording)}` : sentence(message)
   const wait = headers?.['retry-after']
   const list = code === 'not_found' ? listFor(wording.args) : undefined
-  const text = [what, wait && `Try again in ${wait} s.`, list && `${list} shows those that there are.`]
+  const text = [what, wait && `Try again in ${wait} s.`, list && `${list} shows the available ones.`]
     .filter(Boolean)
     .join(' ')
   const shown =
@@ -59,7 +59,7 @@ export function failed(err: unknown, log: Logger, wording: Wording = {}): CallTo
   }
 }
 
-/** Returns the tool that lists what a call has not found. */
+/** Returns the tool that lists the kind of object that a call didn't find. */
 function listFor(args: JsonObject = {}): string | undefined {
   const named = Object.keys(args).find((name) => Object.hasOwn(LISTED_BY, name))
   return named && LISTED_BY[named]
@@ -73,17 +73,17 @@ function inWords(issues: readonly Issue[], wording: Wording): string {
   return `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}.`
 }
 
-/** The parts of an HTTP request, of which a tool has none. */
+/** The parts of an HTTP request, which tool calls don't have. */
 const PARTS: ReadonlySet<unknown> = new Set(['body', 'query', 'path', 'header'])
 
-/** Returns the path of a fault within the arguments, which is empty for the arguments as a whole. */
+/** Returns an error's path within the arguments; empty for the arguments as a whole. */
 function locOf(loc: Issue['loc'], { names = {}, within }: Wording): Issue['loc'] {
   const inBody = PARTS.has(loc[0]) ? loc.slice(1) : loc
   const [first, ...rest] = within !== undefined && inBody[0] === within ? inBody.slice(1) : inBody
   return first === undefined ? [] : [names[first] ?? first, ...rest]
 }
 
-/** Returns the place of a fault within the arguments in words: `input.instances[0]`. */
+/** Returns an error's location within the arguments as text, such as `input.instances[0]`. */
 function placeOf(loc: Issue['loc'], wording: Wording): string {
   const [first, ...rest] = locOf(loc, wording)
   if (first === undefined) return 'arguments'

@@ -24,7 +24,7 @@ const CAPABILITIES = {
 
 const validator = new AjvJsonSchemaValidator()
 
-/** The methods that are served, by the beginning of their names. */
+/** The methods that we serve, by the prefix of their names. */
 const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, offer: Offer) => void>> = {
   tools: serveTools,
   tasks: serveTasks,
@@ -33,14 +33,14 @@ const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, of
   completion: serveCompletions,
 }
 
-/** Returns the protocol's server for one request: it keeps nothing for the next, and serves what the request asks for. */
+/** Returns the protocol's server for one request. It is stateless and only serves what the request needs. */
 export function serverFor(on: RequestOfAccount, offer: Offer): Server {
   const server = new Server(INFO, {
     capabilities: CAPABILITIES,
     instructions: instructionsFor(on.caller),
     jsonSchemaValidator: validator,
   })
-  // A key that is limited to tools reads nothing else of its account.
+  // A key limited to tools may not read anything else of its account.
   const offered = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
   const [area = ''] = readMessage(on.request.body)?.method.split('/') ?? []
   METHODS[area]?.(server, on, offered)

@@ -7,21 +7,21 @@ interface Subscription {
 }
 
 /**
- * Tells the clients that listen of changes of their account's tools. The protocol's server subscribes without saying
- * for whom, so the account is that of the request within which it does.
+ * Notifies listening clients of changes of their account's tools. The protocol's server subscribes without naming an
+ * account, so we use the account of the request that it is handling.
  */
 export class ToolChanges implements ServerEventBus {
   readonly #subscriptions = new Set<Subscription>()
   readonly #account = new AsyncLocalStorage<string>()
 
-  /** Handles a request of an account. */
+  /** Handles a request on behalf of an account. */
   serve<T>(accountId: string, handle: () => T): T {
     return this.#account.run(accountId, handle)
   }
 
   subscribe(listener: (event: ServerEvent) => void): () => void {
     const accountId = this.#account.getStore()
-    if (accountId === undefined) throw new Error('a subscription belongs to a request')
+    if (accountId === undefined) throw new Error('subscribe was called outside of a request')
     const subscription = { accountId, listener }
     this.#subscriptions.add(subscription)
     return () => this.#subscriptions.delete(subscription)
@@ -31,7 +31,7 @@ export class ToolChanges implements ServerEventBus {
     for (const { listener } of this.#subscriptions) listener(event)
   }
 
-  /** Tells the clients of an account, or of all accounts, that their tools may have changed. */
+  /** Notifies the clients of an account, or of all accounts, that their tools may have changed. */
   tell(accountId: string | undefined): void {
     for (const { accountId: own, listener } of this.#subscriptions) {
       if (accountId === undefined || accountId === own) listener({ kind: 'tools_list_changed' })

@@ -4,10 +4,10 @@ import { LRUCache } from 'lru-cache'
 import { safeNames } from './names.ts'
 import type { ReadTool, Tool, ToolDescription } from './tool.ts'
 
-/** The form of the names in a listing. */
+/** The form of tool names in a listing. */
 export type NameForm = 'slugs' | 'safe'
 
-/** The most tools of a page, and about the most bytes: the client of Python takes events of a megabyte. */
+/** The maximum number of tools per page, and roughly of bytes: the Python client accepts events of a megabyte. */
 const PAGE = 1_000
 const PAGE_BYTES = 512 * 1024
 
@@ -15,32 +15,32 @@ type ListedTool = Tool | ReadTool
 
 interface Page {
   bytes: Buffer
-  /** The place of the first tool after it. */
+  /** The index of the first tool after this page. */
   to: number
 }
 
-/** The pages that were listed last, by their list; equal lists of several accounts share them. */
+/** Recently listed pages, keyed by list; equal lists of several accounts share pages. */
 const pages = new LRUCache<string, Page>({
   maxSize: 32 * 1024 * 1024,
   sizeCalculation: ({ bytes }) => bytes.length + 1,
 })
 
-/** The tools of an account at one moment. A call takes both forms of a tool's name, whichever was listed. */
+/** An account's tools at one moment. A call accepts both forms of a tool's name, whichever was listed. */
 export class ToolList {
   readonly #tools: readonly ListedTool[]
   readonly #bySlug: ReadonlyMap<string, ListedTool>
-  /** Changes with anything that a listing shows. */
+  /** Changes with everything that a listing shows. */
   readonly #digest: string
   #safe: { bySlug: ReadonlyMap<string, string>; byName: ReadonlyMap<string, ListedTool> } | undefined
 
-  /** The digest must change with the tools. */
+  /** @param digest must change with the tools. */
   constructor(tools: readonly ListedTool[], digest: string) {
     this.#tools = tools
     this.#bySlug = new Map(tools.map((tool) => [tool.name, tool]))
     this.#digest = digest
   }
 
-  /** Makes a list of tools whose digest is computed from them. */
+  /** Creates a list of tools with a digest computed from them. */
   static of(tools: readonly Tool[]): ToolList {
     return new ToolList(tools, digestOf(tools))
   }
@@ -50,8 +50,8 @@ export class ToolList {
   }
 
   /**
-   * Returns one page of the listing, as the JSON of its tools. Throws for a cursor of another listing, whose pages
-   * would not fit together.
+   * Returns one page of the listing, as the JSON of its tools. Throws for a cursor from another listing, because the
+   * pages wouldn't fit together.
    */
   async page(cursor: string | undefined, form: NameForm): Promise<{ bytes: Buffer; nextCursor?: string }> {
     const from = cursor === undefined ? 0 : this.#decode(cursor)
@@ -100,7 +100,7 @@ export class ToolList {
   }
 }
 
-/** The JSON of tools by the name that they were last listed under, which rarely changes. */
+/** The JSON of tools, with the name that they were last listed under, which rarely changes. */
 const texts = new LRUCache<ListedTool, { name: string; text: string }>({
   maxSize: 32 * 1024 * 1024,
   maxEntrySize: 128 * 1024,

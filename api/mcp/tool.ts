@@ -12,27 +12,27 @@ import type { TaskState } from './tasks/state.ts'
 
 export type JsonObject = Record<string, unknown>
 
-/** A request of an account to `/mcp`. */
+/** An account's request to `/mcp`. */
 export type AccountRequest = AnyRequest & { readonly caller: AccountCaller }
 
-/** A request of an account, with what is needed to serve it. */
+/** An account's request, with everything needed to serve it. */
 export interface RequestOfAccount {
-  /** The account's key, with the tools that it may be limited to. */
+  /** The account's key, including its limit to tools, if any. */
   readonly caller: AccountCaller
-  /** The request as operations get it. A tool that the key may use calls them without the key's limit. */
+  /** The request that operations get. A tool that the key may use calls operations without the key's limit. */
   readonly request: AccountRequest
   readonly services: Services
-  /** The list of tools that its response has. */
+  /** The tool list of the response. */
   readonly list: RawList
 }
 
-/** The call of a tool on behalf of a request. */
+/** A tool call on behalf of a request. */
 export interface CallContext extends RequestOfAccount {
-  /** The protocol's side of the request: its progress token, its signal and its notifications. */
+  /** The protocol's side of the request: progress token, signal and notifications. */
   readonly mcp: ServerContext
 }
 
-/** A tool that has handed its work over to a task: the client polls it. Only for clients that have declared tasks. */
+/** Returned by a tool whose work continues as a task that the client polls. Only for clients that declared tasks. */
 export class StartedTask {
   readonly state: TaskState
 
@@ -56,14 +56,14 @@ export interface ToolDescription {
 
 interface CallableTool {
   readonly name: string
-  /** Throws an `ApiError` for what the agent can do something about. */
+  /** Throws an `ApiError` for failures that the agent can act on. */
   call(args: JsonObject, context: CallContext): Promise<ToolResult>
 }
 
 /** A tool as agents see and call it. */
 export interface Tool extends CallableTool, ToolDescription {}
 
-/** A tool whose description may be large, and is read when it is listed. */
+/** A tool whose description may be large and is only read for listings. */
 export interface ReadTool extends CallableTool {
   describe(): Promise<ToolDescription>
 }

@@ -4,19 +4,19 @@ import type { AnyRequest } from '../http/route.ts'
 import type { RawList } from './raw-list.ts'
 import type { Refusal } from './refusals.ts'
 
-/** The headers that the protocol reads, in addition to its own. */
+/** The headers that the protocol's server reads, in addition to the protocol's own. */
 const READ: ReadonlySet<string> = new Set(['content-type', 'last-event-id'])
 
 const STREAM = 'text/event-stream'
 const JSON_TYPE = 'application/json'
 
-/** The forms of a response that a client accepts. */
+/** The response forms that a client accepts. */
 export interface AcceptedForms {
   readonly json: boolean
   readonly stream: boolean
 }
 
-/** Reads the header Accept; a client without one accepts both forms. */
+/** Reads the `Accept` header; a client without one accepts both forms. */
 export function acceptedForms({ headers: { accept = '*/*' } }: IncomingMessage): AcceptedForms {
   const types = accept.split(',').map((range) => range.split(';', 1)[0]?.trim().toLowerCase())
   const accepts = (...names: string[]) => names.some((name) => types.includes(name))
@@ -24,8 +24,8 @@ export function acceptedForms({ headers: { accept = '*/*' } }: IncomingMessage):
 }
 
 /**
- * Returns the head of a request as the protocol's server takes it, without the credential. That server rejects a
- * client that accepts one form alone, and `sendResponse` sends it that form.
+ * Returns a request's head for the protocol's server, without the credential. That server would reject a client that
+ * accepts only one form, so claim both here; `sendResponse` then sends the accepted form.
  */
 export function webRequest({ req, signal }: AnyRequest, { json, stream }: AcceptedForms): Request {
   const headers = new Headers()
@@ -36,7 +36,7 @@ export function webRequest({ req, signal }: AnyRequest, { json, stream }: Accept
   return new Request('http://gateway/mcp', { method: 'POST', headers, signal })
 }
 
-/** Sends an error that the protocol's server is not asked about. */
+/** Sends an error without involving the protocol's server. */
 export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
   const text = Buffer.from(JSON.stringify(body))
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' }
@@ -44,8 +44,8 @@ export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
 }
 
 /**
- * Sends a response of the protocol's server: at once when it is whole, else as its events come until the signal aborts.
- * A client that accepts one form alone gets the same message in it, without the progress before it in JSON.
+ * Sends a response of the protocol's server: at once if it is complete, or else event by event until the signal aborts.
+ * A client that accepts only one form gets the same message in that form; in JSON, without the preceding progress.
  */
 export async function sendResponse(
   given: Response,
@@ -73,7 +73,7 @@ export async function sendResponse(
     for (;;) {
       const { done, value } = await reader.read()
       if (done || res.destroyed) break
-      // A chunk is a whole event.
+      // Each chunk is a whole event.
       for (const piece of list.fill(Buffer.from(value).toString())) res.write(piece)
       if (res.writableNeedDrain) await once(res, 'drain', { signal })
     }
@@ -98,7 +98,7 @@ function whole(text: string, status: number, form: string): Response {
   return new Response(body, { status, headers: { 'content-type': form } })
 }
 
-/** Returns the last message of an event stream, which is the response; those before it are notifications. */
+/** Returns the last message of an event stream, which is the response; all messages before it are notifications. */
 function lastMessage(events: string): string {
   const messages = events.split('\n').filter((line) => line.startsWith('data:'))
   return messages.at(-1)?.slice('data:'.length).trim() ?? ''

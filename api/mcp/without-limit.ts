@@ -1,6 +1,6 @@
 import type { AccountRequest } from './tool.ts'
 
-/** Returns a request as one of the same key without its limit to tools. */
+/** Returns the same request without its key's limit to tools. */
 export function withoutLimit(request: AccountRequest): AccountRequest {
   const { tools, ...caller } = request.caller
   if (!tools) return request

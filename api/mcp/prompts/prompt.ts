@@ -1,10 +1,10 @@
 import type { GetPromptResult, Prompt as PromptEntry } from '@modelcontextprotocol/server'
 import type { CallContext, RequestOfAccount } from '../tool.ts'
 
-/** A text that a user starts a conversation with. */
+/** A text with which a user starts a conversation. */
 export interface Prompt extends PromptEntry {
   readonly get: (args: Readonly<Record<string, string>>, context: CallContext) => GetPromptResult
-  /** Returns what the account has that an argument could name. */
+  /** Returns completions for an argument: what the account has that it could name. */
   readonly complete?: (argument: string, on: RequestOfAccount) => Promise<string[]>
 }
 

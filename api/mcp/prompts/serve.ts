@@ -3,7 +3,7 @@ import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
 import type { RequestOfAccount } from '../tool.ts'
 
-/** Answers `prompts/list` and `prompts/get`. */
+/** Serves `prompts/list` and `prompts/get`. */
 export function servePrompts(server: Server, on: RequestOfAccount, { prompts }: Offer): void {
   server.setRequestHandler('prompts/list', () => ({
     prompts: prompts.map(({ get: _get, complete: _complete, ...shown }) => shown),

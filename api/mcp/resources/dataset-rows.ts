@@ -11,19 +11,19 @@ import { idIn, type ResourceKind } from './kind.ts'
 
 const RECENT = 20
 const ROWS = 20
-/** The beginning of a file that its first rows are taken from. */
+/** How much of a file's beginning we read for its first rows. */
 const START_BYTES = 64 * 1024
 
 const TEMPLATE = 'hearth://datasets/{dataset_id}/rows'
 const TEXT_TYPES: Readonly<Record<string, string>> = { csv: 'text/csv', jsonl: 'application/jsonl' }
 
-/** The first rows of a dataset, as its file has them. */
+/** The first rows of a dataset, exactly as in its file. */
 export const datasetRows: ResourceKind = {
   template: {
     uriTemplate: TEMPLATE,
     name: 'dataset-rows',
     title: 'First rows of a dataset',
-    description: `The first ${ROWS} rows of a CSV or JSONL dataset as its file has them; the columns of others`,
+    description: `The first ${ROWS} rows of a CSV or JSONL dataset, exactly as in its file; for other formats, the columns`,
   },
   async recent(on) {
     return (await recentDatasets(on)).map(({ dataset_id, dataset_name, storage_format }) => ({
@@ -50,7 +50,7 @@ export const datasetRows: ResourceKind = {
   },
 }
 
-/** Returns the newest datasets of the account that are ready. */
+/** Returns the account's newest datasets that are ready. */
 export async function recentDatasets(on: RequestOfAccount): Promise<Dataset[]> {
   const inputs = { query: { status: 'ready', limit: RECENT } }
   return (await operate<Static<typeof DatasetList>>(listDatasets, on, inputs)).datasets
@@ -82,6 +82,6 @@ async function startOf(
   const { body } = await objects.get(key, { range: { start: 0, end }, signal: request.signal })
   const chunks: Buffer[] = []
   for await (const chunk of body as AsyncIterable<Buffer>) chunks.push(chunk)
-  // One line more than rows: that of a CSV's header. A JSON line more does no harm.
+  // One line more than rows, for a CSV's header. An extra JSON line does no harm.
   return firstLines(Buffer.concat(chunks).toString(), ROWS + 1, { format, isCut: size > START_BYTES })
 }

@@ -1,6 +1,6 @@
 /**
- * Returns the first records of a text, one a line. In CSV a newline within a quoted field ends no record, and a quote
- * opens a field only at its start. Of a text that was cut, the last record is left out unless it is the only one.
+ * Returns the first records of a text, one per line. In CSV, a newline within a quoted field doesn't end the record,
+ * and a quote only opens a field at its start. If the text was cut, drops the last record unless it is the only one.
  */
 export function firstLines(
   text: string,
@@ -23,5 +23,5 @@ export function firstLines(
   return isWhole ? text.slice(0, end) : text
 }
 
-/** A quote after a quote that has just closed a field is an escaped one, and opens it again. */
+/** Includes a quote right after the quote that closed a field: that is an escaped quote, which reopens the field. */
 const isFieldStart = (text: string, at: number): boolean => at === 0 || /[,;\t\n\r"]/.test(text[at - 1] ?? '')

@@ -9,18 +9,18 @@ import type { RequestOfAccount } from '../tool.ts'
 
 type Contents = TextResourceContents | BlobResourceContents
 
-/** One kind of resource: something of the account that agents read. */
+/** One kind of resource that agents can read from the account. */
 export interface ResourceKind {
   readonly template?: ResourceTemplateType
-  /** Returns the most recent ones, which are listed; others are read by the template. */
+  /** Returns the most recent resources for the list; agents can read others by the template. */
   recent(on: RequestOfAccount): Promise<Resource[]>
-  /** Returns what the account has that the variable of the template could be. */
+  /** Returns completions for the template's variable. */
   complete?(argument: string, on: RequestOfAccount): Promise<string[]>
-  /** Returns nothing for an address of another kind; throws `not_found` for one that the account has not. */
+  /** Returns undefined for a URI of another kind; throws `not_found` if the account doesn't have the resource. */
   read(uri: string, on: RequestOfAccount): Promise<Contents[] | undefined>
 }
 
-/** Returns the id within an address of the form `hearth://runs/{run_id}/log`. */
+/** Returns the id in a URI of the form `hearth://runs/{run_id}/log`. */
 export function idIn(uri: string, template: string): string | undefined {
   const [before = '', after = ''] = template.split(/\{\w+\}/)
   if (!uri.startsWith(before) || !uri.endsWith(after)) return undefined

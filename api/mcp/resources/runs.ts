@@ -13,7 +13,7 @@ const LINES = 1_000
 const LOG = 'hearth://runs/{run_id}/log'
 const METRICS = 'hearth://runs/{run_id}/metrics'
 
-/** The log of a training run or merge: its newest lines. */
+/** The newest log lines of a training run or merge. */
 export const runLogs: ResourceKind = {
   template: {
     uriTemplate: LOG,
@@ -41,13 +41,13 @@ export const runLogs: ResourceKind = {
   },
 }
 
-/** The measures of a training run, live while it is at work. */
+/** The metrics of a training run, live while it is running. */
 export const runMetrics: ResourceKind = {
   template: {
     uriTemplate: METRICS,
     name: 'run-metrics',
     title: 'Metrics of a training run',
-    description: 'The losses of a run by epoch and the final measures of its model',
+    description: 'The losses of a run by epoch and the final metrics of its model',
     mimeType: 'application/json',
   },
   recent: async (on) =>
@@ -55,7 +55,7 @@ export const runMetrics: ResourceKind = {
       uri: METRICS.replace('{run_id}', run_id),
       name: `metrics-${run_id}`,
       title: `Metrics of ${job_name}`,
-      description: 'Its losses by epoch and its final measures',
+      description: 'Its losses by epoch and its final metrics',
       mimeType: 'application/json',
     })),
   complete,

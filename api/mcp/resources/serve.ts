@@ -4,7 +4,7 @@ import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
 import type { RequestOfAccount } from '../tool.ts'
 
-/** Answers `resources/list`, `resources/templates/list` and `resources/read`. */
+/** Serves `resources/list`, `resources/templates/list` and `resources/read`. */
 export function serveResources(server: Server, on: RequestOfAccount, { resources }: Offer): void {
   const { log } = on.request
   server.setRequestHandler('resources/list', () =>
@@ -27,7 +27,7 @@ export function serveResources(server: Server, on: RequestOfAccount, { resources
   )
 }
 
-/** An address that no resource of the account has gets the error that the protocol has for it. */
+/** Converts `not_found` to the protocol's own error for unknown resources. */
 async function known<T>(uri: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read()

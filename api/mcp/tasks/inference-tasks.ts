@@ -14,7 +14,7 @@ import type { TaskState } from './state.ts'
 export const readInferenceTask = (on: RequestOfAccount, task_id: string) =>
   operate<InferenceTask>(getTask, on, { params: { task_id } })
 
-/** Inferences that outlast the call which has asked for them. */
+/** Inferences that outlast the call that started them. */
 export const inferenceTasks: TaskKind = {
   name: 'inference',
   get: async (id, on) => stateOfInference(await visibleTask(on, id), on),
@@ -24,7 +24,7 @@ export const inferenceTasks: TaskKind = {
   },
 }
 
-/** A key that is limited to tools sees only their tasks; one that has `run_inference` asks every model. */
+/** A key limited to tools only sees its tools' tasks; a key with `run_inference` may call every model. */
 async function visibleTask(on: RequestOfAccount, id: string): Promise<InferenceTask> {
   const { caller, services } = on
   const task = await readInferenceTask(on, id)

@@ -10,7 +10,7 @@ import type { RequestOfAccount } from '../tool.ts'
 import type { TaskKind } from './kinds.ts'
 import type { TaskState } from './state.ts'
 
-/** The work of tools of the manifest, in the row of its invocation. */
+/** The work of manifest tools, in their invocations' rows. */
 export const invocationTasks: TaskKind = {
   name: 'invocation',
   get: async (id, on) => stateOfInvocation(await visibleInvocation(id, on), on),

@@ -3,29 +3,29 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { RequestOfAccount } from '../tool.ts'
 import type { TaskState } from './state.ts'
 
-/** One kind of work that may go on as a task. Its tasks have ids of the form `<name>.<id>`. */
+/** One kind of work that may continue as a task. Its task ids have the form `<name>.<id>`. */
 export interface TaskKind {
   readonly name: string
-  /** Throws `not_found` for an id that the account has not. */
+  /** Throws `not_found` if the account has no task with this id. */
   get(id: string, context: RequestOfAccount): Promise<TaskState>
-  /** Ends a task; one that has ended may throw `conflict`. */
+  /** Cancels a task; may throw `conflict` if it has already ended. */
   cancel(id: string, context: RequestOfAccount): Promise<void>
 }
 
-/** The time between two polls that clients are asked to keep. */
+/** The poll interval that we ask clients to use. */
 const POLL_INTERVAL_MS = 2_000
 
-/** Returns the members of a task on the wire. Tasks are read for as long as the rows behind them exist. */
+/** Returns a task's wire fields. Clients can read a task as long as its row exists. */
 export const taskFields = (state: TaskState) => ({ ...state, ttlMs: null, pollIntervalMs: POLL_INTERVAL_MS })
 
-/** Answers `tasks/get`. */
+/** Serves `tasks/get`. */
 export const getTaskState = (
   kinds: readonly TaskKind[],
   taskId: string,
   context: RequestOfAccount,
 ): Promise<TaskState> => withTask(kinds, taskId, (kind, id) => kind.get(id, context))
 
-/** Answers `tasks/cancel`: a task that has ended already is no error. */
+/** Serves `tasks/cancel`. A task that has already ended isn't an error. */
 export const cancelTaskById = (
   kinds: readonly TaskKind[],
   taskId: string,
@@ -49,7 +49,7 @@ async function withTask<T>(
   try {
     if (kind) return await act(kind, taskId.slice(dot + 1))
   } catch (err) {
-    // An id that no task could have is as unknown as one that no task has.
+    // Treat a malformed id like an unknown one.
     if (!(err instanceof ApiError && (err.code === 'not_found' || err.code === 'validation_failed')))
       throw err
   }

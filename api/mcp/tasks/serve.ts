@@ -20,7 +20,7 @@ const params = fromJsonSchema<TaskParams>({
   required: ['taskId'],
 })
 
-/** Answers the methods of the tasks extension. No task of the platform asks its client for input. */
+/** Serves the methods of the tasks extension. None of our tasks requests input from its client. */
 export function serveTasks(server: Server, on: RequestOfAccount, { taskKinds }: Offer): void {
   const serve = (method: string, handle: (taskId: string) => Promise<object>) =>
     server.setRequestHandler(method, { params }, ({ taskId }, mcp) =>

@@ -7,8 +7,8 @@ export interface TaskState {
   readonly statusMessage?: string
   readonly createdAt: string
   readonly lastUpdatedAt: string
-  /** The result of the tool, once it has ended. */
+  /** The tool's result, once it has ended. */
   readonly result?: CallToolResult
-  /** The fault that kept the tool from having a result. */
+  /** The error because of which the tool has no result. */
   readonly error?: { readonly code: number; readonly message: string }
 }

@@ -5,7 +5,7 @@ import { operationTool } from '../operation-tool.ts'
 export const cancelTrainingRunTool = operationTool({
   name: 'cancel_training_run',
   title: 'Cancel a training run',
-  description: 'Ends a training run or merge that waits or is at work. Its model is lost.',
+  description: 'Cancels a waiting or running training run or merge. Its model is lost.',
   operation: cancelTrainingRun,
   input: TrainingRunParams,
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },

@@ -17,7 +17,7 @@ export const createTrainingRunTool = operationTool({
   name: 'create_training_run',
   title: 'Start a training run',
   description:
-    'Trains a model config on a dataset that is ready. Answers at once with the job_id; get_training_run shows when the run has completed, and register_for_inference then makes its model callable.',
+    'Trains a model config on a dataset that is ready. Returns the job_id immediately; get_training_run shows when the run has completed, and register_for_inference then makes its model callable.',
   operation: createTrainingRun,
   input: Type.Object(
     {

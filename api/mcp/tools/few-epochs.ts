@@ -1,11 +1,11 @@
 import type { JsonObject } from '../tool.ts'
 
-/** The epochs that a result may have: an agent reads the course of a loss from them, and they fit into its context. */
+/** The maximum number of epochs in a result: enough to show how a loss develops, and small enough for a context. */
 const MAX_EPOCHS = 100
 
 /**
- * Returns metrics with at most 100 epochs, evenly distributed from the first to the last. Where epochs are left out,
- * `epochs_total` has their number.
+ * Returns metrics with at most 100 epochs, evenly distributed from the first to the last. If epochs are left out,
+ * `epochs_total` has the total number.
  */
 export function withFewEpochs(metrics: JsonObject): JsonObject {
   const { epochs } = metrics

@@ -9,7 +9,7 @@ export const getEndpointTool = operationTool({
   name: 'get_endpoint',
   title: 'Get an endpoint',
   description:
-    'Returns one endpoint by id or name, with the schema of its input, an example, its price and whether its model is loaded.',
+    'Returns one endpoint by id or name, with its input schema, an example, its price and whether its model is loaded.',
   operation: getEndpoint,
   input: Type.Object({ endpoint_id }, { additionalProperties: false }),
   annotations: READS,

@@ -9,7 +9,7 @@ export const getTrainingLogsTool = operationTool({
   name: 'get_training_logs',
   title: 'Get the log of a training run',
   description:
-    "Returns the newest lines of a training run's log, 100 unless limit says otherwise. next_cursor leads to the lines before them.",
+    "Returns the newest lines of a training run's log, 100 by default. Use next_cursor to get the lines before them.",
   operation: getTrainingRunLogs,
   input: Type.Object(
     {

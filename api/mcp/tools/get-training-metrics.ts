@@ -8,7 +8,7 @@ export const getTrainingMetricsTool = operationTool({
   name: 'get_training_metrics',
   title: 'Get the metrics of a training run',
   description:
-    'Returns the losses of a run by epoch and the final measures of its model, live while the run is at work. At most 100 epochs, evenly distributed.',
+    'Returns the losses of a run by epoch and the final metrics of its model, live during the run. At most 100 epochs, evenly distributed.',
   operation: getTrainingRunMetrics,
   input: TrainingRunParams,
   annotations: READS,

@@ -7,7 +7,7 @@ export const getTrainingRunTool = operationTool({
   name: 'get_training_run',
   title: 'Get a training run',
   description:
-    'Returns the status of a training run or merge, its metrics so far, and why it waits or has failed.',
+    'Returns the status of a training run or merge, its metrics so far, and why it is waiting or has failed.',
   operation: getTrainingRun,
   input: TrainingRunParams,
   annotations: READS,

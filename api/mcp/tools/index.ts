@@ -15,7 +15,7 @@ import { listTrainingRunsTool } from './list-training-runs.ts'
 import { registerForInferenceTool } from './register-for-inference.ts'
 import { runInferenceTool } from './run-inference.ts'
 
-/** The tools that every account has, whatever its endpoints. */
+/** The tools that every account has, independent of its endpoints. */
 export const BUILT_IN_TOOLS: readonly Tool[] = [
   listEndpointsTool,
   getEndpointTool,

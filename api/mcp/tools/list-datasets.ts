@@ -9,7 +9,7 @@ export const listDatasetsTool = operationTool({
   name: 'list_datasets',
   title: 'List datasets',
   description:
-    'Lists the datasets of this account, newest first. Only those that are ready can be trained on.',
+    'Lists the datasets of this account, newest first. Only datasets that are ready can be used for training.',
   operation: listDatasets,
   input: Type.Object({ status, limit, cursor }, { additionalProperties: false }),
   annotations: READS,

@@ -5,7 +5,7 @@ import { operationTool, READS } from '../operation-tool.ts'
 
 const { include_readiness, task_type, search, source, owner, limit, offset } = EndpointQuery.properties
 
-/** A schema may have a megabyte, and a page a hundred endpoints. */
+/** Endpoints without their schemas: a schema may have a megabyte, and a page a hundred endpoints. */
 const ListedEndpoints = Type.Object({
   ...Type.Omit(EndpointList, ['endpoints']).properties,
   endpoints: Type.Array(
@@ -29,7 +29,7 @@ export const listEndpointsTool = operationTool({
   name: 'list_endpoints',
   title: 'List endpoints',
   description:
-    'Lists the models that can be asked now: the endpoints of this account and the public ones. get_endpoint has the schema of the input and examples of each. With include_readiness it also says whether the model is loaded.',
+    'Lists the models that can be called now: the endpoints of this account and the public ones. get_endpoint returns the input schema and examples of an endpoint. With include_readiness the list also says whether each model is loaded.',
   operation: listEndpoints,
   input: Type.Object(
     { include_readiness, task_type, search, source, owner, limit, offset },

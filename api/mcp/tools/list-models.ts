@@ -11,7 +11,7 @@ export const listModelsTool = operationTool({
   name: 'list_models',
   title: 'List public models',
   description:
-    'Lists the models that are open to every account. Their names can be given to run_inference as endpoint_id. list_endpoints also has the models of this account.',
+    'Lists the models that every account can call. Pass a name to run_inference as endpoint_id. list_endpoints also includes the models of this account.',
   operation: listInferenceModels,
   input: Type.Object(
     {

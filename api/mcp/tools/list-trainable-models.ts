@@ -6,7 +6,7 @@ export const listTrainableModelsTool = operationTool({
   name: 'list_trainable_models',
   title: 'List trainable models',
   description:
-    'Lists the model configs that a training run can use, with what each is for. get_model_schema has the hyperparameters of one.',
+    'Lists the model configs that a training run can use, with the purpose of each. get_model_schema returns the hyperparameters of a config.',
   operation: listModelConfigs,
   input: Type.Object(
     {

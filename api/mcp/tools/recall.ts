@@ -9,7 +9,7 @@ export const recallTool = operationTool({
   name: 'recall',
   title: 'Recall notes',
   description:
-    'Returns the notes of this account that are nearest to a text, or the newest ones where no model of embeddings is set; ordered_by says which.',
+    'Returns the notes of this account that are most similar to a text, or the newest ones if no embedding model is configured; ordered_by says which.',
   operation: recallMemory,
   input: Type.Object({ query, limit }, { additionalProperties: false }),
   annotations: READS,

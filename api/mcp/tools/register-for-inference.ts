@@ -23,7 +23,7 @@ export const registerForInferenceTool: Tool = {
   name: 'register_for_inference',
   title: 'Make a trained model callable',
   description:
-    'Serves the model of a completed training run or merge as an endpoint, which run_inference then takes. Without a name it gets one made from the name of the job; a repeat returns the same endpoint, unless that is deprecated. A public endpoint needs all fields of its listing, and a review.',
+    "Serves the model of a completed training run or merge as an endpoint that run_inference can call. Without a name, the endpoint gets one derived from the job's name; a repeat returns the same endpoint, unless that is deprecated. A public endpoint needs all fields of its listing, and a review.",
   inputSchema: publicSchema(Input),
   outputSchema: publicSchema(Endpoint),
   annotations: CREATES,
@@ -39,7 +39,7 @@ export const registerForInferenceTool: Tool = {
 const register = (on: CallContext, run_id: string, body: Listing & { name: string }) =>
   operate<Endpoint>(registerForInference, on, { params: { run_id }, body })
 
-/** Registers a run under a name made from its job's; a name that this run has already means that this is a repeat. */
+/** Registers a run under a name derived from its job's. If the run already has that name, this is a repeat. */
 async function registerUnderFreeName(context: CallContext, run_id: string, body: Listing): Promise<Endpoint> {
   const run = await operate<TrainingRun>(getTrainingRun, context, { params: { run_id } })
   const [short, long] = endpointNamesOf(run.job_name, run.job_id)
@@ -56,7 +56,7 @@ async function registerUnderFreeName(context: CallContext, run_id: string, body:
     if (!isTaken(err, long)) throw err
     throw new ApiError(
       'conflict',
-      `the names ${short} and ${long}, made from the job's, are not available; give a name`,
+      `the names ${short} and ${long}, derived from the job's name, are not available; choose a name`,
     )
   }
 }

@@ -9,7 +9,7 @@ export const rememberTool = operationTool({
   name: 'remember',
   title: 'Remember a note',
   description:
-    'Keeps a short note for this account, which later requests to language models are given. To correct a note, name the old one in supersedes: it is then no longer recalled.',
+    'Stores a short note for this account; later requests to language models receive it. To correct a note, pass the old one in supersedes; it is then no longer recalled.',
   operation: addMemoryEntry,
   input: Type.Object({ text, source, supersedes }, { additionalProperties: false }),
   annotations: CREATES,

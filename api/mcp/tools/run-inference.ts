@@ -21,7 +21,7 @@ const Input = Type.Object(
     task_id: Type.Optional({
       ...Uuid,
       description:
-        'Only to wait on for the result of an earlier call that has not ended: its task_id, with the same endpoint_id and input. Nothing is run again.',
+        'Only to continue waiting for the result of an earlier call: its task_id, with the same endpoint_id and input. Nothing runs again.',
     }),
   },
   { additionalProperties: false },
@@ -30,9 +30,9 @@ type Args = Static<typeof Input>
 
 export const runInferenceTool: Tool = {
   name: 'run_inference',
-  title: 'Ask a model',
+  title: 'Call a model',
   description:
-    'Sends an input to an endpoint and returns the result of its model. A model that is not loaded yet may take longer than the call: then the answer has a task_id, with which the same call waits on.',
+    'Sends an input to an endpoint and returns the result of its model. A model that is not loaded yet may take longer than the call; then the result has a task_id, and the same call with it continues to wait.',
   inputSchema: publicSchema(Input),
   outputSchema: publicSchema(InferResponse),
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
@@ -52,7 +52,7 @@ async function runInference(args: Args, context: CallContext): Promise<ToolResul
   return inferenceResult({ ...first, ...last, sync_latency_ms: patience.elapsedMs })
 }
 
-/** Asks the model, or reads the task of an earlier call. */
+/** Calls the model, or reads the task of an earlier call. */
 async function answerTo(
   { endpoint_id, input, task_id }: Args,
   context: CallContext,

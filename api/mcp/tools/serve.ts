@@ -19,7 +19,7 @@ import {
   type Tool,
 } from '../tool.ts'
 
-/** Answers `tools/list` and `tools/call`. */
+/** Serves `tools/list` and `tools/call`. */
 export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): void {
   const { log, query } = on.request
   const form = ((query as { names?: NameForm } | undefined)?.names ?? 'slugs') satisfies NameForm
@@ -41,7 +41,7 @@ export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): 
   )
 }
 
-/** Returns what a tool throws as its result, except for faults of the protocol and clients that have left. */
+/** Converts what a tool throws to its result, except for protocol errors and clients that have disconnected. */
 async function call(tool: Tool | ReadTool, args: JsonObject, context: CallContext) {
   try {
     return await tool.call(args, context)

@@ -42,7 +42,9 @@ describe('deprecated endpoints as MCP tools', () => {
     await until(async () => (await descriptionOf('old-one')) === 'Counts.')
 
     await deprecate('old-one')
-    await until(async () => (await descriptionOf('old-one')) === 'Deprecated: it may go soon. Counts.')
+    await until(
+      async () => (await descriptionOf('old-one')) === 'Deprecated: it may be removed soon. Counts.',
+    )
     await deprecate('old-one', 'new-one')
     await until(async () => (await descriptionOf('old-one')) === 'Deprecated: use new-one instead. Counts.')
 
@@ -65,6 +67,6 @@ describe('deprecated endpoints as MCP tools', () => {
     await deprecate(second.body.name)
     const third = await register(id)
     assert.equal(third.isError, true)
-    assert.match(third.text, /^The names churn and churn-\w{8}, .* are not available; give a name\.$/)
+    assert.match(third.text, /^The names churn and churn-\w{8}, .* are not available; choose a name\.$/)
   })
 })

@@ -88,7 +88,7 @@ describe('the MCP server', () => {
         assert.match(config.text, /^There is no model config nothing; there are embedding-/)
         assert.match(
           run.text,
-          /^There is no training run with this id\. list_training_runs shows those that there are\.$/,
+          /^There is no training run with this id\. list_training_runs shows the available ones\.$/,
         )
       })
 
