@@ -11,7 +11,7 @@ export interface Admitted {
   accountId: string
   /** The key by whose grant the request may read memory. */
   keyId?: string | undefined
-  /** Its turn among the requests to the model. */
+  /** Its priority among the requests to the model. */
   tier?: ServiceTier | undefined
   /** The JSON text for the model server. */
   input: Buffer
@@ -27,7 +27,7 @@ export async function callableEndpoint(
   return checkCallable(await endpoints.find(idOrName), accountId)
 }
 
-/** Throws as `callableEndpoint` does unless this account may call the endpoint now. */
+/** Throws like `callableEndpoint` unless this account may call the endpoint now. */
 export function checkCallable(
   endpoint: CallableEndpointRow | undefined,
   accountId: string,
@@ -42,9 +42,9 @@ export function checkCallable(
   return endpoint
 }
 
-const notNow = (why: string) => new ApiError('conflict', `this endpoint takes no requests: ${why}`)
+const notNow = (why: string) => new ApiError('conflict', `this endpoint is not accepting requests: ${why}`)
 
-/** Returns the state in which a request of this account would find the endpoint's model. */
+/** Returns the state in which this account's request would find the endpoint's model. */
 export function modelStateOf(
   { links }: Pick<Services, 'links'>,
   { endpoint, accountId }: Pick<Admitted, 'endpoint' | 'accountId'>,

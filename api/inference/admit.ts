@@ -11,22 +11,22 @@ import { chatInput } from './chat-input.ts'
 import type { TaskDraft } from './rows.ts'
 import { requireToolNode } from './tool-nodes.ts'
 
-/** The largest body of a request to a model. */
+/** The maximum body size of a request to a model. */
 export const MAX_INFER_BYTES = 16 * 1024 * 1024
 
 /** A request to a model; `rawBody` is the JSON text of `body` as the client sent it. */
 export interface InferRequest {
   accountId: string
-  /** The key that asks, by whose grant the request may read memory. */
+  /** The calling key, whose grant lets the request read memory. */
   keyId: string
-  /** What the key is held to. */
+  /** The limits of the key. */
   limits: KeyLimits | undefined
   /** The id or the name of the endpoint. */
   endpointId: string
   body: Pick<InferBody, 'input' | 'max_tokens' | 'temperature'>
   rawBody: Buffer
   surface: Admitted['surface']
-  /** Its end gives back what is held of the key's budget and not booked. */
+  /** When the request is over, releases the part of the key's budget that is held but not booked. */
   disconnect: Pick<ClientDisconnect, 'whenOver'>
 }
 
@@ -36,7 +36,7 @@ interface InferCall extends Pick<InferRequest, 'body' | 'rawBody' | 'disconnect'
   surface?: InferRequest['surface'] | undefined
 }
 
-/** Returns the request that a call of `infer` or `infer:async` makes. */
+/** Returns the request for a call of `infer` or `infer:async`. */
 export const inferRequest = ({
   caller: { accountId, keyId, limits },
   params: { endpoint_id: endpointId },
@@ -70,7 +70,7 @@ export async function admit(
   const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, endpoint)
   if (budgetHold) disconnect.whenOver(() => budgetHold.release())
   const isChat = isChatCapable(endpoint.task_type)
-  // In the input of another model it is a field of that model, such as a column.
+  // For any other model, `service_tier` would be an input field, such as a column.
   const tier = tierOf(isChat ? body.input['service_tier'] : undefined, limits?.service_tier)
   const admitted = { endpoint, accountId, keyId, tier, surface, ...(budgetHold && { budgetHold }) }
   return { ...admitted, input: isChat ? chatInput(body, input) : input }

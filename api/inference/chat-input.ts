@@ -10,8 +10,8 @@ const INPUT = ['body', 'input']
 type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
 
 /**
- * Builds the request to a language model for an `infer`: its input as sent, with the limits of the body in place of
- * those of the input, under any of their names. It never streams.
+ * Builds the request to a language model for an `infer`: the input as sent, but limits in the body replace those in the
+ * input, whichever name they use. Never streams.
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
   const { messages } = input as { messages?: unknown }
@@ -26,7 +26,7 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
     ...(memberBytes(bytes, 'stream') && { stream: 'false' }),
     ...(memberBytes(bytes, 'stream_options') && { stream_options: 'null' }),
     ...(max_tokens !== undefined && { max_tokens: String(max_tokens) }),
-    // Model servers use this name of the limit when a request has both.
+    // If a request has both names of the limit, model servers use this one.
     ...(max_tokens !== undefined &&
       memberBytes(bytes, 'max_completion_tokens') && { max_completion_tokens: String(max_tokens) }),
     ...(temperature !== undefined && { temperature: String(temperature) }),

@@ -12,13 +12,13 @@ import { findShownTask } from './long-results.ts'
 import { startOf } from './queue-task.ts'
 import type { TaskDraft } from './rows.ts'
 
-/** The time for which a task waits in memory while the database is away, and the interval of the retries. */
+/** How long a task waits in memory while the database is unavailable, and the retry interval. */
 const KEEP_MS = 10 * 60_000
 const RETRY_DELAY_MS = 1_000
 
 /**
- * Hands a task that this gateway cannot finish over to a workflow. Retries while the database is away,
- * because no other process would.
+ * Hands a task that this gateway can't finish over to a workflow. Retries while the database is unavailable, because no
+ * other process would.
  */
 export async function moveToWorkflow(
   { db, outbox, log }: Pick<Services, 'db' | 'outbox' | 'log'>,
@@ -35,7 +35,7 @@ export async function moveToWorkflow(
   }
 }
 
-/** Waits for a task's end and returns it, without a long result; undefined when the time is up first. */
+/** Waits for a task to end and returns it, without a long result; undefined if the time is up first. */
 export async function awaitTask(
   { db }: Pick<Services, 'db'>,
   { taskId, accountId }: TaskDraft,
@@ -46,7 +46,7 @@ export async function awaitTask(
   return row && isTerminalTask(row.status) ? row : undefined
 }
 
-/** Returns the note about a model that is not loaded: about how many seconds the load takes. */
+/** Returns the estimated load time in seconds, for the response about a model that isn't loaded. */
 export async function loadEstimate(
   { estimates }: Pick<Services, 'estimates'>,
   modelKey: string,
@@ -56,8 +56,8 @@ export async function loadEstimate(
 }
 
 /**
- * Ends an open task at its owner's request: first its row, then the work on it, by a cancel over the links and by
- * Temporal. Returns the previous row; undefined when there is no such task.
+ * Cancels an open task for its owner: first ends its row, then stops the work, by a cancel over the links and through
+ * Temporal. Returns the previous row; undefined if there is no such task.
  */
 export async function cancelTask(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
@@ -73,7 +73,7 @@ export async function cancelTask(
   if (!before || isTerminalTask(before.status)) return before
 
   links.cancelTask(taskId)
-  // When Temporal is away, the workflow finds the ended row by itself.
+  // If Temporal is unavailable, the workflow finds the ended row by itself later.
   temporal.workflow
     .getHandle(WORKFLOW_ID.task(taskId))
     .cancel()

@@ -29,13 +29,13 @@ interface Running {
 
 export interface SyncOptions {
   timeoutMs: number
-  /** Reports that the client has left before its response is complete. */
+  /** Aborts if the client disconnects before its response is complete. */
   disconnect: ClientDisconnect
 }
 
 export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/tasks/${taskId} for the result.`
 
-/** Responds with the result when it is ready in time: from a loaded model at once, otherwise through a task. */
+/** Responds with the result if it is ready in time: directly from a loaded model, otherwise through a task. */
 export async function inferSync(
   services: Services,
   draft: TaskDraft & Admitted,
@@ -56,30 +56,31 @@ export async function inferSync(
   try {
     let answer = await firstOf(asked, timeoutMs)
     if (answer === LATE) {
-      // One that still waits for a place ends at once, and becomes a durable task.
+      // A request that still waits for a place ends at once and becomes a durable task.
       waiting.abort()
       answer = await firstOf(asked, 0)
     }
     if (answer === LATE) return await answerRunning(services, draft, { asked, work }, { ...options, began })
-    if (!answer && disconnect.aborted) throw new ClientGoneError('the client left before its answer')
+    if (!answer && disconnect.aborted)
+      throw new ClientGoneError('the client disconnected before its response')
     if (!answer) return await answerFromTask(services, draft, options, began)
     if (answer.room.isHeld) disconnect.whenOver(() => answer.room.release())
     return await answerEnded(services, draft, answer, began)
   } catch (err) {
     work.abort()
-    // The request may fail as well, for example because it has just been aborted here.
+    // The request may fail as well, for example because we just aborted it.
     void asked.then(
       (answer) => answer?.room.release(),
       () => {},
     )
     if (!disconnect.aborted) throw err
-    throw new ClientGoneError('the client left before its answer')
+    throw new ClientGoneError('the client disconnected before its response')
   } finally {
     isWaiting = false
   }
 }
 
-/** Resolves like `asked`, or to `LATE` when that takes longer than the client waits. */
+/** Resolves like `asked`, or to `LATE` if that takes longer than the client waits. */
 function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LATE> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(LATE), timeoutMs)
@@ -93,7 +94,7 @@ function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LA
   })
 }
 
-/** The usual case: one row, written together with those of other requests, and then the response. */
+/** The usual case: writes one row, batched with those of other requests, and then responds. */
 async function answerEnded(
   services: Services,
   draft: TaskDraft,
@@ -117,7 +118,7 @@ async function answerEnded(
   }
 }
 
-/** A loaded model that takes longer than the client waits: the row is written, and this gateway settles the task later. */
+/** A loaded model takes longer than the client waits: writes the row now; this gateway settles the task later. */
 async function answerRunning(
   services: Services,
   draft: TaskDraft,
@@ -126,8 +127,8 @@ async function answerRunning(
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
   const told = opened.then(() => cancelUnlessReported(services, draft.taskId, disconnect))
-  // This gateway settles the row in any case, even if the cancellation failed or came late, because no other
-  // process does while it lives.
+  // This gateway must settle the row even if the cancellation failed or came late, because no other process does so
+  // while it lives.
   const finished = told
     .catch(() => written)
     .then(() => finish(services, draft, request))
@@ -140,19 +141,19 @@ async function answerRunning(
     status: 'running',
     model_state: 'resident',
     sync_latency_ms: sinceMs(began),
-    note: `The model is still at work. ${pollNote(draft.taskId)}`,
+    note: `The model is still running. ${pollNote(draft.taskId)}`,
   }
 }
 
 async function finish(services: Services, draft: TaskDraft, { asked, work }: Running): Promise<void> {
   const over = new AbortController()
-  // The task may be cancelled through any gateway.
+  // A client may cancel the task through any gateway.
   void services.taskWaiters
     .wait(draft.taskId, MAX_DURATION_MS, over.signal)
     .then((ended) => ended && work.abort())
   const answer = await asked.catch(() => undefined)
   over.abort()
-  // Every node with the model is gone, so a workflow finds another; a cancelled task stays cancelled.
+  // Every node with the model is gone, so a workflow finds another node; a cancelled task stays cancelled.
   if (!answer) return moveToWorkflow(services, draft)
   if (answer.outcome.status === 'succeeded') services.keyMeters.spend(draft.keyId, answer.outcome.tokens)
   const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
@@ -163,7 +164,7 @@ async function finish(services: Services, draft: TaskDraft, { asked, work }: Run
   }
 }
 
-/** No node has the model loaded: a workflow runs the task, and the client waits for it as long as it requested. */
+/** No node has the model loaded: a workflow runs the task, and the client waits for up to its requested timeout. */
 async function answerFromTask(
   services: Services,
   draft: TaskDraft,
@@ -175,7 +176,7 @@ async function answerFromTask(
   const ended = services.taskWaiters.wait(draft.taskId, left, disconnect.signal)
   await queueTask(services, draft)
   const row = await awaitTask(services, draft, ended)
-  // The state in which the task was served; another request may have loaded the model meanwhile.
+  // The state in which the task found its model; another request may have loaded it in the meantime.
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
   if (row)
@@ -192,7 +193,7 @@ async function answerFromTask(
   }
 }
 
-/** Returns why a task did not end in time: its model is not ready, or no node can run it. */
+/** Returns why a task didn't end in time: its model isn't ready, or no node can run it. */
 async function pendingReason(
   { db, links, now }: Services,
   { endpoint: { model_key }, accountId: account_id }: TaskDraft,
@@ -200,23 +201,23 @@ async function pendingReason(
   const needs = await nodeLoadRepository.findModelNeeds(db, model_key)
   const need = needs && { ...needs, model_key, account_id, now: now().getTime() }
   const placed = need && links.placement.place(need, Math.random)
-  if (!placed || placed.chosen) return 'The model was not ready in time; the task goes on.'
-  return `No node can take the task now: ${noNodeReason(placed.explain())}. It waits for one for at most 24 hours, or until it is cancelled; who runs the platform sees its nodes with "hearth nodes list".`
+  if (!placed || placed.chosen) return 'The model was not ready in time; the task continues.'
+  return `No node can take the task now: ${noNodeReason(placed.explain())}. It waits for a node for up to 24 hours unless it is cancelled; an operator can check the nodes with "hearth nodes list".`
 }
 
 /**
- * Cancels a task if its client leaves before the response is written, because the client does not know the task's id
- * and could never read it. Throws when the client has already left.
+ * Cancels a task if its client disconnects before the response is written: the client doesn't know the task's id, so it
+ * could never read the result. Throws if the client has already disconnected.
  */
 async function cancelUnlessReported(
   services: Services,
   taskId: string,
   disconnect: ClientDisconnect,
 ): Promise<void> {
-  const cancel = () => cancelTask(services, taskId, 'the caller left before the result')
+  const cancel = () => cancelTask(services, taskId, 'the caller disconnected before the result')
   if (disconnect.aborted) {
     await cancel()
-    throw new ClientGoneError('the client left before its answer')
+    throw new ClientGoneError('the client disconnected before its response')
   }
   const leave = () =>
     void cancel().catch((err: unknown) => emit(services.log, 'task.abandon_failed', { err, task_id: taskId }))
@@ -232,7 +233,7 @@ async function fromRow(
     began,
   }: Pick<TaskDraft, 'surface'> & { disconnect: ClientDisconnect; began: number },
 ): Promise<InferResponse> {
-  // Several calls of tools may share one response.
+  // Several tool calls may share one response.
   const reader = { signal, res, surface: surface === 'mcp' ? surface : undefined }
   const result = await presentResult(services.objects, await completeResult(services, row, reader))
   return {

@@ -14,35 +14,35 @@ import { UserSchemaError } from '../../platform/schema-checks/user-schema.ts'
 import { toIssues } from '../http/issues.ts'
 
 /**
- * Smaller schemas are compiled in this process, in 10 ms at most; larger ones may take 200 ms, so a
- * child process compiles them.
+ * Smaller schemas are compiled in this process, in at most 10 ms. Larger ones may take 200 ms, so a child process
+ * compiles them.
  */
 const SMALL_BYTES = 2 * 1024
 const FEW_PATTERNS = 8
 const MAX_COMPILED_BYTES = 32 * 1024 * 1024
-/** A compiled schema occupies at least 16 to 60 KB, and about five times its text; the form that names all faults as well. */
+/** A compiled schema takes at least 16 to 60 KB or about five times its text, and so does its all-errors variant. */
 const COMPILED_BYTES = 64 * 1024
 const COMPILED_FACTOR = 12
 /** The cache entry of a large schema only records that it is large. */
 const KNOWN_BYTES = 512
-/** The limit for a schema's weight times the bytes of the value: a few milliseconds at most. */
+/** The limit of a schema's weight times the value's bytes: a few milliseconds at most. */
 const MAX_WORK = 1_000_000
 
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
-/** An input as the client sent it, parsed and as JSON text; a check removes optional members that are null. */
+/** A client's input, parsed and as JSON text. A check removes optional members that are null. */
 export interface GivenInput {
   readonly value: unknown
   json: Buffer
 }
 
 /**
- * Validates inputs against the schemas of their endpoints. Checks with a proven bound run at once; all others run in
- * child processes, where they cannot delay other requests.
+ * Validates inputs against their endpoints' schemas. Checks with a proven cost bound run in this process; all others
+ * run in child processes, where they can't delay other requests.
  */
 export class InputChecks {
   readonly #checks: Pick<SchemaChecks, 'check'>
-  // Keyed by the schema, so that entries survive changes of an endpoint's other fields.
+  // Keyed by the schema, so entries survive changes of an endpoint's other fields.
   readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MAX_COMPILED_BYTES })
 
   constructor(checks: Pick<SchemaChecks, 'check'>) {
@@ -54,7 +54,7 @@ export class InputChecks {
     return this.#compiled.calculatedSize
   }
 
-  /** Throws `validation_failed` for an input that breaks the endpoint's schema, or cannot be validated in time. */
+  /** Throws `validation_failed` for an input that violates the endpoint's schema or can't be validated in time. */
   check(endpoint: Endpoint, accountId: string, input: GivenInput): Promise<void> | undefined {
     const compiled = this.#compiledOf(endpoint)
     if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MAX_WORK) {
@@ -76,7 +76,7 @@ export class InputChecks {
       value: input.json,
     })
     if (!('faults' in result)) throw notChecked(result)
-    // The child process has removed them from its copy.
+    // The child process removed them from its own copy only.
     for (const pointer of result.removed) removeNull(input.value, pointer)
     accept(input, result)
   }
@@ -92,7 +92,7 @@ export class InputChecks {
   }
 }
 
-/** Throws for an input with faults; the JSON text of one without members that were removed is made again. */
+/** Throws for an invalid input. If null members were removed, serializes the input's JSON text again. */
 function accept(input: GivenInput, { faults, removed }: CheckedValue): void {
   refuse(faults)
   if (removed.length > 0) input.json = Buffer.from(JSON.stringify(input.value))
@@ -101,7 +101,7 @@ function accept(input: GivenInput, { faults, removed }: CheckedValue): void {
 const isSmall = (schema: string): boolean =>
   schema.length <= SMALL_BYTES && schema.split('"pattern').length <= FEW_PATTERNS + 1
 
-/** For an invalid schema the child process reports the error. */
+/** Treats an invalid schema as large, because the child process reports the error. */
 function compiledHere(schema: CallableEndpointRow['input_schema']): CompiledSchema | 'large' {
   try {
     return compileWeighed(schema)
@@ -132,7 +132,7 @@ function notChecked(result: Exclude<CheckResult, { faults: unknown }>): ApiError
   const why =
     'unusable' in result
       ? `the input_schema of this endpoint ${result.unusable}`
-      : 'holding it against the input_schema of this endpoint takes too long; send less at once, or register the model with a simpler schema'
+      : "validating it against this endpoint's input_schema takes too long; send less data per request, or register the model with a simpler schema"
   const issue: Issue = { loc: ['body', 'input'], msg: why, type: 'json_schema' }
   return new ApiError('validation_failed', `body.input: ${why}`, { details: { issues: [issue] } })
 }

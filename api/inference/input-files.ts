@@ -8,8 +8,8 @@ import type { TaskClaim } from '../../schemas/task-claim.ts'
 import type { Services } from '../services.ts'
 
 /**
- * Returns new URLs for the files of a task's input that its account has uploaded; `readInput` is called only for tasks
- * whose inputs name files.
+ * Returns fresh URLs for the files in a task's input that its account has uploaded. Calls `readInput` only for tasks
+ * whose inputs may name files.
  */
 export async function uploadedFilesOf(
   services: Pick<Services, 'db' | 'objects'>,
@@ -21,7 +21,7 @@ export async function uploadedFilesOf(
   return input && signUploads(services, accountId, addressesIn(input, fields))
 }
 
-/** Returns the files of an input that the node has to fetch: uploads with new URLs, and public addresses. */
+/** Returns the files of an input that the node must fetch: uploads with fresh URLs, and public URLs. */
 export async function filesToFetch(
   services: Pick<Services, 'db' | 'objects'>,
   { account_id, input }: { account_id: string; input: Buffer },
@@ -33,7 +33,7 @@ export async function filesToFetch(
   return addresses.map(({ field }) => uploads.find((upload) => upload.field === field) ?? { field })
 }
 
-/** A field of an input and the address that it holds. */
+/** A field of an input and the URL in it. */
 interface Address {
   field: string
   url: string
@@ -47,7 +47,9 @@ function addressesIn(input: Buffer, fields: readonly string[]): Address[] {
   })
 }
 
-/** Signs new URLs for the uploads that addresses name. Nothing is fetched from an address, so its host does not matter. */
+/**
+ * Signs fresh URLs for the uploads that URLs name. Nothing is fetched from the URL itself, so its host doesn't matter.
+ */
 export async function signUploads(
   { db, objects }: Pick<Services, 'db' | 'objects'>,
   account_id: string,
@@ -72,7 +74,7 @@ export async function signUploads(
   )
 }
 
-/** Returns the id of the upload that a URL of `upload-input` is for. */
+/** Returns the id of the upload that a URL from `upload-input` refers to. */
 function uploadNamedBy(url: string, accountId: string): string | undefined {
   const path = URL.canParse(url) ? decoded(new URL(url).pathname) : undefined
   if (path === undefined) return undefined
@@ -80,7 +82,7 @@ function uploadNamedBy(url: string, accountId: string): string | undefined {
   return isUuid(id) && path.endsWith(`/${inputKey(accountId, id)}`) ? id : undefined
 }
 
-/** Returns a path without its escapes; undefined for one with a `%` that begins none, which no upload has. */
+/** Decodes a path; undefined for an invalid escape, which no upload's path has. */
 function decoded(path: string): string | undefined {
   try {
     return decodeURIComponent(path)

@@ -4,7 +4,7 @@ import type { NodeEnvironment } from '../../schemas/node.ts'
 
 /** The default of `Retry-After` in seconds. */
 export const RETRY_AFTER_S = 5
-/** The limit for a node's own estimate. */
+/** Caps a node's own estimate. */
 const MAX_RETRY_AFTER_S = 3_600
 
 export const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
@@ -12,15 +12,15 @@ export const unavailable = (code: 'model_cold' | 'no_capacity', message: string,
     headers: { 'retry-after': String(Math.min(seconds, MAX_RETRY_AFTER_S)) },
   })
 
-/** A wait of a node before it can load a model. It does not count against the waiting time of requests. */
+/** A node's delay before it can load a model. It doesn't count against the waiting time of requests. */
 export interface LoadDelay {
   readonly ms: number
   readonly refusal: () => ApiError
 }
 
 /**
- * Returns why a node cannot load a model yet: its environment is not installed, or the models in its way were loaded a
- * moment ago.
+ * Returns why a node can't load a model yet: its environment isn't installed, or the models that it would have to evict
+ * have only just been loaded.
  */
 export function delayOn(
   snapshot: Pick<NodeSnapshot, 'environments' | 'models'>,
@@ -41,13 +41,13 @@ function memoryInUse(ms: number): ApiError {
 const unprepared = (missing: NodeEnvironment): ApiError => {
   const seconds = (missing.eta_s ?? RETRY_AFTER_S) + RETRY_AFTER_S
   if (missing.state === 'failed') {
-    const why = `its node could not install the environment ${missing.name}, and tries again: ${missing.error ?? ''}`
+    const why = `its node could not install the environment ${missing.name} and will retry: ${missing.error ?? ''}`
     return unavailable('model_cold', why, seconds)
   }
   const share = missing.progress === undefined ? '' : ` (${Math.round(missing.progress * 100)} %)`
   const message =
-    `its node installs the environment ${missing.name}${share}, once per machine: ` +
-    `the model can be loaded in about ${missing.eta_s ?? RETRY_AFTER_S} s; come back then`
+    `its node installs the environment ${missing.name}${share} (once per machine); ` +
+    `the model can be loaded in about ${missing.eta_s ?? RETRY_AFTER_S} s; try again then`
   return unavailable('model_cold', message, seconds)
 }
 

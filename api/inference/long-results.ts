@@ -5,10 +5,10 @@ import type { LongAnswers } from '../http/long-answers.ts'
 import type { AnyRequest } from '../http/route.ts'
 import type { Services } from '../services.ts'
 
-/** Reading a result beyond this size costs the gateway enough to wait for a turn. */
+/** Reading a larger result costs the gateway enough that the request must wait for its account's turn. */
 export const LONG_RESULT_BYTES = 256 * 1024
 
-/** The request that a result is read for. */
+/** The request that reads a result. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
 
 type Found = Promise<shownTaskRepository.MeasuredTask | undefined>
@@ -17,18 +17,18 @@ interface TaskOfAccount {
   readonly accountId: string
 }
 
-/** Finds a task of an account, without its result where that is long: `completeResult` adds it. */
+/** Finds an account's task, without a long result; `completeResult` adds that. */
 export async function findShownTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
   const found = await shownTaskRepository.findShownTasks(db, { ids: [id], accountId }, LONG_RESULT_BYTES)
   return [...found.values()][0]
 }
 
-/** The reads of tasks, for each database of this process. */
+/** The gathered task reads, per database of this process. */
 const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
 
-/** Does the same for requests of an account that poll: those that come at once share a statement, which leaves out more results. */
+/** Does the same for polls. Concurrent polls of an account share one statement, which leaves out more results. */
 export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
-  // A read of several returns ids as PostgreSQL writes them, and fails for all where one is none.
+  // A shared read returns ids in PostgreSQL's canonical form, and fails for all ids if one isn't a UUID.
   if (!isCanonicalUuid(id)) return findShownTask(db, { id, accountId })
   const known = reads.get(db)
   if (known) return known.get(accountId, id)
@@ -43,7 +43,7 @@ export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAcco
   return opened.get(accountId, id)
 }
 
-/** Returns a task with its result, which is read now if it was left out, in a turn of its account where it is long. */
+/** Returns a task with its result. Reads a result that was left out; a long one waits for its account's turn. */
 export async function completeResult(
   { db, longAnswers }: Pick<Services, 'db' | 'longAnswers'>,
   task: shownTaskRepository.MeasuredTask,
@@ -59,9 +59,9 @@ export async function completeResult(
 }
 
 /**
- * Reads a result in a turn of its account where it is long; a poll of an open task or a short result never waits. The
- * turn ends once the client has read the response, after a pause in proportion to the length. `bytes` is the stored
- * length, so that waiting requests hold no result.
+ * Reads a long result in its account's turn; polls of an open task or a short result never wait. The turn ends after
+ * the client has read the response and a pause in proportion to its length. `bytes` is the stored length, so waiting
+ * requests hold no result.
  */
 export async function inTurnOfResult<T>(
   longAnswers: LongAnswers,
@@ -73,7 +73,7 @@ export async function inTurnOfResult<T>(
   try {
     return await read()
   } finally {
-    // Several calls of tools may share one response.
+    // Several tool calls may share one response.
     turn.endWith(surface === undefined ? res : undefined, bytes)
   }
 }

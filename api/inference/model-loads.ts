@@ -16,7 +16,7 @@ import type { NodeLinks } from '../gateway/links/node-links.ts'
 import { cold, delayOn, type LoadDelay, RETRY_AFTER_S, unavailable } from './load-refusals.ts'
 import { noNodeReason } from './no-node.ts'
 
-/** The requirements of a model. */
+/** A model's requirements, and the account that needs it loaded. */
 export interface LoadNeed {
   readonly model_key: string
   /** The account of the waiting request. */
@@ -32,10 +32,7 @@ export interface ModelLoadsOptions {
   log: Logger
 }
 
-/**
- * The part of a need that is shared by all accounts with the same nodes; `account_id` is null for accounts that
- * only shared nodes serve.
- */
+/** The need that accounts with the same nodes share; `account_id` is null for accounts that only shared nodes serve. */
 type SharedNeed = Omit<LoadNeed, 'account_id'> & { readonly account_id: string | null }
 
 /** A load in progress, with the requests that wait for it. */
@@ -46,17 +43,14 @@ interface Load {
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
   place: Chosen | undefined
-  /**
-   * The time at which its node got the order. Undefined if this load joined an earlier one, whose
-   * duration is then unknown.
-   */
+  /** When the node got the order. Undefined if this load joined an earlier one, so its duration is unknown. */
   orderedAt: number | undefined
   /**
-   * The time at which to place it again, after a node had no memory for it or is backing off;
-   * unset while a node loads it.
+   * When to place the load again, after a node had no memory for it or while nodes back off. Infinite while a node
+   * loads it.
    */
   againAt: number
-  /** Milliseconds for which its node could not begin to load it; they do not count against the waiting time. */
+  /** Milliseconds for which the node couldn't start the load; they don't count against the waiting time. */
   delayedMs: number
 }
 
@@ -67,25 +61,25 @@ interface Waiter {
   readonly reject: (err: unknown) => void
 }
 
-/** The longest wait: this multiple of the mean load time, or a fixed time without samples. */
+/** The wait ceiling is this multiple of the mean load time, or a fixed time without samples. */
 const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
-/** Load times are taken on the node and leave out the delivery of the order, which matters for short loads. */
+/** Nodes measure load times without the delivery of the order, which matters for short loads. */
 const MIN_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024
-/** The interval for checking reports, which may show changes that no single frame announced. */
+/** How often we check reports for changes that no single frame announced. */
 const POLL_INTERVAL_MS = 250
-/** A node whose back-off ends this soon is waited for: its model server has just died, or a load has just failed. */
+/** We wait for a node whose back-off ends this soon: its model server just died, or a load just failed. */
 const BACKOFF_WAIT_MS = 5_000
-/** A node that failed a load for lack of memory may have some after this time. */
+/** A node that lacked memory for a load may have some after this time. */
 const RETRY_DELAY_MS = 1_000
-/** The time for which a load without waiting requests stays in the table. */
+/** How long a load without waiting requests stays in the table. */
 const UNATTENDED_MS = 60_000
 
 /**
- * Loads of models that requests wait for. However many requests wait for a model, one `modelLoad` workflow is enqueued,
- * and all of them wake when a node reports the model as loaded.
+ * Model loads that requests wait for. All requests for a model share one enqueued `modelLoad` workflow, and all of them
+ * wake when a node reports the model as loaded.
  */
 export class ModelLoads implements Disposable {
   readonly #options: ModelLoadsOptions
@@ -104,7 +98,7 @@ export class ModelLoads implements Disposable {
     this.#timer.unref()
   }
 
-  /** The number of requests that wait for a model. */
+  /** The number of requests that wait for any model. */
   get waiting(): number {
     return this.#waiting
   }
@@ -120,7 +114,7 @@ export class ModelLoads implements Disposable {
     return waiting
   }
 
-  /** Returns the milliseconds that a request may wait for a model before it is refused with `Retry-After`. */
+  /** Returns how many milliseconds a request may wait for a model before we refuse it with `Retry-After`. */
   async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
@@ -130,20 +124,24 @@ export class ModelLoads implements Disposable {
   }
 
   /**
-   * Resolves when a node has the model loaded. Throws `model_cold` after `timeoutMs` or when the model cannot be
-   * loaded, and `no_capacity` when no node can load it or too many requests wait. `bytes` is the memory that the
-   * request holds meanwhile.
+   * Resolves when a node has the model loaded. Throws `model_cold` after `timeoutMs` or if the model can't be loaded,
+   * and `no_capacity` if no node can load it or too many requests are waiting. `bytes` is the memory that the request
+   * holds while it waits.
    */
   wait(
     need: LoadNeed,
     { timeoutMs, bytes, signal }: { timeoutMs: number; bytes: number; signal: AbortSignal },
   ): Promise<void> {
     if (this.#waiting >= MAX_WAITERS || this.#bytes + bytes > MAX_WAITING_BYTES) {
-      throw unavailable('no_capacity', 'too many requests wait for models to be loaded', RETRY_AFTER_S)
+      throw unavailable(
+        'no_capacity',
+        'too many requests are waiting for models to load; try again',
+        RETRY_AFTER_S,
+      )
     }
     const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
     const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
-    // The load continues without a waiting request, so that a retry finds the model loaded.
+    // The load continues even if no request waits for it, so a retry finds the model loaded.
     const delay = this.#delay(load)
     if (delay && delay.ms > timeoutMs) throw delay.refusal()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -190,15 +188,15 @@ export class ModelLoads implements Disposable {
     const loads = this.#loads.get(need.model_key)
     if (loads) loads.set(need.account_id, load)
     else this.#loads.set(need.model_key, new Map([[need.account_id, load]]))
-    // The caller that begins a load joins it first, so that a failure has a waiter.
+    // The caller that starts a load joins it first, so a failure always has a waiter.
     queueMicrotask(() => outsideAccounts(() => this.#start(load)))
     return load
   }
 
-  /** Rejects a waiter after `timeoutMs`. Its node's delay does not count unless it is far longer than expected. */
+  /** Rejects a waiter after `timeoutMs`. The node's delay doesn't count unless it is far longer than expected. */
   #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
     const before = load.delayedMs
-    // A delay that begins later is at most `timeoutMs`; the waiter is rejected otherwise.
+    // Allow a delay that starts later at most `timeoutMs`, then reject the waiter.
     const longestMs = 2 * timeoutMs + 2 * (this.#delay(load)?.ms ?? 0) + UNMEASURED_CEILING_MS
     let counted = timeoutMs
     const look = () => {
@@ -216,8 +214,8 @@ export class ModelLoads implements Disposable {
   }
 
   /**
-   * Returns the delay of the load's node; before a node is chosen, the shortest one of all nodes that could load the
-   * model.
+   * Returns the delay of the load's node or, before a node is chosen, the shortest delay of all nodes that could load
+   * the model.
    */
   #delay({ need, place, tried }: Load): LoadDelay | undefined {
     const { placement } = this.#options.links
@@ -236,7 +234,7 @@ export class ModelLoads implements Disposable {
     return shortest
   }
 
-  /** Picks a node and enqueues the load there; a load in progress is joined. */
+  /** Picks a node and enqueues the load there; joins a load that is already in progress. */
   #start(load: Load): void {
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
     const { chosen, explain } = this.#place(need)
@@ -258,7 +256,7 @@ export class ModelLoads implements Disposable {
     void this.#promise(load, chosen.node_id)
   }
 
-  /** The node already loads the model, for another gateway, for a task or by itself. */
+  /** Returns whether the node is already loading the model: for another gateway, for a task or by itself. */
   #isUnderWay(nodeId: string, modelKey: string): boolean {
     const { placement } = this.#options.links
     const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
@@ -277,7 +275,7 @@ export class ModelLoads implements Disposable {
     return ready.chosen ? ready : placement.place(need, Math.random)
   }
 
-  /** Returns the milliseconds until a node that backs off could load the model; infinite when there is none. */
+  /** Returns the milliseconds until a node that backs off could load the model; infinite if there is no such node. */
   #nextTryMs(need: PlacementNeed): number {
     const { placement } = this.#options.links
     const tries = placement.snapshots().flatMap(({ node_id, models }) => {
@@ -298,7 +296,7 @@ export class ModelLoads implements Disposable {
       })
       outbox.poke()
     } catch (err) {
-      // Waiting requests are refused when their time is up; the next request tries again.
+      // Waiting requests time out; the next request tries again.
       emit(log, 'model.load_promise_failed', { err, model_key: need.model_key })
     }
   }
@@ -323,7 +321,7 @@ export class ModelLoads implements Disposable {
     else this.#tryElsewhere(load, nodeId, model)
   }
 
-  /** When the weights are at fault, no other node can load them; but only reports of trusted nodes count. */
+  /** If the weights are broken, no other node can load them either; but only reports of trusted nodes count. */
   async #condemn(load: Load, nodeId: string, model: NodeModel, reason: string): Promise<void> {
     const { db, log } = this.#options
     const { model_key: modelKey } = model
@@ -387,7 +385,7 @@ export class ModelLoads implements Disposable {
   async #record({ need, orderedAt, delayedMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
-    // A load that had to wait for its node is not recorded, because the next one may not have to.
+    // Don't record a load that had to wait for its node, because the next one may not have to.
     if (warmth === 'warm' || !hardware || delayedMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
     await nodeLoadRepository

@@ -15,16 +15,16 @@ export interface PlaceRequest extends Omit<PlacementNeed, 'account_id' | 'atLeas
   readonly account_id: string
   readonly key_id: string
   readonly tier?: ServiceTier | undefined
-  /** Returns the key that it has in common with requests of the same beginning. Read only where several nodes have the model. */
+  /** Returns a key shared by requests with the same prefix. Called only if several nodes have the model. */
   readonly affinity?: (() => string) | undefined
   /** Ends the wait for a place. */
   readonly signal: Aborting
 }
 
-/** A place at a model on a node. Disposing it frees it. */
+/** A place at a model on a node, freed on disposal. */
 export interface ModelPlace extends Disposable {
   readonly nodeId: string
-  /** Frees the place; safe to repeat. `tokens` are those of the answer, where they are known. */
+  /** Frees the place; safe to repeat. `tokens` is the response's usage, if known. */
   end(tokens?: TokenCounts): void
 }
 
@@ -45,19 +45,19 @@ interface ModelQueue {
   readonly modelKey: string
   readonly runtimeProfile: string
   readonly waiting: FairQueue<Waiter>
-  /** The requests of this gateway that are in flight, by node. */
+  /** This gateway's requests in flight, by node. */
   readonly inFlight: Map<string, number>
-  /** Moving averages over its requests. */
+  /** Moving averages over the model's requests. */
   cost: number
-  /** 0 until its first request has ended. */
+  /** 0 until the first request has ended. */
   serviceMs: number
   usedAt: number
-  /** Sums over the samples since the demand was last taken. */
+  /** Sums over the samples since the last `takeDemand`. */
   samples: number
   inFlightSum: number
   waitingSum: number
   isUsed: boolean
-  /** True when the use that was last taken was not zero. */
+  /** True if the last `takeDemand` reported a use above zero. */
   isReported: boolean
 }
 
@@ -66,25 +66,26 @@ export interface ModelDemand extends CopyDemand {
   readonly modelKey: string
 }
 
-/** An account may have this many requests waiting per request that the loaded copies serve at once. */
+/** An account's waiting requests are limited to this many per request that the loaded copies serve at once. */
 const MAX_WAITING_PER_PLACE = 32
-/** A node gets requests for their affinity only up to this multiple of the mean load (https://arxiv.org/abs/1608.01350). */
+/** Affinity sends requests to a node only up to this multiple of the mean load (https://arxiv.org/abs/1608.01350). */
 const MAX_AFFINITY_LOAD = 1.25
 const FLEX_WEIGHT = 0.25
 const PRIORITY_WEIGHT = 4
-/** A request costs this much until the model has reported tokens. */
+/** The cost of a request until the model has reported tokens. */
 const UNKNOWN_COST = 1
 const AVERAGED = 16
 const MAX_RETRY_AFTER_S = 60
-/** Reports and the list of gateways may change the budget of a node without an event. */
+/** Reports and the list of gateways may change a node's budget without an event. */
 const POLL_INTERVAL_MS = 250
 const MIN_USE = 0.01
-/** The averages of a model are kept for this long after its last request. */
+/** How long a model's averages are kept after its last request. */
 const FORGET_AFTER_MS = 10 * 60_000
 
 /**
- * Admits requests to loaded models: a node gets at most the model's budget at once, and all others wait here, where accounts
- * and their keys take turns by the tokens that they were served. A queue inside the node would be first come, first served.
+ * Admits requests to loaded models. A node gets at most the model's budget at once; all other requests wait here, where
+ * accounts and their keys take turns, weighted by served tokens. A queue inside the node would be first come, first
+ * served.
  */
 export class ModelPlaces implements Disposable {
   readonly #options: ModelPlacesOptions
@@ -103,8 +104,8 @@ export class ModelPlaces implements Disposable {
   }
 
   /**
-   * Returns a place at a node that has the model loaded, at once if one is free. Undefined when no node has the model loaded,
-   * or once the signal aborts. Throws `rate_limited` when too many requests of the account wait already.
+   * Returns a place at a node that has the model loaded, synchronously if one is free. Returns undefined if no node has
+   * the model loaded, or once the signal aborts. Throws `rate_limited` if the account has too many waiting requests.
    */
   take(request: PlaceRequest): ModelPlace | Promise<ModelPlace | undefined> | undefined {
     const queue = this.#queueOf(request)
@@ -119,7 +120,7 @@ export class ModelPlaces implements Disposable {
     return this.#wait(queue, request)
   }
 
-  /** Returns the number of requests that wait for a place at a model. */
+  /** Returns how many requests wait for a place at a model. */
   waiting(modelKey: string): number {
     return this.#queues.get(modelKey)?.waiting.size ?? 0
   }
@@ -133,7 +134,7 @@ export class ModelPlaces implements Disposable {
       const samples = Math.max(1, queue.samples)
       taken.push({
         modelKey: queue.modelKey,
-        // Requests that fell between two samples are some use, however little.
+        // Requests that fell between two samples count as a minimal use.
         inFlight: Math.max(queue.inFlightSum / samples, queue.isUsed ? MIN_USE : 0),
         waiting: queue.waitingSum / samples,
         serviceMs: queue.serviceMs,
@@ -157,7 +158,7 @@ export class ModelPlaces implements Disposable {
       if (request.signal.aborted) return resolve(undefined)
       const waiter: Waiter = { request, resolve, reject }
       queue.waiting.push(waiter, requesterOf(request))
-      // The listener stays as long as the signal; after the wait it does nothing.
+      // The listener lives as long as the signal; after the wait it does nothing.
       request.signal.addEventListener('abort', () => {
         queue.waiting.remove(waiter)
         resolve(undefined)
@@ -175,7 +176,7 @@ export class ModelPlaces implements Disposable {
     const seconds = Math.min(MAX_RETRY_AFTER_S, Math.max(1, Math.ceil(waitMs / 1_000)))
     throw temporaryError(
       'rate_limited',
-      `${waiting} requests of this account wait for this model already; try again in ${seconds} s`,
+      `this account already has ${waiting} requests waiting for this model; try again in ${seconds} s`,
       seconds,
       {
         headers: {
@@ -203,7 +204,7 @@ export class ModelPlaces implements Disposable {
       const tookMs = performance.now() - began
       const cost = tokens && costOf(tokens)
       queue.serviceMs += (tookMs - queue.serviceMs) / (queue.serviceMs ? AVERAGED : 1)
-      // A request that leaves before its usage has cost the model about as much as its time.
+      // A request that ends without reporting its usage has cost the model about as much as its duration.
       const estimate = Math.max(ticket.charged, (queue.cost * tookMs) / queue.serviceMs)
       queue.waiting.end(ticket, cost ?? estimate)
       if (cost) queue.cost += (cost - queue.cost) / AVERAGED
@@ -232,7 +233,7 @@ export class ModelPlaces implements Disposable {
     }
   }
 
-  /** Starts waiting requests on any node, and releases those that no node has the model loaded for. */
+  /** Starts waiting requests on any node, and releases requests for which no node has the model loaded. */
   #dispatch(queue: ModelQueue): void {
     const full = new Set<string>()
     const loaded = new Map<string, boolean>()
@@ -270,14 +271,14 @@ export class ModelPlaces implements Disposable {
     }
   }
 
-  /** Returns a node with room for the request: the one of its affinity, else the one whose copy is the least busy. */
+  /** Returns a node with room for the request: its affinity's node, or else the one with the least busy copy. */
   #freeNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
     const free = nodes.filter((node) => this.#shareOf(node, queue) < 1)
     if (free.length < 2) return free[0]?.snapshot.node_id
     return this.#preferredNode(queue, request, nodes) ?? this.#leastBusy(free, queue).snapshot.node_id
   }
 
-  /** Several gateways see the same nodes, so equal ones are chosen at random. */
+  /** Several gateways see the same nodes, so break ties at random. */
   #leastBusy(nodes: readonly PlacedNode[], queue: ModelQueue): PlacedNode {
     const start = Math.floor(Math.random() * nodes.length)
     let best = nodes[start]!
@@ -293,7 +294,7 @@ export class ModelPlaces implements Disposable {
     return best
   }
 
-  /** Returns the node that has read the beginning of the request before, unless it is busier than others. */
+  /** Returns the node that has already processed the request's prefix, unless it is busier than others. */
   #preferredNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
     if (!request.affinity) return undefined
     const ids = nodes.map(({ snapshot }) => snapshot.node_id)
@@ -313,17 +314,17 @@ export class ModelPlaces implements Disposable {
     const nodes = this.#options.links.placement
       .loadedOn(model_key, account_id)
       .filter((node) => rejectReason(node, need) === undefined)
-    // A copy that is to be unloaded gets requests only as the last one.
+    // A copy that is about to be unloaded gets requests only if it's the last one.
     const staying = nodes.filter((node) => !node.models.get(model_key)?.retiring)
     return staying.length > 0 ? staying : nodes
   }
 
-  /** Returns the share of a node's budget that is in use, 1 or more when it has no room. */
+  /** Returns the used share of a node's budget; 1 or more if it has no room. */
   #shareOf(node: PlacedNode, queue: ModelQueue): number {
     return (queue.inFlight.get(node.snapshot.node_id) ?? 0) / this.#budget(node, queue)
   }
 
-  /** This gateway's part of the requests that the model serves at once on a node. */
+  /** This gateway's share of the requests that the model serves at once on a node. */
   #budget(node: PlacedNode, { modelKey, runtimeProfile }: ModelQueue): number {
     const { catalog, links, baseUrl } = this.#options
     const most =
@@ -364,12 +365,12 @@ export class ModelPlaces implements Disposable {
 
 const flexOf = (accountId: string): string => `${accountId} flex`
 
-/** A token that the model writes costs about two that it reads, because it reads many at once. */
+/** An output token costs about as much as two input tokens, because the model reads many input tokens at once. */
 const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 * out || undefined
 
 /**
- * Requests of tier `flex` have a share of their own, a quarter of an account's. Those of tier `priority` get more turns only among
- * the requests of their account, so any account may use it.
+ * Requests of tier `flex` have their own share, a quarter of an account's. Tier `priority` only gets more turns among
+ * the requests of the same account, so any account may use it.
  */
 function requesterOf({ account_id, key_id, tier = 'default' }: PlaceRequest): Requester {
   if (tier === 'default') return { accountId: account_id, keyId: key_id }

@@ -10,7 +10,7 @@ import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
 import { queuedEntry, type TaskDraft } from './rows.ts'
 
-/** The services that write a task. */
+/** The services needed to write a task. */
 type Deps = Pick<Services, 'db' | 'outbox' | 'memory'>
 type Reserve = (trx: Transaction<Database>) => Promise<void>
 
@@ -21,8 +21,8 @@ const MAX_GROUP_BYTES = 8 * 1024 * 1024
 const MAX_WAIT_MS = 30_000
 
 /**
- * A gateway writes tasks of an account in one transaction at a time, so that only one connection waits for the
- * lock of the account's quota.
+ * A gateway writes an account's tasks in one transaction at a time, so only one connection waits for the lock of the
+ * account's quota.
  */
 const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: MAX_WAITING })
 
@@ -33,13 +33,13 @@ interface Waiting {
   readonly failed: (err: unknown) => void
 }
 
-/** The tasks that wait for the turn of their account, by account, for each database of this process. */
+/** The tasks that wait for their account's turn, by account, per database of this process. */
 const gathered = new WeakMap<Deps['db'], Map<string, Waiting[]>>()
 
 /**
- * Writes a task, its hold and the start of its workflow in one transaction, with those that gathered meanwhile. With
- * `reserve`, which runs first, it has the transaction for itself. Throws `task_quota_exceeded` when too many of the account's
- * tasks wait, and `operator_kill_switch` when the switch was activated meanwhile.
+ * Writes a task, its hold and its workflow start in one transaction, together with tasks that gathered while waiting. A
+ * task with `reserve`, which runs first, gets its own transaction. Throws `task_quota_exceeded` if too many of the
+ * account's tasks are waiting, and `operator_kill_switch` if the switch was activated in the meantime.
  */
 export async function queueTask(deps: Deps, draft: TaskDraft, reserve?: Reserve): Promise<void> {
   await (reserve ? writeAlone(deps, draft, reserve) : writeGathered(deps, draft))
@@ -71,7 +71,7 @@ function writeGathered(deps: Deps, draft: TaskDraft): Promise<void> {
   })
 }
 
-/** Writes the tasks of an account in groups until none waits; calls `onEmpty` in that moment. Never rejects. */
+/** Writes an account's tasks in groups until none is waiting; calls `onEmpty` at that moment. Never rejects. */
 async function writeGroups(deps: Deps, waiting: Waiting[], onEmpty: () => void): Promise<void> {
   for (let first = waiting[0]; first; first = waiting[0]) {
     try {
@@ -87,7 +87,7 @@ async function writeGroups(deps: Deps, waiting: Waiting[], onEmpty: () => void):
   onEmpty()
 }
 
-/** Takes the next group from those that wait. */
+/** Takes the next group from the waiting tasks. */
 function nextGroup(waiting: Waiting[]): Waiting[] {
   let bytes = 0
   const end = waiting.findIndex(({ draft }, i) => {
@@ -97,7 +97,7 @@ function nextGroup(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, end === -1 ? waiting.length : end)
 }
 
-/** Writes a group; where a row of it cannot be written, its halves, until that row is alone. */
+/** Writes a group. If a row can't be written, halves the group until that row is isolated. */
 async function writeGroup(deps: Deps, group: readonly Waiting[]): Promise<void> {
   const drafts = group.map(({ draft }) => draft)
   try {
@@ -115,7 +115,7 @@ async function writeGroup(deps: Deps, group: readonly Waiting[]): Promise<void> 
   }
 }
 
-/** Fails the tasks of a group that was not written. It may have been: the connection may break after the commit. */
+/** Fails the tasks of a group that wasn't written. Checks first, because the connection may break after the commit. */
 async function failUnwritten({ db }: Deps, group: readonly Waiting[], err: unknown): Promise<void> {
   const ids = group.map(({ draft }) => draft.taskId)
   const known = await taskRepository.findExisting(db, ids).catch(() => new Set<string>())
@@ -125,7 +125,7 @@ async function failUnwritten({ db }: Deps, group: readonly Waiting[], err: unkno
   }
 }
 
-/** The wait for the turn is bounded like the wait for the database, in case the request before hangs on it. */
+/** Limits the wait for a turn like a wait for the database, because the previous request may hang on that. */
 const takeTurn = async (accountId: string): Promise<Disposable> =>
   turns.takeFree(accountId) ??
   (await turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch((cause: unknown) => {
@@ -135,12 +135,12 @@ const takeTurn = async (accountId: string): Promise<Disposable> =>
 const tooManyWait = (options?: { cause: unknown }): ApiError =>
   temporaryError(
     'unavailable',
-    'too many tasks of this account wait to be written; try again',
+    'too many tasks of this account are waiting to be written; try again',
     RETRY_AFTER_S,
     options,
   )
 
-/** Inserts tasks of one account; returns the error of each that exceeds its quota. */
+/** Inserts tasks of one account; returns an error for each task that exceeds the quota. */
 async function insertQueued(
   { memory }: Pick<Deps, 'memory'>,
   trx: Transaction<Database>,
@@ -158,14 +158,14 @@ async function insertQueued(
   )
 }
 
-/** Returns the start of the workflow of a task. */
+/** Returns the workflow start of a task. */
 export const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
   coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
 
 export const quotaExceeded = (quota: number, waiting: number): ApiError =>
   temporaryError(
     'task_quota_exceeded',
-    `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
+    `this account already has ${quota} tasks waiting for a node, which is the limit; try again later, or cancel some`,
     RETRY_AFTER_S,
     { details: { quota, waiting } },
   )

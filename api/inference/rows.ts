@@ -11,15 +11,15 @@ import type { WarmWork } from './warm.ts'
 
 /** The fields of a task before its row exists. */
 export interface TaskDraft extends Omit<Admitted, 'input'> {
-  /** Null when it is not stored, as for a chat, whose content only the client has. */
+  /** Null if the input isn't stored: a chat's content stays with the client. */
   input: Buffer | null
-  /** The state in which the task found its model, unless it was `resident`. */
+  /** The state in which the task found its model, if not `resident`. */
   modelState?: ModelState
   taskId: string
   createdAt: Date
-  /** Booked once the row of the task is durable. */
+  /** The budget hold, booked once the task's row is durable. */
   budgetHold?: Pick<BudgetHold, 'book'>
-  /** Set when the task does the work of an action. */
+  /** Set if the task does the work of an action. */
   invocation?: NewInvocation | undefined
 }
 
@@ -38,13 +38,13 @@ type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
   owner: string | undefined
 }
 
-/** The last template of each endpoint. The next task usually needs the same one, which saves building its key. */
+/** Each endpoint's last template. The next task usually needs the same one, which saves building its key. */
 const latest = new WeakMap<
   Admitted['endpoint'],
   { accountId: string; keyId: string | undefined; surface: string; varying: Varying; template: TaskTemplate }
 >()
 
-/** Returns the template of this row: rows with the same values share one object, so that a batch carries it once. */
+/** Returns the row's template. Rows with the same values share one object, so a batch contains it once. */
 function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
   const { endpoint, accountId, keyId, surface } = draft
   const last = latest.get(endpoint)
@@ -96,7 +96,7 @@ function newTemplate(
   }
 }
 
-/** The row of a task that has not ended. */
+/** The row of an open task. */
 const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | null): TaskEntry => ({
   template,
   id: draft.taskId,
@@ -117,7 +117,7 @@ export const queuedEntry = (draft: TaskDraft): TaskEntry => {
   return openEntry(draft, templateOf(draft, { ...queued, owner: undefined }), null)
 }
 
-/** The row of a task that this gateway continues after it has responded with `running`. */
+/** The row of a task that this gateway continues after responding with `running`. */
 export const runningEntry = (draft: TaskDraft, gatewayId: string): TaskEntry => {
   const running = { status: 'running', node_id: null, gateway_id: gatewayId, owner: undefined } as const
   const modelState = draft.modelState ?? 'resident'
@@ -141,7 +141,7 @@ export function endedEntry(
       owner,
     }),
     id: draft.taskId,
-    // Only a row of unfinished work needs the input.
+    // Only rows of unfinished work need the input.
     input: null,
     result: succeeded ? outcome.result : null,
     error: succeeded ? null : outcome.error,

@@ -4,12 +4,12 @@ import { leaseFileKey, taskFolder } from '../../domain/object-keys.ts'
 import type { OutputFile } from '../../platform/model-output.ts'
 import type { Services } from '../services.ts'
 
-/** The time after which files are swept that no task names, because their gateway died in between. */
+/** Files that no task refers to after this time are swept: their gateway died before it wrote the task. */
 const UNNAMED_MS = 3_600_000
-/** Tasks that a workflow runs count their attempts from 1. */
+/** Tasks that a workflow runs number their attempts from 1. */
 const ATTEMPT = 0
 
-/** Stores files that a model made for a task whose row is yet to be written. */
+/** Stores the files that a model produced for a task whose row isn't written yet. */
 export async function storeOutputs(
   { db, objects, now }: Pick<Services, 'db' | 'objects' | 'now'>,
   task: { accountId: string; taskId: string },

@@ -3,10 +3,10 @@ import { withUrls } from '../../domain/cohorts/stage-files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { ofText } from '../http/json-text.ts'
 
-/** A URL of an output is valid for a day (contract 2.7). */
+/** Output URLs are valid for a day (contract 2.7). */
 const URL_LIFETIME_S = 24 * 3_600
 
-/** Larger results are sent as the text that they are stored as. */
+/** Larger results are sent as their stored JSON text, unparsed. */
 const MAX_PARSED_BYTES = 64 * 1024
 
 interface SignedOutput extends Omit<TaskOutputFile, 'object_key' | 'address'> {
@@ -14,7 +14,7 @@ interface SignedOutput extends Omit<TaskOutputFile, 'object_key' | 'address'> {
   expires_at: string
 }
 
-/** Returns the result of a task; each read signs new URLs for its files. */
+/** Returns a task's result; each read signs fresh URLs for its files. */
 export async function presentResult(
   objects: Pick<ObjectStore, 'signGet'>,
   { result, outputs }: Pick<TaskRow, 'result' | 'outputs'>,
@@ -27,7 +27,7 @@ export async function presentResult(
   return { ...value, output_artifacts: await signOutputs(objects, outputs) }
 }
 
-/** Returns the result of a cohort with new URLs of the files that it names. */
+/** Returns a cohort's result with fresh URLs for the files that it names. */
 async function withSignedUrls(
   objects: Pick<ObjectStore, 'signGet'>,
   value: Record<string, unknown>,
@@ -38,7 +38,7 @@ async function withSignedUrls(
   return withUrls(value, urls) as Record<string, unknown>
 }
 
-/** Returns the files of a result with new URLs. */
+/** Returns a result's files with fresh URLs. */
 export const signOutputs = (
   objects: Pick<ObjectStore, 'signGet'>,
   outputs: readonly TaskOutputFile[],

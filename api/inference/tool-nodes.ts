@@ -4,7 +4,7 @@ import { type Admitted, modelStateOf } from './admission.ts'
 
 const RETRY_AFTER_S = 10
 
-/** Throws a 503 unless a node can run this tool now: tools never run without their confinement. */
+/** Throws a 503 unless a node can run this tool now, with confinement: tools never run without it. */
 export function requireToolNode(
   services: Pick<Services, 'links'>,
   request: Pick<Admitted, 'endpoint' | 'accountId'>,
@@ -13,7 +13,7 @@ export function requireToolNode(
   const { name } = request.endpoint
   throw temporaryError(
     'no_capacity',
-    `no connected node can run the tool ${name}: it takes a node that is online, with a container engine or a Linux kernel that lets it make namespaces`,
+    `no connected node can run the tool ${name}: it needs an online node with a container engine or a Linux kernel that allows it to create namespaces`,
     RETRY_AFTER_S,
   )
 }

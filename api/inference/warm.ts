@@ -26,9 +26,9 @@ export interface WarmWork {
   outcome: { status: 'succeeded'; result: Buffer | null; tokens: TokenCounts } | Failed
 }
 
-/** The result together with the response itself. */
+/** The result, together with the response itself. */
 export interface WarmAnswer extends WarmWork {
-  /** Holds the memory of the outcome until it has been sent. */
+  /** The memory of the outcome, held until the response is sent. */
   room: AnswerRoom
   outcome:
     | { status: 'succeeded'; result: Buffer; tokens: TokenCounts; value: Record<string, unknown> }
@@ -41,22 +41,22 @@ interface Failed {
 }
 
 export interface WarmOptions {
-  /** Is added to the request. The request is repeated without it when the model refuses it. */
+  /** Memory to add to the request. If the model refuses it, the request is repeated without it. */
   memory?: RequestMemory | undefined
-  /** Ends the wait for a place at the model; by default the signal of the request does. */
+  /** Ends the wait for a place at the model; defaults to the request's signal. */
   waiting?: Aborting
 }
 
 const MAX_TRIES = 3
-/** The default for a profile that is not in this gateway's catalog yet. */
+/** The default for a profile that isn't in this gateway's catalog yet. */
 const USUAL_PATH = '/infer'
 const DEADLINE_MS = 60 * 60 * 1000
-/** Codes after which another node may succeed; with any other it would fail in the same way. */
+/** Codes after which another node may succeed; after any other code it would fail the same way. */
 const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupported'])
 
 /**
- * Sends a request to a node with the model loaded; undefined when there is none. If the node is lost, or has evicted
- * the model meanwhile, another one is tried.
+ * Sends a request to a node with the model loaded; returns undefined if there is none. If the node is lost or has
+ * evicted the model in the meantime, tries another one.
  */
 export async function askWarm(
   services: Pick<Services, 'links' | 'catalog' | 'now' | 'db' | 'objects' | 'places'>,
@@ -129,7 +129,7 @@ export async function askWarm(
   return undefined
 }
 
-/** Returns undefined also where the account's share of the queue is used up, because a durable task can wait longer. */
+/** Also returns undefined if the account's share of the queue is used up, because a durable task can wait longer. */
 function placeFor(
   { places }: Pick<Services, 'places'>,
   request: PlaceRequest,
@@ -145,8 +145,8 @@ function placeFor(
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
 
 /**
- * Waits until it is the account's turn to have a long answer parsed, which holds the gateway's only thread. The turn ends
- * with its disposal, after a pause in proportion to the length.
+ * Waits for the account's turn to have a long response parsed, which blocks the gateway's only thread. Disposal ends
+ * the turn, after a pause in proportion to the length.
  */
 async function turnToRead(
   reading: LongAnswers,
@@ -168,7 +168,7 @@ async function turnToRead(
   }
 }
 
-/** Models do not know the endpoint under which they are called; responses show its name. */
+/** Models don't know the endpoint that serves them, but responses show its name. */
 const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
   namesModel(task_type) ? name : undefined
 
@@ -200,5 +200,5 @@ function outcomeOf(
   } catch {
     // The error is returned below.
   }
-  return { status: 'failed', error: 'the model answered with something else than a JSON object' }
+  return { status: 'failed', error: 'the model returned something other than a JSON object' }
 }

@@ -226,13 +226,16 @@ describe('inference over HTTP', () => {
   it('cancels a task that has just turned running when its client disconnects before receiving the id', async () => {
     const { id, error } = await leaveAsItTurnsRunning('failed')
 
-    assert.equal(error, 'the caller left before the result')
+    assert.equal(error, 'the caller disconnected before the result')
     assert.equal(await isPromised(id), false)
   })
 
   it('hands an abandoned running task to a workflow when it cannot be cancelled, once the database allows it', async () => {
     const { db } = on.api.database
-    const never = { gone: `error <> 'the caller left before the result'`, queued: `status <> 'queued'` }
+    const never = {
+      gone: `error <> 'the caller disconnected before the result'`,
+      queued: `status <> 'queued'`,
+    }
     for (const [name, check] of Object.entries(never))
       await sql.raw(`alter table task add constraint ${name} check (${check}) not valid`).execute(db)
     const allow = (name: string) => sql.raw(`alter table task drop constraint if exists ${name}`).execute(db)
