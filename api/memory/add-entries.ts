@@ -13,26 +13,26 @@ import type { NewMemory } from './memory.ts'
 import { requestSnapshot } from './request-snapshot.ts'
 import { withoutPresent } from './without-present.ts'
 
-/** Returns the namespace when it is switched on; throws a 409 otherwise. */
+/** Returns the namespace if memory is enabled; throws a 409 otherwise. */
 export function requireEnabled(namespace: MemoryNamespaceRow | undefined): MemoryNamespaceRow {
   if (namespace?.enabled) return namespace
   throw new ApiError('conflict', 'memory is not enabled for this account; an operator enables it')
 }
 
-/** The writer of entries. */
+/** The writer of memory entries. */
 export interface MemoryWriter {
   accountId: string
   /** Null for an operator's import. */
   keyId: string | null
-  /** True if the key may write by a grant alone. */
+  /** True if the key needs a grant to write. */
   needsGrant: boolean
-  /** True if entries that the memory has already are left out, so that an import may be repeated. */
+  /** True to skip entries that the memory already has, so an import can be repeated. */
   leavesOutPresent?: boolean
 }
 
 /**
- * Writes entries into an account's memory and asks for a snapshot with them, in one transaction. Namespace and grant are
- * locked in it, so that nothing is written once memory was switched off or the grant was revoked.
+ * Writes entries to an account's memory and requests a snapshot with them, in one transaction. The transaction locks
+ * the namespace and the grant, so nothing is written after memory was disabled or the grant was revoked.
  */
 export async function addEntries(
   trx: Transaction<Database>,
@@ -47,7 +47,7 @@ export async function addEntries(
     !needsGrant ||
     (keyId !== null && (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' })))
   if (!hasGrant)
-    throw new ApiError('forbidden', 'this key has no grant to write memory; an operator grants it')
+    throw new ApiError('forbidden', 'this key has no grant to write memory; ask an operator to grant it')
   const place = { accountId, namespaceId: namespace.id }
   const entries = leavesOutPresent ? await withoutPresent(trx, secretBox, place, given) : given
   if (entries.length === 0) return []
@@ -73,7 +73,7 @@ export async function addEntries(
     if (id === undefined) continue
     const superseded = { ...place, id, by: rows[i]?.id ?? '' }
     if (!(await memoryEntryRepository.supersedeEntry(trx, superseded)))
-      throw invalid(['body', 'supersedes'], 'there is no such entry, or it is superseded already')
+      throw invalid(['body', 'supersedes'], 'there is no such entry, or it is already superseded')
   }
   const stored = await memoryEntryRepository.insertEntries(trx, rows)
   await requestSnapshot(trx, namespace, modelKey)

@@ -4,8 +4,8 @@ import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
 /**
- * Waits until every live gateway has handed on what it read before a change that has been committed. What begins after
- * the change reads nothing, because each read checks its grant in the database, those of a silent gateway too.
+ * Waits until every live gateway has passed on everything that it read before a committed change. Reads that start
+ * after the change return nothing, because each read checks its grant in the database, even at a silent gateway.
  */
 export async function awaitAcknowledgements({ db, log }: Pick<Services, 'db' | 'log'>): Promise<void> {
   const version = await memoryAcknowledgementRepository.readMemoryVersion(db)

@@ -5,14 +5,14 @@ import type { Services } from '../services.ts'
 type Needs = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'places' | 'now' | 'loads' | 'db' | 'objects'>
 type Endpoint = NonNullable<Awaited<ReturnType<Services['endpoints']['find']>>>
 
-/** The longest wait for a model that is not loaded, while entries are embedded. */
+/** How long embedding entries waits for a model that isn't loaded. */
 const LOAD_MS = 120_000
 
-/** The embeddings model of the platform's memory, which an operator names by an endpoint. */
+/** The embedding model of the platform's memory, which an operator configures as an endpoint. */
 export class Embeddings {
   readonly #services: Needs
   readonly #model: string
-  /** Models that take one text at a time. */
+  /** Models that accept only one text at a time. */
   readonly #single = new Set<string>()
   #isLoading = false
 
@@ -22,15 +22,15 @@ export class Embeddings {
     this.#model = model
   }
 
-  /** Returns the key of the model; undefined without one. */
+  /** Returns the model's key; undefined without a model. */
   async modelKey(): Promise<string | undefined> {
     return (await this.#endpoint())?.model_key
   }
 
   /**
-   * Returns a vector of unit length for each text, null for one that the model refuses, from a node that works for the
-   * account and has the model loaded; undefined when there is none. Throws when the model refuses every text, because
-   * that is then no matter of the texts.
+   * Returns a unit vector for each text, or null for a text that the model refuses, from a node that serves the account
+   * and has the model loaded; undefined if there is no such node. Throws if the model refuses every text, because then
+   * the texts aren't the problem.
    */
   async embed(
     accountId: string,
@@ -53,13 +53,13 @@ export class Embeddings {
       vectors.push(unitVector(result['embedding']) ?? null)
     }
     if (vectors.every((vector) => vector === null))
-      // The error leaves the model's response out, because that may quote a text.
-      throw new Error('the model of embeddings answers without vectors')
+      // Leave the model's response out of the error, because it may quote a text.
+      throw new Error('the embedding model returned no vectors')
     if (texts.length > 1 && !vectors.includes(null)) this.#single.add(model_key)
     return vectors
   }
 
-  /** Loads the model on a node that works for the account, and waits until it is there. */
+  /** Loads the model on a node that serves the account, and waits until it is loaded. */
   async load(accountId: string, signal: AbortSignal): Promise<void> {
     const endpoint = await this.#endpoint()
     if (!endpoint) return
@@ -68,12 +68,12 @@ export class Embeddings {
     await this.#services.loads.wait(need, { timeoutMs: LOAD_MS, bytes: 0, signal })
   }
 
-  /** Begins to load the model without waiting for it. */
+  /** Starts loading the model without waiting for it. */
   loadSoon(accountId: string): void {
     if (this.#isLoading) return
     this.#isLoading = true
     this.load(accountId, AbortSignal.timeout(LOAD_MS))
-      // The next request without vectors tries again.
+      // The next request without vectors retries.
       .catch(() => {})
       .finally(() => (this.#isLoading = false))
   }

@@ -12,17 +12,17 @@ import type { KnownMemory } from './known-memory.ts'
 import type { Memory, MemoryRequest, RequestMemory } from './memory.ts'
 import type { MemoryUpkeep } from './upkeep.ts'
 
-/** More entries are searched than are returned, because some may have been deleted meanwhile. */
+/** Search for more entries than we return, because some may have been deleted in the meantime. */
 const RECALL_FACTOR = 2
 
-/** The parts of the memory that requests use. */
+/** The dependencies of the memory that requests use. */
 export interface GatewayMemoryDeps extends GrantedMemoryDeps {
   readonly known: Pick<KnownMemory, 'find' | 'during' | 'onAccessChange' | 'refresh'>
   readonly upkeep: Pick<MemoryUpkeep, 'poke'>
   readonly embeddings: Pick<Embeddings, 'modelKey'>
 }
 
-/** The memory of accounts over this gateway's database; without dependencies it is empty. */
+/** The memory of accounts in this gateway's database; empty without dependencies. */
 export class GatewayMemory implements Memory {
   readonly #deps: GatewayMemoryDeps | undefined
 

@@ -13,23 +13,23 @@ import type { RequestMemory } from './memory.ts'
 import type { Nearness } from './nearness.ts'
 import { messagesOf, withMemory } from './with-memory.ts'
 
-/** The entries among which those are chosen that fit into the budget. */
+/** The number of candidate entries, from which we choose those that fit the budget. */
 const CANDIDATES = 60
-/** A request waits no longer for its memory, and then goes without. */
+/** How long a request waits for its memory before it runs without. */
 const MAX_WAIT_MS = 2_000
 
-/** The dependencies of the memory of a request. */
+/** The dependencies of a request's memory. */
 export interface GrantedMemoryDeps {
   readonly db: Kysely<Database>
   readonly log: Logger
   readonly secretBox: SecretBox
   readonly known: Pick<KnownMemory, 'find' | 'during'>
   readonly nearness: Pick<Nearness, 'find' | 'forget'>
-  /** The tokens that a request may get, by estimate. */
+  /** The estimated tokens of memory that a request may get. */
   readonly budget: number
 }
 
-/** The memory that the key of a request may read by a grant. */
+/** The memory that a request's key may read by its grant. */
 export class GrantedMemory implements RequestMemory {
   readonly #deps: GrantedMemoryDeps
   readonly #reader: MemoryReader
@@ -37,7 +37,7 @@ export class GrantedMemory implements RequestMemory {
   #isGiven = false
   #isRefused = false
 
-  /** `snapshotId` is the one that was attached at admission; the newest one when absent. */
+  /** @param snapshotId the snapshot attached at admission; the newest one if absent. */
   constructor(deps: GrantedMemoryDeps, reader: MemoryReader, snapshotId?: string) {
     this.#deps = deps
     this.#reader = reader
@@ -60,7 +60,7 @@ export class GrantedMemory implements RequestMemory {
       this.#isGiven = changed !== json
       return changed
     } catch (err) {
-      // A read that is merely late would otherwise record that the memory was given.
+      // A read that is merely late would otherwise record later that the request got its memory.
       const reason = err === tooLate ? 'too_late' : 'unreadable'
       this.#note({ outcome: 'unavailable', reason }, taken, err)
       return json
@@ -93,7 +93,7 @@ export class GrantedMemory implements RequestMemory {
     const taken = await take(ids)
     let { entries } = taken
     if (view) nearness.forget(view, taken.gone)
-    // All that is nearest may have been deleted.
+    // All of the nearest entries may have been deleted.
     if (ids && entries.length === 0) ({ entries } = await take(undefined))
     if (entries.length === 0) return json
     const inOrder = ids ? byNearness(entries, ids) : entries

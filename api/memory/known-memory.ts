@@ -8,7 +8,7 @@ import { BackgroundLoop } from '../../platform/async/background-loop.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 
-/** The memory of an account with a key that may read or write it. */
+/** The memory of an account in which some key may read or write. */
 export interface AccountMemoryView {
   readonly namespaceId: string
   readonly readers: ReadonlySet<string>
@@ -16,7 +16,7 @@ export interface AccountMemoryView {
 }
 
 const POLL_INTERVAL_MS = 5_000
-/** Reads that began before a change of a grant are over long before; the revocation does not wait for longer. */
+/** Reads that started before a grant changed end long before this; a revocation doesn't wait longer. */
 const MAX_READ_MS = 2_000
 const NOBODY: ReadonlyMap<string, AccountMemoryView> = new Map()
 
@@ -28,9 +28,9 @@ export interface KnownMemoryOptions {
 }
 
 /**
- * The accounts with memory, and the keys with a grant, as this gateway knows them. It decides which requests try to
- * read memory at all, so that the others cost nothing; the read itself checks the grant in the database. A change is
- * acknowledged once the reads have ended that began before it.
+ * This gateway's view of the accounts with memory and the keys with a grant. It decides which requests try to read
+ * memory at all, so all others cost nothing; the read itself checks the grant in the database. A change is acknowledged
+ * once all reads that started before it have ended.
  */
 export class KnownMemory implements AsyncDisposable {
   readonly #options: KnownMemoryOptions
@@ -48,7 +48,7 @@ export class KnownMemory implements AsyncDisposable {
     options.watch.on('memory', () => void this.#loop.run())
   }
 
-  /** Resolves when the grants of this moment are known. */
+  /** Resolves once the current grants are known. */
   refresh(): Promise<void> {
     return this.#loop.run()
   }
@@ -57,16 +57,16 @@ export class KnownMemory implements AsyncDisposable {
     return this.#accounts.get(accountId)
   }
 
-  /** Counts a read until it has been handed on: changes of grants are acknowledged after it. */
+  /** Counts a read until its result has been passed on; changes of grants are acknowledged only after that. */
   during<T>(read: Promise<T>): Promise<T> {
-    // The hand-over follows the read in the same turn of the event loop.
+    // The caller passes the result on in the same turn of the event loop.
     const over = read.then(nextTurn, nextTurn)
     this.#reads.add(over)
     void over.then(() => this.#reads.delete(over))
     return read
   }
 
-  /** Calls the listener when the grants of an account have changed. */
+  /** Calls the listener when an account's grants have changed. */
   onAccessChange(listener: (accountId: string) => void): void {
     this.#listeners.push(listener)
   }
@@ -77,7 +77,7 @@ export class KnownMemory implements AsyncDisposable {
 
   async #refresh(): Promise<void> {
     const { db, gatewayId } = this.#options
-    // The version first: a change between the two reads is acknowledged by the next refresh.
+    // Read the version first, so the next refresh acknowledges a change between the two reads.
     const version = await memoryAcknowledgementRepository.readMemoryVersion(db)
     const rows = await memoryGrantRepository.listKnownMemory(db)
     const before = this.#accounts

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
 import type { Database } from '../../db/tables.ts'
 
-/** A text that is to be remembered. */
+/** A text to remember. */
 export interface NewMemory {
   text: string
   source: string
@@ -11,17 +11,17 @@ export interface NewMemory {
   supersedes?: string | undefined
 }
 
-/** The memory for one request to a language model. It never fails the request: what goes wrong is recorded instead. */
+/** The memory for one request to a language model. Errors are recorded but never fail the request. */
 export interface RequestMemory {
-  /** True if the last request that `addTo` returned holds memory. */
+  /** True if the last request that `addTo` returned contains memory. */
   readonly isGiven: boolean
-  /** Returns the request with the memory that its key may read now; as it came where there is none. */
+  /** Returns the request with the memory that its key may read now; unchanged if there is none. */
   addTo(json: Buffer): Promise<Buffer>
-  /** Records that the model refused the request with its memory; further attempts go without. */
+  /** Records that the model refused the request with its memory; further attempts run without it. */
   refused(): void
 }
 
-/** A request as admission knows it. */
+/** What admission knows of a request. */
 export interface MemoryRequest {
   readonly endpoint: { readonly task_type: string }
   readonly accountId: string
@@ -29,27 +29,27 @@ export interface MemoryRequest {
   readonly taskId: string
 }
 
-/** The memory of accounts, for requests of their keys. Where the setting is off there is none, at no cost. */
+/** The memory of accounts, for requests of their keys. Empty and free of cost if the setting is off. */
 export interface Memory {
-  /** Returns the memory for a request that is about to run; undefined when its key may read none. */
+  /** Returns the memory for a request that is about to run; undefined if its key may read none. */
   forRequest(request: MemoryRequest): RequestMemory | undefined
   /** Attaches the newest snapshot to a task that runs later, in the transaction that writes the task. */
   attach(trx: Kysely<Database>, request: MemoryRequest): Promise<void>
-  /** Returns the memory that was attached to a task; undefined when there is none. */
+  /** Returns the memory attached to a task; undefined if there is none. */
   ofTask(taskId: string): Promise<RequestMemory | undefined>
-  /** Recalls entries for a key, the nearest first or else the newest; none without a grant. */
+  /** Recalls entries for a key: nearest first, or newest first if they can't be ranked. Empty without a grant. */
   recall(
     reader: { accountId: string; keyId: string },
     search: { query: string; limit: number },
   ): Promise<{ entries: StoredEntry[]; orderedBy: 'nearness' | 'recency' }>
-  /** Returns the key of the model of embeddings; undefined where none is set. */
+  /** Returns the embedding model's key; undefined if none is configured. */
   modelKey(): Promise<string | undefined>
-  /** Returns what a key was granted, as this gateway knows it; an operation checks the grant itself. */
+  /** Returns a key's grants as this gateway knows them; operations check the grant in the database themselves. */
   accessOf(reader: { accountId: string; keyId: string }): { mayRead: boolean; mayWrite: boolean }
-  /** Calls the listener when the grants of an account have changed. */
+  /** Calls the listener when an account's grants have changed. */
   onAccessChange(listener: (accountId: string) => void): void
-  /** Begins to embed entries that were added. */
+  /** Starts embedding newly added entries. */
   changed(): void
-  /** Reads the grants anew; resolves when this gateway knows them. */
+  /** Reads the grants again; resolves once this gateway knows them. */
   refresh(): Promise<void>
 }

@@ -12,21 +12,21 @@ import type { Embeddings } from './embeddings.ts'
 import type { AccountMemoryView } from './known-memory.ts'
 
 const MAX_BYTES = 256 * 1024 * 1024
-/** A larger index would leave no room for those of others: its memory is read by recency. */
+/** A larger index would leave no room for others; its memory is read newest first instead. */
 const MAX_INDEX_BYTES = 96 * 1024 * 1024
 const TOO_LARGE_MS = 10 * 60_000
-/** Indexes that are read at once; further requests are given the newest entries meanwhile. */
+/** How many indexes load at once; in the meantime, other requests get the newest entries. */
 const MAX_LOADS = 2
-/** Vectors that one query of the database fetches. */
+/** The number of vectors that one database query fetches. */
 const PAGE = 2_000
-/** A request waits no longer for the vector of its query, and is then given the newest entries. */
+/** How long a request waits for its query's vector; after that it gets the newest entries. */
 const QUERY_TIMEOUT_MS = 500
-/** An index is looked at again after this time, because entries may have got vectors since. */
+/** An index is checked again after this time, because entries may have received vectors since. */
 const RETRY_DELAY_MS = 1_000
 
 interface Loaded {
   readonly index: VectorIndex
-  /** The last vector that it has. */
+  /** The position of the last vector in the index. */
   stored: number
   readAt: number
 }
@@ -38,7 +38,7 @@ export interface NearnessOptions {
   embeddings: Pick<Embeddings, 'embed' | 'modelKey' | 'loadSoon'>
 }
 
-/** Finds the entries of a memory that are nearest to a text, over vectors that this gateway keeps for a while. */
+/** Finds the memory entries nearest to a text, using vectors that this gateway caches for a while. */
 export class Nearness {
   readonly #options: NearnessOptions
   readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MAX_BYTES })
@@ -50,9 +50,9 @@ export class Nearness {
   }
 
   /**
-   * Returns the ids of up to `count` entries, the nearest to the text first; undefined when they cannot be ranked,
-   * because there is no model of embeddings, or it is not loaded, or has embedded nothing yet. `versionOf` returns the
-   * version of the snapshot whose entries are searched; all are when it is absent.
+   * Returns the ids of up to `count` entries, nearest to the text first; undefined if they can't be ranked, because
+   * there is no embedding model, it isn't loaded, or it has embedded nothing yet. `versionOf` returns the version of
+   * the snapshot to search; without it, all entries are searched.
    */
   async find(
     accountId: string,
@@ -81,7 +81,7 @@ export class Nearness {
     }
   }
 
-  /** Leaves entries that were deleted or superseded out of later searches. */
+  /** Excludes deleted or superseded entries from later searches. */
   forget({ namespaceId }: AccountMemoryView, gone: readonly string[]): void {
     if (gone.length === 0) return
     for (const [key, { index }] of this.#loaded.entries()) if (key.startsWith(namespaceId)) index.drop(gone)
@@ -139,7 +139,7 @@ const IS_LITTLE = endianness() === 'LE'
 /** The context that binds an encrypted vector to its entry. */
 export const vectorContext = (entryId: string): string => `memory_embedding/${entryId}`
 
-/** Encrypts a vector as it is stored. */
+/** Encrypts a vector for storage. */
 export function sealVector(box: Pick<SecretBox, 'seal'>, entryId: string, vector: Float32Array): Buffer {
   const bytes = Buffer.from(new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength))
   return box.seal(IS_LITTLE ? bytes : bytes.swap32(), vectorContext(entryId))

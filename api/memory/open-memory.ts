@@ -24,7 +24,7 @@ type Needs = Pick<
   | 'objects'
 >
 
-/** Opens the memory of accounts where the setting asks for it; what works in the background is added to the stack. */
+/** Opens the memory of accounts if the setting enables it; adds its background work to the disposable stack. */
 export async function openMemory(
   services: Needs,
   watch: CacheWatch,

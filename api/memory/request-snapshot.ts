@@ -5,8 +5,8 @@ import type { Database } from '../../db/tables.ts'
 import { memorySnapshotStart } from '../../workflows/contract/starts.ts'
 
 /**
- * Asks for a snapshot in the transaction of a change. Changes that come before it has begun share one. `modelKey` is the
- * model of embeddings whose vectors it waits for.
+ * Requests a snapshot in the transaction of a change. Changes before it starts building share one snapshot. `modelKey`
+ * is the embedding model whose vectors it waits for.
  */
 export async function requestSnapshot(
   trx: Transaction<Database>,

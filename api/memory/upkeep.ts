@@ -17,16 +17,16 @@ import { requestSnapshot } from './request-snapshot.ts'
 
 const INTERVAL_MS = 5_000
 const BATCH = 32
-/** Vectors that are encrypted at once. */
+/** The number of vectors encrypted per batch. */
 const SEAL_BATCH = 200
-/** A claim of entries outlasts one batch; those of a gateway that died are taken up after it. */
+/** A claim of entries outlasts one batch; once it expires, other gateways take over a dead gateway's entries. */
 const CLAIM_S = 60
 const BATCH_MS = 50_000
-/** A snapshot that was asked for this long ago, or is at work this long, has probably lost its workflow. */
+/** A snapshot that has been requested or building for this long has probably lost its workflow. */
 const WANTED_S = 60
 const BUILDING_S = 900
 const MAX_ENTRIES = 100
-/** An account whose entries could not be embedded is tried again after this time; others are not delayed by it. */
+/** If an account's entries can't be embedded, we retry them after this time, without delaying other accounts. */
 const ASIDE_MS = 60_000
 
 export interface MemoryUpkeepOptions {
@@ -39,16 +39,16 @@ export interface MemoryUpkeepOptions {
 }
 
 /**
- * The work on memory that no request waits for: entries get their vectors, snapshots are made anew for another model of
- * embeddings, and those whose workflow is gone are started again. Every gateway does it; claims share it out.
+ * The background work on memory: embeds entries, rebuilds snapshots after a change of the embedding model, and restarts
+ * snapshots whose workflow is gone. Every gateway does this; claims divide the work among them.
  */
 export class MemoryUpkeep implements AsyncDisposable {
   readonly #options: MemoryUpkeepOptions
   readonly #loop: BackgroundLoop
   readonly #closing = new AbortController()
-  /** True once it was logged that gateways are set to different models. */
+  /** True once we have logged that gateways are configured with different models. */
   #hasWarned = false
-  /** Accounts whose entries could not be embedded a while ago. */
+  /** Accounts whose entries recently could not be embedded. */
   readonly #aside = new LRUCache<string, true>({ max: 10_000, ttl: ASIDE_MS })
 
   constructor(options: MemoryUpkeepOptions) {
@@ -59,7 +59,7 @@ export class MemoryUpkeep implements AsyncDisposable {
     }).start()
   }
 
-  /** Begins soon, because entries were added. */
+  /** Triggers a run soon, because entries were added. */
   poke(): void {
     void this.#loop.run()
   }
@@ -79,7 +79,7 @@ export class MemoryUpkeep implements AsyncDisposable {
     while (!this.#closing.signal.aborted && (await this.#embedBatch(modelKey)));
   }
 
-  /** Starts workflows whose execution was ended by hand; one that runs takes no notice. */
+  /** Restarts workflows whose execution was terminated manually; a running one is unaffected. */
   async #restartStalled(modelKey: string | undefined): Promise<void> {
     const { db, outbox } = this.#options
     const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MAX_ENTRIES }
@@ -91,7 +91,7 @@ export class MemoryUpkeep implements AsyncDisposable {
     if (stalled.length > 0) outbox.poke()
   }
 
-  /** Encrypts what gateways of earlier versions, which may still be at work, have stored. */
+  /** Encrypts vectors stored by gateways of earlier versions, some of which may still be running. */
   async #sealVectors(): Promise<void> {
     const { db, secretBox } = this.#options
     const seal = (vector: Buffer, entryId: string) => secretBox.seal(vector, vectorContext(entryId))
@@ -102,8 +102,8 @@ export class MemoryUpkeep implements AsyncDisposable {
   }
 
   /**
-   * Returns whether all gateways are set to one model of embeddings. While they differ, none makes snapshots anew, because
-   * each would undo what another has done.
+   * Returns whether all gateways are configured with the same embedding model. While they differ, no gateway rebuilds
+   * snapshots, because they would undo each other's work.
    */
   async #isAgreed(modelKey: string | undefined): Promise<boolean> {
     const { db, log, gatewayId } = this.#options
@@ -139,7 +139,7 @@ export class MemoryUpkeep implements AsyncDisposable {
     const { account_id: accountId } = first
     try {
       const made = await this.#vectorsOf(accountId, entries)
-      if (!made) throw new Error('the model of embeddings is not loaded')
+      if (!made) throw new Error('the embedding model is not loaded')
       const vectors = entries.flatMap(({ id }, i) =>
         made[i] ? [{ id, sealed: sealVector(secretBox, id, made[i]) }] : [],
       )

@@ -1,7 +1,7 @@
 import { leadingMessage } from '../../domain/memory/message.ts'
 import { firstElement, memberBytes, replaceAt, spliceMembers } from '../../platform/json-bytes.ts'
 
-/** Returns a chat's request with the memory in its leading system message; all other bytes stay as they are. */
+/** Returns a chat request with the memory in its leading system message; all other bytes stay unchanged. */
 export function withMemory(json: Buffer, memory: string): Buffer {
   const messages = memberBytes(json, 'messages')
   const first = messages && firstElement(messages)
@@ -14,7 +14,7 @@ export function withMemory(json: Buffer, memory: string): Buffer {
   return spliceMembers(json, { messages: changed.toString() })
 }
 
-/** Returns the messages of a chat's request. */
+/** Returns the messages of a chat request. */
 export function messagesOf(json: Buffer): unknown[] {
   const messages = memberBytes(json, 'messages')
   const parsed = messages === undefined ? [] : (JSON.parse(messages.toString()) as unknown)

@@ -6,9 +6,9 @@ import type { SecretBox } from '../../platform/secret-box.ts'
 import type { NewMemory } from './memory.ts'
 
 /**
- * Returns the entries that a memory does not have yet. It has one with the same text and source, and the same time where
- * the new entry has one; what has been superseded counts, because a repeated import must not bring it back. Texts are
- * encrypted, so those of the same length are decrypted to compare them.
+ * Returns the entries that a memory doesn't have yet. Two entries are equal if they have the same text and source, and
+ * the same time if the new entry has one. Superseded entries count, because a repeated import must not bring them back.
+ * Texts are encrypted, so we decrypt those of the same length to compare them.
  */
 export async function withoutPresent(
   db: Kysely<Database>,
