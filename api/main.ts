@@ -6,15 +6,15 @@ import { openServices } from './open-services.ts'
 import { type Gateway, startGateway } from './server.ts'
 import { registerTools } from './tools/register.ts'
 
-/** The process exits when stopping takes longer, so that it never delays a restart. */
+/** If stopping takes longer, the process exits, so it never delays a restart. */
 const STOP_TIMEOUT_MS = 9_000
 
 /**
- * With a slow database the garbage of requests survives young collections. Growing the heap by tenths rather than by
- * multiples saves a third of the memory of a gateway under load, and costs a chat 1 % (bench/gateway).
+ * With a slow database, garbage from requests survives young collections. Growing the heap by tenths rather than by
+ * multiples saves a third of a loaded gateway's memory and costs a chat 1 % of CPU (bench/gateway).
  */
 setFlagsFromString('--heap-growing-percent=10')
-/** Young collections are short here, and starting helper threads would cost more than they save. */
+/** Young collections are short here, so starting helper threads would cost more than it saves. */
 setFlagsFromString('--no-parallel-scavenge')
 
 /** Runs a gateway until it is stopped. */
@@ -51,7 +51,7 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
 
-  // After an uncaught error the state of the process is unknown, so it must not serve requests.
+  // After an uncaught error the process is in an unknown state, so it must not serve requests.
   process.on('uncaughtException', (err) => {
     emit(log, 'gateway.crashed', { err })
     process.exitCode = 1

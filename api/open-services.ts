@@ -53,12 +53,12 @@ import { Operations } from './operations/operations.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
-/** The connections of one account at a time; the others stay free for all other accounts. */
+/** One account may use this many connections at once, so the rest stay free for all other accounts. */
 const ACCOUNT_CONNECTIONS = 5
 
 export type OpenServices = Services & AsyncDisposable
 
-/** Builds the services in the order of their dependencies; disposing closes them in the opposite order. */
+/** Builds the services in dependency order; disposal closes them in reverse order. */
 export async function openServices(config: Config, baseUrl: string, log: Logger): Promise<OpenServices> {
   await using stack = new AsyncDisposableStack()
   const url = required(config, 'DATABASE_URL')

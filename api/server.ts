@@ -36,8 +36,8 @@ export interface ListenOptions extends AppOptions {
 }
 
 /**
- * Listens, then builds the services; requests that arrive in between wait for them. Throws a `ConfigError` when it
- * cannot listen on host and port.
+ * Starts listening, then builds the services; requests that arrive before that wait. Throws a `ConfigError` if it can't
+ * listen on the host and port.
  */
 export async function startGateway({
   host,
@@ -50,11 +50,11 @@ export async function startGateway({
   const server = createServer({
     noDelay: true,
     headersTimeout: HEADERS_TIMEOUT_MS,
-    // Uploads of a gigabyte over a slow line take long; the limit of a body is its size.
+    // Uploads of a gigabyte over a slow connection take long; bodies are limited by size instead.
     requestTimeout: 0,
-    // The middleware `requireHost` refuses such requests in the usual error format.
+    // The `requireHost` middleware rejects such requests in our usual error format.
     requireHostHeader: false,
-    // Some clients offer an upgrade to HTTP/2, which would otherwise get no response.
+    // Some clients offer an upgrade to HTTP/2 and would otherwise get no response.
     shouldUpgradeCallback: asksForLink,
   })
   let log: Logger | undefined
@@ -67,7 +67,7 @@ export async function startGateway({
       connections.note(req.socket, res)
       answer(req, res)
     }
-    // The middleware `takeBody` sends "100 Continue" itself, once it knows that the body will be accepted.
+    // The `takeBody` middleware sends "100 Continue" itself, once it knows that it will accept the body.
     for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) {
       server.removeAllListeners(event).on(event, listener)
     }
@@ -109,7 +109,7 @@ async function stop(server: Server, services: OpenServices, connections: IdleCon
   // A link counts as a connection, so it must close before the server can.
   services.links.retire()
   services.stopping.abort()
-  // A client would otherwise continue to send requests on a keep-alive connection.
+  // Clients would otherwise keep sending requests on keep-alive connections.
   server.prependListener('request', (_req: IncomingMessage, res: ServerResponse) =>
     res.setHeader('connection', 'close'),
   )

@@ -42,17 +42,17 @@ import type { Memory } from './memory/memory.ts'
 import type { Operations } from './operations/operations.ts'
 
 /**
- * The services that handlers use. They are built once in `api/open-services.ts`; tests build the same
- * over their own database.
+ * The services that handlers use. `api/open-services.ts` builds them once; tests build the same services on their own
+ * database.
  */
 export interface Services {
   readonly config: Config
   readonly db: Kysely<Database>
   readonly log: Logger
   readonly now: () => Date
-  /** This process as other processes see it: its row in `gateway`, and the address at which clients and nodes reach it. */
+  /** This process's identity: its row in `gateway`, and the address at which clients and nodes reach it. */
   readonly gateway: Pick<GatewayLease, 'id' | 'baseUrl'>
-  /** Aborted once the gateway stops and takes no further requests: what would never end by itself ends then. */
+  /** Aborted when the gateway stops accepting requests, to end work that would never end by itself. */
   readonly stopping: AbortController
   readonly temporal: Client
   readonly health: HealthProbe
@@ -62,9 +62,9 @@ export interface Services {
   readonly objects: ObjectStore
   /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */
   readonly outbox: Pick<WorkflowOutbox, 'poke'>
-  /** Holds keys to their limits. */
+  /** Enforces the limits of keys. */
   readonly keyMeters: Pick<KeyMeters, 'admit' | 'spend'>
-  /** Finds the live key for its text; `undefined` when there is none. */
+  /** Finds a live key by its text; `undefined` if there is none. */
   readonly keys: Pick<KeyCache, 'find' | 'noteUses'>
   /** Ends the streams of keys that are revoked or expire. */
   readonly keyStreams: Pick<KeyStreams, 'watch'>
@@ -93,35 +93,35 @@ export interface Services {
   readonly schemaChecks: SchemaChecks
   /** Validates inputs of inference, mostly without a child process. */
   readonly inputChecks: InputChecks
-  /** Plans graphs of models, large ones in a thread. */
+  /** Plans graphs of models; large graphs in a worker thread. */
   readonly planner: Pick<Planner, 'order' | 'plan'>
   /** Builds the long responses of an account one after another. */
   readonly longAnswers: LongAnswers
-  /** Writes the rows of warm inference, many to a transaction. */
+  /** Writes the rows of warm inference, many per transaction. */
   readonly journal: Journal
   /** Wakes requests that wait for a task to end. */
   readonly taskWaiters: TaskWaiters
-  /** Makes the tickets with which nodes fetch payloads from each other. */
+  /** Creates the tickets with which nodes fetch payloads from each other. */
   readonly edgeTickets: EdgeTickets
   readonly edgeAddresses: EdgeAddresses
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
-  /** Counts the streams of each account that are open, of all kinds. */
+  /** Counts each account's open streams of all kinds. */
   readonly streamSlots: StreamSlots
   /** Wakes the streams of training runs. */
   readonly runFollowers: Followers
-  /** Wakes the streams of accounts' events. */
+  /** Wakes the event streams of accounts. */
   readonly eventFollowers: Followers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
-  /** Places at loaded models, for which requests take turns. */
+  /** Places at loaded models; requests take turns for them. */
   readonly places: ModelPlaces
-  /** Loads of models that requests wait for. */
+  /** Model loads that requests wait for. */
   readonly loads: ModelLoads
-  /** The memory that requests to language models carry. */
+  /** The memory for requests to language models. */
   readonly memory: Memory
-  /** What operators see of the platform as a whole. */
+  /** The operators' view of the platform as a whole. */
   readonly operations: Operations
-  /** The pins of models on nodes. */
+  /** Plans which nodes keep which models loaded. */
   readonly copyPlanner: CopyPlanner
 }

@@ -1,6 +1,6 @@
 import type { Config } from '../platform/config.ts'
 
-/** Returns where operators find a workflow in the Temporal UI; null where no UI is set. */
+/** Returns a workflow's URL in the Temporal UI; null if no UI is configured. */
 export function temporalLink(
   {
     TEMPORAL_UI_URL: ui,

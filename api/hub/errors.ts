@@ -12,18 +12,18 @@ const CODES: Readonly<Record<HubFailure, ErrorCode>> = {
   invalid_answer: 'unavailable',
 }
 
-/** Converts an error of the hub into the error for the caller. */
+/** Converts a hub error to the error for the caller. */
 export function toHubApiError(err: unknown): unknown {
   if (!(err instanceof HubError)) return err
   const { code, message, retryAfterS } = err
   return new ApiError(CODES[code], message, {
-    // A missing configuration is not worth a trace at every request.
+    // A missing configuration isn't worth a stack trace for every request.
     ...(code !== 'not_configured' && { cause: err }),
     details: { hub: code },
     ...(retryAfterS !== undefined && { headers: { 'retry-after': String(retryAfterS) } }),
   })
 }
 
-/** Awaits a hub request and converts its error. */
+/** Awaits a hub request and converts any error. */
 export const askingHub = <T>(work: Promise<T>): Promise<T> =>
   work.catch((err: unknown) => Promise.reject(toHubApiError(err)))

@@ -6,12 +6,12 @@ import { temporaryError } from '../../domain/errors.ts'
 import { isGranted } from '../../domain/hub/grants.ts'
 import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/client.ts'
 
-/** The time for which results of the hub are cached. */
+/** How long hub results are cached. */
 const REMEMBERED_MS = 60_000
 const MAX_REMEMBERED = 2_000
 /**
- * The requests to the hub that one account may cause at this gateway, because the hub counts those
- * of all accounts together.
+ * Limits the hub requests that one account may cause at this gateway, because the hub counts the requests of all
+ * accounts together.
  */
 const BURST = 300
 const PER_SECOND = 2
@@ -22,14 +22,14 @@ type Found = Awaited<ReturnType<HubClient['search']>>
 /** A repository, and whether the account may use it. */
 export interface SeenRepo {
   info: HubRepoInfo
-  /** False for a gated repository that the operator has not listed for the account. */
+  /** False for a gated repository that an operator hasn't listed for the account. */
   isOpen: boolean
 }
 
 /**
- * The hub as an account may see it. Every look-up of a repository for an account passes here, because the platform's
- * token also opens repositories that only the operator may use: private and gated ones are available to an account only
- * if an operator lists them for it.
+ * The hub as an account may see it. Every repository lookup for an account must go through this class, because the
+ * platform's token also opens repositories that only the operator may use. An account can use private and gated
+ * repositories only if an operator lists them for it.
  */
 export class HubReader {
   readonly #hub: HubClient
@@ -51,7 +51,7 @@ export class HubReader {
     })
   }
 
-  /** Returns a repository as it was at most a minute ago, for lists. */
+  /** Returns a repository's state of at most a minute ago, for lists. */
   async glance(accountId: string, repoId: string): Promise<SeenRepo> {
     const info = await this.#remembered(this.#infos, repoId, () => {
       this.#charge(accountId)
@@ -60,22 +60,22 @@ export class HubReader {
     return this.#as(accountId, info)
   }
 
-  /** Returns the current state of a repository, or of one revision. A repository that is private to others looks absent. */
+  /** Returns the current state of a repository or one revision. A repository that is private to others looks absent. */
   async see(accountId: string, repoId: string, revision?: string): Promise<SeenRepo> {
     this.#charge(accountId)
     return this.#as(accountId, await this.#hub.info(repoId, revision))
   }
 
-  /** Returns a repository that the account is about to use; throws `gated_refused` if it is closed to the account. */
+  /** Returns a repository that the account is about to use; throws `gated_refused` if the account may not use it. */
   async open(accountId: string, repoId: string, revision?: string): Promise<HubRepoInfo> {
     const { info, isOpen } = await this.#as(accountId, await this.#hub.info(repoId, revision))
     if (isOpen) return info
-    throw new HubError('gated_refused', 'this repository is gated and not opened to your account')
+    throw new HubError('gated_refused', 'this repository is gated and not available to your account')
   }
 
   async #as(accountId: string, info: HubRepoInfo): Promise<SeenRepo> {
     const isClosed = info.isPrivate || info.gated
-    // Without a token the hub itself returns only open repositories.
+    // Without a token, the hub itself returns only open repositories.
     if (!isClosed || !this.#hub.hasToken) return { info, isOpen: true }
     const account = await accountRepository.findAccount(this.#db, accountId)
     const isOpen = account !== undefined && isGranted(account.hub_repos, info.repoId)
@@ -106,7 +106,7 @@ export class HubReader {
     const wait = Math.ceil((1 - filled) / PER_SECOND)
     throw temporaryError(
       'rate_limited',
-      `your account asks the model hub too often; try again in ${wait} s`,
+      `your account sends too many requests to the model hub; try again in ${wait} s`,
       wait,
     )
   }

@@ -3,13 +3,13 @@ import { type Issue, invalidFor } from '../../domain/errors.ts'
 import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { Services } from '../services.ts'
 
-/** How long a key lives and what it is held to; `undefined` where a request says nothing of it. */
+/** A key's expiry and limits; `undefined` for fields that the request doesn't set. */
 export interface KeyTerms {
   expiresAt: Date | null | undefined
   limits: KeyLimits | null | undefined
 }
 
-/** Reads the terms of a key; throws a 422 for an expiry that has passed and for models that the account may not ask. */
+/** Reads the terms of a key; throws a 422 for an expiry in the past and for models that the account may not call. */
 export async function readTerms(
   { endpoints, now }: Pick<Services, 'endpoints' | 'now'>,
   accountId: string,
@@ -22,10 +22,10 @@ export async function readTerms(
   for (const [i, model] of (limits?.models ?? []).entries()) {
     const endpoint = await endpoints.find(model)
     if (endpoint && accessTo(endpoint, accountId) !== 'none') continue
-    const msg = `there is no endpoint "${model}" that the account may ask`
+    const msg = `there is no endpoint "${model}" that the account may call`
     issues.push({ loc: ['body', 'limits', 'models', i], msg, type: 'value_error' })
   }
   if (issues.length > 0) throw invalidFor(issues)
-  // An empty object limits nothing.
+  // An empty object means no limits.
   return { expiresAt, limits: limits && Object.keys(limits).length === 0 ? null : limits }
 }

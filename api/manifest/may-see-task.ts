@@ -6,7 +6,7 @@ import { toolStability } from '../../domain/tools/manifest.ts'
 import type { AccountCaller } from '../http/caller.ts'
 import { mayUse } from './tools-of.ts'
 
-/** Returns whether a key may see a task of its account: one that is limited to tools sees the tasks of these tools. */
+/** Returns whether a key may see a task of its account. A key limited to tools only sees the tasks of its tools. */
 export async function maySeeTask(
   db: Kysely<Database>,
   caller: AccountCaller,

@@ -19,7 +19,7 @@ const accepted = (message: string) => ({
   queue_position: 0,
 })
 
-/** The fields of operation manifests that the declarations lack. The version rises with the schemas. */
+/** The fields of operation manifests that the route declarations lack. Raise the version when a schema changes. */
 const DESCRIBED: Readonly<Record<string, Described>> = {
   'training.merge': {
     version: '1.1.0',
@@ -81,7 +81,7 @@ const DESCRIBED: Readonly<Record<string, Described>> = {
   },
 }
 
-/** Returns the operation tools, which are the same for every account, sorted by slug. */
+/** Returns the operation tools, sorted by slug. They are the same for every account. */
 export const operationTools = (): Tool[] =>
   OPERATION_ACTIONS.map((action) => new Tool(manifestOf(action))).toSorted((a, b) =>
     a.slug < b.slug ? -1 : 1,
@@ -112,7 +112,7 @@ function manifestOf(action: OperationAction): ToolManifest {
     ],
     costHint: 'training_quota',
     latencyClass,
-    // A base may be a repository of the hub, which a node downloads.
+    // A base may be a hub repository, which a node downloads.
     annotations: { readOnly: false, idempotent: false, destructive: false, openWorld: true },
     lineage: null,
     deprecation: null,
@@ -120,7 +120,7 @@ function manifestOf(action: OperationAction): ToolManifest {
   }
 }
 
-/** Returns a schema without `discriminator`, a keyword of OpenAPI that validators of JSON Schema may refuse. */
+/** Returns a schema without `discriminator`, an OpenAPI keyword that JSON Schema validators may reject. */
 const plainSchema = (schema: object): Record<string, unknown> =>
   JSON.parse(
     JSON.stringify(schema, (key, value: unknown) => (key === 'discriminator' ? undefined : value)),

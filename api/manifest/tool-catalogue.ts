@@ -13,11 +13,11 @@ import { ToolSet } from './tool-set.ts'
 import type { ToolTexts } from './tool-texts.ts'
 import type { Tool } from './tool.ts'
 
-/** The memory for the tools of accounts; those that everybody may call come on top, once. Texts have their own. */
+/** The memory for the tools of accounts. Public tools (stored once) and the tools' texts come on top. */
 const MAX_BYTES = 64 * 1024 * 1024
-/** The memory of a tool without its text. */
+/** The memory of a tool, excluding its text. */
 const TOOL_BYTES = 600
-/** The memory of one entry of a merged list, and the number of lists of an account, one for each set of filters. */
+/** The memory of one entry of a merged list, and the maximum number of lists per account, one per set of filters. */
 const ENTRY_BYTES = 8
 const MAX_LISTS = 32
 
@@ -29,10 +29,10 @@ interface CatalogueOptions {
   operations: readonly Tool[]
 }
 
-/** Accounts whose tools may have changed: one, or `undefined` for all. */
+/** Called with the account whose tools may have changed, or `undefined` for all accounts. */
 export type ToolsChanged = (accountId: string | undefined) => void
 
-/** A set that is being read, with the endpoints that have changed meanwhile. */
+/** A set that is being read, with the endpoints that have changed since the read started. */
 interface Reading {
   readonly changed: Set<string>
   isVoid: boolean
@@ -45,8 +45,8 @@ interface Merged {
 }
 
 /**
- * The tools of accounts in memory. After a change only the changed endpoints are read again, and nothing is used while
- * changes cannot be seen.
+ * Caches the tools of accounts. After a change, only the changed endpoints are read again. The cache is bypassed while
+ * we can't see changes.
  */
 export class ToolCatalogue {
   readonly #options: CatalogueOptions
@@ -55,13 +55,13 @@ export class ToolCatalogue {
     sizeCalculation: (set) => this.#sizeOf(set),
   })
   #publics: ToolSet | undefined
-  /** The merged lists of an account go with its own tools. */
+  /** An account's merged lists, dropped together with its own tools. */
   readonly #merged = new WeakMap<ToolSet, LRUCache<string, Merged>>()
   readonly #reading = new Map<string, { reading: Reading; set: Promise<ToolSet> }>()
   readonly #listeners = new Set<ToolsChanged>()
-  /** The version of the endpoints that has been applied. */
+  /** The version of the endpoints that we have applied. */
   #version: number | undefined
-  /** Counts the notifications of changes; those up to `#applied` are in the sets. */
+  /** Counts change notifications; the sets include those up to `#applied`. */
   #heard = 1
   #applied = 0
   #refreshing: Promise<void> = Promise.resolve()
@@ -71,7 +71,7 @@ export class ToolCatalogue {
     this.#options = options
     options.watch.on('endpoint', () => {
       this.#heard += 1
-      // Before the first request there is nothing to refresh, and nobody to tell.
+      // Before the first request there is nothing to refresh and no listener to notify.
       if (this.#version !== undefined) this.#refreshSoon()
     })
   }
@@ -81,7 +81,7 @@ export class ToolCatalogue {
     return this.#options.reader.texts
   }
 
-  /** Returns the tools that an account may call and all filters allow, without a promise when they are in memory. */
+  /** Returns the tools that an account may call and all filters allow, synchronously if they are in memory. */
   list(accountId: string, filters: readonly ToolFilter[]): ToolList | Promise<ToolList> {
     const own = this.#heard === this.#applied ? this.#owns.get(accountId) : undefined
     return own && this.#publics && this.#options.watch.isFresh()
@@ -89,7 +89,7 @@ export class ToolCatalogue {
       : this.#read(accountId, filters)
   }
 
-  /** Registers a callback for possible changes from now on; returns a function that removes it. */
+  /** Registers a listener for possible changes from now on; returns a function that removes it. */
   onChange(listener: ToolsChanged): () => void {
     this.#listeners.add(listener)
     if (this.#version === undefined) this.#refreshSoon()
@@ -126,7 +126,7 @@ export class ToolCatalogue {
     return lists
   }
 
-  /** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
+  /** An account with more tools than fit uses all of the memory, so its tools aren't re-read on every request. */
   #sizeOf(own: ToolSet): number {
     const entries = own.tools.length + (this.#publics?.tools.length ?? 0)
     return Math.min(MAX_BYTES, 1 + own.tools.length * TOOL_BYTES + entries * ENTRY_BYTES)
@@ -136,9 +136,9 @@ export class ToolCatalogue {
     this.#refresh().catch((err: unknown) => emit(this.#options.log, 'tools.refresh_failed', { err }))
   }
 
-  /** Applies all changes that were committed before the call. */
+  /** Applies all changes committed before this call. */
   #refresh(): Promise<void> {
-    // A refresh that has begun may miss the latest change, so later callers share the one after it.
+    // A running refresh may miss the latest change, so later callers share the next one.
     this.#next ??= this.#refreshing
       .catch(() => {})
       .then(() => {
@@ -167,7 +167,7 @@ export class ToolCatalogue {
     const accounts = new Set<string>()
     let isPublic = false
     for (const tool of tools) {
-      // Without the public tools in memory any change may be one of theirs.
+      // Without the public tools in memory, any change may affect them.
       const isChanged = this.#publics?.put(tool.endpointId, tool.public) ?? true
       isPublic ||= isChanged
       const own = this.#owns.get(tool.accountId)
@@ -178,7 +178,7 @@ export class ToolCatalogue {
     else for (const accountId of accounts) this.#tell(accountId)
   }
 
-  /** Any endpoint may have changed, so everything is read anew. */
+  /** Any endpoint may have changed, so drop everything and read it again. */
   #forget(): void {
     for (const { reading } of this.#reading.values()) reading.isVoid = true
     this.#owns.clear()
@@ -190,7 +190,7 @@ export class ToolCatalogue {
     for (const listener of this.#listeners) listener(accountId)
   }
 
-  /** Reads a set; requests for one set share the reading. */
+  /** Reads a set; concurrent requests for the same set share the read. */
   #readSet(key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
     const known = this.#reading.get(key)
     if (known) return known.set
@@ -218,7 +218,7 @@ export class ToolCatalogue {
   }
 }
 
-/** The key of the set that everybody may call; every other set has the id of its account. */
+/** The key of the public set; the key of every other set is its account's id. */
 const PUBLIC = 'public'
 
 function putRead(set: ToolSet, key: string, tool: ReadTool): void {

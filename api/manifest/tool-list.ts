@@ -6,16 +6,16 @@ import type { ToolSet } from './tool-set.ts'
 import { placeOf, type Tool } from './tool.ts'
 
 const DIGEST_BYTES = 32
-/** The manifest's description of the server, which is part of the digest. */
+/** The server part of the manifest, which the digest includes. */
 const SERVED_BY = Buffer.from(`${PROTOCOL_VERSION} ${VERSION}`)
 const TAG_CHARACTERS = 22
 
-/** The tools that a caller sees at one time, sorted by slug. */
+/** The tools that a caller sees at one moment, sorted by slug. */
 export class ToolList {
   readonly tools: readonly Tool[]
   /** A digest of all tools: equal lists have equal digests. */
   readonly digest: Buffer
-  /** The weak tag of the list, as in the header `ETag`. */
+  /** The list's weak ETag, in header form. */
   readonly etag: string
 
   constructor(tools: readonly Tool[]) {
@@ -35,19 +35,19 @@ export class ToolList {
 }
 
 interface Parts {
-  /** The operations of the platform; an endpoint of the same name is left out. */
+  /** The platform's operations, which hide endpoints of the same name. */
   operations: readonly Tool[]
   own: ToolSet
   publics: ToolSet
 }
 
-/** Merges what an account may call, and keeps what all filters allow. */
+/** Merges the tools that an account may call and keeps those that all filters allow. */
 export function mergeTools({ operations, own, publics }: Parts, filters: readonly ToolFilter[]): ToolList {
   const taken = new Set(operations.map(({ slug }) => slug))
   const lists = [
     operations,
     own.tools.filter(({ slug }) => !taken.has(slug)),
-    // An own tool that everybody may call is shown as its owner sees it.
+    // If an account's own tool is public, show the owner's view of it.
     publics.tools.filter(({ slug, origin }) => !taken.has(slug) && !own.has(origin?.endpointId ?? '')),
   ]
   const merged = lists.reduce(mergeSorted, [])

@@ -15,11 +15,11 @@ export interface ToolReaderOptions {
   db: Kysely<Database>
   /** US dollars per credit. */
   creditUsd: number
-  /** The address of the model hub. */
+  /** The URL of the model hub. */
   hub: string | undefined
 }
 
-/** An endpoint as its owner and as everybody else sees it; undefined where it is no tool. */
+/** An endpoint's tool as its owner and as everyone else sees it; undefined where it isn't a tool. */
 export interface ReadTool {
   endpointId: string
   accountId: string
@@ -30,7 +30,7 @@ export interface ReadTool {
 /** Reads tools from the database. */
 export class ToolReader {
   readonly #options: ToolReaderOptions
-  /** The texts of the tools that were read. */
+  /** The texts of the tools that this reader has read. */
   readonly texts = new ToolTexts((tools) => this.#readTexts(tools))
 
   constructor(options: ToolReaderOptions) {
@@ -134,7 +134,7 @@ export class ToolReader {
   }
 }
 
-/** Returns whether an endpoint may be called by those who have access to it. */
+/** Returns whether accounts with access to an endpoint may call it now. */
 const takesRequests = ({ deleted_at, status, lifecycle_status, unusable }: ToolSourceRow): boolean =>
   deleted_at === null && isAnswering(status) && lifecycle_status !== 'disabled' && unusable === null
 

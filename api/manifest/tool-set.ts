@@ -2,19 +2,19 @@ import { placeOf, type Tool } from './tool.ts'
 
 let lastStamp = 0
 
-/** Tools of one owner, or those that everybody may call, sorted by slug. */
+/** One owner's tools, or the public tools, sorted by slug. */
 export class ToolSet {
   readonly #byEndpoint = new Map<string, Tool>()
   readonly #sorted: Tool[]
   #stamp = ++lastStamp
 
-  /** Takes the tools of endpoints, at most one of each. */
+  /** Accepts at most one tool per endpoint. */
   constructor(tools: readonly Tool[]) {
     for (const tool of tools) this.#byEndpoint.set(tool.origin?.endpointId ?? '', tool)
     this.#sorted = tools.toSorted((a, b) => (a.slug < b.slug ? -1 : 1))
   }
 
-  /** Differs from that of every other set, and from its own before any change. */
+  /** A stamp that no other set has and that changes with every change of this set. */
   get stamp(): number {
     return this.#stamp
   }
@@ -27,7 +27,7 @@ export class ToolSet {
     return this.#byEndpoint.has(endpointId)
   }
 
-  /** Replaces the tool of an endpoint, or removes it; returns whether that has changed anything. */
+  /** Replaces or removes an endpoint's tool; returns whether anything changed. */
   put(endpointId: string, tool: Tool | undefined): boolean {
     const before = this.#byEndpoint.get(endpointId)
     if (before && tool ? before.digest.equals(tool.digest) : before === tool) return false

@@ -5,19 +5,19 @@ import type { Tool } from './tool.ts'
 
 const MB = 1024 * 1024
 
-/** The memory for texts. A larger text than the second number is never held, so that it displaces no others. */
+/** The memory for texts. A text larger than the second limit is never cached, so it can't evict the others. */
 const HELD_BYTES = 64 * MB
 const MAX_HELD_BYTES = 256 * 1024
-/** The most that is read at once. */
+/** The maximum size of one read. */
 const READ_BYTES = 2 * MB
 const READ_TOOLS = 100
 
-/** Reads the texts of tools as they are now; those of tools that have changed are left out. */
+/** Reads the current texts of tools; omits tools that have changed. */
 export type ReadTexts = (tools: readonly Tool[]) => Promise<ReadonlyMap<Tool, Buffer>>
 
 /**
- * The JSON texts of tools. Those that were used last are in memory, however many tools there are and however large
- * their schemas; the others are read from the database when they are sent.
+ * The JSON texts of tools. Only recently used texts are in memory, because there may be many tools with large schemas;
+ * all others are read from the database when they are sent.
  */
 export class ToolTexts {
   readonly #held = new LRUCache<string, Buffer>({
@@ -40,7 +40,7 @@ export class ToolTexts {
     this.#held.set(keyOf(tool), text)
   }
 
-  /** Yields the texts of tools in their order. Throws a 503 where a tool has changed since it was listed. */
+  /** Yields the texts of tools in order. Throws a 503 if a tool has changed since it was listed. */
   async *of(tools: readonly Tool[]): AsyncGenerator<Buffer, void, void> {
     let read: ReadonlyMap<Tool, Buffer> = new Map()
     for (const [at, tool] of tools.entries()) {
@@ -50,7 +50,11 @@ export class ToolTexts {
         text = read.get(tool)
       }
       if (!text)
-        throw temporaryError('unavailable', `the tool ${tool.slug} has changed meanwhile; list it again`, 1)
+        throw temporaryError(
+          'unavailable',
+          `the tool ${tool.slug} has changed since it was listed; list the tools again`,
+          1,
+        )
       yield text
     }
   }
@@ -64,7 +68,7 @@ export class ToolTexts {
     return tool.text ?? this.#held.get(keyOf(tool))
   }
 
-  /** Reads the first tools from this place on that are not in memory. */
+  /** Reads the next tools from index `from` on that aren't in memory. */
   async #readFrom(tools: readonly Tool[], from: number): Promise<ReadonlyMap<Tool, Buffer>> {
     const missing: Tool[] = []
     for (let at = from, bytes = 0; at < tools.length && missing.length < READ_TOOLS; at++) {
@@ -80,5 +84,5 @@ export class ToolTexts {
   }
 }
 
-/** Equal texts are held once. */
+/** Equal texts are stored once. */
 const keyOf = ({ digest }: Tool): string => digest.toString('latin1')

@@ -17,13 +17,13 @@ export interface VersionedSource {
 
 type Describe = (source: ToolSourceRow) => UnversionedManifest
 
-/** Two gateways may store the first version of a tool at once; the slower one reads it again. */
+/** Two gateways may store a tool's first version at the same time; the slower one reads it again. */
 const MAX_ATTEMPTS = 5
 
 /**
- * Returns endpoints with the versions of their manifests. Of a manifest that has changed the next version is stored
- * first, with the row of the last one locked and the endpoint read under that lock, so that each change makes one
- * version, however many gateways see it. `describe` must not depend on who reads.
+ * Returns endpoints with the versions of their manifests. If a manifest has changed, stores its next version first.
+ * This locks the last version's row and reads the endpoint under that lock, so each change creates exactly one version
+ * even if several gateways see it. `describe` must not depend on the reader.
  */
 export async function withVersions(
   db: Kysely<Database>,
@@ -48,7 +48,7 @@ export async function withVersions(
   return done
 }
 
-/** Rules that are newer than these have made the version of a gateway of a later release. */
+/** A gateway of a later release may have created the version with newer rules; it counts as current. */
 function isCurrent(source: ToolSourceRow, describe: Describe): boolean {
   if (source.digest === null || source.format === null) return false
   return source.format > MANIFEST_FORMAT || source.digest.equals(digestOf(describe(source)))

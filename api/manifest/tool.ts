@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { ToolKind, ToolManifest, ToolStability } from '../../schemas/tool.ts'
 
-/** The endpoint of a tool, and who sees it: its owner sees more of it than everybody else. */
+/** A tool's endpoint, and whether this is the owner's view, which shows more than the public one. */
 export interface ToolOrigin {
   readonly endpointId: string
   readonly side: 'own' | 'public'
@@ -10,9 +10,9 @@ export interface ToolOrigin {
 /** Returns the JSON text of a manifest. */
 export const textOf = (manifest: ToolManifest): Buffer => Buffer.from(JSON.stringify(manifest))
 
-/** A tool of a manifest. The text of one that has an endpoint may be large, and is in `ToolTexts`. */
+/** A tool of a manifest. The text of an endpoint's tool may be large, so it lives in `ToolTexts`. */
 export class Tool {
-  /** Operations have none. */
+  /** Undefined for operations. */
   readonly origin: ToolOrigin | undefined
   readonly slug: string
   readonly kind: ToolKind
@@ -22,7 +22,7 @@ export class Tool {
   readonly bytes: number
   /** SHA-256 of the text. */
   readonly digest: Buffer
-  /** The text of a tool without an endpoint, from which it could be read again. */
+  /** The text of a tool without an endpoint; other texts can be read again. */
   readonly text: Buffer | undefined
 
   constructor(manifest: ToolManifest, origin?: ToolOrigin, text = textOf(manifest)) {
@@ -37,7 +37,7 @@ export class Tool {
   }
 }
 
-/** Returns the place of a slug in tools that are sorted by slug, or where it belongs. */
+/** Returns the index of a slug in sorted tools, or where it would be inserted. */
 export function placeOf(tools: readonly Tool[], slug: string): number {
   let [low, high] = [0, tools.length]
   while (low < high) {

@@ -7,7 +7,7 @@ import type { Tool } from './tool.ts'
 
 const configured = new WeakMap<Config, ToolFilter>()
 
-/** Returns the filter of the configuration, made once. It leaves the operations, which every manifest has. */
+/** Returns the configured filter, built once. It always allows the operations, which are in every manifest. */
 function configuredFilter(config: Config): ToolFilter {
   let filter = configured.get(config)
   if (!filter) {
@@ -25,8 +25,8 @@ function configuredFilter(config: Config): ToolFilter {
 type Caller = Pick<AccountCaller, 'accountId' | 'tools'>
 
 /**
- * Returns the tools of a caller's manifest: those that the account may call, as the configuration and the key filter
- * them. Without a promise when they are in memory.
+ * Returns the tools of a caller's manifest: those that the account may call, filtered by the configuration and the key.
+ * Synchronous if they are in memory.
  */
 export function toolsOf(
   { tools, config }: Pick<Services, 'tools' | 'config'>,
@@ -49,6 +49,6 @@ export async function findTool(
   return list.find(slug)
 }
 
-/** Returns whether a caller's key allows a tool; a key without a limit allows every one. */
+/** Returns whether a caller's key allows a tool; a key without a limit allows all of them. */
 export const mayUse = ({ tools }: Pick<AccountCaller, 'tools'>, tool: FilteredTool): boolean =>
   !tools || tools.allows(tool)

@@ -16,7 +16,7 @@ import { HeldAnswer } from '../gateway/caches/held-answer.ts'
 import { describeQueues } from './task-queues.ts'
 import { listPollers } from './workers.ts'
 
-/** However many consoles are open, a gateway asks once in this time. */
+/** A gateway queries Temporal at most once in this time, however many consoles are open. */
 const QUEUES_FRESH_MS = 5_000
 const OVERVIEW_FRESH_MS = 2_000
 const RECENT_MS = 5 * 60_000
@@ -31,7 +31,7 @@ interface Needs {
   readonly now: () => Date
 }
 
-/** What operators see of the platform as a whole. */
+/** The operators' view of the platform as a whole. */
 export class Operations {
   readonly #services: Needs
   readonly #queues = new HeldAnswer(() => this.#readQueues(), QUEUES_FRESH_MS)
@@ -82,7 +82,7 @@ export class Operations {
     const at = now()
     const checked = health.check()
     const silent = silentSince(at)
-    // One after the other, so that an open console takes one connection of the pool.
+    // Run these queries one after another, so an open console uses only one connection of the pool.
     const nodes = await operationsRepository.countNodes(db, silent)
     const gateFaults = await operationsRepository.listGateFaults(db, silent)
     const models = await operationsRepository.countModels(db, silent)

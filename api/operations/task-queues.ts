@@ -4,7 +4,7 @@ import type { TaskQueue } from '../../schemas/operations.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
 const TIMEOUT_MS = 3_000
-/** As Temporal numbers them. */
+/** Temporal's numbers for the task queue types. */
 const TYPE = { workflow: 1, activity: 2 } as const
 
 interface Asked {
@@ -12,7 +12,7 @@ interface Asked {
   kind: TaskQueue['kind']
 }
 
-/** The queues that every platform has. */
+/** The queues that every installation has. */
 const ALWAYS: readonly Asked[] = [
   { name: QUEUES.control, kind: 'workflow' },
   { name: QUEUES.control, kind: 'activity' },
@@ -25,8 +25,8 @@ const ALWAYS: readonly Asked[] = [
 ]
 
 /**
- * Asks Temporal for the backlog of the queues that every platform has and of these; throws when it does not answer.
- * A queue that is loaded takes it 2 ms, one that is idle 20 ms.
+ * Queries Temporal for the backlog of the given queues and of those that every installation has; throws if Temporal
+ * doesn't respond. A loaded queue takes 2 ms, an idle one 20 ms.
  */
 export function describeQueues(
   temporal: Client,

@@ -3,10 +3,10 @@ import type { WorkerView } from '../../schemas/platform-views.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
 const TIMEOUT_MS = 3_000
-/** The queues of the control plane, each polled for workflows and for activities, as Temporal numbers them. */
+/** The control plane's queues, once per task queue type (Temporal's numbers: 1 is workflow, 2 is activity). */
 const POLLED = [QUEUES.control, QUEUES.webhooks].flatMap((name) => [1, 2].map((type) => ({ name, type })))
 
-/** Asks Temporal which processes polled the queues of the control plane in the last minutes; throws when it is away. */
+/** Lists the processes that recently polled the control plane's queues; throws if Temporal is unavailable. */
 export async function listPollers(temporal: Client, namespace: string): Promise<WorkerView[]> {
   const answers = await temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
     Promise.all(

@@ -8,7 +8,7 @@ type Candidate = Pick<
   'id' | 'account_id' | 'model_key' | 'lifecycle_status' | 'lifecycle_note'
 >
 
-/** Starts the test of a candidate that has not been tested; any other version, and a test in progress, is left alone. */
+/** Starts the test of a candidate that hasn't been tested. Ignores any other version, and a test in progress. */
 export async function startCandidateTest(
   { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   version: Candidate,

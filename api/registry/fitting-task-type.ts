@@ -10,8 +10,8 @@ import { taskTypeOf } from './task-type-of.ts'
 type Version = Pick<ModelVersionRow, 'id' | 'model_config_id' | 'runtime_profile'>
 
 /**
- * Returns the task types under which a version can be served, the default first. The routes of an endpoint, its lists and
- * its place in the manifest follow its task type, so a wrong one would make it useless. Empty when nothing is known.
+ * Returns the task types with which a version can be served, the default first; empty if none is known. The task type
+ * determines an endpoint's routes, its lists and its place in the manifest, so a wrong one would make it useless.
  */
 export async function fittingTaskTypes(
   db: Kysely<Database>,
@@ -19,7 +19,7 @@ export async function fittingTaskTypes(
   version: Version,
   source: EndpointRow['source'],
 ): Promise<readonly string[]> {
-  // The endpoint of a trained version may have been registered with any text by an earlier release, so it says nothing.
+  // Earlier releases accepted any text for the endpoint of a trained version, so we can't rely on it.
   const native =
     source === 'trained'
       ? catalog.model(version.model_config_id)?.config.task_type
@@ -28,7 +28,7 @@ export async function fittingTaskTypes(
   return isChatCapable(native) ? [native, ...CHAT_TASK_TYPES.filter((type) => type !== native)] : [native]
 }
 
-/** Throws a 422 that names what fits when a task type does not fit the version. */
+/** Throws a 422 that lists the valid task types if a task type doesn't fit the version. */
 export function assertFits(taskType: string | undefined, fitting: readonly string[]): void {
   if (taskType === undefined || fitting.length === 0 || fitting.includes(taskType)) return
   throw invalid(['body', 'task_type'], `${oneOf(fitting)} for this model`, 'task_type')

@@ -1,11 +1,11 @@
 import { ApiError } from '../../domain/errors.ts'
 import type { AccountCaller } from '../http/caller.ts'
 
-/** Requires the role admin for offering something to other accounts, at creation and at every later change. */
+/** Requires the admin role to offer something to other accounts, at creation and at every later change. */
 export function assertMayPublish({ role }: AccountCaller, visibility: string | undefined): void {
   if (visibility !== 'public' || role === 'admin') return
   throw new ApiError(
     'forbidden',
-    'only an admin key of the account makes something public; leave visibility out',
+    'only an admin key of the account can make something public; use an admin key or omit visibility',
   )
 }

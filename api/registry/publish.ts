@@ -14,10 +14,10 @@ import { newId } from '../../domain/ids.ts'
 
 type VersionColumns = 'version_id' | 'model_key' | 'runtime_profile' | keyof Listing
 
-/** The columns of an endpoint that its version does not decide. */
+/** The endpoint columns that don't depend on its version. */
 export type EndpointFields = Omit<NewEndpoint, VersionColumns | 'id'> & { id?: string }
 
-/** Serves a version as an endpoint; `undefined` when its name is not available. */
+/** Serves a version as an endpoint; `undefined` if the name isn't available. */
 export const publishEndpoint = (
   trx: Transaction<Database>,
   version: Pick<ModelVersionRow, 'id' | 'model_key' | 'runtime_profile'>,
@@ -38,11 +38,11 @@ export interface Publication {
   files: readonly Omit<VersionFileRow, 'version_id'>[]
   listing: Listing
   endpoint: Omit<EndpointFields, 'name'>
-  /** The names to try in turn. */
+  /** The names to try, in order. */
   names: readonly string[]
 }
 
-/** Creates a version with its files and the endpoint that serves it; `undefined` when no name is available. */
+/** Creates a version with its files and the endpoint that serves it; `undefined` if no name is available. */
 export async function publishVersion(
   trx: Transaction<Database>,
   { version, files, listing, endpoint, names }: Publication,

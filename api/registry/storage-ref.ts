@@ -2,7 +2,7 @@ import { invalid } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 import { assertPrefix } from '../../platform/object-store/store.ts'
 
-/** The settings that decide which addresses of the object store callers may name. */
+/** The settings that determine which object store addresses callers may name. */
 export interface Storage {
   readonly config: Pick<Config, 'S3_BUCKET'>
 }
@@ -11,8 +11,8 @@ export interface Storage {
 const LOCAL_BUCKET = 'hearth'
 
 /**
- * Returns the folder behind an `s3://` address of an ArtifactRef. An account may read below its own folder in the
- * platform's bucket and nowhere else; any other address gets the same error, whether an object exists or not.
+ * Returns the folder for the `s3://` address of an ArtifactRef. An account may only read below its own folder in the
+ * platform's bucket. Any other address gets the same error, whether or not an object exists there.
  */
 export function storagePrefix(
   uri: string,

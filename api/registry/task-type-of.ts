@@ -4,7 +4,7 @@ import type { Database } from '../../db/tables.ts'
 import type { ModelVersionRow } from '../../db/tables/models.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 
-/** Returns what a version is for: the task type of its config, or the one that it was imported with; `undefined` if unknown. */
+/** Returns a version's task type: its config's, or the one that it was imported with; `undefined` if unknown. */
 export async function taskTypeOf(
   db: Kysely<Database>,
   catalog: Pick<Catalog, 'model'>,

@@ -8,9 +8,9 @@ import type { Config } from '../../platform/config.ts'
 const MB = 1e6
 
 /**
- * Throws a `conflict` when the account has more of a kind than it may, so that one account can't fill the database's
- * disk. The caller has written the new row in this transaction. Requests under way at the same time don't see each
- * other's rows, so they may exceed the limit by their number.
+ * Throws a `conflict` if the account has too many items of a kind, so one account can't fill the database's disk. The
+ * caller has already written the new row in this transaction. Concurrent requests don't see each other's rows, so they
+ * may exceed the limit by their number.
  */
 export async function assertItemLimit(
   trx: Transaction<Database>,
@@ -32,8 +32,8 @@ export async function assertItemLimit(
 }
 
 /**
- * Throws a `conflict` when the account's endpoints have more bytes of descriptions, schemas and examples than they may. A
- * change adds no endpoint, so it may be made above the limit of their number.
+ * Throws a `conflict` if the descriptions, schemas and examples of the account's endpoints have too many bytes.
+ * Changing an endpoint adds none, so it is allowed even above the limit of their number.
  */
 export async function assertListingLimit(
   trx: Transaction<Database>,
@@ -48,7 +48,7 @@ function assertListings(bytes: number, listingsMb: number): void {
   if (bytes > listingsMb * MB) {
     throw new ApiError(
       'conflict',
-      `descriptions, schemas and examples of the account's endpoints may have ${listingsMb} MB together; shorten some, delete an endpoint, or ask an operator to raise HEARTH_ACCOUNT_LISTINGS_MB`,
+      `descriptions, schemas and examples of the account's endpoints may have at most ${listingsMb} MB in total; shorten some, delete an endpoint, or ask an operator to raise HEARTH_ACCOUNT_LISTINGS_MB`,
       { details: { limit_bytes: listingsMb * MB } },
     )
   }

@@ -11,26 +11,26 @@ const RENEWAL_INTERVAL_MS = 30_000
 
 interface HoldRequest {
   accountId: string
-  /** The upload to whose signed URL the bytes are PUT, whose declared size the hold replaces. */
+  /** The upload whose signed URL receives the bytes; the hold replaces its declared size. */
   uploadId?: string
   /** The size of the body; undefined for a body without Content-Length. */
   bytes: number | undefined
-  /** The largest file that the route accepts. */
+  /** The maximum file size that the route accepts. */
   maxBytes: number
 }
 
-/** Returns the declared size of a request's body; undefined when it comes in chunks. */
+/** Returns the declared size of a request's body; undefined for a chunked body. */
 export const contentLengthOf = ({ headers }: IncomingMessage): number | undefined =>
   headers['content-length'] === undefined ? undefined : Number(headers['content-length'])
 
-/** Bytes of the storage quota of an account that a transfer holds until its file is a row, or until it fails. */
+/** Bytes of an account's storage quota that a transfer holds until its file has a row, or until it fails. */
 export class StorageHold implements AsyncDisposable {
-  /** The most bytes that the transfer may store. */
+  /** The maximum number of bytes that the transfer may store. */
   readonly maxBytes: number
   readonly #id: string
   readonly #db: Kysely<Database>
   readonly #renewal: NodeJS.Timeout
-  /** The error for a body of unknown size that takes more than the account had left. */
+  /** The error for a body of unknown size that exceeds what the account had left. */
   readonly #overrun: ApiError | undefined
 
   private constructor(
@@ -41,7 +41,7 @@ export class StorageHold implements AsyncDisposable {
     this.#id = id
     this.maxBytes = maxBytes
     this.#overrun = overrun
-    // A renewal that fails is repeated; meanwhile the hold lasts.
+    // A failed renewal is retried while the hold still lasts.
     this.#renewal = setInterval(
       () => void storageRepository.renewHold(db, id).catch(() => undefined),
       RENEWAL_INTERVAL_MS,
@@ -49,8 +49,8 @@ export class StorageHold implements AsyncDisposable {
   }
 
   /**
-   * Holds the bytes of a transfer before any of them is stored; throws as `assertFits` does. A body of unknown size holds
-   * all that the account has left, up to `maxBytes`.
+   * Holds the bytes of a transfer before any of them is stored; throws like `assertFits`. A body of unknown size holds
+   * everything that the account has left, up to `maxBytes`.
    */
   static async take(
     { db, config }: Pick<Services, 'db' | 'config'>,
@@ -66,7 +66,7 @@ export class StorageHold implements AsyncDisposable {
       if (bytes !== undefined) assertFits(use, { bytes, reservedBytes })
       else if (freeBytes !== undefined && freeBytes <= 0) throw quotaExceeded(use)
       const most = Math.min(maxBytes, bytes ?? freeBytes ?? maxBytes)
-      // Without a limit there is nothing to hold for a body whose size is unknown.
+      // Without a limit, there is nothing to hold for a body of unknown size.
       const heldBytes = bytes ?? (freeBytes === undefined ? 0 : most)
       const id = await storageRepository.insertHold(trx, { accountId, uploadId, bytes: heldBytes })
       return {
@@ -78,7 +78,7 @@ export class StorageHold implements AsyncDisposable {
     return new StorageHold(db, held)
   }
 
-  /** Stores the file by `store`, with the error of the quota when a body of unknown size is beyond it. */
+  /** Stores the file with `store`; throws the quota's error if a body of unknown size exceeds the hold. */
   async store<T>(store: (maxBytes: number) => Promise<T>): Promise<T> {
     try {
       return await store(this.maxBytes)
@@ -88,12 +88,12 @@ export class StorageHold implements AsyncDisposable {
     }
   }
 
-  /** Releases the bytes in the transaction that writes the row of the stored file. */
+  /** Releases the bytes in the transaction that writes the stored file's row. */
   async release(db: Kysely<Database>): Promise<void> {
     await storageRepository.deleteHold(db, this.#id)
   }
 
-  /** Ends the renewals and releases the bytes of a transfer that failed. A hold that can't be deleted now expires. */
+  /** Stops the renewals and releases the bytes of a failed transfer. A hold that can't be deleted now expires later. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#renewal)
     await storageRepository.deleteHold(this.#db, this.#id).catch(() => undefined)

@@ -8,17 +8,17 @@ import type { Config } from '../../platform/config.ts'
 
 const GB = 1e9
 const DEFAULT_QUOTA_BYTES = 100 * GB
-/** One account may not fill a small disk. */
+/** Prevents one account from filling a small disk. */
 const MAX_DISK_SHARE = 1 / 2
 const RETRY_AFTER_S = 60
-/** An operator may enlarge a disk. */
+/** Re-read the size after this time, because an operator may enlarge a disk. */
 const SIZE_FRESH_MS = 10 * 60_000
 
 type QuotaSettings = Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB' | 'HEARTH_OBJECT_DIR' | 'S3_BUCKET'>
 
 /**
- * Returns the limit of accounts without their own, in bytes; 0 is no limit. Without the setting it follows the disk of a
- * local object store; what an operator sets holds on any disk.
+ * Returns the default limit of accounts in bytes; 0 means no limit. Without the setting, it depends on the disk of a
+ * local object store. A limit that an operator sets applies on any disk.
  */
 export function defaultQuotaBytes(config: QuotaSettings): number {
   const { HEARTH_ACCOUNT_STORAGE_GB: gb, HEARTH_OBJECT_DIR, S3_BUCKET } = config
@@ -27,10 +27,14 @@ export function defaultQuotaBytes(config: QuotaSettings): number {
   return Math.min(DEFAULT_QUOTA_BYTES, Math.floor(diskBytes(HEARTH_OBJECT_DIR) * MAX_DISK_SHARE))
 }
 
-/** The sizes of disks by folder: a network file system may take seconds to report one, which would block this thread. */
+/**
+ * Disk sizes by folder. Cached, because a network file system may take seconds to report and would block this thread.
+ */
 const diskSizes = new Map<string, { bytes: number; until: number }>()
 
-/** Returns the size of a folder's disk in bytes; Infinity while the folder is missing, and where the file system reports none. */
+/**
+ * Returns the size of a folder's disk in bytes; Infinity if the folder is missing or the file system reports no size.
+ */
 function diskBytes(folder: string): number {
   const known = diskSizes.get(folder)
   if (known && performance.now() < known.until) return known.bytes
@@ -44,15 +48,15 @@ function diskBytes(folder: string): number {
   }
 }
 
-/** The bytes that an upload adds, less what the account's use already counts for it. */
+/** The bytes that an upload adds, and those of them that already count as used. */
 export interface NewBytes {
   bytes: number
   reservedBytes?: number
 }
 
 /**
- * Throws `payload_too_large` when the bytes alone are more than the account may store, and `storage_quota_exceeded` when
- * they don't fit now. Bytes that were reserved for the upload always fit, also when the quota was lowered meanwhile.
+ * Throws `payload_too_large` if the bytes alone exceed what the account may store, and `storage_quota_exceeded` if they
+ * don't fit now. Bytes reserved for the upload always fit, even if the quota was lowered in the meantime.
  */
 export function assertFits(use: StorageUse, { bytes, reservedBytes = 0 }: NewBytes): void {
   const { limitBytes } = use
@@ -68,7 +72,7 @@ export function assertFits(use: StorageUse, { bytes, reservedBytes = 0 }: NewByt
     throw quotaExceeded(use, bytes)
 }
 
-/** Makes the 429 for bytes that don't fit now; `bytes` is undefined for an upload of unknown size. */
+/** Creates the 429 for bytes that don't fit now; `bytes` is undefined for an upload of unknown size. */
 export function quotaExceeded(use: StorageUse, bytes?: number): ApiError {
   const { limitBytes, storedBytes, underWayBytes } = use
   const upload = bytes === undefined ? 'this upload' : `this upload of ${text(bytes)}`
@@ -81,7 +85,7 @@ export function quotaExceeded(use: StorageUse, bytes?: number): ApiError {
   )
 }
 
-/** Locks the storage of an account and throws as `assertFits` does; returns the use without the new bytes. */
+/** Locks an account's storage and throws like `assertFits`; returns the use without the new bytes. */
 export async function admitBytes(
   trx: Transaction<Database>,
   config: Config,

@@ -13,7 +13,7 @@ import { emit } from '../events.ts'
 import { publishVersion } from '../registry/publish.ts'
 import type { Services } from '../services.ts'
 
-/** Offers the tools of the catalog as public endpoints. Safe to repeat, and by several gateways at once. */
+/** Offers the catalog's tools as public endpoints. Safe to repeat, and to run on several gateways at once. */
 export async function registerTools({
   db,
   catalog,
@@ -23,7 +23,7 @@ export async function registerTools({
   for (const { tool } of catalog.tools) {
     const offered = db.transaction().execute(async (trx) => {
       const known = await toolRepository.findTool(trx, tool.slug)
-      // A tool that an operator has removed or replaced stays so.
+      // Leave a tool alone that an operator has removed or replaced.
       if (known?.origin === 'operator' || known?.removed_at) return
       await offerTool(trx, tool, { origin: 'catalog', now: now() })
     })
@@ -34,7 +34,7 @@ export async function registerTools({
   }
 }
 
-/** Creates a tool and its endpoint, or changes both. Throws a 409 when another endpoint has its name. */
+/** Creates a tool and its endpoint, or updates both. Throws a 409 if another endpoint has the name. */
 export async function offerTool(
   trx: Transaction<Database>,
   tool: CatalogTool,
@@ -51,7 +51,7 @@ export async function offerTool(
   return endpointId
 }
 
-/** Withdraws a tool; its endpoint stays for the tasks that were run with it. False when there is none. */
+/** Withdraws a tool; its endpoint stays for the tasks that ran with it. Returns false if there is no such tool. */
 export async function withdrawTool(trx: Transaction<Database>, slug: string, now: Date): Promise<boolean> {
   await toolRepository.lockTools(trx)
   const row = await toolRepository.withdrawTool(trx, slug, now)

@@ -121,6 +121,9 @@ describe('tool texts', () => {
     const { tool } = made('gone')
     const texts = new ToolTexts(async () => new Map())
 
-    await assert.rejects(collect(texts, [tool]), /the tool gone has changed meanwhile; list it again/)
+    await assert.rejects(
+      collect(texts, [tool]),
+      /the tool gone has changed since it was listed; list the tools again/,
+    )
   })
 })

@@ -159,7 +159,7 @@ describe('private and gated hub repositories', () => {
       if (answer.status === 429) limited = answer
     }
     assert.equal(limited?.body.error.code, 'rate_limited')
-    assert.match(limited?.body.error.message ?? '', /asks the model hub too often/)
+    assert.match(limited?.body.error.message ?? '', /sends too many requests to the model hub/)
     assert.equal((await info('corp/open', other)).status, 200)
   })
 })
