@@ -215,7 +215,7 @@ describe('bodies that are expensive to parse', () => {
     const rows = await infer(CHEAP['rows with optional members'])
 
     assert.deepEqual([orders.status, texts.status, rows.status], [413, 413, 404])
-    assert.match(orders.text, /give all rows the same members in one order/)
+    assert.match(orders.text, /use the same members in the same order in all rows/)
     assert.match(texts.text, /different texts of up to 10 characters/)
   })
 

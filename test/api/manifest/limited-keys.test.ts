@@ -95,7 +95,7 @@ describe('a key that is limited to tools', () => {
       if (route.forLimitedKeys) assert.notEqual(status, 403, route.operationId)
       else {
         assert.equal(status, 403, route.operationId)
-        assert.match(body.error.message, /limited to tools/)
+        assert.match(body.error.message, /limited to certain tools/)
       }
     }
     const spared = taken.filter(({ route }) => route.forLimitedKeys).map(({ route }) => route.operationId)

@@ -154,6 +154,6 @@ describe("a call that outlasts its client's timeout", () => {
     leave.abort()
 
     await until(async () => (await ours())?.status === 'failed')
-    assert.match((await ours())?.error ?? '', /the caller left/)
+    assert.match((await ours())?.error ?? '', /the caller disconnected/)
   })
 })

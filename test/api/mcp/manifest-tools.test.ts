@@ -136,7 +136,7 @@ describe('the MCP tools of an account', () => {
       on.api,
       await limited('run_inference', 'list_endpoints', 'get_endpoint'),
     )
-    assert.match(asking.client.getInstructions() ?? '', /To ask a model: list_endpoints/)
+    assert.match(asking.client.getInstructions() ?? '', /To call a model: list_endpoints/)
     assert.doesNotMatch(asking.client.getInstructions() ?? '', /create_dataset/)
     assert.deepEqual((await mcp.client.listResources()).resources, [])
     assert.deepEqual((await mcp.client.listPrompts()).prompts, [])

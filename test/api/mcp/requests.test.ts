@@ -113,7 +113,7 @@ describe('requests to /mcp', () => {
     )
 
     assert.equal(status, 422)
-    assert.match(body.error.message, /must be one message/)
+    assert.match(body.error.message, /must be a single message/)
   })
 
   for (const [accepted, form] of [
