@@ -6,8 +6,8 @@ import { isUuid } from './uuid.ts'
 const MAX_LENGTH = 80
 
 /**
- * Returns names for the endpoint of a job, in the order to try them: a slug of the job's name, then the same with the
- * end of its id, which makes it unique.
+ * Returns names for the endpoint of a job, in the order to try them. The first is a slug of the job's name; the second
+ * adds the end of the job's id, which makes it unique.
  */
 export function endpointNamesOf(jobName: string, jobId: string): [string, string] {
   const slug = slugOf(jobName, MAX_LENGTH)

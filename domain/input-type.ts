@@ -36,7 +36,7 @@ const ALIASES: ReadonlyMap<string, InputType> = new Map([
 
 /**
  * Returns the type of an uploaded input: the one it was sent with, or the one of its extension when the client sends
- * none, as curl does for most files. Undefined for an unsupported type.
+ * none. Curl sends none for most files. Undefined for an unsupported type.
  */
 export function inputTypeOf(contentType: string, filename: string): InputType | undefined {
   if (KNOWN.has(contentType)) return contentType as InputType

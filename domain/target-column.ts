@@ -32,7 +32,8 @@ export function targetColumn(
   if (otherwise !== 'last_number') return undefined
   const numbers = free.filter(({ type }) => type === 'any' || NUMBERS.has(type))
   const [only] = numbers
-  // If there are several columns, the trainer skips row counters and parts of timestamps, so we can't tell here.
+  // If there are several columns, the trainer skips row counters and parts of timestamps, so we don't know its choice
+  // here.
   return only && only.type !== 'any' && numbers.length === 1 ? only.name : undefined
 }
 

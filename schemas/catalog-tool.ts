@@ -22,8 +22,8 @@ const ToolLimits = Type.Object(
 export type ToolLimits = Static<typeof ToolLimits>
 
 /**
- * A tool of the catalog (catalog/tools/SLUG/tool.json) or of an operator: a program that a node starts in a sandbox for
- * one request and ends with it. docs/tools.md explains tools to operators.
+ * A tool of the catalog (catalog/tools/SLUG/tool.json) or of an operator. A tool is a program that a node starts in a
+ * sandbox for one request and ends with it. docs/tools.md explains tools to operators.
  */
 export const CatalogTool = Type.Object(
   {

@@ -43,8 +43,8 @@ export const Claimed = {
 }
 
 /**
- * The model that a run starts from: a version that the node requests by key, a list of files, or the reason why the
- * base is missing, which ends the run.
+ * The model that a run starts from: a version that the node requests by key, or a list of files. Otherwise, the reason
+ * why the base is missing, which ends the run.
  */
 export const JobBase = Type.Union([
   Type.Object({ type: Type.Literal('version'), model_key: Type.String() }),

@@ -50,9 +50,9 @@ export const MAX_CHUNK = 64 * 1024
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Sent by a node once after it connects. A gateway sends it whenever one of these changes: whether the node is
- * draining, which accounts it serves, which models are pinned on it or retiring, how long models stay idle, and the
- * list of gateways.
+ * Sent by a node once after it connects. A gateway sends it whenever it changes whether the node is draining, which
+ * accounts it serves, or the list of gateways. The same goes for the models pinned on it or retiring, and for how long
+ * models stay idle.
  */
 export const HelloMeta = Type.Object({
   link_version: Type.Optional(Type.Integer({ minimum: 1 })),

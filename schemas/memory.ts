@@ -11,8 +11,8 @@ export const MemoryAccess = Vocabulary('read', 'write')
 export type MemoryAccess = Static<typeof MemoryAccess>
 
 /**
- * The outcome of a task's memory. It is `attached` until the task runs, then `given`, `empty` (there was nothing to
- * add), `denied` (its key has no grant), `unavailable` (it could not be read) or `refused`. A model `refused` the
+ * The outcome of a task's memory. It is `attached` until the task runs, then `given`, or `empty` if there was nothing
+ * to add. `denied` means that its key has no grant, `unavailable` that it could not be read. A model `refused` the
  * request with the memory and then got the request without it.
  */
 export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 'unavailable', 'refused')

@@ -195,7 +195,7 @@ export const NodeReport = Type.Object({
   jobs: Type.Integer({ minimum: 0 }),
   /** Absent while the node reaches the gate, and on older nodes. */
   gate_fault: Type.Optional(GateFault),
-  /** Absent while no fault is known, and on older nodes. */
+  /** Absent unless a GPU fault is known, and on older nodes. */
   gpu_fault: Type.Optional(GpuFault),
   /** Absent while its disks have free space, and on older nodes. */
   disk_fault: Type.Optional(DiskFault),

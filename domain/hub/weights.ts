@@ -36,8 +36,8 @@ const ONNX = 'onnx/model.onnx'
 const ONNX_FILES = /^onnx\/model\.onnx(?:_data)?$/
 
 /**
- * Returns the safetensors to read: the whole file if there is one, otherwise the shards of the index, or the files
- * named like parts of a split. Other layouts of the same weights (`consolidated.safetensors`) are ignored.
+ * Returns the safetensors to read. That is the whole file if there is one, otherwise the shards of the index, or the
+ * files named like parts of a split. Other layouts of the same weights (`consolidated.safetensors`) are ignored.
  */
 function readWeights(paths: readonly string[], shards: readonly string[] | null): string[] {
   const weights = paths.filter(isModelWeights)

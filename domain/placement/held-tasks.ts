@@ -32,7 +32,7 @@ export interface SlotPlacement {
 
 /**
  * Returns whether a node polls a queue for this model. Nodes don't poll one for a tool, which starts fresh for each
- * request anyway, or for models on their disk, of which there may be hundreds.
+ * request anyway. Nor do they for models on their disk, of which there may be hundreds.
  */
 export function hasWarmQueue({ sharing, models }: NodeSnapshot, modelKey: string): boolean {
   const model = models.find(({ model_key }) => model_key === modelKey)
@@ -75,8 +75,8 @@ export class HeldTasks {
   }
 
   /**
-   * Returns whether a node has a slot for another task of an account: in the queue of the loaded model, or in the
-   * account's share of the node's own queue. Tasks of a loaded model beyond its queue use the node's own queue.
+   * Returns whether a node has a slot for another task of an account. The slot is in the queue of the loaded model, or
+   * in the account's share of the node's own queue. Tasks of a loaded model beyond its queue use the node's own queue.
    */
   hasSlot(
     node: NodeSnapshot,

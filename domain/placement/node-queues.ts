@@ -46,9 +46,9 @@ export function jobQueues({
 }
 
 /**
- * Returns whether a node may poll a queue: its own; the job queues of the accounts that it serves; and, on a shared
- * node, the queues of models that the platform ordered there. A dedicated node gets inference only on its own queue,
- * because model queues don't separate accounts.
+ * Returns whether a node may poll a queue. A node may poll its own queue and the job queues of the accounts that it
+ * serves. A shared node may also poll the queues of models that the platform ordered there. A dedicated node gets
+ * inference only on its own queue, because model queues don't separate accounts.
  */
 export function mayPoll(node: Poller, queue: string): boolean {
   if (queue === NODE_QUEUES.node(node.nodeId) || jobQueues(node).includes(queue)) return true

@@ -18,8 +18,8 @@ const RETRYABLE_STATUS = new Set([408, 425, 429])
 const PERMANENT_FAILURES = new Set(['url_not_allowed', 'name_not_allowed'])
 
 /**
- * Applies the closed table of outcomes: 2xx succeeds; timeouts, connection failures, 408, 425, 429 and 5xx are retried;
- * other 4xx are permanent and 410 disables the endpoint; redirects are rejected.
+ * Applies the closed table of outcomes. 2xx succeeds. Timeouts, connection failures, 408, 425, 429 and 5xx are retried.
+ * Other 4xx are permanent, and 410 disables the endpoint. Redirects are rejected.
  */
 export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   if ('failure' in result) {

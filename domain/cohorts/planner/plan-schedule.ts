@@ -159,7 +159,7 @@ type Move = readonly [stage: number, node: number]
 
 /**
  * Returns the best schedule after one move. A move puts a stage of the critical path elsewhere, moves both ends of one
- * of its edges together, or swaps a stage with another one that makes way for it.
+ * of its edges together, or swaps it with another stage.
  */
 function improve(search: Search, schedule: Schedule): Schedule | undefined {
   const path = criticalPath(search, schedule)
