@@ -1,7 +1,7 @@
 import { sql, type Transaction } from 'kysely'
 import type { Database } from './tables.ts'
 
-/** A transaction that holds the lock this long has lost its connection or its machine. */
+/** A transaction that holds the lock longer than this has lost its connection or its machine. */
 const MAX_MS = 10_000
 
 /**
@@ -13,7 +13,7 @@ export async function lockAccount(
   purpose: 'copies' | 'memory' | 'storage' | 'task-quota' | 'unread',
   accountId: string,
 ): Promise<void> {
-  // PostgreSQL evaluates a list from left to right, so the time limit is there before the lock.
+  // PostgreSQL evaluates a select list from left to right, so the timeout is set before the lock is taken.
   await sql`select set_config('lock_timeout', ${String(MAX_MS)}, true),
     pg_advisory_xact_lock(hashtextextended(${`${purpose}/${accountId}`}, 0))`.execute(trx)
 }

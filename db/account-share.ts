@@ -9,7 +9,7 @@ const MAX_WAIT_MS = 10_000
 const MAX_WAITING = 1_000
 const RETRY_AFTER_S = 1
 
-/** A request of an account, and the number of connections that it holds now. */
+/** An account's request, and the number of connections that it currently holds. */
 interface Request {
   readonly accountId: string
   held: number
@@ -17,18 +17,18 @@ interface Request {
 
 const requests = new AsyncLocalStorage<Request>()
 
-/** Runs a request of an account: the connections that it takes from a pool with a share count for the account. */
+/** Runs an account's request: connections that it takes from a shared pool count towards the account's share. */
 export const ofAccount = <T>(accountId: string, run: () => T): T => requests.run({ accountId, held: 0 }, run)
 
 /**
- * Runs work that requests of several accounts share (one read that all of them wait for, a writer of everyone's rows)
- * outside of the account whose request happens to begin it. Otherwise all of them would wait for that account's share.
+ * Runs work that requests of several accounts share (a read that all of them wait for, a writer of all accounts' rows)
+ * outside the account whose request happens to start it. Otherwise all of them would wait for that account's share.
  */
 export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
 
 /**
- * Gives the requests of one account at most a share of a pool's connections at once; further requests of the account
- * wait, and the connections that they would have taken stay free for other accounts.
+ * Limits each account's concurrent requests to a share of a pool's connections. Further requests of the account wait,
+ * so that the remaining connections stay free for other accounts.
  * @param share the number of connections of one account.
  */
 export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
@@ -45,14 +45,14 @@ export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
 
   async function connect(): Promise<PostgresPoolClient> {
     const request = requests.getStore()
-    // A request that holds a connection could wait for itself, so its next one does not wait for a turn.
+    // A request that already holds a connection could deadlock with itself, so it gets the next one without a turn.
     if (!request || request.held > 0) return pool.connect() as Promise<PostgresPoolClient>
     const turn = turns.takeFree(request.accountId) ?? (await waitForTurn(request.accountId))
     try {
       request.held += 1
       const client = await pool.connect()
       const release = client.release.bind(client)
-      // The pool sets it for each connection that it hands out.
+      // The pool sets `release` each time it hands out a connection, so we can replace it.
       client.release = (err) => {
         request.held -= 1
         turn[Symbol.dispose]()

@@ -1,6 +1,6 @@
 /**
- * Formats an array for Postgres of values that need no quotes: ids, numbers, names of states. This is much cheaper than
- * the formatting of `pg`, which quotes every element.
+ * Formats an array for Postgres whose values need no quotes: ids, numbers, names of states. This is much cheaper than
+ * `pg`'s formatting, which quotes every element.
  */
 export const bareArray = (values: readonly (string | number | boolean | null)[]): string =>
   `{${values.map((value) => value ?? 'NULL').join()}}`
@@ -24,7 +24,7 @@ export function bytesOrNull(values: readonly (Uint8Array | null)[]): Buffer | nu
   if (!some) return null
 
   const array = Buffer.allocUnsafe(size)
-  // The header: dimensions, the flag for nulls, the type; then length and lower bound of the only dimension.
+  // Header: number of dimensions, null flag, element type; then length and lower bound of the only dimension.
   let at = 0
   for (const word of [1, 1, BYTEA, values.length, 1]) at = array.writeInt32BE(word, at)
   for (const value of values) {

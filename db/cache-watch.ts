@@ -16,8 +16,8 @@ const POLL_INTERVAL_MS = 800
 const STALE_MS = 2_000
 
 /**
- * Notifies caches of changes to their tables: at once by NOTIFY, and by a poll of the version rows every 800 ms,
- * because a half-open connection gets no NOTIFY.
+ * Notifies caches of changes to their tables: immediately by NOTIFY, and also by polling the version rows every 800 ms,
+ * because a half-open connection receives no NOTIFY.
  */
 export class CacheWatch implements AsyncDisposable {
   readonly #db: Kysely<Database>
@@ -42,8 +42,8 @@ export class CacheWatch implements AsyncDisposable {
   }
 
   /**
-   * Registers a callback for possible changes of a cached table, also after this process could not read
-   * the versions for a while.
+   * Registers a callback for possible changes of a cached table. It is also called after this process was unable to
+   * read the versions for a while.
    */
   on(name: CacheName, listener: OnChange): void {
     this.#events.on(name, listener)

@@ -2,8 +2,8 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from './tables.ts'
 
 /**
- * Returns the time of PostgreSQL, for decisions by the age of something other than a row. The clocks of workers may
- * differ, and there is only one database.
+ * Returns PostgreSQL's time, for decisions about the age of something other than a row. The workers' clocks may differ,
+ * but there is only one database.
  */
 export async function databaseNow(db: Kysely<Database>): Promise<Date> {
   const { rows } = await sql<{ now: Date }>`select now() as now`.execute(db)
@@ -13,8 +13,8 @@ export async function databaseNow(db: Kysely<Database>): Promise<Date> {
 const REFRESH_INTERVAL_MS = 5_000
 
 /**
- * The time of PostgreSQL, for callers that need it too often for a query each: the last answer plus the time since on a
- * monotonic clock. It does not use the system clock of this process.
+ * PostgreSQL's time, for callers that need it too often to query it each time: the last result plus the time since then
+ * on a monotonic clock. It does not use this process's system clock.
  */
 export class DatabaseClock implements Disposable {
   readonly #db: Kysely<Database>
@@ -39,7 +39,7 @@ export class DatabaseClock implements Disposable {
     clearInterval(this.#timer)
   }
 
-  /** While the database is away, the last offset stays in use. */
+  /** Updates the offset; while the database is unreachable, the last one stays in use. */
   async #refresh(): Promise<void> {
     this.#offsetMs = await offsetOf(this.#db).catch(() => this.#offsetMs)
   }

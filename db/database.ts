@@ -11,15 +11,15 @@ pg.types.setTypeParser(INT8, Number)
 export interface DatabaseOptions {
   /** The largest number of connections. */
   max?: number
-  /** The time that a query waits for a connection, so that callers do not pile up while the server hangs. */
+  /** How long a query waits for a connection. The limit keeps callers from piling up while the server hangs. */
   waitMs?: number
-  /** The number of connections that the requests of one account may hold; all of them by default. */
+  /** The number of connections that one account's requests may hold; all of them by default. */
   accountShare?: number
 }
 
 /**
- * Idle connections stay open for loops that poll every few seconds, because a new login costs ten milliseconds of CPU;
- * those of a burst are closed, because each costs 3 MB of PostgreSQL's memory.
+ * Long enough to keep connections open for loops that poll every few seconds, because a new login costs ten
+ * milliseconds of CPU. Short enough to close connections after a burst, because each costs PostgreSQL 3 MB of memory.
  */
 const IDLE_TIMEOUT_MS = 20_000
 
@@ -42,14 +42,14 @@ export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOpt
     connectionTimeoutMillis: waitMs,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
   })
-  // A connection that breaks while idle is replaced. One that breaks between two statements of a transaction has no
-  // error listener and would end the process. In both cases the next query reports the error.
+  // The pool replaces a connection that breaks while idle. One that breaks between two statements of a transaction has
+  // no error listener and would end the process. In both cases the next query reports the error.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
 }
 
-/** Throws the error that prevents a connection. */
+/** Connects once; throws the error if that fails. */
 export async function connectOnce(db: Kysely<Database>): Promise<void> {
   await sql`select 1`.execute(db)
 }

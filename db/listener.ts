@@ -11,19 +11,19 @@ export interface Hearing {
   channel: string
   onNotify: (payload: string) => void
   /**
-   * Called when the listener begins to receive. Notifications from before, at first or while it had no connection, are
+   * Called whenever the listener begins to receive. Notifications sent before that, or while it was disconnected, are
    * lost, so the caller must read the data itself.
    */
   onGap: () => void
-  /** Called when it could not connect; it will retry. */
+  /** Called when the listener could not connect; it will retry. */
   onError: (err: unknown) => void
-  /** The time limit for the connection, and for each response on it. */
+  /** The timeout for connecting, and for each response. */
   answerMs?: number
 }
 
 /**
- * Receives one channel of NOTIFY on a connection of its own, and reconnects whenever that breaks. A connection may also
- * break unnoticed, so callers that must not miss a change also poll from time to time.
+ * Receives one NOTIFY channel on its own connection, and reconnects whenever that breaks. A connection may also break
+ * unnoticed, so callers that must not miss a change also poll from time to time.
  */
 export class Listener implements AsyncDisposable {
   readonly #url: string
@@ -37,7 +37,7 @@ export class Listener implements AsyncDisposable {
     this.#hearing = hearing
   }
 
-  /** Resolves once it receives, or has failed to connect for the first time. */
+  /** Resolves once the listener receives, or after its first attempt to connect has failed. */
   start(): Promise<void> {
     const { promise: tried, resolve } = Promise.withResolvers<void>()
     this.#running = this.#run(resolve)
@@ -82,7 +82,7 @@ export class Listener implements AsyncDisposable {
     }
   }
 
-  /** A server that does not respond is not waited for. */
+  /** Stops listening, without waiting for a server that does not respond. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
     const ended = Promise.all([this.#client?.end().catch(() => {}), this.#running])

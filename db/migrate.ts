@@ -6,24 +6,24 @@ import type { Database } from './tables.ts'
 
 const FOLDER = new URL('./migrations/', import.meta.url)
 
-/** The database was migrated for newer versions than this one; a retry would fail again. */
+/** The database was migrated for a newer version than this one; a retry would fail again. */
 export class SchemaTooNewError extends Error {
   override readonly name = 'SchemaTooNewError'
 }
 
 export interface MigrateOptions {
-  /** A folder to use instead of the project's own. */
+  /** A folder to use instead of the project's own migrations. */
   folder?: string
 }
 
 /**
  * Migrates the schema to the newest version that this process knows and returns the applied migrations. Several
  * processes may call it at once, because kysely takes an advisory lock. Newer migrations that other processes have
- * applied stay. When one of them requires a newer process than this, it throws a `SchemaTooNewError`.
+ * applied stay. Throws a `SchemaTooNewError` when one of them requires a newer process than this one.
  */
 export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions = {}): Promise<string[]> {
   const own = await readMigrations(folder === undefined ? FOLDER : pathToFileURL(`${folder}/`))
-  // Kysely calls this with its lock held, so no migration is applied between the two reads.
+  // Kysely calls this while it holds its lock, so no migration is applied between the two reads.
   const getMigrations = async () => ({ ...(await appliedByOthers(db, own)), ...own })
   const migrator = new Migrator({ db, provider: { getMigrations }, allowUnorderedMigrations: true })
   const { error, results } = await migrator.migrateToLatest()
@@ -38,7 +38,8 @@ async function appliedByOthers(
   own: Record<string, Migration>,
 ): Promise<Record<string, Migration>> {
   const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(db)
-  const up = (): Promise<void> => Promise.reject(new Error('this migration is of a newer version'))
+  const up = (): Promise<void> =>
+    Promise.reject(new Error('this migration belongs to a newer version of Hearth'))
   return Object.fromEntries(rows.filter(({ name }) => !(name in own)).map(({ name }) => [name, { up }]))
 }
 

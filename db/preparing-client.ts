@@ -1,20 +1,25 @@
 import { hash } from 'node:crypto'
 import pg from 'pg'
 
-/** A connection prepares a statement when it runs it for this time, as pgjdbc does by default. */
+/** A connection prepares a statement on this use of it; 5 is also pgjdbc's default. */
 const MIN_USES = 5
-/** Each takes some 20 kB of the server's memory. */
+/** Each prepared statement takes about 20 kB of the server's memory. */
 const MAX_PREPARED = 100
-/** Texts whose uses are counted; what is composed freely may have any number of texts, so the count begins again. */
+/**
+ * The number of texts whose uses are counted. Dynamic queries may have any number of texts, so counting restarts here.
+ */
 const MAX_COUNTED = 1_000
 
-/** Returns the name of a statement, by which each connection parses it once. */
+/** Returns the name of a statement, under which each connection parses it only once. */
 export const nameOf = (text: string): string => hash('sha1', text, 'hex')
 
-/** A prepared statement fails once a migration adds a column to its result, which needs a `*`. A product is taken for one. */
+/**
+ * Returns false for `*`, because a prepared statement fails once a migration adds a result column. Counts products as
+ * `*`.
+ */
 const hasFixedColumns = (text: string): boolean => !text.replaceAll('(*)', '').includes('*')
 
-/** A connection that prepares the statements that it runs often, which saves parsing them each time. */
+/** A connection that prepares the statements that it runs often, so that they are not parsed each time. */
 export class PreparingClient extends pg.Client {
   readonly #uses = new Map<string, number>()
   readonly #names = new Map<string, string>()
@@ -28,7 +33,7 @@ export class PreparingClient extends pg.Client {
     return super.query(...(given as [string])) as never
   }
 
-  /** Returns the name of a statement that is prepared, from now on if need be. */
+  /** Returns the name of a prepared statement; undefined if the statement is not used often enough to prepare it. */
   #nameFor(text: string): string | undefined {
     const known = this.#names.get(text)
     if (known !== undefined || this.#names.size >= MAX_PREPARED) return known

@@ -8,9 +8,9 @@ const MAX_ATTEMPTS = 5
 const FIRST_DELAY_MS = 10
 
 /**
- * Runs a transaction, and runs it again if PostgreSQL has ended it because of a deadlock or a serialization failure.
- * `work` has no effect outside the transaction, so it is safe to repeat; it must reset what it keeps in memory. Locks
- * are taken in an order that avoids deadlocks where all rows are known; this is for the other cases.
+ * Runs a transaction, and retries it if PostgreSQL aborts it because of a deadlock or a serialization failure. `work`
+ * must have no effects outside the transaction, and must reset any state that it holds in memory. Where all rows are
+ * known, we take locks in an order that avoids deadlocks; this is for the other cases.
  */
 export async function retryTransaction<T>(
   db: Kysely<Database>,
@@ -22,7 +22,7 @@ export async function retryTransaction<T>(
     } catch (err) {
       if (!isSerializationFailure(err) || attempt === MAX_ATTEMPTS) throw err
     }
-    // Without the random part, the transactions that met in a deadlock would meet again.
+    // Without the random part, the transactions that deadlocked would collide again.
     const delayMs = FIRST_DELAY_MS * 2 ** (attempt - 1)
     await sleep(delayMs * (0.5 + Math.random() / 2))
   }

@@ -1,4 +1,4 @@
--- Accounts, keys, idempotency, the kill switch and what keeps caches fresh (design sections 5 and 10.11).
+-- Accounts, keys, idempotency, the kill switch and cache versions (design sections 5 and 10.11).
 
 create table account (
   id uuid primary key,
@@ -19,7 +19,7 @@ create table api_key (
 );
 create index api_key_account on api_key (account_id, id desc);
 
--- `operation` holds the operation id and its path parameters. A row without status belongs to a request still at work.
+-- `operation` holds the operation id and its path parameters. A row without a status belongs to a request in progress.
 create table idempotency (
   account_id uuid not null references account,
   operation text not null,
@@ -32,7 +32,7 @@ create table idempotency (
 );
 create index idempotency_created on idempotency (created_at);
 
--- One row per cache: NOTIFY wakes its readers, the version is the floor they poll.
+-- One row per cache: NOTIFY wakes its readers, which also poll the version in case a notification is lost.
 create table cache_version (
   name text primary key,
   version bigint not null default 1
@@ -49,7 +49,7 @@ create table kill_switch (
 );
 insert into kill_switch (id) values (1);
 
--- A gateway owns the open rows it wrote while its lease lasts; the reaper ends them after.
+-- A gateway owns the open rows that it wrote while its lease lasts; afterwards the reaper ends them.
 create table gateway (
   id uuid primary key,
   base_url text not null,
@@ -58,7 +58,7 @@ create table gateway (
   lease_expires_at timestamptz not null
 );
 
--- Workflows promised in the transaction that creates what they work on; removed once Temporal has them.
+-- Workflow starts, enqueued in the transaction that creates the row they work on; removed once Temporal has them.
 create table workflow_start (
   workflow_id text primary key,
   workflow text not null,
@@ -71,7 +71,7 @@ create table workflow_start (
 );
 create index workflow_start_due on workflow_start (next_attempt_at);
 
--- Terminal events, frozen as they are sent (contract part 6).
+-- Terminal events, frozen in the form in which they are sent (contract part 6).
 create table event (
   id uuid primary key,
   account_id uuid not null references account,

@@ -20,14 +20,14 @@ create table node_token (
   created_at timestamptz not null default now()
 );
 
--- Digests of node signatures already accepted, kept while their timestamp would still pass.
+-- Digests of accepted node signatures, stored while their timestamp would still be accepted.
 create table node_signature_seen (
   digest bytea primary key,
   expires_at timestamptz not null
 );
 create index node_signature_seen_expires on node_signature_seen (expires_at);
 
--- What a node last reported, as placement reads it (domain/placement.ts).
+-- The last report of a node, in the form that placement reads (domain/placement.ts).
 create table node_state (
   node_id uuid primary key references node,
   gateway_id uuid not null,
@@ -35,7 +35,7 @@ create table node_state (
   updated_at timestamptz not null default now()
 );
 
--- The fenced right of one node to work on one task or job (design 10.10).
+-- The exclusive, fenced right of a node to work on a task or job (design 10.10).
 create table lease (
   token uuid primary key,
   kind text not null check (kind in ('task', 'job')),

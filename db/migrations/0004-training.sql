@@ -31,7 +31,7 @@ create index training_run_open on training_run (task_queue, id) where status in 
 create index training_run_dataset on training_run (dataset_id) where status in ('pending', 'running');
 create index training_run_digest on training_run (account_id, config_digest, id desc);
 
--- `dedupe` names the occurrence (for example started/1), so an event told twice stands once.
+-- `dedupe` names the occurrence (for example started/1), so an event that is reported twice is stored once.
 create table job_event (
   id uuid primary key,
   job_id uuid not null references training_run,
@@ -42,7 +42,7 @@ create table job_event (
   unique (job_id, dedupe)
 );
 
--- Lines and losses arrive over the link and may arrive twice: the keys make them stand once.
+-- Log lines and losses arrive over the link, possibly twice; the keys ensure that each is stored once.
 create table job_log (
   job_id uuid not null references training_run,
   attempt integer not null,

@@ -40,7 +40,7 @@ create table version_file (
   primary key (version_id, path)
 );
 
--- How long a model took to become warm, by where it started from and what kind of node it was.
+-- How long a model took to become warm, by its starting state and the kind of node.
 create table load_time (
   model_key text not null,
   start_state text not null check (start_state in ('cached', 'cold')),

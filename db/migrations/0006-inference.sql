@@ -11,11 +11,11 @@ create table task (
   input bytea,
   result bytea,
   error text,
-  -- Failed because it waited longer than a task may.
+  -- True if the task failed because it waited too long.
   expired boolean not null default false,
   price_micro bigint not null default 0,
   node_id uuid references node,
-  -- The gateway that finishes this row itself (warm path); null when a workflow does.
+  -- The gateway that finishes this task itself (warm path); null if a workflow does.
   gateway_id uuid,
   attempt integer not null default 0,
   inference_time_ms double precision,
@@ -32,14 +32,14 @@ create table ledger_entry (
   id uuid primary key,
   task_id uuid not null,
   kind text not null check (kind in ('hold', 'capture', 'payout', 'refund')),
-  -- Whose purse: account:<id>, escrow, platform or owner:<account id>.
+  -- The purse: account:<id>, escrow, platform or owner:<account id>.
   purse text not null,
   amount_micro bigint not null,
   created_at timestamptz not null default now(),
   unique (task_id, kind, purse)
 );
 
--- Counters grow by appended rows and are folded by the retention schedule: no hot row on the request path.
+-- Counters grow by appended rows, which the retention schedule folds, so the request path has no hot row.
 create table usage_delta (
   id bigint generated always as identity primary key,
   account_id uuid not null,

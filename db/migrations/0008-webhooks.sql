@@ -9,12 +9,12 @@ create table webhook_endpoint (
   url_origin text not null,
   event_types text[] not null,
   enabled boolean not null default true,
-  -- Why it was disabled when the platform did it: for example the destination answered 410.
+  -- Why the platform disabled the endpoint, for example because the destination returned 410.
   disabled_reason text,
   verification_status text not null check (verification_status in ('pending_verification', 'active')),
-  -- Grows with every change a client can see: the ETag.
+  -- The ETag; incremented with every change that a client can see.
   revision integer not null default 1,
-  -- Grows when the URL changes or the endpoint is enabled again: what a verification verified and a redelivery pins.
+  -- Incremented when the URL changes or the endpoint is re-enabled. Verifications and redeliveries are for one version.
   destination_version integer not null default 1,
   secret_hint text not null,
   created_at timestamptz not null default now(),
@@ -25,14 +25,14 @@ create index webhook_endpoint_account on webhook_endpoint (account_id, id desc) 
 create index webhook_endpoint_subscribed on webhook_endpoint (account_id)
   where deleted_at is null and enabled and verification_status = 'active';
 
--- Secrets sign while they are valid; an emergency rotation ends the earlier ones at once.
+-- Secrets sign while they are valid; an emergency rotation revokes the earlier ones immediately.
 create table webhook_secret (
   id uuid primary key,
   endpoint_id uuid not null references webhook_endpoint,
   sealed bytea not null,
   created_at timestamptz not null default now(),
   expires_at timestamptz,
-  -- Ended by an emergency rotation: not even a delivery that pins it may sign with it.
+  -- Revoked by an emergency rotation: not even a delivery that pins the secret may sign with it.
   revoked boolean not null default false
 );
 create index webhook_secret_endpoint on webhook_secret (endpoint_id, id desc);
@@ -53,14 +53,14 @@ create table webhook_delivery (
   id uuid primary key,
   account_id uuid not null references account,
   endpoint_id uuid not null references webhook_endpoint,
-  -- Outlives the event by a week: no reference.
+  -- No foreign key, because the delivery outlives the event by a week.
   event_id uuid not null,
   event_type text not null,
   generation integer not null default 1,
   redelivery_of uuid references webhook_delivery,
   status text not null check (status in ('pending', 'delivering', 'retrying', 'succeeded', 'failed', 'dead_lettered', 'cancelled')),
   attempts integer not null default 0,
-  -- Pinned by a redelivery; null means what is current when the attempt is made.
+  -- Pinned by a redelivery; null means the current version at the time of the attempt.
   pinned_version integer,
   pinned_secrets uuid[],
   next_attempt_at timestamptz,
@@ -77,7 +77,7 @@ create index webhook_delivery_fresh on webhook_delivery (endpoint_id, id) where 
 create index webhook_delivery_open on webhook_delivery (next_attempt_at) where status in ('delivering', 'retrying');
 create index webhook_delivery_created on webhook_delivery (created_at);
 
--- Append-only; a row without an outcome is at work, or was when its process died.
+-- Append-only; a row without an outcome is in progress, or was when its process died.
 create table webhook_attempt (
   delivery_id uuid not null references webhook_delivery on delete cascade,
   number integer not null,

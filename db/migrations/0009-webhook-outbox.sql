@@ -1,5 +1,5 @@
--- An event becomes deliveries in the transaction that writes it, whoever writes it: one row for each endpoint of the
--- account that is subscribed, enabled and verified at that moment (design 10.8).
+-- A trigger turns an event into deliveries in the transaction that writes it: one row for each endpoint of the account
+-- that is subscribed, enabled and verified at that moment (design 10.8).
 
 create function webhook_fan_out() returns trigger language plpgsql as $$
 begin

@@ -1,4 +1,4 @@
--- A repository of the hub as one account imported it: the revision is pinned, the version below it never changes.
+-- An account's import of a hub repository. The revision is pinned, so the version made from it never changes.
 create table hub_model (
   id uuid primary key,
   account_id uuid not null references account,
@@ -18,7 +18,7 @@ create table hub_model (
   unique (account_id, repo_id)
 );
 
--- What an account says of a config of the catalog; without a row the catalog's own word holds.
+-- An account's settings for a config of the catalog; without a row the catalog's settings apply.
 create table model_config_lifecycle (
   account_id uuid not null references account,
   model_config_id text not null,
@@ -28,10 +28,10 @@ create table model_config_lifecycle (
   primary key (account_id, model_config_id)
 );
 
--- Why a version is where it is in its lifecycle: what its test found, or why it was disabled.
+-- The reason for a version's lifecycle status: the result of its test, or why it was disabled.
 alter table model_version add column lifecycle_note text;
 
--- Only merged and retrained models, and those of the hub, have to pass a test first.
+-- Only merged, retrained and hub models must pass a test first.
 update model_version set lifecycle_status = 'ready'
 where lifecycle_status = 'candidate' and base_model_version_id is null and parent_job_id is null;
 

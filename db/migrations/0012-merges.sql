@@ -1,4 +1,4 @@
--- What a merge is made of, as it was asked for: versions, or addresses in the object store.
+-- The sources of a merge, as requested: versions, or addresses in the object store.
 create table merge_source (
   job_id uuid not null references training_run,
   position integer not null,
@@ -10,7 +10,7 @@ create table merge_source (
 );
 create index merge_source_version on merge_source (version_id) where version_id is not null;
 
--- What a merged version was made of.
+-- The sources of a merged version.
 create table version_source (
   version_id uuid not null references model_version,
   source_version_id uuid not null references model_version,

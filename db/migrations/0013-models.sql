@@ -1,2 +1,2 @@
--- A model of an account is found by its name: the next version under that name joins it.
+-- An account's model is identified by its name: the next version with that name is added to it.
 create unique index model_name on model (account_id, name);

@@ -1,2 +1,3 @@
--- The commit of the hub repository a run starts from: set when it is first resolved, so that every attempt has the same base.
+-- The commit of the hub repository that a run starts from. Stored when first resolved, so all attempts have the same
+-- base.
 alter table training_run add column base_revision text;

@@ -1,10 +1,10 @@
--- One row for what moves from one purse to another, not two: a chat books three of them, and the two indexes on each of
--- six entries were the larger part of writing it (measured). Entries from before stay where they are, and gateways that are
--- not upgraded yet go on writing them.
+-- One row per transfer between purses instead of two: a chat books three transfers, and the two indexes on each of six
+-- entries were the larger part of writing it (measured). Older entries stay where they are, and gateways that have not
+-- been upgraded yet continue to write them.
 create table ledger_transfer (
   task_id uuid not null,
   kind text not null check (kind in ('hold', 'capture', 'payout', 'refund')),
-  -- Whose purse: account:<id>, escrow, platform or owner:<account id>.
+  -- The purse: account:<id>, escrow, platform or owner:<account id>.
   from_purse text not null,
   to_purse text not null,
   amount_micro bigint not null check (amount_micro > 0),

@@ -1,13 +1,13 @@
--- Nodes are trusted no further than their work (docs/security.md).
+-- Trusts nodes only with the work that was handed to them (docs/security.md).
 
--- A `dedicated` node works for its own account alone; an operator may mark it `shared`, for the work of everybody.
--- Nodes that joined before served everybody, and go on so.
+-- A `dedicated` node works only for its own account; an operator may mark it `shared`, to work for all accounts.
+-- Nodes that joined before this migration served all accounts, and continue to do so.
 alter table node add column sharing text not null default 'dedicated'
   check (sharing in ('dedicated', 'shared'));
 update node set sharing = 'shared';
 
--- Models whose load on a node the platform ordered or joined: only these count as warm there, only their specification is
--- given to that node, and only their queues may be polled by it.
+-- Models whose load on a node the platform ordered or joined. Only these count as warm there, and the node gets only
+-- their specifications and may poll only their queues.
 create table node_model_order (
   node_id uuid not null references node,
   model_key text not null,
@@ -16,7 +16,7 @@ create table node_model_order (
 );
 create index node_model_order_model on node_model_order (model_key);
 
--- Tasks and jobs that were handed to a node, recorded before the node hears of them: only these can be claimed by it.
+-- Tasks and jobs that were handed to a node, recorded before the node receives them. The node can claim only these.
 create table node_dispatch (
   kind text not null check (kind in ('task', 'job')),
   subject_id uuid not null,

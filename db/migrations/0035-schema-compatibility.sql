@@ -1,5 +1,5 @@
 -- The number of the newest migration that a process must know to work on this database, and the version that brought it.
--- A migration that takes something away from earlier versions (CONTRIBUTING.md, "Migrations") raises both.
+-- A migration that removes something that earlier versions need (CONTRIBUTING.md, "Migrations") raises both.
 create table schema_compatibility (
   id integer primary key default 1 check (id = 1),
   oldest_migration integer not null,

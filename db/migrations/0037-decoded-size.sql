@@ -1,2 +1,2 @@
--- What a dataset takes in memory when it is read whole; null for those read before it was measured.
+-- The memory that a dataset takes when it is read completely; null for datasets read before it was measured.
 alter table dataset add column decoded_bytes bigint;

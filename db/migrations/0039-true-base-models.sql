@@ -1,5 +1,5 @@
--- Trained endpoints named the config of their version as their base model; they name the model at the beginning of its
--- chain of bases: the repository it was imported or fetched from, or the config that trained it from nothing.
+-- Trained endpoints named their version's config as their base model. From now on they name the start of the version's
+-- chain of bases: the repository that it was imported or fetched from, or the config that trained it from scratch.
 with recursive chain as (
   select endpoint.id as endpoint_id, version.id, version.base_model_version_id, version.job_id, version.model_config_id, 0 as depth
   from endpoint join model_version version on version.id = endpoint.version_id

@@ -1,3 +1,3 @@
--- What a run measured on its held-out rows after each epoch, while it works and for runs that never complete.
+-- A run's measurements on its held-out rows after each epoch, available during the run and if it never completes.
 alter table job_epoch add column eval_loss double precision;
 alter table job_epoch add column eval_perplexity double precision;

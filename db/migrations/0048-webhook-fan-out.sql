@@ -1,6 +1,6 @@
--- Deliveries leave the statement that writes an event. That statement, which may be a journal's with the events of every
--- tenant, leaves one row here for each event that somebody subscribed to, whatever the number of destinations; the
--- dispatcher turns the rows into deliveries.
+-- Deliveries are no longer created by the statement that writes an event. That statement, which may be a journal's with
+-- the events of every tenant, writes one row here for each event with a subscriber, whatever the number of
+-- destinations. The dispatcher turns the rows into deliveries.
 create table webhook_outbox (
   event_id uuid primary key,
   account_id uuid not null,
@@ -9,7 +9,7 @@ create table webhook_outbox (
 );
 create index webhook_outbox_account on webhook_outbox (account_id, event_id);
 
--- Events for a destination that has as many open deliveries as it may; they become deliveries as those end.
+-- Events for a destination that has reached its limit of open deliveries; they become deliveries as those end.
 create table webhook_overflow (
   endpoint_id uuid not null references webhook_endpoint on delete cascade,
   event_id uuid not null,
@@ -21,7 +21,7 @@ create table webhook_overflow (
 create index webhook_delivery_open_endpoint on webhook_delivery (endpoint_id)
   where status in ('pending', 'delivering', 'retrying');
 
--- A destination gets the events that happen from this moment on; null for one that was active before the column.
+-- A destination gets events from this time on; null for a destination that was active before the column existed.
 alter table webhook_endpoint add column active_since timestamptz;
 
 create function webhook_endpoint_activated() returns trigger language plpgsql as $$
@@ -50,7 +50,7 @@ begin
   return null;
 end $$;
 
--- Challenges are counted by account and by the origin that gets them.
+-- Challenges are counted by account and by destination origin.
 alter table webhook_verification add column account_id uuid;
 alter table webhook_verification add column url_origin text;
 create index webhook_verification_account on webhook_verification (account_id, created_at desc);

@@ -1,2 +1,2 @@
--- The process that a node runs as: one that was started later with the same identity takes its place.
+-- The current process of a node; a process that starts later with the same identity replaces it.
 alter table node add column instance_id uuid;

@@ -1,2 +1,2 @@
--- Why a destination is not verified: what came of its last challenge, for its owner to read.
+-- Why a destination is not verified: the result of its last challenge, shown to its owner.
 alter table webhook_endpoint add column verification_failure jsonb;

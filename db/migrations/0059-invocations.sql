@@ -1,11 +1,11 @@
--- An invocation of an action is a row around the task or the job that does its work. Its status is that of the work, so
--- it has none of its own; its terminal event is written together with the end of the work.
+-- An invocation of an action wraps the task or job that does its work. It has no status column, because its status is
+-- that of the work; its terminal event is written together with the end of the work.
 create table invocation (
   id uuid primary key,
   account_id uuid not null,
   slug text not null,
   kind text not null check (kind in ('llm', 'specialist', 'tool', 'trained_model', 'generative', 'model', 'operation')),
-  -- Rows around tasks are appended by the journal, so they have no references (see 0020).
+  -- The journal appends the rows of tasks, so they have no foreign keys (see 0020).
   task_id uuid,
   job_id uuid,
   created_at timestamptz not null default now(),

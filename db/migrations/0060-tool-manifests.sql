@@ -1,4 +1,4 @@
--- The version of each endpoint's tool manifest, and what the next version is compared with.
+-- The version of each endpoint's tool manifest, and the data that the next version is compared with.
 create table tool_version (
   endpoint_id uuid primary key references endpoint on delete cascade,
   version text not null,
@@ -26,10 +26,10 @@ alter table endpoint add column deprecated_at timestamptz;
 create index endpoint_replaced_by on endpoint (replaced_by) where replaced_by is not null;
 update endpoint set deprecated_at = updated_at where status = 'deprecated';
 
--- Further examples of its owner, beside example_input and example_output.
+-- Further examples by the owner, in addition to example_input and example_output.
 alter table endpoint add column examples jsonb not null default '[]';
 
--- What its use has shown, moved when usage is folded.
+-- Statistics of the endpoint's use, updated when usage is folded.
 alter table endpoint add column succeeded_requests bigint not null default 0;
 alter table endpoint add column failure_share double precision;
 alter table endpoint add column proven text not null default 'experimental' check (proven in ('experimental', 'beta', 'stable'));

@@ -1,23 +1,23 @@
--- What an account has its models remember. Texts are encrypted; nothing else here is content.
+-- The memory that an account gives to its models. Texts are encrypted; nothing else here is content.
 create table memory_namespace (
   id uuid primary key,
   account_id uuid not null unique references account,
   enabled boolean not null default true,
   -- The newest snapshot that is ready.
   snapshot_id uuid,
-  -- How many snapshots were asked for, and the number of the one that has not frozen its entries yet.
+  -- The number of requested snapshots, and the number of the one that has not frozen its entries yet.
   builds bigint not null default 0,
   wanted_build bigint,
   wanted_at timestamptz,
   created_at timestamptz not null default now()
 );
 
--- Each row names its namespace, so that a namespace made anew finds nothing of the one before.
+-- Each row names its namespace, so that a re-created namespace contains nothing of the previous one.
 create table memory_entry (
   id uuid primary key,
   namespace_id uuid not null references memory_namespace on delete cascade,
   account_id uuid not null references account,
-  -- Grows in the order of commits within a namespace: a snapshot is everything up to one number.
+  -- Grows in commit order within a namespace: a snapshot is everything up to one number.
   version bigint generated always as identity,
   sealed bytea not null,
   tokens integer not null,
@@ -25,7 +25,7 @@ create table memory_entry (
   api_key_id uuid references api_key,
   created_at timestamptz not null default now(),
   superseded_by uuid,
-  -- A gateway embeds the entry until then.
+  -- Until this time a gateway is embedding the entry.
   embed_until timestamptz
 );
 create index memory_entry_recent on memory_entry (namespace_id, created_at desc, id desc) where superseded_by is null;
@@ -36,7 +36,7 @@ create table memory_embedding (
   entry_id uuid not null references memory_entry on delete cascade,
   namespace_id uuid not null,
   model_key text not null,
-  -- Grows in the order of commits within a namespace, so that readers fetch only what is new.
+  -- Grows in commit order within a namespace, so that readers fetch only new rows.
   stored bigint generated always as identity,
   -- Unit length, four bytes each, little-endian.
   vector bytea not null,
@@ -71,7 +71,7 @@ create table memory_grant (
 );
 create unique index memory_grant_live on memory_grant (namespace_id, api_key_id, access) where revoked_at is null;
 
--- What a task was given. It outlives snapshot and namespace, because audits name them.
+-- The memory that a task was given. Rows outlive snapshot and namespace, because audits name them.
 create table task_memory (
   task_id uuid primary key,
   account_id uuid not null,

@@ -2,7 +2,7 @@
 create table tool (
   slug text primary key,
   origin text not null check (origin in ('catalog', 'operator')),
-  -- As in schemas/catalog-tool.ts. Nodes get those of operators from here.
+  -- As in schemas/catalog-tool.ts. Nodes read the definitions of operators' tools from here.
   definition jsonb not null,
   endpoint_id uuid not null references endpoint,
   removed_at timestamptz,

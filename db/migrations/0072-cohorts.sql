@@ -1,5 +1,5 @@
 -- A cohort: one durable run of a graph of models over several nodes. Its plan, its stages, its hand-overs, its events.
--- Both checks get one value more, so the rows that are there need no second look.
+-- Both checks get one additional value, so existing rows need no validation.
 alter table task drop constraint task_surface_check;
 alter table task add constraint task_surface_check
   check (surface in ('rest', 'openai', 'mcp', 'action', 'cohort')) not valid;
@@ -9,8 +9,8 @@ alter table lease add constraint lease_kind_check check (kind in ('task', 'job',
 create table cohort_plan (
   id uuid primary key,
   account_id uuid not null references account,
-  -- As in schemas/cohort.ts: the request with its defaults, and the answer. What callers sent is json, because models read the
-  -- members of an input in the order in which they were sent, and jsonb does not keep it.
+  -- As in schemas/cohort.ts: the request with its defaults, and the response. Values from callers are json, because
+  -- models read the members of an input in the order in which they were sent, and jsonb does not preserve it.
   request json not null,
   plan jsonb not null,
   feasible boolean not null,
@@ -26,7 +26,7 @@ create table cohort (
   user_id text not null,
   plan_id uuid not null,
   name text,
-  -- The graph, with its defaults: a plan may be gone before its cohort.
+  -- The graph, with its defaults: a plan may be deleted before its cohort.
   request json not null,
   status text not null default 'queued'
     check (status in ('queued', 'preparing', 'running', 'finishing', 'succeeded', 'failed', 'cancelled')),
@@ -56,19 +56,19 @@ create table cohort_stage (
   account_id uuid not null,
   -- The name of the stage in its graph.
   name text not null,
-  -- Its place in a topological order.
+  -- The stage's position in a topological order.
   position integer not null,
   specification json not null,
-  -- What it calls now: its endpoint, or one of its fallbacks.
+  -- The endpoint that the stage calls now: its own, or one of its fallbacks.
   endpoint_id uuid not null,
   model_key text not null,
   price_micro bigint not null,
-  -- 0 for its own endpoint, else the number of the fallback.
+  -- 0 for the stage's own endpoint, otherwise the number of the fallback.
   fallback integer not null default 0,
   status text not null default 'pending'
     check (status in ('pending', 'called', 'loading', 'waiting', 'running', 'succeeded', 'failed', 'skipped', 'cancelled')),
   attempt integer not null default 1,
-  -- The node of its attempt, or where the plan has it.
+  -- The node of the current attempt, or the node in the plan.
   node_id uuid,
   planned_node_id uuid,
   model_state text,
@@ -89,7 +89,7 @@ create table cohort_edge (
   id uuid primary key,
   cohort_id uuid not null references cohort on delete cascade,
   name text not null,
-  -- Null where the value comes from the input of the run.
+  -- Null if the value comes from the run's input.
   from_stage_id uuid references cohort_stage on delete cascade,
   from_path text not null,
   to_stage_id uuid not null references cohort_stage on delete cascade,
@@ -100,7 +100,7 @@ create table cohort_edge (
   -- The transports that the graph allows; null for all.
   transports jsonb,
   max_bytes bigint not null,
-  -- The spaces on both sides, of edges that carry a representation.
+  -- The spaces on both sides, for edges that carry a representation.
   source_space_id uuid,
   target_space_id uuid,
   source_fingerprint text not null,
@@ -112,8 +112,8 @@ create table cohort_edge (
   attempt integer not null default 1,
   failure text,
   transport text,
-  -- The payload, once its producer has stated it; it outlives attempts. Inline ones are here, relayed ones in the store,
-  -- others on the node that holds them.
+  -- The payload, once its producer has announced it; it outlives attempts. Inline payloads are here, relayed ones in
+  -- the object store, others on the node that holds them.
   payload bytea,
   payload_key text,
   payload_node_id uuid,

@@ -1,11 +1,12 @@
--- What models give and take, what stands in for what, and the runs that found it.
+-- The spaces that models produce and accept, the evidence that one space can replace another, and the runs that found
+-- it.
 
--- The spaces of one version: each registration of other content is a new generation, and earlier ones stay for the
--- cohorts that run with them.
+-- The spaces of a version. Each registration with different content is a new generation; earlier generations stay for
+-- the cohorts that run with them.
 create table model_space (
   id uuid primary key,
   version_id uuid not null references model_version on delete cascade,
-  -- The id that it was registered under: that of a hub import, or of the version.
+  -- The id under which the space was registered: a hub import's, or the version's.
   model_config_id uuid not null,
   generation integer not null,
   name text not null,
@@ -16,7 +17,7 @@ create table model_space (
   -- As in schemas/cohort-evaluator.ts.
   specification jsonb not null,
   status text not null default 'active' check (status in ('active', 'superseded', 'revoked')),
-  -- 'platform' for the ones that the platform derived from the files.
+  -- 'platform' for spaces that the platform derived from the files.
   registered_by text not null,
   created_at timestamptz not null default now(),
   unique (version_id, generation, name)
@@ -34,7 +35,7 @@ create table compatibility_evidence (
   score double precision not null,
   -- Null for an identity: {object_key, sha256, size_bytes, input_dimensions, output_dimensions}.
   adapter jsonb,
-  -- The registration without its adapter, and its digest, which tells a repeat.
+  -- The registration without its adapter, and its digest, which identifies a repeat.
   statement jsonb not null,
   digest text not null,
   status text not null default 'active' check (status in ('active', 'superseded', 'revoked')),
@@ -44,12 +45,12 @@ create table compatibility_evidence (
   created_at timestamptz not null default now(),
   ended_at timestamptz
 );
--- The newest one of a pair counts.
+-- The newest evidence of a pair counts.
 create unique index compatibility_evidence_active on compatibility_evidence (source_fingerprint, target_fingerprint, metric)
   where status = 'active';
 create index compatibility_evidence_pair on compatibility_evidence (source_fingerprint, target_fingerprint, id desc);
 
--- The answer to a revocation, for its repeats.
+-- The response to a revocation, stored for repeats.
 create table evaluator_revocation (
   id uuid primary key,
   kind text not null check (kind in ('model', 'evidence')),

@@ -1,4 +1,4 @@
--- The attempts at an edge: what was offered and agreed, and how far it came.
+-- The attempts at an edge: what was offered and agreed, and how far each got.
 create table cohort_edge_attempt (
   edge_id uuid not null references cohort_edge on delete cascade,
   attempt integer not null,
@@ -9,12 +9,12 @@ create table cohort_edge_attempt (
   producer_offer jsonb,
   consumer_offer jsonb,
   agreed jsonb,
-  -- Where the producer listens, and the key that it shows there.
+  -- The addresses at which the producer listens, and the key that it presents there.
   candidates jsonb,
   spki_sha256 text,
   ticket_sha256 text,
   ticket_expires_at timestamptz,
-  -- What the consumer reached.
+  -- The results of the consumer's connection attempts.
   probes jsonb,
   selected text,
   session_id uuid,
@@ -22,9 +22,9 @@ create table cohort_edge_attempt (
   acknowledged bigint,
   bytes bigint,
   failure text,
-  -- The producer keeps its payload until then; every call of the consumer renews it.
+  -- The producer holds its payload until this time; every call of the consumer extends it.
   hold_until timestamptz,
-  -- The last call of either side, by which silence is measured.
+  -- The last call by either side; silence is measured from it.
   called_at timestamptz not null default now(),
   opened_at timestamptz,
   progress_at timestamptz,
@@ -33,7 +33,7 @@ create table cohort_edge_attempt (
   primary key (edge_id, attempt)
 );
 
--- The calls that have taken effect, so that a repeat has none.
+-- The calls that have taken effect, so that a repeat has no further effect.
 create table cohort_edge_call (
   edge_id uuid not null,
   attempt integer not null,
@@ -47,7 +47,7 @@ create table cohort_edge_call (
   foreign key (edge_id, attempt) references cohort_edge_attempt on delete cascade
 );
 
--- The measured rate from node to node, and until when a pair that could not connect is sent through the object store.
+-- The measured transfer rate between nodes, and until when a pair that could not connect uses the object store.
 create table edge_rate (
   from_node_id uuid not null references node on delete cascade,
   to_node_id uuid not null references node on delete cascade,
@@ -57,7 +57,7 @@ create table edge_rate (
   primary key (from_node_id, to_node_id)
 );
 
--- Whoever writes to an edge, to the stage that takes it or to its cohort wakes the nodes that wait for news of it.
+-- Every write to an edge, to its consumer stage or to its cohort wakes the nodes that wait for changes of the edge.
 create function cohort_edge_news() returns trigger language plpgsql as $$
 begin
   perform pg_notify('hearth_edge', new.id::text);

@@ -7,20 +7,20 @@ create table structured_run (
   request jsonb not null,
   source_space_id uuid not null references model_space on delete cascade,
   target_space_id uuid not null references model_space on delete cascade,
-  -- The versions that make the vectors, and the one that judges them.
+  -- The versions that produce the vectors, and the one that judges them.
   source_version_id uuid not null,
   target_version_id uuid not null,
   consumer_version_id uuid,
   dataset_id uuid not null,
   dataset_digest text not null,
   status text not null default 'queued' check (status in ('queued', 'embedding', 'fitting', 'judging', 'registered', 'rejected', 'failed')),
-  -- What a node is doing for it now; that node alone may read it.
+  -- The step that a node is working on; only that node may read the run.
   step text check (step in ('source', 'target', 'fit', 'judge')),
   step_node_id uuid,
   -- The map and its verdict, once they are known.
   fit jsonb,
   verdict jsonb,
-  -- Why it was rejected, or failed: codes.
+  -- Codes for why the run was rejected or failed.
   reasons jsonb not null default '[]',
   evidence_id uuid,
   created_at timestamptz not null default now(),

@@ -1,8 +1,8 @@
--- The files of a stage's result: how the result and hand-overs name each of them, and where it lies.
+-- The files of a stage's result: the name that the result and hand-overs use for each file, and where it is stored.
 alter table cohort_stage add column outputs jsonb;
 
--- A node that still holds a payload is told at once that nobody will ask for it again: beside the id of the edge, the
--- notification says the attempt and the node.
+-- Notifies a node that still holds a payload as soon as it is no longer needed. In addition to the id of the edge, the
+-- notification contains the attempt and the node.
 create function cohort_edge_closed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('hearth_edge', new.id::text || ' ' || new.attempt || ' ' || held.node_id)

@@ -1,7 +1,7 @@
--- A key may expire and be limited: requests and tokens a minute, credits a month, and the models that it may ask.
+-- A key may expire and have limits: requests and tokens per minute, credits per month, and the models that it may call.
 alter table api_key add column expires_at timestamptz, add column limits jsonb, add column last_used_at timestamptz;
 
--- What all gateways have admitted for a limited key in a minute; rows are of use for that minute alone.
+-- The requests and tokens that all gateways have admitted for a limited key in a minute; a row is used only during it.
 create table key_minute (
   key_id uuid not null,
   minute timestamptz not null,
@@ -11,7 +11,7 @@ create table key_minute (
 );
 create index key_minute_age on key_minute (minute);
 
--- Counts carry their key and what they cost, and are folded into the month. Gateways of earlier versions write neither.
+-- Counts include their key and cost, and are folded into the month. Gateways of earlier versions write neither.
 alter table usage_delta add column key_id uuid, add column cost_micro bigint not null default 0;
 create table key_month (
   key_id uuid not null,

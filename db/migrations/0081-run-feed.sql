@@ -1,5 +1,5 @@
--- One order for everything that is told of a run. A writer locks the row of the run before it takes a number, so numbers
--- become visible in their order, and whoever has read up to one of them misses nothing. Rows of before are numbered
+-- A single order for everything that is reported about a run. A writer locks the run's row before it takes a number, so
+-- numbers become visible in order, and a reader that has read up to a number misses nothing. Existing rows are numbered
 -- table by table.
 create sequence job_place;
 
@@ -7,7 +7,7 @@ alter table job_event add column place bigint not null default nextval('job_plac
 alter table job_epoch add column place bigint not null default nextval('job_place');
 alter table job_log add column place bigint not null default nextval('job_place');
 alter table training_run add column place bigint not null default nextval('job_place');
--- How far the attempt at work has come, as its node said last, with its own place in the order.
+-- The progress of the current attempt, as its node last reported it, with its own place in the order.
 alter table training_run add column progress jsonb;
 alter table training_run add column progress_place bigint;
 
@@ -29,7 +29,7 @@ end $$;
 create trigger job_record_placed before insert on job_event for each row execute function job_record_placed();
 create trigger job_record_placed before insert on job_log for each row execute function job_record_placed();
 create trigger job_record_placed before insert on job_epoch for each row execute function job_record_placed();
--- A later attempt reports its epochs again: what has changed is news, what has not is none.
+-- A later attempt reports its epochs again: notify only if the values changed.
 create trigger job_record_changed before update on job_epoch for each row
   when ((new.train_loss, new.val_loss, new.eval_loss, new.eval_perplexity)
     is distinct from (old.train_loss, old.val_loss, old.eval_loss, old.eval_perplexity))
@@ -47,7 +47,7 @@ begin
 end $$;
 create trigger training_run_placed before insert or update on training_run for each row execute function training_run_placed();
 
--- Whoever follows a run is woken once per statement.
+-- Wakes the followers of a run once per statement.
 create function job_record_news() returns trigger language plpgsql as $$
 begin
   perform pg_notify('hearth_run', job_id::text) from (select distinct job_id from fresh) job;

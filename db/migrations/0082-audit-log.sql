@@ -1,9 +1,9 @@
--- Who changed what: a row in the transaction of each change by an operator, and by an account at its keys. Ids sort by
--- time, so every list below is an index read from its end.
+-- Who changed what: one row in the transaction of each change by an operator, or by an account to its keys. Ids sort by
+-- time, so every list below reads an index from its end.
 create table audit_log (
   id uuid primary key,
   at timestamptz not null default now(),
-  -- `operations-key`, `key:<id>`, or whoever an order to the kill switch names.
+  -- `operations-key`, `key:<id>`, or the person that an order to the kill switch names.
   actor text not null,
   -- The id of the operation.
   action text not null,
@@ -11,7 +11,7 @@ create table audit_log (
   subject_id text not null,
   -- The account that the change is about; null for changes of the platform.
   account_id uuid,
-  -- By field: what it was and what it is.
+  -- For each field, the old and the new value.
   changes jsonb not null
 );
 create index audit_log_age on audit_log (at);

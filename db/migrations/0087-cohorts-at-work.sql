@@ -1,2 +1,2 @@
--- Looked at every few seconds for work whose time has run out; those at work are few among all that are kept.
+-- Searched every few seconds for work that has timed out; only a few of all stored rows are in progress.
 create index cohort_stage_at_work on cohort_stage (cohort_id) where status in ('loading', 'waiting', 'running');

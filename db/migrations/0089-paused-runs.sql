@@ -1,4 +1,4 @@
--- A paused run keeps its status, and no attempt at it begins while this is set; null once it is resumed.
+-- A paused run keeps its status, and no attempt begins while this is set; null once the run is resumed.
 alter table training_run add column paused_at timestamptz;
 
 alter table job_event drop constraint job_event_event_type_check;

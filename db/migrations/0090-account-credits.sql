@@ -1,9 +1,9 @@
--- Credits that operators give an account or take back. What moves is a row of `ledger_transfer` under the same id, so that
--- every sum over the ledger stays zero.
+-- Credits that operators give an account or take back. The movement is a row of `ledger_transfer` with the same id, so
+-- that every sum over the ledger stays zero.
 create table account_credit (
   id uuid primary key,
   account_id uuid not null references account,
-  -- In millionths; negative for what is taken back.
+  -- In millionths of a credit; negative for credits that are taken back.
   amount_micro bigint not null check (amount_micro <> 0),
   reason text not null,
   created_at timestamptz not null default now()

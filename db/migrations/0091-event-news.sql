@@ -1,4 +1,4 @@
--- Whoever follows the events of an account is woken once per statement that writes some for the feed.
+-- Wakes the followers of an account's events once per statement that writes events for the feed.
 create function event_news() returns trigger language plpgsql as $$
 begin
   perform pg_notify('hearth_event', account_id::text) from (

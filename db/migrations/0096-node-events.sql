@@ -1,5 +1,5 @@
--- The events of nodes, for whoever follows the whole platform. A link that moves to another gateway at once keeps its
--- state, and is not told of.
+-- The events of nodes, for followers of the whole platform. A link that moves directly to another gateway keeps its
+-- state and causes no event.
 create table node_event (
   id uuid primary key default uuidv7(),
   account_id uuid not null references account,
@@ -11,10 +11,10 @@ create table node_event (
 create index node_event_created on node_event (created_at);
 create index node_event_account on node_event (account_id, id);
 
--- The feed of all accounts; requests that succeed are not in it, as they are not in that of one.
+-- The feed of all accounts; like the feed of one account, it leaves out successful requests.
 create index event_feed_of_all on event (id) where type <> 'inference.task.succeeded';
 
--- The lists of an account by type: a rare one is not looked for among all others.
+-- An account's lists by type, so that a rare type is not searched for among all others.
 create index event_feed_type on event (account_id, type, id desc) where type <> 'inference.task.succeeded';
 
 create function node_told() returns trigger language plpgsql as $$

@@ -1,5 +1,5 @@
--- The hand-overs of cohorts that had ended kept the state that they were in: they have failed with their cohort, as those of
--- cohorts that end from now on do.
+-- The hand-overs of ended cohorts kept their state. Mark them as failed with their cohort, as happens from now on when
+-- a cohort ends.
 update cohort_edge_attempt tried set state = 'failed', failure = 'cancelled'
   from cohort_edge edge join cohort on cohort.id = edge.cohort_id
   where tried.edge_id = edge.id and tried.attempt = edge.attempt and edge.state not in ('consumed', 'failed')

@@ -1,4 +1,4 @@
--- The graph of a cohort without the values in it (inputs, default outputs, templates), which may have megabytes; every look at
--- a cohort reads it. Rows of older processes have none, and readers take the whole graph of these.
+-- The graph of a cohort without its values (inputs, default outputs, templates), which may have megabytes; every read
+-- of a cohort uses it. Rows of older processes have none, and readers use the whole graph instead.
 alter table cohort add column if not exists outline json;
 alter table cohort_stage add column if not exists outline json;

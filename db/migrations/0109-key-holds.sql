@@ -1,5 +1,5 @@
--- What the requests that a gateway has admitted, and not booked yet, will cost a key with a budget. Rows of a gateway whose
--- lease has run out count no more, and go with its row.
+-- The cost, for a key with a budget, of requests that a gateway has admitted but not booked yet. Rows of a gateway
+-- whose lease has expired no longer count, and are deleted with its row.
 create table key_hold (
   key_id uuid not null,
   gateway_id uuid not null references gateway on delete cascade,

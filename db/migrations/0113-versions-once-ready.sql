@@ -1,5 +1,5 @@
--- An import that was ever ready is a base model of everybody and cannot be deleted; one that never was can be withdrawn.
--- A trigger notes the time, since older processes move versions as well during an upgrade.
+-- An import that was ever ready is a base model for all accounts and cannot be deleted; one that never was can be
+-- withdrawn. A trigger records the time, because older processes also move versions during an upgrade.
 alter table model_version add column ready_at timestamptz;
 update model_version set ready_at = created_at where lifecycle_status in ('ready', 'preferred');
 create function version_ready() returns trigger language plpgsql as $$

@@ -10,7 +10,7 @@ create index dataset_upload_account_open on dataset_upload (account_id) where st
 create table storage_hold (
   id uuid primary key,
   account_id uuid not null references account,
-  -- The upload to whose signed URL the bytes are PUT; null for a form.
+  -- The upload to whose signed URL the bytes are PUT; null for a form upload.
   upload_id uuid,
   bytes bigint not null check (bytes >= 0),
   expires_at timestamptz not null

@@ -1,6 +1,6 @@
--- The bytes of an account's result files, so that no upload has to add up all its tasks. A trigger writes a row for each
--- task, since older processes store results as well during an upgrade, and uploads fold the rows into the total. Rows
--- in place of an update of the total keep tasks that end at once from waiting for each other.
+-- The bytes of an account's result files, so that no upload has to add up all its tasks. A trigger writes a row for
+-- each task, because older processes also store results during an upgrade, and uploads fold the rows into the total.
+-- Appending rows instead of updating the total keeps tasks that end at the same time from waiting for each other.
 create table result_bytes (account_id uuid primary key references account, bytes bigint not null);
 create table result_bytes_delta (account_id uuid not null, bytes bigint not null);
 create index result_bytes_delta_account on result_bytes_delta (account_id) include (bytes);
@@ -20,5 +20,5 @@ create trigger task_output_bytes after update of outputs on task for each row
 
 insert into result_bytes_delta (account_id, bytes)
 select account_id, sum(output_bytes(outputs)) from task where outputs is not null group by account_id;
--- Nothing else reads it.
+-- Nothing else uses this index.
 drop index task_with_outputs;

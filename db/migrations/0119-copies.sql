@@ -1,4 +1,4 @@
--- How many copies of its model an endpoint has, as its owner wants; operators want at least endpoint.min_warm.
+-- The number of copies of its model that an endpoint's owner wants; operators want at least endpoint.min_warm.
 create table endpoint_scaling (
   endpoint_id uuid primary key references endpoint,
   min_copies integer not null check (min_copies >= 0),
@@ -27,7 +27,7 @@ create table model_scale (
   decided_at timestamptz not null
 );
 
--- What a gateway has measured of a model since it last wrote here. Lost in a crash, and measured again at once.
+-- A gateway's measurements of a model since its last write. Lost in a crash, but soon measured again.
 create unlogged table model_demand (
   gateway_id uuid not null,
   model_key text not null,
@@ -50,5 +50,5 @@ create table scaling_change (
 create index scaling_change_endpoint on scaling_change (endpoint_id, id desc);
 create index scaling_change_created on scaling_change (created_at);
 
--- The time since which the copy is not needed: the node unloads it once no request uses it.
+-- The time since which the copy is no longer needed: the node unloads it once no request uses it.
 alter table warm_pin add column retiring_since timestamptz;

@@ -47,7 +47,7 @@ export interface KeyMinuteTable {
   tokens: Defaulted<number>
 }
 
-/** What the work of a key has cost in a month of UTC; what is held counts. */
+/** The cost of a key's work in a UTC month, including holds. */
 export interface KeyMonthTable {
   key_id: string
   month: Date
@@ -109,7 +109,7 @@ export interface StorageHoldTable {
   expires_at: Date
 }
 
-/** Options of a workflow start besides its arguments, for operators and for the queue. */
+/** Options of a workflow start other than its arguments, for operators and for the queue. */
 export interface StartOptions {
   /** Typed search attributes by name, for example HearthAccount. */
   search?: Record<string, string>

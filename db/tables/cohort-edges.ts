@@ -12,9 +12,9 @@ export interface CohortEdgeAttemptTable {
   producer_offer: NullableJson<EdgeOffer>
   consumer_offer: NullableJson<EdgeOffer>
   agreed: NullableJson<Agreement>
-  /** Where the producer listens. */
+  /** The addresses at which the producer listens. */
   candidates: NullableJson<Candidate[]>
-  /** The key that it shows there. */
+  /** The digest of the key that the producer presents there. */
   spki_sha256: Optional<string>
   ticket_sha256: Optional<string>
   ticket_expires_at: Optional<Date>
@@ -26,11 +26,11 @@ export interface CohortEdgeAttemptTable {
   acknowledged: Optional<number>
   bytes: Optional<number>
   failure: Optional<EdgeFailure>
-  /** The producer keeps its payload until then. */
+  /** The producer holds its payload until this time. */
   hold_until: Optional<Date>
   /** The last call of either side. */
   called_at: Defaulted<Date>
-  /** Since when the consumer calls, without a break, and the producer does not. */
+  /** The time since which the consumer has kept calling without any call by the producer. */
   alone_since: Optional<Date>
   opened_at: Optional<Date>
   progress_at: Optional<Date>

@@ -26,7 +26,7 @@ export interface CohortPlanTable {
   created_at: CreatedAt
 }
 
-/** Why a cohort or stage failed: a code for programs, a sentence for people. */
+/** Why a cohort or stage failed: a code for programs and a sentence for people. */
 export interface CohortFault {
   code: string
   message: string
@@ -64,7 +64,7 @@ export interface CohortTable {
 export type CohortRow = Selectable<CohortTable>
 /** A cohort without its graph and its input, which may have megabytes. */
 export type CohortFacts = Omit<CohortRow, 'request' | 'input' | 'labels' | 'outline'> & {
-  /** That of `request`; the whole of it for rows of older versions. */
+  /** The outline of `request`; the whole request for rows of older versions. */
   outline: GraphOutline
 }
 export type NewCohort = Insertable<CohortTable>
@@ -76,7 +76,7 @@ export interface CohortStageTable {
   account_id: string
   /** The name of the stage in its graph. */
   name: string
-  /** Its place in a topological order. */
+  /** The stage's position in a topological order. */
   position: number
   specification: Json<JsonObject>
   /** The small part of `specification`; null in rows of older versions. */
@@ -96,15 +96,15 @@ export interface CohortStageTable {
   loaded_at: Optional<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
-  /** When its workflow was last told that its call takes too long. */
+  /** When its workflow was last notified that its call takes too long. */
   overdue_at: Optional<Date>
   waiting_for: Optional<string>
   run_ms: Optional<number>
-  /** Null where its model counts none. */
+  /** Null if its model does not count tokens. */
   tokens_in: Optional<number>
   tokens_out: Optional<number>
   result: Optional<Buffer>
-  /** The files of its result, which names them by their addresses. */
+  /** The files of its result, which refers to them by address. */
   outputs: NullableJson<StageFile[]>
   output_kept: Defaulted<boolean>
   error: NullableJson<CohortFault>
@@ -119,7 +119,7 @@ export type StageFacts = Omit<
   CohortStageRow,
   'specification' | 'outline' | 'result' | 'outputs' | 'overdue_at'
 > & {
-  /** That of `specification`; the whole of it for rows of older versions. */
+  /** The outline of `specification`; all of it for rows of older versions. */
   outline: SpecOutline
 }
 export type NewCohortStage = Insertable<CohortStageTable>
@@ -128,7 +128,7 @@ export interface CohortEdgeTable {
   id: string
   cohort_id: string
   name: string
-  /** Null where the value comes from the input of the run. */
+  /** Null if the value comes from the run's input. */
   from_stage_id: Optional<string>
   from_path: string
   to_stage_id: string
@@ -173,7 +173,7 @@ export type NewCohortEdge = Insertable<CohortEdgeTable>
 export interface CohortEventTable {
   id: string
   cohort_id: string
-  /** Its place among the events of its cohort, without gaps. */
+  /** Its number among the events of its cohort, without gaps. */
   sequence: number
   type: CohortEventType
   stage_name: Optional<string>

@@ -10,5 +10,5 @@ export type Json<T> = ColumnType<T, string, string>
 export type NullableJson<T> = ColumnType<T | null, string | null | undefined, string | null>
 /** A column that may be absent. */
 export type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
-/** Numbered by the database whenever a row says something new. */
+/** Numbered by the database whenever a row changes. */
 export type Placed = ColumnType<number, undefined, never>

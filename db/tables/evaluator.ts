@@ -21,7 +21,7 @@ import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './colum
 export interface ModelSpaceTable {
   id: string
   version_id: string
-  /** The id that it was registered under: that of a hub import, or of the version. */
+  /** The id under which the space was registered: a hub import's, or the version's. */
   model_config_id: string
   generation: number
   name: string
@@ -35,7 +35,7 @@ export interface ModelSpaceTable {
 }
 export type ModelSpaceRow = Selectable<ModelSpaceTable>
 
-/** The file of evidence, as the platform keeps it. */
+/** The file of evidence, as the platform stores it. */
 export type StoredAdapter = Omit<Adapter, 'uri'> & { object_key: string }
 
 export interface CompatibilityEvidenceTable {
@@ -50,7 +50,7 @@ export interface CompatibilityEvidenceTable {
   adapter: NullableJson<StoredAdapter>
   /** The registration without its adapter. */
   statement: Json<Omit<CompatibilityEvidenceRegistration, 'adapter'>>
-  /** The digest of the registration, which tells a repeat. */
+  /** The digest of the registration, which identifies a repeat. */
   digest: string
   status: Defaulted<EvidenceStatus>
   supersedes: Optional<string>
@@ -94,19 +94,19 @@ export interface StructuredRunTable {
   request: Json<RunRequest>
   source_space_id: string
   target_space_id: string
-  /** The versions that make the vectors, and the one that judges them. */
+  /** The versions that produce the vectors, and the one that judges them. */
   source_version_id: string
   target_version_id: string
   consumer_version_id: Optional<string>
   dataset_id: string
   dataset_digest: string
   status: Defaulted<StructuredRunStatus>
-  /** What a node is doing for it now; that node alone may read it. */
+  /** The step that a node is working on; only that node may read the run. */
   step: Optional<EvaluationStep>
   step_node_id: Optional<string>
   fit: NullableJson<FittedMap>
   verdict: NullableJson<Verdict>
-  /** Why it was rejected, or failed: codes. */
+  /** Codes for why the run was rejected or failed. */
   reasons: Json<string[]>
   evidence_id: Optional<string>
   created_at: CreatedAt

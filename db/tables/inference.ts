@@ -32,9 +32,9 @@ export interface TaskTable {
   waiting_since: Optional<Date>
   /** The time at which its workflow was last signalled that a node has room. */
   woken_at: Optional<Date>
-  /** The key that asked for it. */
+  /** The key that requested the task. */
   key_id: Optional<string>
-  /** What a language model counted. */
+  /** The token counts of a language model. */
   tokens_in: Optional<number>
   tokens_out: Optional<number>
 }
@@ -48,11 +48,11 @@ export interface TaskOutputFile {
   content_type: string
   size_bytes: number
   modality: Modality
-  /** What stands for the file in the result of a cohort. The results of other tasks do not name their files. */
+  /** The text that refers to the file in a cohort's result. Results of other tasks do not name their files. */
   address?: string
 }
 
-/** A task under whose lease URLs to PUT files to were signed. */
+/** A task for whose lease upload URLs were signed. */
 export interface TaskUploadTable {
   task_id: string
   account_id: string

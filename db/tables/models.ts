@@ -29,7 +29,7 @@ export interface ModelVersionTable {
   unusable: Optional<string>
   /** The time when it was `ready` or `preferred` first, which a trigger writes. */
   ready_at: Optional<Date>
-  /** True while its importer has it disabled that was `ready` or `preferred`, and may reopen it without a test. */
+  /** True while disabled by its importer after being `ready` or `preferred`; it can be reopened without a test. */
   reopenable: Defaulted<boolean>
   /** The number of its tests as a candidate. */
   tests: Defaulted<number>
@@ -111,12 +111,12 @@ export interface EndpointTable {
   /** The name of the endpoint that replaces it; only while it is deprecated. */
   replaced_by: Optional<string>
   deprecated_at: Optional<Date>
-  /** Examples beside `example_input` and `example_output`. */
+  /** Examples in addition to `example_input` and `example_output`. */
   examples: ColumnType<StoredExample[], string | undefined, string>
   succeeded_requests: Defaulted<number>
   /** The moving share of its last requests that failed; null before the first one ended. */
   failure_share: Optional<number>
-  /** The level that its use has shown. */
+  /** The stability level that its use has proven. */
   proven: Defaulted<ToolStability>
   /** The class of `latency_ms`, which is left only once the latency is clearly beyond it. */
   latency_class: Optional<MeasuredLatencyClass>

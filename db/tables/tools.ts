@@ -22,7 +22,7 @@ export interface EndpointChangeTable {
   changed_at: Defaulted<Date>
 }
 
-/** A tool that the platform offers; its endpoint is how it is called. */
+/** A tool that the platform offers; it is called through its endpoint. */
 export interface ToolTable {
   slug: string
   origin: 'catalog' | 'operator'

@@ -45,7 +45,7 @@ export interface JobTable {
   deleted_at: Optional<Date>
   /** The time at which leftover files of its attempts were removed. */
   files_swept_at: Optional<Date>
-  /** The place of its status in the order of everything that is told of it. */
+  /** The place of its status in the order of the run's feed. */
   place: Placed
   progress: NullableJson<RunProgress>
   progress_place: ColumnType<number | null, undefined, never>

@@ -25,7 +25,7 @@ function isOfKind(eb: Endpoints, kind: ToolKind) {
   ])
 }
 
-/** Selects endpoints that take requests: active or deprecated ones whose model is in service. */
+/** Selects endpoints that accept requests: active or deprecated ones whose model is in service. */
 const usable = (db: Kysely<Database>, { visibility, kind }: ActionFilter) =>
   db
     .selectFrom('endpoint')
@@ -58,7 +58,7 @@ export type InvocableEndpoint = Pick<EndpointRow, Unqualified<(typeof SUMMARY)[n
 
 /**
  * Returns a page of the endpoints that this account may invoke, newest first: its own, and approved public ones of
- * others. Each part has an index of its own.
+ * others. Each part has its own index.
  */
 export function listInvocable(
   db: Kysely<Database>,

@@ -32,7 +32,7 @@ export async function insertCohort(
   if (edges.length > 0) await trx.insertInto('cohort_edge').values(edges).execute()
 }
 
-/** Books the transfers of a stage. Safe to repeat, because a stage has one of each kind. */
+/** Books a stage's transfers. Safe to repeat, because a stage has only one transfer of each kind. */
 export async function bookTransfers(
   trx: Transaction<Database>,
   stageId: string,
@@ -56,7 +56,7 @@ export async function bookTransfers(
   await countCosts(trx, stageId, booked)
 }
 
-/** Counts what the account pays for a stage, or gets back, for the key that asked for its run. */
+/** Counts what the account pays for a stage, or gets back, towards the key that requested the run. */
 async function countCosts(
   trx: Transaction<Database>,
   stageId: string,
@@ -73,7 +73,7 @@ async function countCosts(
     where stage.id = ${stageId} and task.key_id is not null`.execute(trx)
 }
 
-/** Returns the key that asked for the run of a cohort; null where it was not recorded. */
+/** Returns the key that requested a cohort's run; null if it was not recorded. */
 export async function keyOfCohort(db: Kysely<Database>, cohortId: string): Promise<string | null> {
   const task = await db
     .selectFrom('cohort')
@@ -84,15 +84,15 @@ export async function keyOfCohort(db: Kysely<Database>, cohortId: string): Promi
   return task?.key_id ?? null
 }
 
-/** The outline of a cohort's graph. PostgreSQL reads the large column only where there is no outline. */
+/** The outline of a cohort's graph. PostgreSQL reads the large column only if there is no outline. */
 export const GRAPH_OUTLINE = sql<GraphOutline>`coalesce(cohort.outline, cohort.request)`.as('outline')
 
-/** The same of a stage. */
+/** The outline of a stage. */
 export const SPEC_OUTLINE = sql<SpecOutline>`coalesce(cohort_stage.outline, cohort_stage.specification)`.as(
   'outline',
 )
 
-/** The columns of a cohort that are small. */
+/** The small columns of a cohort. */
 export const COHORT_FACTS = [
   'id',
   'task_id',
@@ -166,7 +166,7 @@ export async function readGraph(db: Kysely<Database>, id: string): Promise<Graph
   return request as unknown as Graph
 }
 
-/** Reads stages as their graph has them, by id, with their static inputs and default outputs, which may have megabytes. */
+/** Reads the full specifications of stages, by id. Their static inputs and default outputs may have megabytes. */
 export async function readSpecifications(
   db: Kysely<Database>,
   ids: readonly string[],
@@ -180,7 +180,7 @@ export async function readSpecifications(
   return new Map(rows.map(({ id, specification }) => [id, specification as unknown as GraphStage]))
 }
 
-/** The columns of a stage that are small. */
+/** The small columns of a stage. */
 export const STAGE_FACTS = [
   'id',
   'cohort_id',
@@ -212,7 +212,7 @@ export const STAGE_FACTS = [
   SPEC_OUTLINE,
 ] as const
 
-/** The columns of a hand-over that are small. */
+/** The small columns of a hand-over. */
 export const EDGE_FACTS = [
   'id',
   'cohort_id',
@@ -264,8 +264,8 @@ export type KeptResult = Pick<
 >
 
 /**
- * Returns the stages of a cohort whose results are kept, for what takes them over: in topological order, and no more of
- * them than `mostBytes` together.
+ * Returns the stages of a cohort whose results are stored, for a run that takes them over: in topological order, up to
+ * `mostBytes` in total.
  */
 export function readResults(
   db: Kysely<Database>,
@@ -292,7 +292,7 @@ export function readResults(
     .execute()
 }
 
-/** Returns which of these stages were paid for by a run that took their results over. */
+/** Returns which of these stages were paid for by a run that took over their results. */
 export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly string[]): Promise<Set<string>> {
   if (stageIds.length === 0) return new Set()
   const rows = await db
@@ -304,7 +304,7 @@ export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly str
   return new Set(rows.flatMap(({ taken_from }) => taken_from ?? []))
 }
 
-/** A hand-over with the mode that its attempt has agreed on. */
+/** A hand-over with the transfer mode that its attempt has agreed on. */
 export interface ShownEdge extends EdgeFacts {
   agreed_mode: EdgeMode | null
 }
@@ -331,8 +331,8 @@ export interface LockedCohort {
 }
 
 /**
- * Locks everything of a cohort in the order that every writer keeps: its edges, its stages, their leases, the cohort.
- * Returns the cohort; undefined when it is absent.
+ * Locks all rows of a cohort in the order that every writer uses: edges, stages, their leases, the cohort. Returns the
+ * cohort; undefined when it does not exist.
  */
 export async function lockCohort(trx: Transaction<Database>, id: string): Promise<LockedCohort | undefined> {
   const edges = await trx

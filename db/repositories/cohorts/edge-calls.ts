@@ -2,7 +2,7 @@ import type { Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeCallTable } from '../../tables/cohort-edges.ts'
 
-/** Identifies a call: what a node does only once in an attempt. */
+/** Identifies a call that a node makes only once per attempt. */
 export type CallKey = Pick<CohortEdgeCallTable, 'edge_id' | 'attempt' | 'node_id' | 'operation' | 'phase'>
 
 /** Finds the call that has taken effect under this key. */
@@ -18,7 +18,7 @@ export function findCall(trx: Transaction<Database>, key: CallKey) {
     .executeTakeFirst()
 }
 
-/** Records a call that takes effect, with the answer that a repeat gets; null for the state at the time of the repeat. */
+/** Records a call that takes effect, with the response for repeats; null if a repeat gets the state at its own time. */
 export async function recordCall(
   trx: Transaction<Database>,
   key: CallKey,

@@ -23,7 +23,7 @@ export async function isReachable(db: Kysely<Database>, { from, to }: NodePair):
   return pair === undefined
 }
 
-/** Returns whether bytes of an edge have twice been broken on their way between a pair. */
+/** Returns whether bytes of an edge were twice corrupted in transit between a pair. */
 export async function hasBrokenTwice(
   db: Kysely<Database>,
   edgeId: string,
@@ -65,7 +65,7 @@ export async function recordRate(
       samples = edge_rate.samples + 1, unreachable_until = null`.execute(trx)
 }
 
-/** Returns the mean rates that were measured between these nodes. */
+/** Returns the measured mean rates between these nodes. */
 export async function readRates(db: Kysely<Database>, nodeIds: readonly string[]): Promise<PairRates> {
   const among = sql<string>`any(${nodeIds}::uuid[])`
   const rows = await db

@@ -7,7 +7,7 @@ import type { EdgeFacts } from '../../tables/cohorts.ts'
 import { EDGE_FACTS, type LockedCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
-/** What the platform needs to know of an edge to end or repeat its attempt. */
+/** The data that the platform needs to end or repeat an edge's attempt. */
 interface TriedEdge extends EdgeFacts {
   is_inline: boolean
   is_offered: boolean
@@ -49,17 +49,17 @@ const lockEdges = (trx: Transaction<Database>, where: RawBuilder<unknown>): Prom
 
 interface Retrying {
   stageId: string
-  /** Nodes that do not answer any more: what they held is gone. */
+  /** Nodes that no longer respond: the payloads that they held are lost. */
   lostNodeIds?: readonly string[]
-  /** The reason why attempts that had not ended are ended. */
+  /** The reason recorded for attempts that are ended. */
   failure: EdgeFailure
 }
 
 /**
- * Begins the next attempt at the edges of a stage that is to be repeated: at those into it, and at those out of it for
- * which its last node had made an offer. Payloads that are in the row, in the store or with a node that answers serve
- * the next attempt; the others are forgotten. The caller has locked the edges already, or has locked no stage yet. Returns
- * the stages whose payloads nobody has any more, so that they have to work again.
+ * Begins the next attempt at the edges of a stage that is to be repeated: its incoming edges, and the outgoing edges
+ * for which its last node had made an offer. Payloads in the row, in the object store or on a responsive node are
+ * reused; the others are forgotten. The caller has locked the edges already, or has not locked any stage yet. Returns
+ * the stages whose payloads are lost, so that they have to run again.
  */
 export async function retryEdges(
   trx: Transaction<Database>,
@@ -73,13 +73,13 @@ export async function retryEdges(
   const events: NewCohortEvent[] = []
   for (const edge of edges) {
     const isIncoming = edge.to_stage_id === stageId
-    // To the edges out of a stage whose node is lost, that was the producer.
+    // For the outgoing edges, the lost node was the producer.
     const why = !isIncoming && failure === 'consumer_lost' ? 'producer_lost' : failure
     const isStored = isInStore(edge)
     const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
     const isDropped = edge.failure === 'payload_gone' || !edge.is_held
     const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || isDropped)
-    // The next attempt of a producer states its payload anew.
+    // The producer's next attempt announces its payload again.
     const isRepeated = isIncoming
       ? edge.state !== 'planned'
       : edge.is_offered && !isStored && !hasArrived(edge)
@@ -92,14 +92,14 @@ export async function retryEdges(
   return [...gone]
 }
 
-/** Returns whether the payload is in the row or the object store, where no node is needed for it. */
+/** Returns whether the payload is in the row or the object store, so that no node is needed to fetch it. */
 const isInStore = (edge: TriedEdge): boolean => edge.is_inline || edge.payload_key !== null
 
 const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
 /**
- * Begins the next attempt at an edge whose producer has made another payload than it had stated, because the consumer may
- * have the bytes, or the digest, of the old one.
+ * Begins the next attempt at an edge whose producer has made a different payload than it had announced, because the
+ * consumer may have the bytes, or the digest, of the old one.
  */
 export async function replacePayload(
   trx: Transaction<Database>,
@@ -110,21 +110,21 @@ export async function replacePayload(
   return events
 }
 
-/** The states in which the consumer has heard of the payload, and has not taken it for its stage. */
+/** The states in which the consumer knows about the payload but has not consumed it yet. */
 const TOLD: readonly EdgeState[] = ['negotiated', 'connecting', 'open', 'transferred']
 
-/** Returns whether a new statement of the producer needs another attempt. */
+/** Returns whether a new announcement by the producer needs another attempt. */
 export const isReplaced = (
   { state, sha256 }: Pick<EdgeFacts, 'state' | 'sha256'>,
   stated: string | undefined,
 ): boolean => TOLD.includes(state) && stated !== undefined && sha256 !== null && sha256 !== stated
 
-/** The payloads that one work on a stage may make in place of one that it had stated. */
+/** The number of times that the work under one lease may replace a payload that it had announced. */
 const MAX_REPLACED = 3
 
 /**
- * Returns whether the work under a lease may replace the payload of an edge once more. One that never makes the same twice
- * would otherwise keep the consumer taking it for ever, at no cost of attempts.
+ * Returns whether the work under a lease may replace an edge's payload once more. A producer that never makes the same
+ * payload twice would otherwise make the consumer re-fetch it forever without using up an attempt.
  */
 export async function mayReplace(
   trx: Transaction<Database>,
@@ -182,9 +182,9 @@ export async function endAttempt(
 }
 
 /**
- * Ends the locked edges of a cohort that ends, with the attempts at them that go on; nothing is handed over any more.
- * Returns the events of those attempts: an edge without a call has none. Safe to repeat: an edge that has ended
- * stays as it is.
+ * Ends the locked edges of a cohort that ends, together with their attempts in progress, so that nothing more is handed
+ * over. Returns the events of those attempts; an edge without a call has none. Safe to repeat: an ended edge stays as
+ * it is.
  */
 export async function cancelEdges(
   trx: Transaction<Database>,
@@ -218,7 +218,7 @@ export async function cancelEdges(
     .map(({ id, attempt }) => ({ type: 'edge.failed', edgeId: id, attempt, data: { failure } }))
 }
 
-/** Returns the state after a step of the platform, which the table allows. */
+/** Returns the state after a step by the platform; throws if the state table does not allow the step. */
 function stepTo(state: EdgeState, move: 'fail' | 'lose' | 'retry'): EdgeState {
   const outcome = moveEdge({ state, move, by: 'platform' })
   if ('to' in outcome) return outcome.to
@@ -241,17 +241,17 @@ const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>
     .where('id', '=', id)
     .execute()
 
-/** The edges that are read at once; the others are found once these have failed. */
+/** The number of edges that are read at once; further ones are found once these have failed. */
 const MAX_EDGES = 500
 
-/** Finds open cohorts with attempts whose time has run out and that nobody has ended yet. */
+/** Finds open cohorts with attempts that have timed out but have not been ended yet. */
 export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]> {
   const isReady = sql`producer.completed_at is not null and consumer.loaded_at is not null`
   const readyAt = sql`case when ${isReady} then greatest(producer.completed_at, consumer.loaded_at) end`
   const before = (seconds: number) => sql`now() - make_interval(secs => ${seconds})`
-  // Nothing runs out before both sides are ready or bytes flow, so that few edges are read: most wait for their producer. The
-  // times are those of `deadlineOf`: an edge that is read and has not run out, as that of a long transfer, would take the
-  // place of one that has. The states of the consumer are those of an index.
+  // No attempt times out before both sides are ready or bytes flow, so few edges are read: most wait for their
+  // producer. The deadlines match `deadlineOf`: an edge that is read but has not timed out, such as one with a long
+  // transfer, would take the place of one that has. The consumer's states match those of an index.
   const edges = await readEdges(
     db,
     sql`consumer.status in ('loading', 'waiting', 'running') and edge.state not in ('consumed', 'failed')
@@ -267,7 +267,7 @@ export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]
   return [...new Set(edges.filter(failureOf).map(({ cohort_id }) => cohort_id))]
 }
 
-/** Ends the attempts of a cohort whose time has run out; returns the edges whose attempts have failed by now. */
+/** Ends a cohort's attempts that have timed out; returns the edges whose attempts have failed by now. */
 export async function expireEdges(
   trx: Transaction<Database>,
   cohortId: string,
@@ -295,7 +295,7 @@ const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
   overdueAs(
     {
       state: edge.state,
-      // A consumer may never have called: a value is put into the row by the platform.
+      // A consumer may never have called, because the platform itself writes values into the row.
       calledAt: edge.called_at ?? (edge.is_ready ? edge.ready_at : null) ?? edge.now,
       readyAt: edge.is_ready ? edge.ready_at : null,
       aloneSince: edge.alone_since,

@@ -7,15 +7,15 @@ import type { CohortEdgeAttemptRow, CohortEdgeAttemptUpdate } from '../../tables
 import type { CohortEdgeRow, CohortEdgeTable, StageFacts } from '../../tables/cohorts.ts'
 import { EDGE_FACTS, SPEC_OUTLINE } from './cohorts.ts'
 
-/** Notified with an edge's id by triggers, whenever its row changes, its consumer has succeeded or its cohort has ended. */
+/** Triggers notify this channel with an edge's id when its row changes, its consumer succeeds or its cohort ends. */
 export const EDGE_CHANNEL = 'hearth_edge'
 
 /*
- * Whoever locks several of these rows does so in this order: spaces, evidence, edges, stages, leases, the cohort, which is only
- * locked to number events. Several edges are locked in the order of their ids, and several stages by position.
+ * Lock order: spaces, evidence, edges, stages, leases, the cohort, which is locked only to number events. Lock several
+ * edges in the order of their ids, and several stages in the order of their positions.
  */
 
-/** Every column, by name: a statement with `*` is not prepared. */
+/** Every column by name, because a statement with `*` is not prepared. */
 const EDGE_COLUMNS = ([...EDGE_FACTS, 'payload', 'template'] as const).map(
   (name) => `cohort_edge.${name}` as const,
 )
@@ -51,11 +51,11 @@ export interface LockedEdge extends CohortEdgeRow {
   account_id: string
   cohort_status: CohortState
   cohort_deadline_at: Date
-  /** The time of the database. */
+  /** The database's current time. */
   now: Date
 }
 
-/** What allows an edge, which is locked before the edge itself. */
+/** The evidence and spaces that justify an edge; they are locked before the edge itself. */
 export interface EdgeGrounds {
   evidenceId: string | undefined
   spaceIds: readonly string[]
@@ -111,8 +111,8 @@ interface Holder {
 }
 
 /**
- * Returns whether a node works under the newest lease of a stage, and keeps that lease as it is until the transaction
- * ends. A producer's may have been completed, because its payload outlives its work.
+ * Returns whether a node works under a stage's newest lease, and locks that lease until the transaction ends. A
+ * producer's lease may be completed, because its payload outlives its work.
  */
 export async function holdsStage(
   trx: Transaction<Database>,
@@ -139,8 +139,8 @@ export interface EdgeSides {
 }
 
 /**
- * Locks the stages of an edge, so that neither ends meanwhile. A transaction that decides whether the consumer may run
- * takes it for itself: two that each consume one of the last two edges would otherwise not see each other.
+ * Locks the stages of an edge, so that neither ends in the meantime. A transaction that decides whether the consumer
+ * may run locks it exclusively: otherwise two that each consume one of the last two edges would not see each other.
  */
 export async function lockSides(
   trx: Transaction<Database>,
@@ -165,15 +165,15 @@ export async function lockSides(
 
 /** An attempt at an edge, as a call finds it. */
 export interface CalledAttempt extends CohortEdgeAttemptRow {
-  /** Whether the producer still had to keep its payload when the call came. */
+  /** Whether the producer still had to hold its payload when the call arrived. */
   was_held: boolean
-  /** The last call before; null for the first. */
+  /** The time of the previous call; null for the first one. */
   was_called_at: Date | null
 }
 
 /**
- * Returns the row of a locked edge's current attempt, which the first call makes. Every call is recorded there, so that
- * silence is told from work, and prolongs the hold.
+ * Returns the row of a locked edge's current attempt, which the first call creates. Records every call there, so that
+ * silence can be distinguished from work, and extends the hold.
  */
 export async function callAttempt(
   trx: Transaction<Database>,
@@ -181,7 +181,7 @@ export async function callAttempt(
   { role, nodeId }: { role: EdgeRole; nodeId: string },
 ): Promise<CalledAttempt> {
   const node = sql.ref(`${role}_node_id`)
-  // From then on the consumer has to work, and its silence counts whoever else asks.
+  // In these states it's the consumer's turn, so a call by the producer must not reset the measured silence.
   const isOthersTurn = role === 'producer' && (state === 'open' || state === 'transferred')
   const { rows } = await sql<CalledAttempt>`
     with before as (
@@ -209,8 +209,8 @@ export interface EdgeChange {
 }
 
 /**
- * Writes to a locked edge and its attempt, each only as it was read. The state is in both: the attempt's stays when
- * another attempt begins.
+ * Writes to a locked edge and its attempt, each only if it is still as it was read. Both store the state; the attempt's
+ * stays when another attempt begins.
  */
 export async function changeEdge(
   trx: Transaction<Database>,
@@ -237,8 +237,8 @@ export async function changeEdge(
 }
 
 /**
- * Returns whether a stage has the inputs that it needs: as many edges into it are consumed as its quorum asks for; without
- * one, each is consumed or closed.
+ * Returns whether a stage has the inputs that it needs: with a quorum, that many of its incoming edges are consumed;
+ * without one, each is consumed or closed.
  */
 export async function mayRun(db: Kysely<Database>, { id, outline: { quorum } }: Side): Promise<boolean> {
   const { rows } = await sql<{ waiting: number; consumed: number }>`
@@ -249,7 +249,7 @@ export async function mayRun(db: Kysely<Database>, { id, outline: { quorum } }: 
   return typeof quorum === 'number' ? consumed >= quorum : waiting === 0
 }
 
-/** Returns whether the producer has stated the payload of an edge, or none is awaited any more. */
+/** Returns whether an edge's producer has announced its payload, or no payload is expected any longer. */
 export async function isStated(db: Kysely<Database>, edgeId: string): Promise<boolean> {
   const edge = await db
     .selectFrom('cohort_edge')

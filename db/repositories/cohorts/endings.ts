@@ -25,10 +25,10 @@ import { cancelEdges } from './edge-retries.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { recallStages, revokeStages } from './stage-leases.ts'
 
-/** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
+/** How a cohort ends: with its outputs, or with a fault; cancellation has its own fault code. */
 export type CohortEnding =
   | { status: 'succeeded' }
-  /** Without a message, that of its stage holds. `request` tells who has asked for a cancel, as far as it is known. */
+  /** Without a message, the stage's message is used. `request` says who requested a cancellation, if known. */
   | {
       status: 'failed' | 'cancelled'
       fault: Omit<CohortFault, 'message'> & { message?: string }
@@ -54,10 +54,10 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 }
 
 /**
- * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. Every
- * finished stage is paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once;
- * `onlyComplete` leaves a cohort open unless each of its stages has succeeded. Safe to repeat: returns false for a cohort
- * that has ended or is left open.
+ * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. If the
+ * run succeeds, every finished stage is paid for; otherwise every hold is refunded. `isRecalled` notifies the nodes
+ * immediately; `onlyComplete` leaves a cohort open unless all of its stages have succeeded. Safe to repeat: returns
+ * false for a cohort that has ended or is left open.
  */
 export async function endCohort(
   trx: Transaction<Database>,
@@ -117,7 +117,9 @@ export async function endCohort(
   return true
 }
 
-/** Returns an ending with the outputs of a cohort that succeeds, as JSON. Outputs that nobody could read make it fail. */
+/**
+ * Returns an ending with the outputs of a successful cohort, as JSON. Outputs that are too large to read make it fail.
+ */
 async function withResult(
   trx: Transaction<Database>,
   { cohort, stages }: LockedCohort,
@@ -139,7 +141,7 @@ async function withResult(
   }
 }
 
-/** Returns results by the names of their stages; throws before it reads more than `mostBytes`. */
+/** Returns results by stage name; throws before it reads more than `mostBytes`. */
 async function readOutputs(
   trx: Transaction<Database>,
   ids: readonly string[],
@@ -242,8 +244,8 @@ async function settleMoney(
 }
 
 /**
- * Returns which results that were taken over have been paid for by now. Runs that took the same ones over end one after
- * the other, because each locks the stages that made them, in the order of `lockCohort`.
+ * Returns which of the results that were taken over have been paid for by now. Runs that took over the same results end
+ * one after the other, because each locks the stages that produced them, in the order of `lockCohort`.
  */
 async function paidMeanwhile(
   trx: Transaction<Database>,
@@ -262,7 +264,7 @@ async function paidMeanwhile(
   return paidElsewhere(trx, taken)
 }
 
-/** Returns the owner of the node that made the result of each stage, be it for an earlier run, by the stage's id. */
+/** Returns, by stage id, the owner of the node that produced the stage's result, even if in an earlier run. */
 async function ownersOf(
   trx: Transaction<Database>,
   stages: readonly EndedStage[],

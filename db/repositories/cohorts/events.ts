@@ -14,12 +14,12 @@ export interface NewCohortEvent {
   data?: Record<string, unknown>
 }
 
-/** From this many on, a cohort's progress is no longer written. */
+/** Beyond this number of events, a cohort's progress events are no longer written. */
 const PROGRESS_LIMIT = 5_000
 
 /**
- * Appends events to a cohort, numbered under the lock of its row, so that a follower who has read up to a number misses
- * none before it. The row is the last that a transaction locks: whoever also locks edges, stages or leases does so before.
+ * Appends events to a cohort, numbered under the lock of its row, so that a follower that has read up to a number
+ * misses none before it. A transaction locks this row last, after any edges, stages or leases.
  */
 export async function appendCohortEvents(
   trx: Transaction<Database>,
@@ -39,7 +39,7 @@ export async function appendCohortEvents(
     JSON.stringify(event.data ?? {}),
   ])
   const column = (index: number) => columns.map((row) => row[index])
-  // The time is that at which the lock is held, so that times follow the numbers.
+  // Take the time while the lock is held, so that times increase with the numbers.
   const { numAffectedRows } = await sql`
     with numbered as (
       update cohort set event_sequence = event_sequence + ${events.length}

@@ -15,7 +15,7 @@ export interface FoundEvidence extends Pick<
 
 const COLUMNS = ['id', 'score', 'metric', 'relation', 'adapter', 'valid_until'] as const
 
-/** Active evidence whose time is over is expired; nothing writes that. */
+/** Active evidence past its validity is expired; this is computed, not stored. */
 const STATE = sql<EvidenceState>`case when status = 'active' and valid_until <= now() then 'expired' else status end`
 
 interface Pair {
@@ -24,8 +24,8 @@ interface Pair {
 }
 
 /**
- * Finds the newest evidence by metric that the first space may stand for the second. Equal spaces share their evidence,
- * so it is found under their fingerprints.
+ * Finds the newest evidence per metric that the first space can replace the second. Equal spaces share their evidence,
+ * so we search by their fingerprints.
  */
 export function findEvidence(
   db: Kysely<Database>,
@@ -46,8 +46,8 @@ export function findEvidence(
 }
 
 /**
- * Finds evidence and keeps it from being revoked until the transaction ends; a revocation in progress is waited for. A
- * revocation locks the evidence before the edges that name it, so a transaction that locks an edge too takes this first.
+ * Finds evidence and locks it against revocation until the transaction ends; waits for a revocation in progress. A
+ * revocation locks evidence before the edges that name it, so a transaction that also locks an edge must do this first.
  */
 export function lockEvidence(
   trx: Transaction<Database>,
@@ -61,7 +61,7 @@ export function lockEvidence(
     .executeTakeFirst()
 }
 
-/** Returns whether revoked evidence still serves what relies on it already, because no revocation of it is immediate. */
+/** Returns whether revoked evidence still serves hand-overs that rely on it, because no revocation was immediate. */
 export async function isDraining(db: Kysely<Database>, evidenceId: string): Promise<boolean> {
   const revocations = await db
     .selectFrom('evaluator_revocation')
@@ -72,8 +72,8 @@ export async function isDraining(db: Kysely<Database>, evidenceId: string): Prom
 }
 
 /**
- * Returns those of these names, which are ids of evidence, whose map is still needed: the evidence counts or did so a day
- * ago, an open hand-over goes by it, or the run of this id may yet register it.
+ * Returns which of these evidence ids still need their map: the evidence is active or was so within a day, an open
+ * hand-over uses it, or the run with this id may still register it.
  */
 export async function neededMaps(db: Kysely<Database>, names: readonly string[]): Promise<Set<string>> {
   const ids = names.filter(isUuid)
@@ -91,7 +91,7 @@ export async function neededMaps(db: Kysely<Database>, names: readonly string[])
 
 type Fingerprints = Pick<CompatibilityEvidenceRow, 'source_fingerprint' | 'target_fingerprint'>
 
-/** Makes registrations for a pair of spaces come one after another. */
+/** Serializes registrations for a pair of spaces. */
 export async function lockPair(
   trx: Transaction<Database>,
   { source_fingerprint, target_fingerprint }: Fingerprints,
@@ -100,7 +100,7 @@ export async function lockPair(
   await sql`select pg_advisory_xact_lock(hashtextextended(${pair}, 0))`.execute(trx)
 }
 
-/** Finds the newest evidence that the same registration has made. */
+/** Finds the newest evidence that the same registration has created. */
 export function findRepeated(
   db: Kysely<Database>,
   { source_fingerprint, target_fingerprint, digest }: Fingerprints & { digest: string },
@@ -116,7 +116,7 @@ export function findRepeated(
     .executeTakeFirst()
 }
 
-/** Finds the evidence that counts for a pair by one metric, whether its time is over or not. */
+/** Finds the active evidence for a pair and a metric, even if it has expired. */
 export function findActive(
   db: Kysely<Database>,
   { source_fingerprint, target_fingerprint, metric }: Fingerprints & Pick<NewEvidence, 'metric'>,
@@ -131,7 +131,7 @@ export function findActive(
     .executeTakeFirst()
 }
 
-/** Makes this evidence the one that counts for its pair and metric. */
+/** Inserts evidence as the active one for its pair and metric. */
 export async function insertEvidence(
   trx: Transaction<Database>,
   evidence: NewEvidence,
@@ -147,7 +147,7 @@ export async function insertEvidence(
   return trx.insertInto('compatibility_evidence').values(evidence).returningAll().executeTakeFirstOrThrow()
 }
 
-/** Ends the evidence of spaces that no active space equals any more. */
+/** Ends the evidence of spaces that no longer equal any active space. */
 export async function supersedeOrphans(
   trx: Transaction<Database>,
   fingerprints: readonly string[],

@@ -67,7 +67,7 @@ export async function readHandOvers(
 }
 
 /**
- * Returns how the hand-overs to and from a stage connect when this version takes its place, by their ids; undefined when
+ * Returns, by id, how the hand-overs to and from a stage connect when this version replaces its model; undefined when
  * one of them cannot. Values fit every model.
  */
 export async function handOversWith(
@@ -103,7 +103,7 @@ export async function handOversWith(
   return found
 }
 
-/** Has hand-overs connect otherwise, from their next attempt on. */
+/** Changes how hand-overs connect, from their next attempt on. */
 export async function reconnectEdges(
   trx: Transaction<Database>,
   handOvers: ReadonlyMap<string, HandOver>,
@@ -113,8 +113,8 @@ export async function reconnectEdges(
 }
 
 /**
- * The other side has been told its space, so that it has to stay: what a fallback takes may be another space on live
- * evidence, and what it gives must be in the space of the model whose place it takes.
+ * Checks a hand-over of a fallback. The other side already knows its space, so the space must not change: a fallback
+ * may accept another space if active evidence allows it, but it must produce the space of the model that it replaces.
  */
 function insteadOf(
   planned: HandOver,
@@ -126,7 +126,7 @@ function insteadOf(
   if (now.kind === planned.kind && now.source_fingerprint === planned.source_fingerprint) return now
   const message =
     side === 'from'
-      ? `edge "${edge_id}": it hands over values of another space than the model whose place it takes`
+      ? `edge "${edge_id}": it hands over values in a different space than the model that it replaces`
       : `edge "${edge_id}": the space of its source has changed`
   return { code: 'space_mismatch', message, edge_id }
 }

@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 
 type Counted = Pick<CohortHealth, 'cohorts' | 'edges' | 'evaluator'> & { reachable: number }
 
-/** Counts what cohorts of an account are doing, and what the evaluator knows. */
+/** Counts an account's cohorts and hand-overs by state, and the evaluator's registrations. */
 export async function countCohorts(db: Kysely<Database>, accountId: string): Promise<Counted> {
   const { rows } = await sql<Record<string, string>>`
     with open as materialized (

@@ -8,13 +8,13 @@ interface Ends {
   endpointId: string
   /** The fingerprints of the endpoint's own spaces. */
   fingerprints: readonly string[]
-  /** The side of the endpoint itself. */
+  /** The side that the endpoint itself is on. */
   side: 'source' | 'target'
 }
 
 const MAX_NEIGHBOURS = 50
 
-/** Finds the endpoints of an account that an endpoint may hand a representation to, or take one from. */
+/** Finds the account's endpoints that an endpoint may hand a representation to, or receive one from. */
 export async function findNeighbours(
   db: Kysely<Database>,
   { accountId, endpointId, fingerprints, side }: Ends,

@@ -14,17 +14,17 @@ export interface OverdueStage {
   attempt: number
   called_at: Date | null
   timeout_s: number
-  /** Of the hand-over that it should have ended for; null for one that runs too long. */
+  /** The failure of the hand-over that should have ended the stage; null for a stage that runs too long. */
   failure: EdgeFailure | null
 }
 
 const MAX_OVERDUE = 100
-/** A workflow that has not answered, because nobody runs it, is not told again sooner. */
+/** The seconds before a workflow that has not reacted, because no worker runs it, is notified again. */
 const TOLD_EVERY_S = 60
 
 /**
- * Finds stages that have run longer than they may, not counting the time before they had their inputs, and stages that still
- * wait for hand-overs that have failed. Those of which nobody was told come first, so that none keeps the others waiting.
+ * Finds stages that have exceeded their time limit, not counting the time before they had their inputs, and stages that
+ * still wait for failed hand-overs. Stages that were not reported yet come first, so that none delays the others.
  */
 async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
   const { rows } = await sql<OverdueStage>`
@@ -51,8 +51,9 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
 export const findOverdueStages = (db: Kysely<Database>): Promise<OverdueStage[]> => findOverdue(db, null)
 
 /**
- * Takes an overdue stage from its node, with the reason for the workflow to read; undefined when it is not overdue any more,
- * or its workflow was told just now. Safe to repeat: it stays overdue until its workflow has decided what follows.
+ * Takes an overdue stage from its node, with the reason for the workflow to read. Undefined when the stage is no longer
+ * overdue, or its workflow was notified just now. Safe to repeat: the stage stays overdue until its workflow has
+ * decided what happens next.
  */
 export async function takeOverdueStage(
   trx: Transaction<Database>,

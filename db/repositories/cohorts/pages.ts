@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { CohortEventRow } from '../../tables/cohorts.ts'
 
-/** Returns the events of a cohort behind a number, oldest first. */
+/** Returns the events of a cohort after a number, oldest first. */
 export function readEvents(
   db: Kysely<Database>,
   { cohortId, after, limit }: { cohortId: string; after: number; limit: number },

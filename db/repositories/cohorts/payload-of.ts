@@ -16,12 +16,14 @@ export function payloadOf(value: unknown): ValuePayload {
   return { payload, sha256: hash('sha256', payload, 'hex'), size_bytes: payload.length }
 }
 
-/** The values that edges take of one result are too much together to be kept, or one is not of the kind of its edge. */
+/** The values that edges take from one result are too large in total, or one does not have the kind of its edge. */
 export class UnfitValuesError extends Error {
   override readonly name = 'UnfitValuesError'
 }
 
-/** The payloads that edges carry of a result. A value is written and hashed once, however often and by how many edges it is asked for. */
+/**
+ * The payloads that edges carry from a result. Each value is serialized and hashed once, however many edges carry it.
+ */
 export class ResultPayloads {
   readonly #result: unknown
   readonly #known = new Map<string, ValuePayload | undefined>()
@@ -31,7 +33,7 @@ export class ResultPayloads {
     this.#result = result
   }
 
-  /** Returns what an edge carries; undefined for no value, and for a representation. Throws a `UnfitValuesError`. */
+  /** Returns what an edge carries; undefined for no value, and for a representation. Throws an `UnfitValuesError`. */
   of(
     edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
   ): ValuePayload | undefined {
@@ -40,7 +42,7 @@ export class ResultPayloads {
     if (!this.#known.has(place)) {
       const value = carriedBy(edge, this.#result)
       const fault = value === undefined ? undefined : faultOfValue(edge.kind, value)
-      if (fault !== undefined) throw new UnfitValuesError(`what an edge of ${edge.kind} takes ${fault}`)
+      if (fault !== undefined) throw new UnfitValuesError(`the value of an edge of ${edge.kind} ${fault}`)
       const payload = value === undefined ? undefined : payloadOf(value)
       this.#bytes += payload?.size_bytes ?? 0
       if (this.#bytes > COHORT_LIMITS.valueBytes)

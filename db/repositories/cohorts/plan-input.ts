@@ -13,7 +13,7 @@ import { readRates } from './edge-rates.ts'
 import { readHandOvers } from './hand-overs.ts'
 import { type FallbackModel, readStageModels, type StageModels } from './stage-models.ts'
 
-/** Everything that a plan of a graph depends on, as it is now. */
+/** The current state of everything that a plan of a graph depends on. */
 export interface ReadPlanInput extends PlanInput {
   stageModels: StageModels
 }
@@ -22,13 +22,13 @@ interface PlanSubject {
   graph: Graph
   accountId: string
   now: Date
-  /** Puts the endpoints of each stage in order for the objective `cost`. */
+  /** Orders the endpoints of each stage for the objective `cost`. */
   order?: (input: OrderInput) => Graph | Promise<Graph>
 }
 
 /**
- * Reads the models, the nodes and the hand-overs of a graph on behalf of an account. The graph that is returned begins each
- * stage with the endpoint that its objective prefers.
+ * Reads the models, the nodes and the hand-overs of a graph on behalf of an account. In the returned graph, each stage
+ * begins with the endpoint that its objective prefers.
  */
 export async function readPlanInput(
   db: Kysely<Database>,
@@ -46,7 +46,7 @@ export async function readPlanInput(
   const { handOvers, reasons } = await readHandOvers(db, graph, stageModels)
   const named = graph.stages.flatMap(({ placement }) => placement?.node_ids ?? [])
   const ids = nodes.map(({ node_id }) => node_id)
-  // Only representations go from node to node.
+  // Only representations are transferred directly between nodes.
   const isDirect = [...handOvers.values()].some(({ kind }) => !isByValue(kind))
   return {
     graph,
@@ -73,7 +73,7 @@ export async function readPlanInput(
   }
 }
 
-/** The fallbacks without their schemas, which would be large to copy to a thread. */
+/** Returns the fallbacks without their schemas, which would be expensive to copy to a thread. */
 const modelsOf = ({ fallbacks }: StageModels): OrderInput['fallbacks'] => {
   const bare = (fallback: FallbackModel) => {
     const { input_schema: _, ...model } = fallback
@@ -87,7 +87,7 @@ const pricesOf = ({ fallbacks }: StageModels): NonNullable<PlanInput['fallbacks'
     [...fallbacks].map(([id, models]) => [id, models.map(({ price_micro }) => ({ price_micro }))] as const),
   )
 
-/** Reasons for operations that the servers of the models, or of their fallbacks, do not have. */
+/** Returns reasons for operations that the servers of the models, or of their fallbacks, do not support. */
 const unsupported = ({ stages }: Graph, { models, fallbacks }: StageModels): PlanReason[] =>
   stages.flatMap(({ stage_id, operation }) => {
     if (operation === 'layers') {

@@ -36,7 +36,7 @@ export async function findPlan(
   return row && { ...(row as unknown as { request: PlanRequest; plan: Plan }), expires_at: row.expires_at }
 }
 
-/** Returns the length of the request of an account's plan, in bytes; 0 for none. */
+/** Returns the size in bytes of the request of an account's plan; 0 without a plan. */
 export async function readPlanBytes(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
@@ -51,8 +51,8 @@ export async function readPlanBytes(
 }
 
 /**
- * Returns whether an account may store another plan: it has fewer than `most`, if necessary after its expired ones are
- * deleted. Plans that are stored at the same time may exceed the limit by their number.
+ * Returns whether an account may store another plan, that is, has fewer than `most`; deletes its expired ones if
+ * necessary. Plans that are stored concurrently may exceed the limit by their number.
  */
 export async function hasRoomForPlan(
   db: Kysely<Database>,

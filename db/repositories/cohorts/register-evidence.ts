@@ -10,7 +10,7 @@ import * as evidenceRepository from './evidence.ts'
 import * as spaceRepository from './spaces.ts'
 
 export interface EvidenceToRegister {
-  /** The id that it gets unless it is a repeat. */
+  /** The id of the evidence unless the registration is a repeat. */
   id: string
   body: CompatibilityEvidenceRegistration
   /** The platform's copy of the map. */
@@ -19,8 +19,8 @@ export interface EvidenceToRegister {
 }
 
 /**
- * Checks a registration, apart from its map, and stores it; the same one again answers the first. Throws a 422 that names
- * what is wrong, or a 409 for what has been revoked.
+ * Checks a registration, except for its map, and stores it; a repeat returns the first one. Throws a 422 that names
+ * what is wrong, or a 409 if the evidence or a model has been revoked.
  */
 export async function registerEvidence(
   trx: Transaction<Database>,
@@ -60,7 +60,7 @@ export async function registerEvidence(
 
 const withoutUri = ({ uri: _uri, ...rest }: NonNullable<CompatibilityEvidenceRegistration['adapter']>) => rest
 
-/** The digest of a registration; where its map lies is no part of it. */
+/** Returns the digest of a registration, which does not include the location of its map. */
 const digestOf = ({ adapter, ...rest }: CompatibilityEvidenceRegistration): string =>
   hash('sha256', canonicalJson({ ...rest, adapter: adapter && withoutUri(adapter) }))
 
@@ -72,7 +72,7 @@ async function activeSpace(
   const space = await spaceRepository.shareSpace(trx, body[field])
   if (!space) throw invalid(['body', field], 'there is no space with this id')
   if (space.status === 'revoked') {
-    throw new ApiError('conflict', `the model of ${field} is revoked until its spaces are registered anew`, {
+    throw new ApiError('conflict', `the model of ${field} is revoked until its spaces are registered again`, {
       details: { field, space_id: space.id, status: space.status },
     })
   }
@@ -81,10 +81,10 @@ async function activeSpace(
   return space
 }
 
-/** Returns the evidence that this registration has made; a 409 when it has ended since. */
+/** Returns the evidence that this registration has created; throws a 409 when it has ended since. */
 function repeated(row: CompatibilityEvidenceRow): CompatibilityEvidenceRow {
   if (row.status === 'active') return row
-  throw new ApiError('conflict', `this evidence was registered before, and is ${row.status}`, {
+  throw new ApiError('conflict', `this evidence was already registered and is ${row.status}`, {
     details: { evidence_id: row.id, status: row.status },
   })
 }

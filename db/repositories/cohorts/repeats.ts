@@ -4,7 +4,7 @@ import { STAGE_FACTS } from './cohorts.ts'
 import { retryEdges } from './edge-retries.ts'
 import { retryStage } from './stages.ts'
 
-/** Locks all hand-overs and stages of the cohort of a stage, because producers of producers may have to work again. */
+/** Locks all hand-overs and stages of a stage's cohort, because producers of producers may have to run again. */
 export async function lockGraphOf(trx: Transaction<Database>, stageId: string): Promise<void> {
   const cohortId = () => trx.selectFrom('cohort_stage').select('cohort_id').where('id', '=', stageId)
   await trx
@@ -24,8 +24,8 @@ export async function lockGraphOf(trx: Transaction<Database>, stageId: string): 
 }
 
 /**
- * Puts producers back that have succeeded, because their payloads are needed once more and nobody has them; in turn those
- * whose payloads they need themselves. The caller has locked the graph.
+ * Resets producers that have succeeded, because their payloads are needed again but are lost. Does the same,
+ * recursively, for producers whose payloads those need. The caller has locked the graph.
  */
 export async function repeatProducers(
   trx: Transaction<Database>,

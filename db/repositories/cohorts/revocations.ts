@@ -19,7 +19,7 @@ export interface Revocation {
   effect: RevocationEffect
 }
 
-/** Finds what a revocation has done. */
+/** Finds the stored result of a revocation. */
 export function findRevocation(
   db: Kysely<Database>,
   { kind, subjectId, generation }: Pick<Revocation, 'kind' | 'subjectId' | 'generation'>,
@@ -34,8 +34,8 @@ export function findRevocation(
 }
 
 /**
- * Revokes the spaces of a locked version and all evidence about spaces like them; returns the evidence that ended with
- * them. It is not undone: a later registration makes a new generation.
+ * Revokes the spaces of a locked version and all evidence about equal spaces; returns the evidence that ended with
+ * them. A revocation is never undone: a later registration creates a new generation.
  */
 export async function revokeSpaces(trx: Transaction<Database>, versionId: string): Promise<string[]> {
   const spaces = await trx
@@ -50,7 +50,7 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
   return endEvidence(trx, about)
 }
 
-/** Revokes one evidence; returns its id, or nothing when it was revoked before. */
+/** Revokes a piece of evidence; returns its id, or an empty list when it was revoked before. */
 export const revokeEvidence = (trx: Transaction<Database>, id: string): Promise<string[]> =>
   endEvidence(trx, sql<boolean>`id = ${id}`)
 
@@ -75,8 +75,8 @@ export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly strin
   failEdges(trx, 'evidence_revoked', sql<boolean>`evidence_id = any(${evidence}::uuid[])`)
 
 /**
- * Fails those that begin or end in a space of this version, or rely on this evidence or on other that is about its newest
- * spaces: such as was revoked before may still drain.
+ * Fails hand-overs that begin or end in a space of this version, or that rely on this evidence or on any other about
+ * its newest spaces: evidence that was revoked earlier may still be draining.
  */
 export function failEdgesAt(
   trx: Transaction<Database>,
@@ -126,7 +126,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
   for (const { id, status } of atWork) {
     const into = edges.filter(({ to_stage_id }) => to_stage_id === id)
     const hasTaken = into.some(({ state }) => state === 'consumed')
-    // A stage that runs with enough other values needs no more than these.
+    // A stage that already runs has enough other values and doesn't need this one.
     if (status === 'running' && !hasTaken) continue
     const message = `what hand-over "${into[0]?.name}" relies on was revoked`
     await noteStageError(trx, id, { code: failure, message, retryable: false })
@@ -152,7 +152,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
   return { edgesFailed: edges.length, cohortsAffected }
 }
 
-/** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */
+/** Stores the result of a revocation, for its repeats. A draining revocation may become immediate later. */
 export function storeRevocation(
   trx: Transaction<Database>,
   { kind, subjectId, generation, reason, effect }: Revocation,

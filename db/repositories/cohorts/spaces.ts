@@ -24,7 +24,7 @@ export interface ActiveSpace extends Pick<
   dtype: string | null
 }
 
-/** Returns the version behind each id of the API: that of a hub import, or of a version. */
+/** Returns the version behind each API id: the id of a hub import, or of a version. */
 const versionsBehind = (db: Kysely<Database>, modelConfigIds: readonly string[]) =>
   db
     .selectFrom(sql<{ id: string }>`unnest(${modelConfigIds}::uuid[])`.as<'asked'>(sql`asked(id)`))
@@ -42,7 +42,7 @@ export async function findModel(
   return row && { versionId: row.id }
 }
 
-/** Does the same and locks it for a registration. */
+/** Does the same and locks the version for a registration. */
 export async function lockModel(
   trx: Transaction<Database>,
   modelConfigId: string,
@@ -54,7 +54,7 @@ export async function lockModel(
   return row && { versionId: row.id }
 }
 
-/** Finds a version that makes vectors in the space of this fingerprint, the first registered one. */
+/** Finds the first registered version that produces vectors in the space with this fingerprint. */
 export async function findProducer(db: Kysely<Database>, fingerprint: string): Promise<string | undefined> {
   const row = await db
     .selectFrom('model_space')
@@ -72,7 +72,7 @@ export function findSpace(db: Kysely<Database>, id: string): Promise<ModelSpaceR
   return db.selectFrom('model_space').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-/** Returns those of these versions whose spaces were never registered, nor revoked. */
+/** Returns those of these versions whose spaces were never registered or revoked. */
 export function findWithoutSpaces(
   db: Kysely<Database>,
   versionIds: readonly string[],
@@ -102,7 +102,7 @@ export async function findVersionsBehind(
   return rows.map(({ version_id }) => version_id)
 }
 
-/** Finds the active spaces of models, each under the id that was asked for. */
+/** Finds the active spaces of models, each under the requested id. */
 export async function findActiveSpaces(
   db: Kysely<Database>,
   modelConfigIds: readonly string[],
@@ -129,7 +129,7 @@ export async function findActiveSpaces(
   }))
 }
 
-/** The newest spaces of a version, whatever their state. */
+/** Returns the newest spaces of a version, whatever their state. */
 export function newestSpaces(db: Kysely<Database>, versionId: string): Promise<ModelSpaceRow[]> {
   return db
     .selectFrom('model_space')
@@ -151,8 +151,8 @@ export function shareSpace(trx: Transaction<Database>, id: string): Promise<Mode
 }
 
 /**
- * Locks the spaces at the ends of an edge against changes of their state, and returns whether one of them is revoked; one
- * whose revocation lets hand-overs drain is not.
+ * Locks the spaces at the ends of an edge against changes of their state, and returns whether one of them is revoked. A
+ * space whose revocation lets hand-overs drain does not count.
  */
 export async function isAnyRevoked(trx: Transaction<Database>, ids: readonly string[]): Promise<boolean> {
   if (ids.length === 0) return false
@@ -165,7 +165,7 @@ export async function isAnyRevoked(trx: Transaction<Database>, ids: readonly str
     .execute()
   for (const { version_id, generation, status } of spaces) {
     if (status !== 'revoked') continue
-    // A revocation also ends the generations before the newest.
+    // A revocation also ends all older generations.
     const revocation = await trx
       .selectFrom('evaluator_revocation')
       .select('effect')
@@ -194,7 +194,7 @@ export interface Registered {
 }
 
 /**
- * Registers the spaces of a locked version. The same content stays the same generation; other content makes a new
+ * Registers the spaces of a locked version. The same content stays the same generation; different content creates a new
  * one, and so does the first registration after a revocation.
  */
 export async function registerSpaces(
@@ -255,7 +255,7 @@ function isSame(rows: readonly ModelSpaceRow[], wanted: readonly ModelSpace[]): 
 const inOrder = (rows: readonly ModelSpaceRow[], spaces: readonly ModelSpace[]): ModelSpaceRow[] =>
   spaces.flatMap(({ name }) => rows.filter((row) => row.name === name))
 
-/** Returns the generation that was revoked last; 0 without any. */
+/** Returns the generation that was revoked last; 0 if there is none. */
 async function lastRevoked(db: Kysely<Database>, versionId: string): Promise<number> {
   const row = await db
     .selectFrom('evaluator_revocation')

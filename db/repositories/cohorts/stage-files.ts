@@ -3,7 +3,7 @@ import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import type { Database } from '../../tables.ts'
 import type { LeaseRow } from '../../tables/nodes.ts'
 
-/** Returns the files that stages of the same open cohort have made, for the holder of the lease of one of its stages. */
+/** Returns the files that stages of an open cohort have produced, for the holder of the lease of one of its stages. */
 export async function filesForStage(
   db: Kysely<Database>,
   { subject_id, account_id }: Pick<LeaseRow, 'subject_id' | 'account_id'>,

@@ -10,15 +10,15 @@ const revoked = (stageIds: readonly string[]) => sql`
   where kind = 'stage' and state = 'active' and subject_id = any(${stageIds}::uuid[])
   returning subject_id, attempt, node_id`
 
-/** Takes stages from their nodes, which learn it from the answer to their next call. */
+/** Takes stages from their nodes, which find out from the response to their next call. */
 export async function revokeStages(trx: Transaction<Database>, stageIds: readonly string[]): Promise<void> {
   await revoked(stageIds).execute(trx)
 }
 
 /**
- * Takes stages from their nodes, which every gateway tells to those that are linked to it: the notification says `stage`, its
- * id, the attempt of the lease and the node, in four words. A workflow that is about to end must not use this for its stages, because the end of
- * their calls would come between its last commands and their record.
+ * Takes stages from their nodes. Each gateway notifies the nodes that are linked to it: the notification has four
+ * words, `stage`, its id, the lease's attempt and the node. A workflow that is about to end must not use this for its
+ * stages, because the end of their calls would arrive between its last commands and their record.
  */
 export async function recallStages(trx: Transaction<Database>, stageIds: readonly string[]): Promise<void> {
   await sql`

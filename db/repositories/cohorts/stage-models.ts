@@ -12,12 +12,12 @@ import type { EndpointRow } from '../../tables/models.ts'
 import { type CallableEndpointRow, findCallableEndpoints } from '../endpoints/callable.ts'
 import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
 
-/** The newest endpoints alone are compared with a name that none has. */
+/** The number of newest endpoints that an unknown name is compared with. */
 const MAX_NAMES = 1_000
 
 /** The model of a fallback that can be called. */
 export interface FallbackModel extends StageModel, StageInput {
-  /** Its endpoint, as the request names it. */
+  /** The fallback's endpoint, as named in the request. */
   ref: string
   version_id: string
 }
@@ -39,7 +39,7 @@ type CallingStage = Pick<GraphStage, 'stage_id' | 'endpoint_id' | 'model_config_
 
 type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>
 
-/** Reads the models that the stages of a graph call on behalf of an account, with what each is expected to take. */
+/** Reads the models that a graph's stages call on behalf of an account, with the time that each is expected to take. */
 export async function readStageModels(
   db: Kysely<Database>,
   { stages }: { stages: readonly CallingStage[] },
@@ -104,7 +104,7 @@ async function findByConfig(
   return row && (await findCallableEndpoints(db, [row.id])).get(row.id)
 }
 
-/** Reads the names of endpoints of an account, among which a mistyped one may be. */
+/** Reads the names of an account's endpoints, to suggest one for a mistyped name. */
 async function readNames(db: Kysely<Database>, accountId: string): Promise<string[]> {
   const rows = await db
     .selectFrom('endpoint')
@@ -132,11 +132,11 @@ const unknownFallback = (
 
 interface Caller {
   accountId: string
-  /** Asks what was meant by a name. */
+  /** Returns a "did you mean" question for a name. */
   meant: (name: string) => string
 }
 
-/** Continues a sentence about an endpoint that is not there. */
+/** Returns the end of a sentence about an endpoint that does not exist. */
 function question(name: string, meant: Caller['meant']): string {
   const asked = meant(name)
   return asked && `; ${asked}`

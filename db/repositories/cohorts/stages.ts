@@ -25,7 +25,7 @@ export interface LockedStage {
   outgoing: EdgeFacts[]
 }
 
-/** Locks a stage behind its hand-overs, which every writer locks first. */
+/** Locks a stage after its hand-overs, which every writer locks first. */
 export async function lockStage(trx: Transaction<Database>, id: string): Promise<LockedStage | undefined> {
   const edges = await trx
     .selectFrom('cohort_edge')
@@ -49,7 +49,7 @@ export async function lockStage(trx: Transaction<Database>, id: string): Promise
   )
 }
 
-/** Locks those of these stages that a node works on, behind their hand-overs. */
+/** Locks those of these stages that a node works on, after their hand-overs. */
 export async function lockStagesAtWork(
   trx: Transaction<Database>,
   ids: readonly string[],
@@ -66,7 +66,7 @@ export async function lockStagesAtWork(
     .execute()
 }
 
-/** A hand-over with what it needs to carry a value. */
+/** A hand-over with the data that it needs to carry a value. */
 export type ValuedEdge = EdgeFacts & Pick<CohortEdgeRow, 'template'>
 
 /** Reads the templates of hand-overs, in their order. */
@@ -103,7 +103,7 @@ export function outgoingOf(
     .execute()
 }
 
-/** Returns the outputs of a cohort that are made of a stage's result. */
+/** Returns the outputs of a cohort that come from a stage's result. */
 export async function outputsFrom(
   db: Kysely<Database>,
   stageId: string,
@@ -119,8 +119,8 @@ export async function outputsFrom(
 }
 
 /**
- * Records the node that a stage is called on; returns when it was called, which tells its calls apart. With the first one
- * its cohort runs.
+ * Records the node on which a stage is called; returns the time of the call, which distinguishes calls of the same
+ * stage. The first call of any stage sets the cohort running.
  */
 export async function callStage(
   trx: Transaction<Database>,
@@ -165,7 +165,7 @@ const TIMES: Record<Step, 'claimed_at' | 'loaded_at' | 'started_at'> = {
   running: 'started_at',
 }
 
-/** Records a step of a stage that its node told; steps only go forward. Returns whether it was news. */
+/** Records a step that a stage's node reported; steps only go forward. Returns whether the step was new. */
 export async function recordStep(
   trx: Transaction<Database>,
   stage: Pick<StageFacts, 'id' | 'cohort_id' | 'name' | 'node_id' | 'attempt'>,
@@ -177,7 +177,7 @@ export async function recordStep(
     .set({
       status: step,
       [TIMES[step]]: sql<Date>`now()`,
-      // A node may run a stage without having told that its model is loaded.
+      // A node may run a stage without ever having reported its model as loaded.
       ...(step === 'running' && { loaded_at: sql<Date>`coalesce(loaded_at, now())` }),
     })
     .where('id', '=', stage.id)
@@ -198,8 +198,8 @@ export async function recordStep(
 }
 
 /**
- * Writes a value as the payload of a hand-over, for its consumer to fetch. A large one is in the object store already, and
- * goes the way of what nodes relay.
+ * Writes a value as the payload of a hand-over, for its consumer to fetch. A large value is in the object store already
+ * and is handled like a payload that a node relays.
  */
 async function stateValue(
   trx: Transaction<Database>,
@@ -236,7 +236,7 @@ export async function closeEdges(trx: Transaction<Database>, edges: readonly Edg
     .execute()
 }
 
-/** Ends a stage with its result, and hands its values over in the same transaction. */
+/** Ends a stage with its result, and hands over its values in the same transaction. */
 export async function completeStage(
   trx: Transaction<Database>,
   stage: StageFacts,
@@ -250,7 +250,7 @@ export async function completeStage(
     tokens = NO_TOKENS,
   }: {
     result: Record<string, unknown>
-    /** Those of the result, where they have been made already. */
+    /** The payloads of the result, if they have been built already. */
     payloads?: ResultPayloads
     files: readonly StageFile[] | undefined
     runMs: number
@@ -276,12 +276,12 @@ export async function completeStage(
     .execute()
   const { name: stageName, node_id: nodeId, attempt } = stage
   const events: NewCohortEvent[] = []
-  // The result of a quick stage may come before the word that it has begun.
+  // The result of a quick stage may arrive before the report that it has begun.
   if (stage.started_at === null) events.push({ type: 'stage.started', stageName, nodeId, attempt })
   const byValue = outgoing.filter(({ kind }) => isByValue(kind))
   for (const edge of await withTemplates(trx, byValue)) {
     const value = payloads.of(edge)
-    // A repeated stage may have another result.
+    // A repeated stage may have a different result.
     if (isReplaced(edge, value?.sha256)) events.push(...(await replacePayload(trx, edge)))
     if (value === undefined) await closeEdges(trx, [edge])
     else await stateValue(trx, edge, value, valueKey({ edge, accountId: stage.account_id, value }))
@@ -293,8 +293,8 @@ export async function completeStage(
 }
 
 /**
- * Returns whether each stage of a cohort has succeeded. Ask after `completeStage`: it locks the cohort's row, so that the later
- * of two last stages sees the other one.
+ * Returns whether each stage of a cohort has succeeded. Call it after `completeStage`, which locks the cohort's row, so
+ * that of the last two stages the later one sees the other.
  */
 export async function haveAllSucceeded(trx: Transaction<Database>, cohortId: string): Promise<boolean> {
   const other = await trx
@@ -307,7 +307,7 @@ export async function haveAllSucceeded(trx: Transaction<Database>, cohortId: str
   return other === undefined
 }
 
-/** Notes the error of an attempt, which the workflow reads when it decides what comes next. */
+/** Records the error of an attempt, which the workflow reads when it decides what to do next. */
 export async function noteStageError(
   trx: Transaction<Database>,
   stageId: string,
@@ -321,15 +321,15 @@ export async function noteStageError(
     .execute()
 }
 
-/** What a stage that has failed calls next. */
+/** What a failed stage calls next. */
 export interface NextAttempt {
   attempt: number
-  /** The reason, where its node has told none. */
+  /** The reason to record if the node has not reported one. */
   code: string
   endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
 }
 
-/** Puts a stage back for another attempt, and revokes the lease of the last one. */
+/** Resets a stage for another attempt, and revokes the lease of the last one. */
 export async function retryStage(
   trx: Transaction<Database>,
   stage: StageFacts,
@@ -361,7 +361,7 @@ export async function retryStage(
   ])
 }
 
-/** Ends a stage without a result: nothing is handed to it any more. What it hands over is its default output or nothing, where the cohort goes on. */
+/** Ends a stage without a result. If the cohort continues, it hands over its default output or nothing. */
 export async function giveUpStage(
   trx: Transaction<Database>,
   { stage, incoming, outgoing }: LockedStage,
@@ -380,7 +380,7 @@ export async function giveUpStage(
     .where('id', '=', stage.id)
     .execute()
   await closeEdges(trx, incoming)
-  // A stage that has failed ends its cohort, and no other one may run without its value until then.
+  // A failed stage ends its cohort; until then no other stage may run without its value.
   if (status === 'skipped' && spare !== undefined) {
     for (const edge of await withTemplates(trx, outgoing)) {
       const value = carriedBy(edge, spare)

@@ -8,8 +8,8 @@ import { COHORT_FACTS, isOpenCohort } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 
 /**
- * Prepares a cohort and starts its task; undefined when it has ended. It runs once its first stage is called, or at once where
- * there is none to call. A cohort that was prepared already is returned as it is.
+ * Prepares a cohort and starts its task; undefined when the cohort has ended. It is `running` once its first stage is
+ * called, or immediately if there is none to call. A cohort that was prepared already is returned as it is.
  */
 export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortFacts | undefined> {
   const cohort = await trx
@@ -40,7 +40,7 @@ export async function startCohort(trx: Transaction<Database>, id: string): Promi
   return cohort
 }
 
-/** Records that a node has taken a stage that needs no load there. A later step stays as it is. Returns whether it was news. */
+/** Records that a node has taken a stage whose model is loaded; a later step stays. Returns whether this was new. */
 export async function takeLoaded(trx: Transaction<Database>, stageId: string): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('cohort_stage')
@@ -51,7 +51,7 @@ export async function takeLoaded(trx: Transaction<Database>, stageId: string): P
   return numUpdatedRows > 0n
 }
 
-/** Records that a stage goes to another node than the plan had it. */
+/** Records that a stage goes to a different node than planned. */
 export async function recordReplan(
   trx: Transaction<Database>,
   { id, account_id, cohort_id, name, attempt, planned_node_id }: StageFacts,
@@ -75,7 +75,7 @@ export async function recordReplan(
   ])
 }
 
-/** Tells callers that a stage waits for room on its node, or that it does so no longer. */
+/** Records, for callers, that a stage waits for room on its node, or no longer does. */
 export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting: boolean): Promise<void> {
   if (!isWaiting) return noteWaiting(db, [{ stageId, why: null }])
   await sql`update cohort_stage stage set waiting_for = 'no_room: stage "' || stage.name || '" waits on node "'
@@ -83,13 +83,13 @@ export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting:
     from node where node.id = stage.node_id and stage.id = ${stageId}::uuid`.execute(db)
 }
 
-/** The reason why a stage waits, in words; null when it no longer does. */
+/** The reason why a stage waits, as text; null when it no longer waits. */
 export interface WaitingNote {
   stageId: string
   why: string | null
 }
 
-/** Reports to callers what stages of one cohort wait for. The rows are locked in the order of `lockCohort`. */
+/** Records, for callers, what stages of a cohort wait for. Locks the rows in the order of `lockCohort`. */
 export async function noteWaiting(db: Kysely<Database>, notes: readonly WaitingNote[]): Promise<void> {
   if (notes.length === 0) return
   const ids = notes.map(({ stageId }) => stageId)

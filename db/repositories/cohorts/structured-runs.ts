@@ -36,7 +36,7 @@ export function lockRun(trx: Transaction<Database>, id: string): Promise<Structu
   return trx.selectFrom('structured_run').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** Finds a run of which this node does this step now. */
+/** Finds the run for which this node currently performs this step. */
 export function findRunOfNode(
   db: Kysely<Database>,
   { id, step, nodeId }: { id: string; step: EvaluationStep; nodeId: string },
@@ -51,7 +51,7 @@ export function findRunOfNode(
     .executeTakeFirst()
 }
 
-/** Gives a step of an open run to a node. */
+/** Assigns a step of an open run to a node. */
 export async function giveStep(
   trx: Transaction<Database>,
   id: string,

@@ -14,12 +14,12 @@ export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promis
  */
 export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes' | 'decoded_object_key'>
 
-/** A dataset with its columns; they are null until its file has been read, and where they exceed `MAX_COLUMNS_BYTES`. */
+/** A dataset with its columns; they are null until its file has been read, and if they exceed `MAX_COLUMNS_BYTES`. */
 export type FullDataset = ListedDataset & Pick<DatasetRow, 'columns'>
 
 /**
- * The largest columns, in bytes of JSON, that are read. Those of a file that is read today are smaller: 1 MB of names and
- * 10,000 types. Earlier versions stored longer names, which would hold the thread that parses them.
+ * The maximum size of columns, in bytes of JSON, that is read. Files that are read today stay below it: 1 MB of names
+ * and 10,000 types. Earlier versions stored longer names, which would block the thread that parses them.
  */
 export const MAX_COLUMNS_BYTES = 2 * 1024 * 1024
 
@@ -110,7 +110,7 @@ export function findUsableDataset(
   return usable(db, accountId, id).executeTakeFirst()
 }
 
-/** Finds the same with its columns. */
+/** Does the same and reads the columns as well. */
 export function findUsableDatasetInFull(
   db: Kysely<Database>,
   accountId: string,
@@ -120,8 +120,8 @@ export function findUsableDatasetInFull(
 }
 
 /**
- * Finds it in full and locks the row against deletion until the transaction ends. Every user of a dataset takes this lock,
- * so that the dataset cannot be deleted between the read and the insert.
+ * Finds the dataset with its columns and locks the row against deletion until the transaction ends. Every user of a
+ * dataset takes this lock, so that the dataset cannot be deleted between the read and the insert.
  */
 export function shareLockUsableDataset(
   trx: Transaction<Database>,
@@ -140,7 +140,10 @@ export function lockOwnDataset(
   return owned(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** Marks a locked dataset as deleted, forgets what it said of its rows, and closes its open uploads; its files are removed afterwards. */
+/**
+ * Marks a locked dataset as deleted, clears the data about its rows, and closes its uploads; its files are removed
+ * later.
+ */
 export async function markDatasetDeleted(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
   const gone = { deleted_at: now, description: '', columns: null }
   await trx.updateTable('dataset').set(gone).where('id', '=', id).execute()
@@ -198,7 +201,7 @@ export async function noteStored(
   return numUpdatedRows > 0n
 }
 
-/** Returns the datasets whose file has arrived and is being read, by id, with what the reading waits for, if anything. */
+/** Returns the datasets whose file is being read, by id, with the reason if the reading waits. */
 export async function findReading(
   db: Kysely<Database>,
   datasets: readonly Pick<DatasetRow, 'id' | 'status'>[],
@@ -264,7 +267,7 @@ export function findDatasetFile(
     .executeTakeFirst()
 }
 
-/** Reads a dataset of this account that is known to exist, even if it has been deleted meanwhile. */
+/** Reads a dataset of this account that is known to exist, even if it has been deleted in the meantime. */
 export function readOwnDataset(db: Kysely<Database>, accountId: string, id: string): Promise<ListedDataset> {
   return db
     .selectFrom('dataset')

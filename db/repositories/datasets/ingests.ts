@@ -69,7 +69,7 @@ export function findOpenIngest(db: Kysely<Database>, uploadId: string): Promise<
 
 /**
  * Makes the result the dataset's content. Returns the key of the content that it replaces, if any; `undefined` when the
- * upload has been closed meanwhile.
+ * upload has been closed in the meantime.
  */
 export function finishIngest(
   db: Kysely<Database>,
@@ -94,7 +94,7 @@ export function finishIngest(
   })
 }
 
-/** Notes what an open upload waits for, until it is closed. */
+/** Records what an open upload waits for. */
 export async function noteIngestWaiting(
   db: Kysely<Database>,
   uploadId: string,

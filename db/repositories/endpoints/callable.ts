@@ -3,13 +3,16 @@ import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 
-/** Reads everything that admission needs of an endpoint, by its id or name. */
+/** Reads everything that admission needs to know about an endpoint, by its id or name. */
 export const findCallableEndpoint = (db: Kysely<Database>, idOrName: string) =>
   callableEndpoints(db)
     .where(isUuid(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
     .executeTakeFirst()
 
-/** Reads the same of many endpoints, with what their stages of cohorts give and are expected to take, by the ids or names as they are given. */
+/**
+ * Reads the same for many endpoints, by the given ids or names, with the output schemas and expected times of cohort
+ * stages.
+ */
 export async function findCallableEndpoints(db: Kysely<Database>, idsOrNames: readonly string[]) {
   const [ids, names] = [true, false].map((wantsId) =>
     idsOrNames.filter((one) => isUuid(one) === wantsId).map((one) => one.toLowerCase()),

@@ -3,7 +3,7 @@ import { bareArray } from '../../array-params.ts'
 import type { Database } from '../../tables.ts'
 import { CACHE_CHANNEL } from '../platform/cache-versions.ts'
 
-/** A gateway that has not read the changes for this long reads everything anew. */
+/** A gateway that has not read the changes for this long re-reads everything. */
 const KEPT = '1 hour'
 
 /**
@@ -45,7 +45,7 @@ export async function readEndpointChanges(db: Kysely<Database>, since: number): 
   return { version, ids: steps === version - since ? ids : undefined }
 }
 
-/** Notes a change of a version or a config behind endpoints. */
+/** Records a change of a version or a config behind endpoints. */
 export async function noteChangeBehind(
   trx: Transaction<Database>,
   behind: { versionId: string } | { modelKey: string } | { accountId: string; configId: string },
@@ -63,7 +63,7 @@ export async function noteChangeBehind(
         : served
             .where('endpoint.account_id', '=', behind.accountId)
             .where('model_version.model_config_id', '=', behind.configId)
-  // Whoever publishes an endpoint holds this row until then, so that its endpoint is found below.
+  // A transaction that publishes an endpoint holds this row until it commits, so the query below finds the endpoint.
   await trx.selectFrom('cache_version').select('version').where('name', '=', 'endpoint').forUpdate().execute()
   const found = await rows.execute()
   await noteEndpointChange(

@@ -39,7 +39,7 @@ const COLUMNS = [
 
 /**
  * Selects everything that an account sees: its own endpoints, and public approved ones of others. These are two
- * disjoint parts, each with an index of its own, so the planner never reads what the account cannot see.
+ * disjoint parts with an index each, so the planner never reads rows that the account cannot see.
  */
 function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefined) {
   const own = db
@@ -61,7 +61,7 @@ function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefi
 type Visible = { e: Pick<EndpointRow, (typeof COLUMNS)[number]> }
 type Facetless = Pick<EndpointFilter, 'source' | 'base_model' | 'model_category'>
 
-/** An endpoint that was used or created since then counts as active. */
+/** Selects active endpoints: those used or created within this number of days. */
 const activeSince = (days: number) =>
   sql<boolean>`greatest(e.last_used_at, e.created_at) > now() - make_interval(days => ${days})`
 
@@ -222,7 +222,7 @@ const OFFERED = [
 ] as const satisfies (keyof EndpointRow)[]
 export type OfferedEndpoint = Pick<EndpointRow, (typeof OFFERED)[number]>
 
-/** Lists the endpoints that are public to everybody: approved public endpoints and base models, newest first. */
+/** Lists the endpoints that are public to all accounts: approved public endpoints and base models, newest first. */
 export function listOfferedEndpoints(
   db: Kysely<Database>,
   filter: { category?: string | undefined; activeOnly: boolean; before?: string | undefined; limit: number },

@@ -11,7 +11,7 @@ export async function readMemoryVersion(db: Kysely<Database>): Promise<number> {
   return version
 }
 
-/** Records that a gateway reads nothing more by the grants from before this version. */
+/** Records that a gateway no longer reads memory by grants older than this version. */
 export async function acknowledgeMemory(
   db: Kysely<Database>,
   gatewayId: string,
@@ -34,8 +34,8 @@ export async function isAcknowledged(db: Kysely<Database>, version: number): Pro
 }
 
 /**
- * Records the model of embeddings that a gateway is set to; null for none. Returns those that the other live gateways are
- * set to, as far as they have one.
+ * Records the embeddings model that a gateway is configured with; null for none. Returns the models of the other live
+ * gateways that have one.
  */
 export async function noteModel(
   db: Kysely<Database>,

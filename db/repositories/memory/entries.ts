@@ -40,7 +40,7 @@ export async function insertEntries(
   return trx.insertInto('memory_entry').values(entries).returning(SHOWN).execute()
 }
 
-/** Marks an entry as superseded; `false` unless the account has it and it is not superseded yet. */
+/** Marks an entry as superseded; `false` if the account has no such entry, or it is superseded already. */
 export async function supersedeEntry(
   trx: Transaction<Database>,
   { accountId, namespaceId, id, by }: { accountId: string; namespaceId: string; id: string; by: string },

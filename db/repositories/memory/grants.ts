@@ -29,7 +29,7 @@ export async function findNamespaceOfKey(
     .executeTakeFirst()
 }
 
-/** Grants a key access to the memory of its account; a grant that holds already stays as it is. */
+/** Grants a key access to its account's memory; an existing grant stays as it is. */
 export async function grantMemory(
   trx: Transaction<Database>,
   namespace: { id: string; account_id: string },
@@ -52,8 +52,8 @@ export async function grantMemory(
 }
 
 /**
- * Revokes a grant. It waits for the reads in progress, which hold a lock on the grant, and every later read finds it
- * revoked: once this has committed, nothing more is read. `false` when there is no such grant.
+ * Revokes a grant. Waits for the reads in progress, which hold a lock on the grant; every later read finds it revoked.
+ * So once this has committed, nothing more is read. `false` when there is no such grant.
  */
 export async function revokeMemory(
   trx: Transaction<Database>,
@@ -71,8 +71,8 @@ export async function revokeMemory(
 }
 
 /**
- * Returns whether a key has this access to the memory of its account, which is switched on. In a transaction a
- * revocation waits until it ends.
+ * Returns whether a key has this access to its account's memory and the memory is enabled. In a transaction,
+ * revocations wait until it ends.
  */
 export async function hasGrant(
   db: Kysely<Database>,

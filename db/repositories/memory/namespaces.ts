@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 import type { MemoryNamespaceRow, MemorySnapshotRow } from '../../tables/memory.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** Returns an account's namespace, also one that is switched off. */
+/** Returns an account's namespace, even if it is disabled. */
 export function findNamespace(
   db: Kysely<Database>,
   accountId: string,
@@ -13,7 +13,7 @@ export function findNamespace(
   return db.selectFrom('memory_namespace').selectAll().where('account_id', '=', accountId).executeTakeFirst()
 }
 
-/** Does the same and locks it: switching it off, or removing it, waits until the transaction ends. */
+/** Does the same and locks it: disabling or removing it waits until the transaction ends. */
 export function lockNamespace(
   trx: Transaction<Database>,
   accountId: string,
@@ -26,7 +26,7 @@ export function lockNamespace(
     .executeTakeFirst()
 }
 
-/** Switches an account's memory on. Its namespace is made once, and found again after it was switched off. */
+/** Enables an account's memory. Its namespace is created once, and reused after it was disabled. */
 export async function enableNamespace(
   trx: Transaction<Database>,
   accountId: string,
@@ -41,7 +41,7 @@ export async function enableNamespace(
   return row
 }
 
-/** Switches an account's memory off; waits for the reads in progress. `false` when it has none. */
+/** Disables an account's memory; waits for the reads in progress. `false` when it has none. */
 export async function disableNamespace(trx: Transaction<Database>, accountId: string): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('memory_namespace')
@@ -55,7 +55,7 @@ export async function disableNamespace(trx: Transaction<Database>, accountId: st
 /** Removes an account's namespace with everything in it; waits for the reads in progress. `false` when it has none. */
 export async function removeNamespace(trx: Transaction<Database>, accountId: string): Promise<boolean> {
   await lockMemory(trx, accountId)
-  // Readers lock their grant first and the namespace second, so this goes the same way.
+  // Readers lock their grant first and the namespace second, so use the same order.
   await trx.deleteFrom('memory_grant').where('account_id', '=', accountId).execute()
   const { numDeletedRows } = await trx
     .deleteFrom('memory_namespace')
@@ -70,7 +70,7 @@ export const lockMemory = (trx: Transaction<Database>, accountId: string): Promi
   lockAccount(trx, 'memory', accountId)
 
 /**
- * Asks for a snapshot. Returns its number, or undefined when the snapshot that was asked for before will have this
+ * Requests a snapshot. Returns its number, or undefined when a snapshot that was requested earlier will include this
  * change, because it has not frozen its entries yet.
  */
 export async function wantSnapshot(

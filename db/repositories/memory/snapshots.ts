@@ -18,7 +18,7 @@ export async function freezeSnapshot(
     .where('id', '=', namespaceId)
     .executeTakeFirst()
   if (!owner) return undefined
-  // Nobody who writes entries holds an earlier version that is still to be committed.
+  // With this lock, no writer of entries has an uncommitted earlier version.
   await lockMemory(trx, owner.account_id)
   await trx
     .updateTable('memory_namespace')
@@ -39,8 +39,8 @@ export async function freezeSnapshot(
 }
 
 /**
- * Returns the version of an account's snapshot: of the one that was attached to a task, or else of the newest. Undefined
- * where there is none.
+ * Returns the version of an account's snapshot: of the one that was attached to a task, otherwise of the newest one.
+ * Undefined if there is none.
  */
 export async function findSnapshotVersion(
   db: Kysely<Database>,
@@ -67,8 +67,8 @@ export async function countMissingVectors(db: Kysely<Database>, snapshotId: stri
 }
 
 /**
- * Makes a snapshot ready, and that of its namespace unless a newer one is ready. Safe to repeat. `false` when the
- * namespace is gone.
+ * Marks a snapshot as ready, and makes it its namespace's snapshot unless a newer one is ready. Safe to repeat. `false`
+ * when the namespace is gone.
  */
 export async function publishSnapshot(trx: Transaction<Database>, snapshotId: string): Promise<boolean> {
   const snapshot = await trx
@@ -116,7 +116,7 @@ export interface StalledBuild {
   build: number
 }
 
-/** Lists snapshots that were asked for, or begun, long ago and are still not ready. */
+/** Lists snapshots that were requested or begun long ago and are still not ready. */
 export async function listStalledBuilds(
   db: Kysely<Database>,
   { wantedS, buildingS, limit }: { wantedS: number; buildingS: number; limit: number },

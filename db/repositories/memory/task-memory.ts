@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import type { TaskMemoryRow } from '../../tables/memory.ts'
 import { readableBy } from './grants.ts'
 
-/** A task, and the key that asked for it. */
+/** A task, and the key that requested it. */
 export interface MemoryReader {
   taskId: string
   accountId: string
@@ -60,9 +60,9 @@ interface TakeOptions {
 }
 
 /**
- * Reads the entries of a snapshot for a task and records what became of its memory, in one statement. The grant is
- * checked and locked in it: a revocation waits for this read, and no read begins after it. Entries that were deleted
- * or superseded since the snapshot was frozen are left out; those among `ids` are `gone`. Safe to repeat.
+ * Reads the entries of a snapshot for a task and records the outcome, in one statement. The statement checks and locks
+ * the grant, so a revocation waits for this read, and no read begins after it. Entries that were deleted or superseded
+ * since the snapshot was frozen are left out; those among `ids` are `gone`. Safe to repeat.
  */
 export async function takeMemory(
   db: Kysely<Database>,
@@ -70,7 +70,7 @@ export async function takeMemory(
   { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
 ): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome; gone: readonly string[] }> {
   const { taskId, accountId, keyId } = reader
-  // As scalars they let the index of the newest entries give the order, whatever the size of the memory.
+  // As scalars these let the planner use the index of the newest entries for the order, whatever the memory's size.
   const entriesOf = (condition: RawBuilder<unknown>) => sql`
     select e.id, e.sealed, e.tokens, e.created_at from memory_entry e
     where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)

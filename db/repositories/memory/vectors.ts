@@ -51,8 +51,8 @@ export interface Unembedded {
 }
 
 /**
- * Claims entries without a vector for a while, so that gateways share the work. All are of one account, which is drawn
- * among those that have any and are not excepted, so that a large import delays nobody else.
+ * Claims entries without a vector for a while, so that gateways share the work. All belong to one account, drawn at
+ * random among accounts that have any and are not excluded, so that a large import does not delay other accounts.
  */
 export async function claimUnembedded(
   db: Kysely<Database>,
@@ -76,7 +76,7 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Has the entries of a namespace embedded anew that have a vector of another model, or were refused by it. */
+/** Schedules entries of a namespace for embedding again if another model made their vector, or refused them. */
 export async function dropOtherModels(
   db: Kysely<Database>,
   { namespaceId, modelKey }: { namespaceId: string; modelKey: string },
@@ -92,8 +92,8 @@ export async function dropOtherModels(
 }
 
 /**
- * Stores vectors of entries of one account that still exist, and notes it in these entries. Those that the model refuses
- * are not tried again with it. Safe to repeat.
+ * Stores vectors for entries of one account that still exist, and records the model in these entries. Entries that the
+ * model refused are not retried with it. Safe to repeat.
  */
 export async function storeVectors(
   trx: Transaction<Database>,
@@ -153,7 +153,7 @@ export async function sealVectors(
   })
 }
 
-/** Lists namespaces whose newest snapshot is for another model of embeddings than this. */
+/** Lists namespaces whose newest snapshot is for a different embeddings model than this one. */
 export async function listOtherModels(
   db: Kysely<Database>,
   { modelKey, limit }: { modelKey: string | null; limit: number },

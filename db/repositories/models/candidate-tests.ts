@@ -21,8 +21,8 @@ export async function enqueueCandidateTest(
 }
 
 /**
- * Enqueues one more test than were counted; false when another transaction has, or when the test has
- * reached a verdict meanwhile.
+ * Enqueues the next test after the counted ones; false when another transaction has done so, or the test has reached a
+ * verdict in the meantime.
  */
 export async function enqueueNextTest(
   trx: Transaction<Database>,

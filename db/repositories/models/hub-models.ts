@@ -32,7 +32,7 @@ export function findHubModelByRepo(
     .executeTakeFirst()
 }
 
-/** Finds an import of this account; without an account, the import of any. */
+/** Finds an import of this account, or of any account if none is given. */
 export function findHubModel(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string | undefined },
@@ -48,7 +48,7 @@ export function findHubImport(db: Kysely<Database>, versionId: string): Promise<
   return db.selectFrom('hub_model').selectAll().where('version_id', '=', versionId).executeTakeFirst()
 }
 
-/** Selects the imports that the registry shows to an account: its own, and those that others offer to all. */
+/** Selects the imports that the registry shows to an account: its own, and those that other accounts offer to all. */
 const listedImports = (db: Kysely<Database>, accountId: string) =>
   imports(db).where((eb) =>
     eb.or([
@@ -80,7 +80,7 @@ export const findListedHubModel = (
   listedImports(db, accountId).where('hub_model.id', '=', id).executeTakeFirst()
 
 /**
- * Deletes an import whose endpoint is deleted, so that the repository can be imported anew; undefined when this
+ * Deletes an import whose endpoint is deleted, so that the repository can be imported again; undefined when this
  * account has no such import.
  */
 export async function removeHubModel(

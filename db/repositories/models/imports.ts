@@ -8,7 +8,7 @@ export interface ModelImport {
   paths: string[]
 }
 
-/** Stores which files are about to be uploaded. */
+/** Records which files are about to be uploaded. */
 export async function insertModelImport(db: Kysely<Database>, model: ModelImport): Promise<void> {
   await db.insertInto('model_import').values(model).execute()
 }

@@ -9,7 +9,7 @@ export interface ExternalRef {
   uri?: string
 }
 
-/** One version of the lineage, with the job that made it. */
+/** One version of the lineage, with the job that created it. */
 export interface LineageVersion {
   id: string
   name: string

@@ -9,7 +9,7 @@ export interface ServingEndpoint {
   version_id: string
 }
 
-/** A version that was built on another one, or merged of it. */
+/** A version that was built on another one, or merged from it. */
 export interface DerivedVersion {
   version_id: string
   name: string
@@ -36,7 +36,9 @@ export interface ModelUsers {
 
 type Counted<T> = T & { account_id: string }
 
-/** Lists what uses the versions of a model: that of the account itself, newest first, and how much of others. */
+/**
+ * Lists what uses a model's versions: the account's own users, newest first, and the number of other accounts' ones.
+ */
 export async function findModelUsers(
   db: Kysely<Database>,
   { accountId, modelId, most }: { accountId: string; modelId: string; most: number },

@@ -36,7 +36,7 @@ const versionViews = (db: Kysely<Database>) =>
         .as('size_bytes'),
     )
 
-/** Finds the model of that name, or creates it; two concurrent requests get the same. */
+/** Finds the model of that name, or creates it; two concurrent requests get the same one. */
 export function ensureModel(
   trx: Transaction<Database>,
   model: { id: string; account_id: string; name: string; created_at: Date },
@@ -110,7 +110,7 @@ export async function releaseVersions(
   await rows.set({ visibility: 'private' }).where('job_id', 'is not', null).execute()
 }
 
-/** Locks the model, so that no version is added meanwhile. */
+/** Locks the model, so that no version is added in the meantime. */
 export function lockModel(
   trx: Transaction<Database>,
   accountId: string,

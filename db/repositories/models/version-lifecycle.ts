@@ -14,15 +14,15 @@ export interface VersionMove {
   from: readonly LifecycleStatus[]
   to: LifecycleStatus
   note: string | null
-  /** True to clear the mark `unusable`, so that the weights are tried again. */
+  /** True to clear `unusable`, so that the weights are tried again. */
   isTriedAnew?: boolean
-  /** True when its importer may make it ready again without another test; every other move takes that away. */
+  /** True when the importer may make the version ready again without another test; every other move resets this. */
   reopenable?: boolean
   now: Date
 }
 
 /**
- * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer came first. With
+ * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer was first. With
  * `ready` the endpoint of an imported model opens to all accounts, and it closes when the model leaves that state.
  */
 export async function moveVersion(

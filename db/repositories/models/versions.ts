@@ -30,7 +30,7 @@ const LISTING = ['input_schema', 'output_schema', 'example_input', 'example_outp
 /** The schemas and examples of a version. */
 export type VersionListing = Pick<ModelVersionRow, (typeof LISTING)[number]>
 
-/** Finds the account and the listing of the version that a job made. */
+/** Finds the account and the listing of the version that a job created. */
 export function findListingOfJob(
   db: Kysely<Database>,
   jobId: string,

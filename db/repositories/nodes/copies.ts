@@ -8,10 +8,10 @@ import { insertEvents } from '../webhooks/events.ts'
 
 /** Measurements older than this do not count. */
 const DEMAND_FRESH_S = 6
-/** Of more queued tasks than this, the rest would not change a decision. */
+/** The number of queued tasks that are read; further ones would not change a decision. */
 const MAX_QUEUED = 2_000
 
-/** Stores what a gateway has measured of models. */
+/** Stores a gateway's measurements of models. */
 export async function recordDemand(
   db: Kysely<Database>,
   gatewayId: string,
@@ -142,7 +142,7 @@ export async function dropOtherScales(
     .execute()
 }
 
-/** Returns those models whose copies an endpoint reserves, although it may be paused. */
+/** Returns the models with copies that an endpoint reserves, even if the endpoint is paused. */
 export async function reservedModels(
   trx: Transaction<Database>,
   modelKeys: readonly string[],

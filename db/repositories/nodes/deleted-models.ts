@@ -1,12 +1,12 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** A run's version gets its endpoint or its model within this time; until then its files stay. */
+/** A run's version is assigned to an endpoint or a model within this time; until then its files stay. */
 const FRESH_HOURS = 1
 
 /**
- * Returns those of these models that nothing serves any more: unknown ones, and versions without an endpoint that are
- * disabled, had an endpoint, or belong to no model. A candidate in its test stays, because the test needs the files.
+ * Returns those of these models that no endpoint serves any more: unknown ones, and versions without an endpoint that
+ * are disabled, had an endpoint, or belong to no model. A candidate under test stays, because the test needs the files.
  */
 export async function listDeletedModels(
   db: Kysely<Database>,

@@ -17,7 +17,7 @@ export async function mayPutLeaseFile(
   key: string,
 ): Promise<boolean> {
   const [, jobId, taskId, attempt] = LEASE_FILE.exec(key) ?? []
-  // The files of a task and those of a stage of a cohort lie beside each other.
+  // The files of tasks and of cohort stages share a folder.
   const kinds = jobId ? ['job'] : ['task', 'stage']
   const { rows } = await sql`
     select 1 from lease join node on node.id = lease.node_id

@@ -3,7 +3,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { LeaseRow } from '../../tables/nodes.ts'
 
-/** Every column, by name: a statement with `*` is not prepared. */
+/** Every column by name, because a statement with `*` is not prepared. */
 const LEASE_COLUMNS = [
   'token',
   'kind',
@@ -101,7 +101,7 @@ export function findLastLease(
     .executeTakeFirst()
 }
 
-/** Returns whether a node runs a job and still works for its account. */
+/** Returns whether a node runs a job and may still work for the job's account. */
 export async function isAtWork(
   db: Kysely<Database>,
   { nodeId, jobId }: { nodeId: string; jobId: string },

@@ -5,7 +5,7 @@ import type { LoadTimeTable } from '../../tables/models.ts'
 
 /** Reports older than this no longer count. */
 export const FRESH_S = 10
-/** The number of samples that the mean covers, about. */
+/** The approximate number of samples that the mean covers. */
 const MEMORY = 10
 
 /** Returns the last reports of live nodes. */
@@ -24,7 +24,7 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
   })
 }
 
-/** Returns the nodes that hand nothing over any more: those that report nothing, and the one that was just lost. */
+/** Returns the nodes that can no longer hand anything over: those without reports, and the one that was just lost. */
 export async function lostNodes(db: Kysely<Database>, justLost: string | null): Promise<string[]> {
   const rows = await db
     .selectFrom('node')
@@ -46,7 +46,7 @@ export async function nodeName(db: Kysely<Database>, id: string): Promise<string
   return row?.name
 }
 
-/** Returns the names of these nodes by their ids, as far as they are the account's or work for every account. */
+/** Returns, by id, the names of those of these nodes that belong to the account or work for every account. */
 export async function visibleNames(
   db: Kysely<Database>,
   accountId: string,

@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { ModelCopies } from '../../../schemas/operations.ts'
 import type { Database } from '../../tables.ts'
 
-/** More models than this are not on the nodes of a pool that somebody looks through. */
+/** A cap on the list; no realistic pool has more models on its nodes. */
 const MAX_MODELS = 1_000
 
 /** Lists the models on nodes that have reported since a time, those with most requests in flight first. */

@@ -6,7 +6,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 /** The lifetime of signed URLs of hub files. */
 const GRANT_HOURS = 24
 
-/** Returns whether the account of `node` may use the version `v`: its own, or one that is offered to everybody. */
+/** Returns whether the account of `node` may use the version `v`: its own, or one that is offered to all accounts. */
 const USABLE = sql<boolean>`(node.account_id = v.account_id or (v.lifecycle_status <> 'disabled' and exists (
   select 1 from endpoint e where e.version_id = v.id and e.visibility = 'public'
     and e.review_status = 'approved' and e.deleted_at is null)))`
@@ -32,8 +32,8 @@ export async function orderModel(
 }
 
 /**
- * Orders those of these models that a node's own account may use. Such a node may load them by itself, and the platform
- * then uses the load. Safe to repeat.
+ * Orders those of these models that a node's own account may use. The node may load them by itself, and the platform
+ * then uses the loaded model. Safe to repeat.
  */
 export async function joinOwnLoads(
   db: Kysely<Database>,

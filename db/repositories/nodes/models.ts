@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
 import { VERSION_FACTS, type VersionFacts } from '../models/version-facts.ts'
 
-/** Returns the task type of the endpoints of a version, that of the first one that is not deleted when they differ. */
+/** Returns the task type of a version's endpoints; if they differ, that of the first one that is not deleted. */
 export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
   const endpoint = await db
     .selectFrom('endpoint')
@@ -16,7 +16,7 @@ export async function findTaskType(db: Kysely<Database>, versionId: string): Pro
   return endpoint?.task_type
 }
 
-/** Finds what a node needs of a version to check that it answers. */
+/** Finds the data that a node needs to check that a version responds. */
 export function findExample(
   db: Kysely<Database>,
   versionId: string,

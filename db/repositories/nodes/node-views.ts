@@ -13,7 +13,7 @@ export type ViewedNode = NodeRow & {
 interface NodeFilter {
   status: 'online' | 'offline' | 'draining' | undefined
   accountId: string | undefined
-  /** A part of the name, in capitals or not. */
+  /** A part of the name; case-insensitive. */
   name: string | undefined
   /** Nodes whose last report is older are offline. */
   silentSince: Date
@@ -63,7 +63,7 @@ const viewed = (db: Kysely<Database>) =>
     .selectAll('node')
     .select(['node_state.snapshot', 'node_state.updated_at', ordered])
 
-/** Work that a node holds a lease of. */
+/** Work for which a node holds a lease. */
 export type HeldWork = Pick<
   LeaseRow,
   'kind' | 'subject_id' | 'account_id' | 'attempt' | 'created_at' | 'expires_at'
@@ -73,7 +73,7 @@ export type HeldWork = Pick<
 
 const MAX_HELD = 500
 
-/** Lists what a node has at work, newest first. */
+/** Lists a node's work in progress, newest first. */
 export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promise<HeldWork[]> {
   const { rows } = await sql<HeldWork>`
     select lease.kind, subject_id, lease.account_id, lease.attempt, lease.created_at, expires_at,
@@ -85,7 +85,7 @@ export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promis
   return rows
 }
 
-/** A line that a job has written on a node. */
+/** A log line that a job has written on a node. */
 export interface NodeLogLine {
   job_id: string
   attempt: number
@@ -94,10 +94,10 @@ export interface NodeLogLine {
   created_at: Date
 }
 
-/** The jobs of a node whose lines are looked at. */
+/** The number of a node's latest jobs whose logs are read. */
 const RECENT_JOBS = 20
 
-/** Returns the newest lines of the jobs that a node ran last, oldest line first. */
+/** Returns the newest log lines of a node's latest jobs, oldest line first. */
 export async function listNodeLogs(
   db: Kysely<Database>,
   nodeId: string,

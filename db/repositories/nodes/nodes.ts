@@ -279,7 +279,7 @@ export async function nodeNames(db: Kysely<Database>, ids: readonly string[]): P
   return new Map(rows.map(({ id, name }) => [id, name || id]))
 }
 
-/** Tells whether a node has joined and has not been removed. */
+/** Returns whether a node has joined and has not been removed. */
 export async function hasJoined(db: Kysely<Database>, nodeId: string): Promise<boolean> {
   const row = await db
     .selectFrom('node')

@@ -53,8 +53,8 @@ const MAX_EPOCHS = 20_000
 
 /**
  * Stores log lines of jobs that this node runs or ran. Safe to repeat, because a line is stored once per job, attempt
- * and number. Lines of jobs that are deleted, or that never ran on this node, are dropped. So are lines beyond the size
- * limit, where one line says so.
+ * and number. Drops lines of jobs that are deleted or never ran on this node, and lines beyond the size limit, where
+ * one line says so.
  */
 export async function insertJobLogs(
   db: Kysely<Database>,
@@ -125,7 +125,7 @@ const leaseOf = (nodeId: string) => sql`
   where lease.kind = 'job' and lease.subject_id = e.job_id and lease.attempt = e.attempt
     and lease.node_id = ${nodeId}::uuid`
 
-/** Tells whether any node has reported since a moment. */
+/** Returns whether any node has reported since a given time. */
 export async function hasReportsSince(db: Kysely<Database>, since: Date): Promise<boolean> {
   const row = await db
     .selectFrom('node_state')

@@ -24,8 +24,8 @@ export async function setMinWarm(
 }
 
 /**
- * Lists the active endpoints that ask for copies of their model, and those with a scaling whose model is pinned yet: what is above a
- * lower `max` is unloaded.
+ * Lists the active endpoints that want copies of their model, and those with a scaling whose model is still pinned:
+ * copies above a lowered `max` are unloaded.
  */
 export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies[]> {
   return db
@@ -119,7 +119,7 @@ export async function applyPinPlan(
     await trx
       .insertInto('warm_pin')
       .values([...add])
-      // The copy was to be unloaded and is needed again.
+      // The copy was marked for unloading and is needed again.
       .onConflict((oc) =>
         oc.columns(['model_key', 'node_id']).doUpdateSet({ retiring_since: null, missing_since: null }),
       )

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** The kinds of which an account may have a limited number, by the words for them in errors. */
+/** The kinds of items whose number per account is limited, named as in errors. */
 export type ItemKind = 'datasets' | 'endpoints' | 'models' | 'API keys'
 
 const ROWS = {

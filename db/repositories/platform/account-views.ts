@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { AccountRow } from '../../tables/accounts.ts'
 
-/** What an account has and does. */
+/** An account's items and activity. */
 export interface AccountActivity {
   keys: number
   nodes: number
@@ -17,7 +17,7 @@ export type ViewedAccount = AccountRow & AccountActivity
 /** Open tasks are counted up to this number. */
 const MAX_COUNTED = 10_000
 
-/** Lists accounts with what they do, newest first; `name` is a part of their names, in capitals or not. */
+/** Lists accounts with their activity, newest first; `name` is a part of their names, case-insensitive. */
 export async function listAccountViews(
   db: Kysely<Database>,
   { name, before, limit }: { name: string | undefined; before: string | undefined; limit: number },
@@ -32,7 +32,7 @@ export async function listAccountViews(
   return rows
 }
 
-/** Finds an account with what it does. */
+/** Finds an account with its activity. */
 export async function findAccountView(db: Kysely<Database>, id: string): Promise<ViewedAccount | undefined> {
   const { rows } = await sql<ViewedAccount>`
     with page as materialized (select * from account where id = ${id}) ${activityOfPage}`.execute(db)

@@ -10,8 +10,8 @@ import { bumpCache } from './cache-versions.ts'
 type Role = ApiKeyRow['role']
 
 /**
- * Returns the digest of a key, which is stored and looked up in its place. That of a limited key differs from what
- * gateways of earlier versions compute: they know no limits, so they must not know these keys.
+ * Returns the digest of a key, which is stored and looked up instead of the key. For a limited key it differs from what
+ * gateways of earlier versions compute: they don't enforce limits, so they must not accept these keys.
  */
 export const hashApiKey = (key: string): Buffer => Buffer.from(hexHashOfApiKey(key), 'hex')
 
@@ -147,7 +147,7 @@ export async function listExpiries(
   return new Map(rows.map(({ id, expires_at }) => [id, expires_at?.getTime()]))
 }
 
-/** Records that keys were used now, unless that was recorded within the last minute. */
+/** Records that keys were used now, at most once a minute per key. */
 export async function noteUses(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
   await sql`update api_key set last_used_at = now()
@@ -157,7 +157,7 @@ export async function noteUses(db: Kysely<Database>, ids: readonly string[]): Pr
       order by id for update skip locked))`.execute(db)
 }
 
-/** Locks the keys of an account, so that changes that must leave one behind are made one after another. */
+/** Locks the keys of an account, to serialize changes that must leave at least one key. */
 export async function lockKeys(trx: Transaction<Database>, accountId: string): Promise<void> {
   await trx.selectFrom('account').select('id').where('id', '=', accountId).forNoKeyUpdate().execute()
 }

@@ -17,7 +17,7 @@ interface Change {
   action: string
   subject: { kind: string; id: string }
   accountId: string | null
-  /** Nothing is recorded of a change that changes nothing. */
+  /** If empty, nothing is recorded. */
   changes: Changes
 }
 

@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 import type { AccountCreditRow } from '../../tables/accounts.ts'
 import { ALWAYS, spentBy } from './ledger.ts'
 
-/** Gives an account credits, or takes some back: the row and what moves in the ledger. */
+/** Gives credits to an account, or takes some back: writes the row and the ledger transfer. */
 export async function giveCredits(
   trx: Transaction<Database>,
   { accountId, amountMicro, reason }: { accountId: string; amountMicro: number; reason: string },
@@ -23,7 +23,7 @@ export async function giveCredits(
   return row
 }
 
-/** Returns what an account has been given less what it has spent, in micro-credits; what is held counts as spent. */
+/** Returns an account's balance in micro-credits: credits received less credits spent; holds count as spent. */
 export async function balanceOf(db: Kysely<Database>, accountId: string): Promise<number> {
   const [spent, { given }] = await Promise.all([
     spentBy(db, accountId, ALWAYS),

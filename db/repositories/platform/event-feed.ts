@@ -29,7 +29,7 @@ export function eventsQuery(
     .selectFrom('event')
     .select(['id', 'type', 'payload', 'created_at'])
     .where(ofAccount('account_id', accountId))
-    // A literal, as in the index.
+    // Use a literal, as in the index.
     .where(sql<boolean>`type <> 'inference.task.succeeded'`)
     .orderBy('account_id')
     .orderBy('id', 'desc')
@@ -45,7 +45,7 @@ export function eventsQuery(
 export const EVENT_CHANNEL = 'hearth_event'
 
 interface Since {
-  /** The least id. */
+  /** The smallest id. */
   from: string
   /** Ids that are left out. */
   except: readonly string[]

@@ -15,7 +15,7 @@ export interface GatewayViewRow {
 /** Counting stops here. */
 const MAX_TASKS = 10_000
 
-/** Returns a page of the gateways that have, or lately had, a lease, newest first. */
+/** Returns a page of the gateways that have, or recently had, a lease, newest first. */
 export async function listGatewayViews(
   db: Kysely<Database>,
   {

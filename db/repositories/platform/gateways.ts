@@ -14,7 +14,7 @@ export async function takeGatewayLease(
     .onConflict((oc) =>
       oc.column('id').doUpdateSet({ base_url: baseUrl, lease_expires_at: leaseEnd(leaseS) }),
     )
-    // An updated row has the number of this transaction as xmax.
+    // An updated row has this transaction's id as xmax.
     .returning(sql<boolean>`xmax = 0`.as('is_new'))
     .executeTakeFirstOrThrow()
   return is_new

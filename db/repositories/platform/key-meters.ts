@@ -1,22 +1,22 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** What a gateway has admitted for a key in the current minute. */
+/** The requests and tokens that a gateway has admitted for a key in the current minute. */
 export interface KeyUse {
   keyId: string
   requests: number
   tokens: number
 }
 
-/** What the requests of a key that a gateway has admitted, and not booked yet, will cost. */
+/** The cost of a key's requests that a gateway has admitted but not booked yet. */
 export interface KeyHold {
   keyId: string
   heldMicro: number
 }
 
 /**
- * What all gateways have admitted for a key in a minute, what it has spent this month, and what the other gateways hold
- * for requests that are not booked yet.
+ * The usage of a key that all gateways have admitted in a minute, its spending this month, and the other gateways'
+ * holds for requests that are not booked yet.
  */
 export interface KeyReading {
   key_id: string
@@ -38,7 +38,7 @@ export async function addUses(db: Kysely<Database>, uses: readonly KeyUse[], min
       set requests = k.requests + excluded.requests, tokens = k.tokens + excluded.tokens`.execute(db)
 }
 
-/** Adds the tokens of work that a workflow ran to its key, if that is held to a number of tokens. */
+/** Adds the tokens of work that a workflow ran to its key, if the key has a token limit. */
 export async function addTokens(
   trx: Transaction<Database>,
   keyId: string,
@@ -50,7 +50,7 @@ export async function addTokens(
     on conflict (key_id, minute) do update set tokens = k.tokens + excluded.tokens`.execute(trx)
 }
 
-/** Replaces what a gateway holds for keys. */
+/** Replaces a gateway's holds for keys. */
 export async function writeHolds(
   db: Kysely<Database>,
   gatewayId: string,
@@ -71,8 +71,8 @@ export async function writeHolds(
 }
 
 /**
- * Reads the meters of keys in one statement. The months' costs are those that have been folded and those that have not,
- * so a fold in between counts none twice.
+ * Reads the meters of keys in one statement. A month's cost is the sum of folded and unfolded costs, so with a single
+ * statement a concurrent fold counts none twice.
  */
 export async function readMeters(
   db: Kysely<Database>,

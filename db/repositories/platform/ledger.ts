@@ -3,7 +3,7 @@ import type { LedgerKind } from '../../../domain/ledger.ts'
 import { firstIdAt } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 
-/** The times between which work was created; entries count to the time of their work. */
+/** A range of creation times of work; entries count at the time of their work. */
 export interface Period {
   from: Date | undefined
   until: Date | undefined
@@ -24,7 +24,7 @@ export const boundsOf = ({ from, until }: Period): { low: string; high: string }
 /** The purse of an account, as `domain/ledger.ts` names it. */
 const purseOf = (accountId: string): string => `account:${accountId}`
 
-/** The entries of an account for one task, for one stage of a cohort, or for credits that an operator gave. */
+/** An account's entries for one task, one stage of a cohort, or credits from an operator. */
 export interface BookedWork {
   id: string
   /** The task; that of the cohort for a stage. */
@@ -70,7 +70,7 @@ export async function listBooked(
   return rows
 }
 
-/** Returns what an account has spent on the work of a period, in micro-credits; what is held counts as spent. */
+/** Returns what an account has spent on the work of a period, in micro-credits; holds count as spent. */
 export async function spentBy(db: Kysely<Database>, accountId: string, period: Period): Promise<number> {
   const { low, high } = boundsOf(period)
   const purse = purseOf(accountId)

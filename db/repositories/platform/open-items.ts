@@ -7,19 +7,19 @@ export interface OpenItem {
   id: string
   account_id: string
   status: string
-  /** What the work is of: the model of a task, the config of a run. */
+  /** What the work is about: the model of a task, the config of a run. */
   subject: string | null
   node_id: string | null
   created_at: Date
   waiting_reason: string | null
-  /** Null for a request that a gateway carries by itself. */
+  /** Null for a request that a gateway handles without a workflow. */
   workflow_id: string | null
 }
 
 interface ItemPage {
   kind: WorkItemKind
   accountId?: string | null | undefined
-  /** Finds this one alone, whether or not it has ended. */
+  /** Finds only this item, whether or not it has ended. */
   id?: string | null | undefined
   before?: string | null | undefined
   limit: number
@@ -47,7 +47,7 @@ const WORK = {
 } satisfies Record<WorkItemKind, unknown>
 
 const OPEN_JOB = sql`status in ('pending', 'running')`
-/** By kind; each reads an index of open rows alone. */
+/** By kind; each query reads only an index of open rows. */
 const OPEN = {
   task: sql`status not in ('succeeded', 'failed')`,
   run: OPEN_JOB,

@@ -39,7 +39,7 @@ export type OpenJob = Pick<
 
 /**
  * Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. A paused run
- * needs none, unless its result was handed in meanwhile.
+ * needs none, unless its result was handed in in the meantime.
  */
 export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`

@@ -5,7 +5,7 @@ import type { OpenWork, RecentRequests } from '../../../schemas/operations.ts'
 import type { Database } from '../../tables.ts'
 import { isHeld } from '../tasks/waiting.ts'
 
-/** Counts the work of all accounts that has not ended. Every branch reads an index of open rows alone. */
+/** Counts the work of all accounts that has not ended. Every branch reads only an index of open rows. */
 export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
   const { rows } = await sql<OpenWork>`
     select kind, waiting::int as waiting, running::int as running,
@@ -40,7 +40,7 @@ export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
   return rows
 }
 
-/** The most requests that are looked at; under more load they cover less time. */
+/** The maximum number of requests that are read; under a higher load they cover less time. */
 const MAX_REQUESTS = 20_000
 
 /** Returns the counts and latencies of the newest requests of all accounts since a time. */
@@ -145,7 +145,7 @@ export interface GpuFaultOfNode {
   reason: string
 }
 
-/** Lists the nodes online that cannot compute on their GPUs. */
+/** Lists the online nodes that cannot compute on their GPUs. */
 export async function listGpuFaults(db: Kysely<Database>, silentSince: Date): Promise<GpuFaultOfNode[]> {
   const { rows } = await sql<GpuFaultOfNode>`
     select node.id as node_id, node.name, s.snapshot -> 'gpu_fault' ->> 'reason' as reason
@@ -162,7 +162,7 @@ export interface FullNode {
   free_mb: number
 }
 
-/** Lists the nodes online whose disk is full. */
+/** Lists the online nodes whose disk is full. */
 export async function listFullNodes(db: Kysely<Database>, silentSince: Date): Promise<FullNode[]> {
   const { rows } = await sql<FullNode>`
     select node.id as node_id, node.name, (s.snapshot -> 'disk_fault' ->> 'free_mb')::int as free_mb
@@ -189,7 +189,7 @@ export async function listWaitingReasons(db: Kysely<Database>): Promise<WaitingR
   return rows
 }
 
-/** The tasks that no node can run, with the models that most of them are for. A batch at work waits for its own tasks. */
+/** The tasks that no node can run, with the models that most of them need. A running batch waits for its own tasks. */
 export interface UnplacedTasks {
   tasks: number
   oldest_s: number | null

@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 /** The number of rows that one step removes, so that a step stays short however many rows have expired. */
 export const RETENTION_BATCH = 5_000
 
-/** The time for which rows of each kind are stored. Signatures and join tokens have an expiry of their own. */
+/** The time for which rows of each kind are stored. Signatures and join tokens have their own expiry. */
 const BY_AGE = {
   audit_log: { column: 'at', keep: '400 days' },
   key_minute: { column: 'minute', keep: '1 hour' },

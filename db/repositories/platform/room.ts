@@ -2,12 +2,12 @@ import { type Kysely, sql } from 'kysely'
 import { isDatabaseFull } from '../../errors.ts'
 import type { Database } from '../../tables.ts'
 
-/** More than a database that still has room takes from the free space of its files. */
+/** Larger than the free space that a database may still have inside its files. */
 const PROBE_BYTES = 1024 * 1024
 
 /**
- * Returns whether the disk of the database refuses a write of a megabyte, in a table of its own that is dropped with the
- * transaction. Any other failure says nothing of its room.
+ * Returns whether the database's disk rejects a write of a megabyte, to a temporary table that is dropped with the
+ * transaction. Any other failure says nothing about free space.
  */
 export async function refusesWrites(db: Kysely<Database>): Promise<boolean> {
   try {

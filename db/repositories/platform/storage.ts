@@ -74,7 +74,7 @@ export async function lockStorage(
   return storageUse(trx, accountId, defaultBytes)
 }
 
-/** Adds the bytes of results that tasks have noted to the account's total. */
+/** Adds the bytes of results that tasks have recorded to the account's total. */
 async function foldResults(trx: Transaction<Database>, accountId: string): Promise<void> {
   await sql`
     with folded as (
@@ -87,7 +87,7 @@ async function foldResults(trx: Transaction<Database>, accountId: string): Promi
     on conflict (account_id) do update set bytes = result_bytes.bytes + excluded.bytes`.execute(trx)
 }
 
-/** Returns what of an upload's declared size counts now and a PUT or a commit may use; 0 once its file is stored. */
+/** Returns the part of an upload's declared size that counts now and a PUT or a commit may use; 0 once stored. */
 export async function reservedBytes(db: Kysely<Database>, uploadId: string): Promise<number> {
   const { rows } = await sql<{ size_bytes: number | null }>`
     select u.size_bytes from dataset_upload u where u.id = ${uploadId} and u.stored_at is null and ${isCounted}`.execute(

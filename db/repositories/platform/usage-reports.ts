@@ -29,13 +29,13 @@ const GROUPS: Record<UsageGroup, { key: string; name: string }> = {
   model: { key: 'model_key', name: 'null::text' },
 }
 
-/** A stage that never was at work belongs to a group of which there may be nothing to tell. */
+/** Excludes groups without any usage, such as those of stages that never ran. */
 const IS_USED = sql`sum(request) > 0 or sum(tokens_in) > 0 or sum(tokens_out) > 0 or coalesce(sum(micro), 0) <> 0`
 
-/** Groups to which the stages of a cohort belong each by itself, and its task only through them. */
+/** Groupings in which each stage of a cohort counts by itself, and the cohort's task only through its stages. */
 const OF_STAGES: ReadonlySet<UsageGroup | PlatformUsageGroup> = new Set(['endpoint', 'model', 'node'])
 
-/** Counts the requests and failures of a row: a cohort is one request, or one of each stage that was at work for it. */
+/** Counts the requests and failures of a row: a cohort is one request, or in `OF_STAGES` one per stage that ran. */
 function counted(group: UsageGroup | PlatformUsageGroup) {
   const isOfStages = OF_STAGES.has(group)
   const [task, stage] = isOfStages
@@ -49,8 +49,8 @@ function counted(group: UsageGroup | PlatformUsageGroup) {
 
 /**
  * Returns the usage of an account in a period, by the time of its tasks. The costs and tokens of a cohort are those of its
- * stages, each at its own endpoint and model. Costs are read from the ledger, so they are always those that it has: what is
- * held counts, and a refund takes it back.
+ * stages, each at its own endpoint and model. Costs are read from the ledger and always match it: holds count, and a
+ * refund subtracts them.
  */
 export async function readUsage(
   db: Kysely<Database>,

@@ -15,7 +15,7 @@ const MAX_TOTAL = 9_000_000_000_000_000
 /** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
 const MEMORY = 100
 
-/** Adds the time of an inference that is no request of its own to the mean of its endpoint, once it is folded. */
+/** Records the time of an inference that is not a separate request; folding adds it to its endpoint's mean. */
 export async function noteLatency(
   db: Kysely<Database>,
   { accountId, endpointId, ms }: { accountId: string; endpointId: string; ms: number },
@@ -28,11 +28,11 @@ export async function noteLatency(
 
 /**
  * Adds one batch of usage deltas to the totals of accounts and endpoints, and returns the number of rows. One statement
- * takes a delta and adds it, so each counts once. An advisory lock lets one folder work at a time, and others find
- * nothing to do, so they never deadlock on the totals. A count beyond any real inference, which a node invented or an
- * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others. A delta with a
- * time alone is that of one stage of a cohort: a request to the endpoint, and none of the account. The levels of the endpoints move in the same
- * transaction, so none is left behind.
+ * removes a delta and adds it, so each counts once. An advisory lock admits one process at a time; others find nothing
+ * to do, so they never deadlock on the totals. A count beyond any real inference, which a node made up or an earlier
+ * version accepted, is capped at the largest possible one, so that it never blocks the others. A delta with only a time
+ * belongs to a stage of a cohort: a request to the endpoint, but not of the account. The levels of the endpoints are
+ * updated in the same transaction, so none is left behind.
  */
 export async function foldUsage(
   db: Kysely<Database>,
@@ -98,14 +98,14 @@ export async function foldUsage(
   })
 }
 
-/** What was counted of an endpoint and is not yet in its totals. */
+/** The counts of an endpoint that are not yet in its totals. */
 export interface UnfoldedUse {
   requests: number
   tokens: number
   usedAt: Date | null
 }
 
-/** Reads the requests to an endpoint of the last seconds, which are folded into its totals a few times a minute. */
+/** Reads an endpoint's requests of the last seconds; a few times a minute they are folded into its totals. */
 export async function readUnfolded(db: Kysely<Database>, endpointId: string): Promise<UnfoldedUse> {
   const { rows } = await sql<UnfoldedUse>`
     select coalesce(sum(enqueued + ${STAGES}), 0)::bigint as requests,

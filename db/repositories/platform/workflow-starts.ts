@@ -12,8 +12,8 @@ export interface WorkflowStart {
 }
 
 /**
- * Makes a start that is enqueued already due again. The attempt counts, so that the gateway which has just performed the
- * earlier start does not remove this one with it (`removeStarts`).
+ * Makes a start that is already enqueued due again. It also increments the attempt, so that the gateway that has just
+ * performed the earlier start does not remove this one with it (`removeStarts`).
  */
 export const DUE_AGAIN = 'attempts = workflow_start.attempts + 1, next_attempt_at = now()'
 
@@ -57,7 +57,7 @@ export async function claimDueStarts(db: Kysely<Database>, limit: number): Promi
     .execute()
 }
 
-/** Postpones a start that failed, each time by twice as long. */
+/** Postpones a failed start with exponential back-off. */
 export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow): Promise<void> {
   const wait = Math.min(MAX_WAIT_S, 0.25 * 2 ** Math.min(start.attempts, 10))
   await db
@@ -80,7 +80,7 @@ export async function removeStarts(
     where workflow_start.workflow_id = done.id and workflow_start.attempts = done.attempts`.execute(db)
 }
 
-/** Tells whether a workflow is enqueued and has not been started yet. */
+/** Returns whether a workflow is enqueued and has not been started yet. */
 export async function isEnqueued(db: Kysely<Database>, workflowId: string): Promise<boolean> {
   const row = await db
     .selectFrom('workflow_start')

@@ -8,7 +8,7 @@ import type { InvocationRow } from '../../tables/actions.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 import type { EventForm } from '../webhooks/events.ts'
 
-/** The ledger lines and the event that a task brings with it when it is written or ends. */
+/** The ledger lines and the event that are written together with a task or its end. */
 export interface TaskEffects {
   readonly transfers: readonly Transfer[]
   readonly event: EventForm | undefined
@@ -29,7 +29,7 @@ export type Shared =
 /** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
 export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
 
-/** The invocation of an action that a task does the work of. */
+/** The invocation of an action whose work a task does. */
 export type NewInvocation = Pick<InvocationRow, 'id' | 'slug' | 'kind'>
 
 /** A task's row at its insertion. */

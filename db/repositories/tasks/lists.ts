@@ -22,7 +22,7 @@ const LISTED = [
   'completed_at',
 ] as const
 
-/** A task without what was given to its model and what came of it. */
+/** A task without its input and result. */
 export type ListedTaskRow = Pick<TaskRow, (typeof LISTED)[number]> & { cohort_status: CohortState | null }
 
 export interface TaskFilter {

@@ -30,7 +30,7 @@ const FIND_SHOWN = `select ${SHOWN.join(', ')}, coalesce(octet_length(result), 0
     case when octet_length(result) <= $3 then result end as result
   from task where id = any($1::uuid[]) and account_id = $2`
 
-/** Finds tasks of an account, by id, and the bytes of their results; a result itself is left out beyond `maxResultBytes`. */
+/** Finds tasks of an account, by id, and the sizes of their results; omits results larger than `maxResultBytes`. */
 export async function findShownTasks(
   db: Kysely<Database>,
   { ids, accountId }: { ids: readonly string[]; accountId: string },

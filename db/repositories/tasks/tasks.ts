@@ -182,7 +182,7 @@ export async function lockTaskQuota(
   return rows[0] ?? { quota: 0, waiting: 0 }
 }
 
-/** Returns which of these tasks there are. */
+/** Returns which of these tasks exist. */
 export async function findExisting(db: Kysely<Database>, ids: readonly string[]): Promise<Set<string>> {
   const rows = await db
     .selectFrom('task')
@@ -301,8 +301,8 @@ const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm
   })
 
 /**
- * Ends a task whoever works on it, and takes its lease, so that a later result is refused. Safe to repeat; returns the
- * previous row, or undefined when the task is absent.
+ * Ends a task, whatever works on it, and takes its lease, so that a later result is rejected. Safe to repeat; returns
+ * the previous row, or undefined when the task does not exist.
  */
 export async function endTask(
   trx: Transaction<Database>,

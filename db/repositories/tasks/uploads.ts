@@ -25,8 +25,8 @@ export interface UnsweptTask {
 }
 
 /**
- * Returns ended tasks whose folder must be looked at: those that failed at once, and every one again when nothing more
- * can be PUT into it.
+ * Returns ended tasks whose folder must be swept: failed ones immediately, and all of them again once nothing more can
+ * be PUT into it.
  */
 export async function unsweptTasks(db: Kysely<Database>, limit: number): Promise<UnsweptTask[]> {
   const { rows } = await sql<{ id: string; account_id: string; outputs: TaskOutputFile[] | null }>`
@@ -65,7 +65,7 @@ export async function filesOfCohort(db: Kysely<Database>, cohortId: string): Pro
   return rows.map(unswept)
 }
 
-/** Records that a task was swept, for good when nothing more can be PUT for it. */
+/** Records that a task was swept; the sweep is final once nothing more can be PUT for the task. */
 export async function noteTaskSwept(db: Kysely<Database>, taskId: string): Promise<void> {
   const { numAffectedRows } = await sql`
     delete from task_upload where task_id = ${taskId} and signed_until < now()`.execute(db)

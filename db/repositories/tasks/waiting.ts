@@ -11,7 +11,7 @@ const MAX_COUNTED = 10_000
 export const isHeld = sql<boolean>`status not in ('succeeded', 'failed') and status <> 'queued'
   and gateway_id is null and node_id is not null`
 
-/** Records that no node can run a task. A task that waits already retains its place in the order. */
+/** Records that no node can run a task. A task that already waits keeps its place in the order. */
 export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promise<void> {
   await db
     .updateTable('task')

@@ -39,7 +39,9 @@ const WRITE_EFFECTS = `ledger as (
 
 /** The sum of the inference times of all tasks that succeeded. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
-/** The same without cohorts: theirs is the time of a whole graph with its loads, and their stages tell their own. */
+/**
+ * The same without cohorts: their time covers a whole graph with its loads, and their stages report their own times.
+ */
 const SETTLED_MS =
   "coalesce(sum(inference_time_ms) filter (where status = 'succeeded' and surface <> 'cohort'), 0)"
 
@@ -178,8 +180,8 @@ const SETTLE = `with given as (
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**
- * Ends tasks that are still open in one statement, and notifies their waiters. Their inputs are forgotten: only unfinished
- * work reads them, and they would fill the disk of the database, which no quota counts. Repeating it, or ending a task that
+ * Ends tasks that are still open in one statement, and notifies their waiters. Clears their inputs: only unfinished
+ * work reads them, and they would fill the database's disk, which no quota counts. Repeating it, or ending a task that
  * another writer has ended, changes nothing. Returns the number of tasks ended.
  */
 export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {

@@ -20,7 +20,7 @@ export interface SourcePage {
   limit: number
 }
 
-/** Reads endpoints of an account that take requests, in the order of their ids. */
+/** Reads endpoints of an account that accept requests, in the order of their ids. */
 export function readOwnTools(
   db: Kysely<Database>,
   accountId: string,
@@ -37,7 +37,7 @@ export function readPublicTools(db: Kysely<Database>, page: SourcePage): Promise
     .execute()
 }
 
-/** Reads endpoints by id, also those that are deleted or take no requests. */
+/** Reads endpoints by id, including those that are deleted or don't accept requests. */
 export function readTools(db: Kysely<Database>, ids: readonly string[]): Promise<ToolSourceRow[]> {
   return ids.length === 0 ? Promise.resolve([]) : sources(db).where('endpoint.id', 'in', ids).execute()
 }

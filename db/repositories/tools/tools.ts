@@ -12,7 +12,7 @@ const PLATFORM: Pick<AccountRow, 'id' | 'name'> = {
   name: 'platform',
 }
 
-/** Keeps others from changing tools until the transaction ends, and returns the account that owns their endpoints. */
+/** Locks all tools against changes until the transaction ends, and returns the account that owns their endpoints. */
 export async function lockTools(trx: Transaction<Database>): Promise<string> {
   await sql`select pg_advisory_xact_lock(hashtextextended('tools', 0))`.execute(trx)
   await trx
@@ -76,7 +76,7 @@ export async function saveTool(
     .execute()
 }
 
-/** Changes what the version behind a tool says of its input and output. */
+/** Changes the input and output description of the version behind a tool. */
 export async function updateToolVersion(
   trx: Transaction<Database>,
   slug: string,

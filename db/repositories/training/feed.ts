@@ -7,7 +7,7 @@ import type {
 } from '../../../schemas/training-run.ts'
 import type { Database } from '../../tables.ts'
 
-/** Notified with the id of a run once per statement that tells something of it. */
+/** Notified with a run's id, once per statement that adds to its feed. */
 export const RUN_CHANNEL = 'hearth_run'
 
 interface Told {
@@ -30,14 +30,14 @@ interface Told {
   progress: RunProgress
 }
 
-/** A line of the log with its place. */
+/** A log line with its place in the feed. */
 export interface FeedLine {
   place: number
   at: Date
   data: Told['log']
 }
 
-/** Something told of a run, with its place in the order of all that is. Only what is stored as an entry has a time. */
+/** An entry in a run's feed, with its place in the feed's order. Only entries with their own row have a time. */
 export type FeedEntry = {
   [T in StreamedType]: { type: T; place: number; at: Date | null; data: Told[T] }
 }[StreamedType]
@@ -50,8 +50,9 @@ export interface FeedQuery {
 }
 
 /**
- * Returns what was told of a run behind a place, in order: at most `limit` entries, and as many as fit into `maxBytes`, but
- * at least one. One statement reads all of it, because a later one would see entries that belong before those of the first.
+ * Returns the entries of a run's feed after a place, in order: at most `limit`, and as many as fit into `maxBytes`, but
+ * at least one. A single statement reads all of them, because a second one could see entries that belong before the
+ * first's.
  */
 export async function listFeed(
   db: Kysely<Database>,
@@ -93,7 +94,7 @@ export async function listFeed(
   return rows
 }
 
-/** Returns the lines of the log behind a place, in the order in which they came; bounded as `listFeed` is. */
+/** Returns the log lines after a place, in order of arrival, with the same bounds as `listFeed`. */
 export async function listLines(
   db: Kysely<Database>,
   jobId: string,

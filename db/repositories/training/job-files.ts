@@ -91,7 +91,7 @@ export async function insertCheckpoint(
   return row.id
 }
 
-/** Lists the checkpoints of a job that are kept, newest first. */
+/** Lists a job's stored checkpoints, newest first. */
 export function listCheckpoints(db: Kysely<Database>, jobId: string): Promise<JobCheckpointRow[]> {
   return db
     .selectFrom('job_checkpoint')

@@ -36,7 +36,7 @@ export async function insertJobEvents(
     .execute()
 }
 
-/** More events than any sensible job has. */
+/** A cap on the list; no sensible job has more events. */
 const MAX_EVENTS = 5_000
 
 /** Lists the events of a job in order; the newest ones, if there are more than `MAX_EVENTS`. */

@@ -32,7 +32,7 @@ const SHOWN = [
   'completed_at',
   'progress',
 ] as const satisfies (keyof JobRow)[]
-/** Metrics are without the losses per epoch. */
+/** A run in a list; its metrics don't include the losses per epoch. */
 export type ListedJob = Pick<JobView, (typeof SHOWN)[number] | 'version_id'> & Pick<JobRow, 'metrics'>
 
 const FACTS = [
@@ -46,11 +46,11 @@ const FACTS = [
 /** A run without the metrics and the description that its trainer reported. */
 export type JobFacts = Pick<JobRow, (typeof FACTS)[number]>
 
-/** A run as its account sees it, with the version that it made. */
+/** A run as its account sees it, with the version that it created. */
 export type JobView = JobFacts & { version_id: string | null }
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
-/** A run that was cancelled while it was paused is not paused any more. */
+/** A run that was cancelled while paused is no longer paused. */
 const IS_PAUSED = sql<boolean>`(training_run.paused_at is not null and training_run.status in ('pending', 'running'))`
 
 export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobFacts> {
@@ -174,8 +174,8 @@ export async function beginAttempt(
 }
 
 /**
- * Returns the quota of an account and locks it, so that runs created at once are counted one after the other. A paused
- * run counts until its node has let go of it.
+ * Returns the quota of an account and locks it, so that runs that are created concurrently are counted one after the
+ * other. A paused run counts until its node has released it.
  */
 export async function lockTrainingQuota(
   trx: Transaction<Database>,
@@ -220,9 +220,9 @@ export async function countAhead(
 }
 
 /**
- * Returns whether a low-priority run must free its slot on a node: of the youngest such runs as many as there are
+ * Returns whether a low-priority run must free its slot on a node. As many of the youngest such runs yield as there are
  * other runs that have waited for this hardware longer than it takes to fill a free slot. A dedicated node makes room
- * for its own account only.
+ * only for its own account.
  */
 export async function mustYield(
   db: Kysely<Database>,
@@ -245,7 +245,7 @@ export async function mustYield(
   return younger < waiting
 }
 
-/** Stores how far an attempt has come; a report of an earlier one has no effect. */
+/** Stores the progress of an attempt; a report of an earlier attempt has no effect. */
 export async function recordProgress(
   db: Kysely<Database>,
   { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,
@@ -286,7 +286,7 @@ export async function recordFailure(trx: Transaction<Database>, id: string, mess
 
 /** Marks a locked run as deleted and removes its records; the row stays, because models may refer to it as their origin. */
 export async function deleteJob(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
-  // This waits for a file that is being moved into its place, which is then deleted with the others.
+  // This waits for a file that is being moved into place, which is then deleted with the others.
   await takeLease(trx, 'job', id, 'revoked')
   await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
   for (const table of [

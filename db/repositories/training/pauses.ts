@@ -6,7 +6,7 @@ import { insertJobEvents, insertJobLine } from './job-records.ts'
 /** The reason for which a paused run waits. */
 const PAUSED = 'the run is paused'
 
-/** Marks a locked open run as paused. From then on no attempt at it is claimed; one at work is told to stop. */
+/** Marks a locked open run as paused. From then on no attempt is claimed, and the current one is signalled to stop. */
 export async function pauseRun(
   trx: Transaction<Database>,
   { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,
@@ -21,7 +21,7 @@ export async function pauseRun(
   await insertJobLine(trx, { jobId: id, attempt }, 'Paused.', now)
 }
 
-/** Makes a locked paused run one that waits for a node, with the reason why none can take it, if so. */
+/** Resumes a locked paused run, so that it waits for a node, with the reason if no node can take it. */
 export async function resumeRun(
   trx: Transaction<Database>,
   { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,
@@ -40,7 +40,7 @@ export async function resumeRun(
   }
 }
 
-/** Tells whether a run is paused and no node works on it any more, so that none will until it is resumed. */
+/** Returns whether a run is paused and no node works on it any more; no node will until the run is resumed. */
 export async function isAtRest(db: Kysely<Database>, id: string): Promise<boolean> {
   const { rows } = await sql`
     select 1 from training_run where id = ${id}::uuid and paused_at is not null and not exists (
@@ -49,7 +49,7 @@ export async function isAtRest(db: Kysely<Database>, id: string): Promise<boolea
   return rows.length > 0
 }
 
-/** Tells whether a run is paused, for the node that works on it. */
+/** Returns whether a run is paused, for the node that works on it. */
 export async function isPaused(db: Kysely<Database>, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('training_run')

@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 import { insertJobLine } from './job-records.ts'
 
-/** A node is online if a gateway has received its report this recently. */
+/** A node is online if a gateway has received a report from it within this time. */
 const FRESH_S = 30
 
 /** Lists every node that has not been removed, with the facts that decide whether it can run a job. */
@@ -51,7 +51,10 @@ export async function listUnheldJobs(
   return rows
 }
 
-/** Stores why a job waits, or that it no longer does, with a line in its log (`over` when it no longer waits); false when the row says so already. */
+/**
+ * Stores why a job waits, or that it no longer does, with a log line (`over` if it no longer waits); false if
+ * unchanged.
+ */
 export async function noteWaiting(
   trx: Transaction<Database>,
   { id, attempt }: Pick<UnheldJob, 'id' | 'attempt'>,

@@ -248,7 +248,7 @@ export async function closeAttempts(
     where d.id = g.delivery_id and d.status = 'delivering' and d.attempts = g.number`.execute(trx)
 }
 
-/** An attempt whose sender died: it is closed as interrupted, and its delivery is planned anew. */
+/** An attempt whose sender died: it is closed as interrupted, and its delivery is planned again. */
 export interface Interrupted {
   deliveryId: string
   accountId: string
@@ -267,7 +267,7 @@ export function findInterrupted(db: Kysely<Database>, now: Date, limit: number):
     .execute()
 }
 
-/** Closes open attempts whose time is up and whose delivery has ended meanwhile. */
+/** Closes open attempts whose time is up and whose delivery has ended in the meantime. */
 export async function closeAbandonedAttempts(db: Kysely<Database>, now: Date): Promise<void> {
   await sql`
     update webhook_attempt a set outcome = 'interrupted', error_code = 'interrupted', finished_at = ${now}

@@ -23,7 +23,7 @@ export interface BacklogDestination {
 
 const isDue = sql`(status = 'pending' or status = 'retrying' and next_attempt_at <= now())`
 
-/** Counts the deliveries of all accounts that have not ended. Reads the indexes of open rows alone. */
+/** Counts the deliveries of all accounts that have not ended. Reads only the indexes of open rows. */
 export async function countBacklog(db: Kysely<Database>): Promise<BacklogTotals> {
   const { rows } = await sql<BacklogTotals>`
     select (select count(*)::int from webhook_outbox) as events,

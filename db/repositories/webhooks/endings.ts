@@ -68,7 +68,7 @@ export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date):
 
 /** Ends deliveries that still waited at their deadline: for a verification that never succeeded, or after a long outage. */
 export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
-  // Two statements each use a partial index of their own; no attempt is due later than its deadline.
+  // Two statements, each with its own partial index; no attempt is due later than its deadline.
   await deadLetter(db, sql`status = 'pending'`, now)
   await deadLetter(db, sql`status = 'retrying' and next_attempt_at <= ${now}`, now)
 }

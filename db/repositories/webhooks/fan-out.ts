@@ -67,7 +67,7 @@ export async function fanOutEvents(
 }
 
 /**
- * Turns events that waited for an endpoint into deliveries, oldest first, as far as the endpoint has room again. Events
+ * Turns events that waited for an endpoint into deliveries, oldest first, up to the endpoint's free capacity. Events
  * older than 48 hours become dead letters, which can be listed and redelivered by hand. Safe to repeat.
  */
 export async function drainOverflow(

@@ -71,7 +71,7 @@ describe('sorted lists', () => {
         const more = `${BUILDER}${path}?${query}&cursor=${body.next_cursor}`
         const { status, body: refused } = await api.call('GET', more, { key: caller.key })
         assert.equal(status, 422)
-        assert.match(refused.error.message, /cursor is not one that this list returned/)
+        assert.match(refused.error.message, /cursor was not returned by this list/)
       }
     })
   }
@@ -85,7 +85,7 @@ describe('sorted lists', () => {
     const { status, body: refused } = await api.call('GET', `${path}&cursor=${cursor}`, { key: caller.key })
 
     assert.equal(status, 422, JSON.stringify(refused))
-    assert.match(refused.error.message, /cursor is not one that this list returned/)
+    assert.match(refused.error.message, /cursor was not returned by this list/)
   })
 
   it('/tasks lists oldest first on request, and rejects any other order', async () => {
