@@ -28,7 +28,7 @@ export interface EdgeCaller {
 }
 
 interface Negotiating {
-  /** Answer at once instead of waiting for news. */
+  /** Requests an immediate answer instead of waiting for news. */
   isImmediate?: boolean
   signal: AbortSignal
   onAttempt?: () => void

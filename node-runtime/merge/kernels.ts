@@ -46,7 +46,7 @@ export interface Kernels {
   setLengths(sums: number, magnitudes: number, rows: number, cols: number): void
 }
 
-/** Creates an instance with a memory of its own. */
+/** Creates an instance with its own memory. */
 export function loadKernels(): Kernels {
   const module = new WebAssembly.Module(readFileSync(new URL('./kernels.wasm', import.meta.url)))
   return new WebAssembly.Instance(module).exports as Kernels

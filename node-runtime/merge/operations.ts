@@ -150,7 +150,7 @@ function eachChunk(
   }
 }
 
-/** Reads a slice likewise and writes the elements that `act` stores at `to`; returns whether all of them are finite. */
+/** Reads a slice chunk by chunk and writes the elements that `act` stores at `to`; returns whether all are finite. */
 export function writeChunks(
   { inputs: files, outputs, arena, chunkBytes }: Bench,
   { inputs, out, first, count: all }: { inputs: readonly Input[]; out: Output } & Slice,

@@ -294,7 +294,7 @@ export class ProcessDriver {
     return reaped.filter(Boolean).length
   }
 
-  /** Stops all processes at once: TERM, then KILL after `graceMs`. */
+  /** Stops all processes in parallel: TERM, then KILL after `graceMs`. */
   async stopAll(options: { graceMs: number }): Promise<void> {
     await Promise.all(this.running.map((managed) => managed.stop(options)))
   }

@@ -1,7 +1,7 @@
-/** The message of an attempt that ended for a pause of its run. */
+/** The message of an attempt that ended because its run was paused. */
 export const PAUSED = 'The run was paused.'
 
-/** The reason why an attempt at a job ended without a result. */
+/** Thrown if an attempt at a job ends without a result. */
 export class AttemptError extends Error {
   override readonly name = 'AttemptError'
   /** The code in the body of `:fail`, for programs. */

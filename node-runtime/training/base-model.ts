@@ -27,7 +27,7 @@ export interface BaseOptions {
 const LOG_INTERVAL_MS = 5_000
 const MAX_TRIES = 3
 
-/** Downloads the model that a run starts from and returns its folder, which is removed with the attempt. */
+/** Downloads the base model of a run and returns its folder, which is removed with the attempt. */
 export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOptions): Promise<string> {
   if (base.type === 'unavailable') {
     throw new AttemptError('base_unavailable', base.message, { retryable: false })
@@ -45,22 +45,24 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
       })
     }
     if (!(err instanceof TransferError)) throw err
-    const message = `The base model cannot be fetched: ${err.message}`
-    // A URL of the claim may have expired before its turn; the next attempt gets new ones.
+    const message = `The base model could not be downloaded: ${err.message}`
+    // The claim's URLs may have expired before they were used; the next attempt gets new ones.
     const retryable = base.type === 'files' && err.status === REFUSED
     throw new AttemptError('base_unavailable', message, { retryable, cause: err })
   }
   return folder
 }
 
-/** Downloads files with a known digest through the cache, for the next attempt or another run. All others are small. */
+/**
+ * Downloads files with a known digest through the cache, for later attempts and other runs. The other files are small.
+ */
 async function fetchFiles(
   tools: BaseTools,
   { files, cache_key }: Extract<JobBase, { type: 'files' }>,
   folder: string,
   options: BaseOptions,
 ): Promise<void> {
-  options.tell('Fetching the base model.')
+  options.tell('Downloading the base model.')
   const known = cache_key === undefined ? [] : files.flatMap((file) => (isKnown(file) ? [file] : []))
   for (const { path, url, from_hub } of files.filter(
     (file) => !known.some((one) => one.path === file.path),
@@ -77,7 +79,7 @@ async function fetchFiles(
 const isKnown = <F extends { sha256?: string }>(file: F): file is F & { sha256: string } =>
   file.sha256 !== undefined
 
-/** Links the files, so that the attempt still has them after the cache has removed the model. */
+/** Hard-links the files, so that the attempt still has them if the cache removes the model. */
 function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<void> {
   return pRetry(async () => linkInto(folder, await find()), {
     retries: MAX_TRIES - 1,
@@ -101,7 +103,7 @@ async function fromCache(tools: BaseTools, modelKey: string, options: BaseOption
   if (found) return found
   const requestSpec = () => tools.control.modelSpec(modelKey, { signal: options.signal })
   const spec = await requestSpec()
-  options.tell('Fetching the base model.')
+  options.tell('Downloading the base model.')
   return download(tools, spec, { ...options, renew: async () => (await requestSpec()).files })
 }
 
@@ -130,12 +132,12 @@ function progressLogger(tell: (line: string) => void): (progress: DownloadProgre
   return ({ bytes_downloaded, bytes_total, eta_seconds, rate_limited_s }) => {
     if (performance.now() - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = performance.now()
-    if (rate_limited_s !== undefined) return tell(`The hub limits its rate; waiting ${rate_limited_s} s.`)
+    if (rate_limited_s !== undefined) return tell(`The hub is rate limiting; waiting ${rate_limited_s} s.`)
     const [done, all] = [bytes_downloaded, bytes_total].map((bytes) => Math.round(bytes / 1e6))
     const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
-    tell(`Fetching the base model: ${done} of ${all} MB${left}.`)
+    tell(`Downloading the base model: ${done} of ${all} MB${left}.`)
   }
 }
 
-/** Returns a path below the folder, whatever the name of the file is. */
+/** Returns a path within the folder, whatever the file's name is. */
 const inside = (folder: string, path: string): string => join(folder, normalize(join('/', path)))

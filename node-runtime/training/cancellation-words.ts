@@ -1,15 +1,16 @@
-/** Messages for the reasons why Temporal ends an activity that no caller cancelled. */
+/** Messages for the reasons for which Temporal ends an activity that no caller has cancelled. */
 const REASONS: Readonly<Record<string, string>> = {
-  TIMED_OUT: 'it was not heard from in time',
-  NOT_FOUND: 'it is not expected any more',
+  TIMED_OUT: 'it did not send a heartbeat in time',
+  NOT_FOUND: 'it is no longer expected',
   WORKER_SHUTDOWN: 'its worker stopped',
   RESET: 'it was reset',
   PAUSED: 'it was paused in Temporal',
 }
 
 /**
- * Says in a run's log why an attempt was stopped. Temporal also stops attempts that nobody cancelled, for example when
- * a busy machine sends no heartbeat, and the run then continues: such a line must not say that the run was cancelled.
+ * Returns the message for a run's log about why an attempt was stopped. Temporal also stops attempts that no caller has
+ * cancelled, for example when a busy machine sends no heartbeat. The run then continues, so the message must not say
+ * that it was cancelled.
  *
  * @param reason the reason of the abort signal; Temporal's is a `CancelledFailure` whose message is a code
  */

@@ -11,12 +11,12 @@ export type Checkpoint = TrainerFile & { epoch: number }
 
 const CONTENT_TYPE = 'application/octet-stream'
 
-/** The pause before a checkpoint is offered again to a store without room. */
+/** The pause before an upload is retried while the object store is full. */
 const ROOM_RETRY_DELAY_MS = 5_000
 
 /**
- * Stores checkpoints while training continues: one at a time, and of several that wait only the newest. A store without
- * room is tried again until it takes the newest one.
+ * Uploads checkpoints while training continues: one at a time, and only the newest of those that wait. Retries a full
+ * object store until it accepts the newest checkpoint.
  */
 export class CheckpointUploader {
   readonly #control: ControlClient
@@ -35,7 +35,7 @@ export class CheckpointUploader {
     token: string
     signal: AbortSignal
     room: RoomWaiting
-    /** Called when a run of higher priority waits for this slot. */
+    /** Called when a run with a higher priority waits for this slot. */
     onPreempt: () => void
     /** Called when the run is paused. */
     onPause: () => void
@@ -61,7 +61,7 @@ export class CheckpointUploader {
     while (this.#running) await this.#running
   }
 
-  /** Ends the wait for room, now and later. */
+  /** Ends a wait for room, and prevents later ones. */
   stopWaiting(): void {
     this.#patience.abort()
   }

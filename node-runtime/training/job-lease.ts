@@ -16,7 +16,7 @@ import { AttemptError, PAUSED } from './attempt-error.ts'
 import { cancellationInWords } from './cancellation-words.ts'
 import type { FinishedFile } from './supervise.ts'
 
-/** The parts of a node that work under a lease uses. */
+/** The parts of a node that leased work uses. */
 export interface LeaseTools {
   readonly control: ControlClient
   readonly workDir: string
@@ -32,16 +32,16 @@ export interface LeasedJob {
   report: JobReport
   /** Ends the attempt at once. */
   cancelled: AbortSignal
-  /** Ends the attempt where the next one can go on. */
+  /** Ends the attempt at a point from which the next one can resume. */
   pausing: AbortSignal
   leaseS: number
   /** The memory that the job is expected to use. */
   memoryMb: number
-  /** The number of GPUs, in equal parts; absent for a job on the CPU, which needs no GPU memory. */
+  /** The number of GPUs with equal parts; absent for a job on the CPU, which needs no GPU memory. */
   gpuCount?: number
 }
 
-/** The node of leased work, and the end of the lease. */
+/** The resources of leased work, and the signal for the end of its lease. */
 export interface LeasedPlace {
   dir: string
   signal: AbortSignal
@@ -52,8 +52,7 @@ export interface LeasedPlace {
 const FAIL_TIMEOUT_MS = 5_000
 
 /**
- * Works on a claimed job in a folder of its own. In the end the lease is completed or failed,
- * and the folder is removed.
+ * Works on a claimed job in its own folder. At the end, the lease is completed or failed and the folder is removed.
  */
 export async function underLease(
   tools: LeaseTools,
@@ -66,7 +65,7 @@ export async function underLease(
   const pausing = AbortSignal.any([job.pausing, lease.pausing])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
-    // The job runs even when memory is short: its need is an estimate, and a wait would risk the training so far.
+    // The job runs even if memory is short: its need is an estimate, and waiting would risk the progress so far.
     const isCounted = gpuCount !== undefined || tools.memory.gpus.length === 0
     const holding = tools.models.memoryAllocator.reserveUpTo(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
@@ -80,7 +79,7 @@ export async function underLease(
       message: error.message.slice(0, 8_000),
       retryable: error.isRetryable,
     }
-    // The platform would notice the failure later by itself; this call reports it now, with the reason.
+    // The platform would notice the failure anyway; this call reports it immediately, with the reason.
     await control
       .lease('fail', claim.lease_token, body, { patienceMs: FAIL_TIMEOUT_MS })
       .catch(() => undefined)
@@ -91,7 +90,7 @@ export async function underLease(
   }
 }
 
-/** Stores the model's files and completes the lease. Waits for room in the store and the database for any time. */
+/** Uploads the model's files and completes the lease. Waits for room in the store and the database without limit. */
 export async function completeJob(
   control: ControlClient,
   { lease_token: token, turn }: Pick<JobClaim, 'lease_token' | 'turn'>,
@@ -116,7 +115,7 @@ export async function completeJob(
   }))
   const stored = new Set<string>()
   await untilRoom(async () => {
-    // Signed again after a wait, because URLs expire.
+    // Get new URLs after a wait, because they expire.
     const missing = wanted.filter(({ filename }) => !stored.has(filename))
     if (missing.length === 0) return
     const urls = await control.lease<UploadUrls>('urls', token, { files: missing }, { signal })
@@ -147,7 +146,7 @@ export async function completeJob(
   }, room)
 }
 
-/** Maps every error that can end an attempt to a code and a sentence. */
+/** Maps every error that can end an attempt to a code and a message. */
 function explain(
   err: unknown,
   { cancelled, lost, pausing, stopping }: Record<'cancelled' | 'lost' | 'pausing' | 'stopping', AbortSignal>,
@@ -159,19 +158,19 @@ function explain(
     return new AttemptError('cancelled', cancellationInWords(cancelled.reason), { cause: err })
   }
   if (lost.aborted) {
-    return new AttemptError('lease_lost', 'This attempt lost its right to the run.', { cause: err })
+    return new AttemptError('lease_lost', 'This attempt lost its lease.', { cause: err })
   }
   if (err instanceof AttemptError) return err
   if (pausing.aborted) return new AttemptError('paused', PAUSED, { cause: err })
   const text = err instanceof Error ? err.message : String(err)
   if (blamesFullDisk(err)) {
-    const message = `The disk of this node is full (${text}). The run continues by itself once there is room here or on another node.`
+    const message = `The disk of this node is full (${text}). The run continues automatically once there is room here or on another node.`
     return new AttemptError(DISK_FULL, message, { cause: err })
   }
   if (err instanceof MergeError)
     return new AttemptError(err.code, err.message, { retryable: false, cause: err })
   if (err instanceof ControlError) {
-    return new AttemptError('refused', `A gateway refused: ${err.message}`, { cause: err })
+    return new AttemptError('refused', `A gateway refused the request: ${err.message}`, { cause: err })
   }
   return new AttemptError('node_fault', `The attempt failed on the node: ${text}`, { cause: err })
 }

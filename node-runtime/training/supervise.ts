@@ -20,7 +20,7 @@ export interface Supervision extends TrainerStart {
   pace: TrainingPace
   /** The unit of a checkpoint's position. */
   progressUnit: string
-  /** How checkpoints wait for room in the object store. */
+  /** Controls how checkpoints wait for room in the object store. */
   room: RoomWaiting
   /** Ends the trainer at once, without a checkpoint. */
   signal: AbortSignal
@@ -34,8 +34,8 @@ export interface Supervision extends TrainerStart {
 const EXIT = { done: 0, cannotTrain: 64, checkpointed: 75 } as const
 const KILL_GRACE_MS = 500
 /**
- * The time to finish the current epoch and its checkpoint: a node that stops has little time, one that
- * preempts or pauses a run has plenty.
+ * The time to finish the current epoch and its checkpoint: short when the node stops, long when it preempts or pauses a
+ * run.
  */
 const STOP_GRACE_MS = 2_000
 const YIELD_GRACE_MS = 60_000
@@ -43,7 +43,7 @@ const YIELD_GRACE_MS = 60_000
 const STALL_TIMEOUT_MS = 3_600_000
 const TAIL = 12
 
-/** Runs a trainer to its end. When the promise settles, the process tree has exited. */
+/** Runs a trainer to completion. When the promise settles, the process tree has exited. */
 export async function supervise(
   options: Supervision,
 ): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
@@ -57,7 +57,7 @@ export async function supervise(
     signal,
     room,
     onPreempt: () =>
-      stops.gracefully('preempted', 'A run of higher priority needs this slot.', YIELD_GRACE_MS),
+      stops.gracefully('preempted', 'A run with a higher priority needs this slot.', YIELD_GRACE_MS),
     onPause: () => stops.pause(),
     onFault: (message) => report.log(message),
   })
@@ -66,11 +66,11 @@ export async function supervise(
     await readTrainer(trainer, { onLine: (line) => output.line(line), onText: (text) => output.text(text) })
     const { code } = await trainer.exited
     signal.throwIfAborted()
-    // The result replaces the checkpoints, and what ends a trainer early needs its slot.
+    // The result replaces the checkpoints, and whatever stopped the trainer early needs its slot.
     uploader.stopWaiting()
     await uploader.settled()
     if (trainer.excess !== undefined) {
-      const message = `The run needs more memory than it may have: ${trainer.excess}.`
+      const message = `The run exceeded its memory limit: ${trainer.excess}.`
       throw new AttemptError('memory_exceeded', message, { retryable: false })
     }
     const outcome = output.outcome(code, stops.reason)
@@ -88,10 +88,10 @@ export async function supervise(
 async function refuseOutside(folder: string, path: string): Promise<void> {
   const [top, place] = await Promise.all([realpath(folder), realpath(dirname(path))])
   if (`${place}${sep}`.startsWith(`${top}${sep}`)) return
-  throw new AttemptError('trainer_failed', 'The trainer names a file of the model outside of its folder.')
+  throw new AttemptError('trainer_failed', 'The trainer reported a model file outside its folder.')
 }
 
-/** The reasons to end a trainer from outside. */
+/** Ends a trainer for external reasons. */
 class Stops implements Disposable {
   reason: { code: string; message: string } | undefined
   readonly #trainer: ManagedProcess
@@ -109,7 +109,7 @@ class Stops implements Disposable {
     this.alive()
   }
 
-  /** Stops the trainer with SIGTERM, at which it writes a checkpoint. */
+  /** Stops the trainer with SIGTERM, which makes it write a checkpoint. */
   gracefully(code: string, message: string, graceMs: number): void {
     if (this.reason) return
     this.reason = { code, message }
@@ -123,7 +123,7 @@ class Stops implements Disposable {
   alive(): void {
     clearTimeout(this.#stall)
     this.#stall = setTimeout(() => {
-      const message = `The trainer said nothing for ${STALL_TIMEOUT_MS / 60_000} minutes.`
+      const message = `The trainer had no output for ${STALL_TIMEOUT_MS / 60_000} minutes.`
       this.gracefully('trainer_stalled', message, STOP_GRACE_MS)
     }, STALL_TIMEOUT_MS)
   }
@@ -190,7 +190,7 @@ class TrainerOutput {
       case 'checkpoint':
         return this.#uploader.offer({ ...line, path: join(this.#checkpointDir, basename(line.path)) })
       case 'resumed':
-        return this.text(`Training goes on after ${this.#unit} ${line.epoch}.`)
+        return this.text(`Training resumes after ${this.#unit} ${line.epoch}.`)
       case 'artifact': {
         const { name: filename, path, size_bytes, sha256, content_type } = line
         this.#files.push({ filename, path, size_bytes, sha256, content_type })
@@ -215,16 +215,16 @@ class TrainerOutput {
     if (exit === EXIT.done && this.#result) return { files: this.#files, result: this.#result }
     if (stopped) throw new AttemptError(stopped.code, stopped.message)
     if (exit === EXIT.checkpointed) {
-      throw new AttemptError('drained', 'The trainer was told to stop and wrote a checkpoint.')
+      throw new AttemptError('drained', 'The trainer was asked to stop and wrote a checkpoint.')
     }
     if (exit === EXIT.cannotTrain) {
       const { code, message } = this.#error ?? {
         code: 'cannot_train',
-        message: 'This data cannot be trained on.',
+        message: 'This data cannot be used for training.',
       }
       throw new AttemptError(code, message, { retryable: false })
     }
-    // A known fault of the node; its sentence says what to do.
+    // A known fault of the node, whose message says what to do.
     if (this.#error && this.#error.code !== 'trainer_failed')
       throw new AttemptError(this.#error.code, this.#error.message)
     throw new AttemptError('trainer_failed', this.#failure(exit))
@@ -233,7 +233,7 @@ class TrainerOutput {
   #failure(exit: number): string {
     const how =
       exit > 128
-        ? `The trainer was ended by signal ${exit - 128}${exit === 137 ? ', for example for lack of memory' : ''}.`
+        ? `The trainer was killed by signal ${exit - 128}${exit === 137 ? ', possibly for lack of memory' : ''}.`
         : `The trainer failed with status ${exit}.`
     const said = this.#error ? ` ${this.#error.message}` : ''
     const tail = this.#tail.length > 0 ? `\nIts last lines:\n${this.#tail.join('\n')}` : ''

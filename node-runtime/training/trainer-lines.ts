@@ -7,7 +7,7 @@ export interface TrainerFile {
   sha256: string
 }
 
-/** The lines that a trainer writes (node-runtime/trainers/README.md). */
+/** The lines of a trainer's output (node-runtime/trainers/README.md). */
 export type TrainerLine =
   | { event: 'log'; level: string; message: string }
   | { event: 'progress'; epoch: number; epochs: number; fraction: number; message: string }
@@ -18,7 +18,7 @@ export type TrainerLine =
   | ({ event: 'result' } & TrainerResult)
   | { event: 'error'; code: string; message: string }
 
-/** The fields that describe input and output are absent where the task type of the model does. */
+/** The fields that describe input and output are absent if the model's task type defines them. */
 export interface TrainerResult {
   metrics: Record<string, unknown>
   input_schema?: Record<string, unknown>
@@ -34,7 +34,7 @@ export function parseTrainerLine(text: string): TrainerLine | undefined {
   if (!text.startsWith('{')) return undefined
   try {
     const value = JSON.parse(text) as { event?: unknown }
-    // Trainers are part of this repository, so the name of the event is enough to trust its other members.
+    // Trainers are part of this repository, so a known event name is enough to trust the other fields.
     return typeof value.event === 'string' && EVENTS.has(value.event) ? (value as TrainerLine) : undefined
   } catch {
     return undefined

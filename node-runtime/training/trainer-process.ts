@@ -9,7 +9,7 @@ import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.
 import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
 
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
-/** The result of a run is one line, and gateways take at most some megabytes of it. */
+/** The result of a run is one line, of which gateways accept at most a few megabytes. */
 const MAX_TRAINER_LINE = 16 * 1024 * 1024
 
 /** The job file (node-runtime/trainers/README.md). */
@@ -26,12 +26,12 @@ export interface TrainerJob {
   base_dir: string | null
   /** The commit of the base's repository. */
   base_revision: string | null
-  /** The folder is shared by attempts. */
+  /** A folder shared by all attempts. */
   cache_dir: string
   processes: number
   /** The hardware in the node's inventory, whether or not the environment can use it. */
   hardware: NodeInventory['hardware']
-  /** The number of GPUs with its reservation. */
+  /** The number of GPUs on which the run has a reservation. */
   gpus: number
   /** The memory limit of the trainer. */
   memory_mb: number
@@ -45,7 +45,7 @@ export interface TrainerStart {
   /** Unique on this node. */
   name: string
   job: Omit<TrainerJob, 'memory_mb'>
-  /** The trainer is ended when it uses more. */
+  /** The memory limit, beyond which the trainer is ended. */
   limitMb: number
   /** The `device` of each GPU with the run's reservation. */
   gpus: readonly string[]
@@ -82,7 +82,7 @@ export async function startTrainer({
   })
 }
 
-/** Reads both outputs to their end. A line outside of the protocol is log text. */
+/** Reads both outputs to their end. Lines that don't follow the protocol are log text. */
 export async function readTrainer(
   { stdout, stderr }: Pick<ManagedProcess, 'stdout' | 'stderr'>,
   { onLine, onText }: { onLine: (line: TrainerLine) => void; onText: (text: string) => void },

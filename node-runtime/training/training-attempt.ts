@@ -19,7 +19,7 @@ import { completeJob, type LeasedPlace, type LeaseTools, underLease } from './jo
 import { supervise } from './supervise.ts'
 import { TrainingPace } from './training-pace.ts'
 
-/** The cores of this machine, or as many as the operator's `OMP_NUM_THREADS` leaves to one program. */
+/** Returns the number of cores of this machine, or the limit per program from the operator's `OMP_NUM_THREADS`. */
 const coresForTraining = (): number =>
   Math.min(availableParallelism(), Number(process.env.OMP_NUM_THREADS) || Infinity)
 
@@ -29,7 +29,7 @@ export interface AttemptTools extends BaseTools, LeaseTools {
   readonly models: BaseTools['models'] & LeaseTools['models']
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Learns whether trainers on GPUs could use them. */
+  /** Receives reports of whether trainers on GPUs could use them. */
   readonly gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'isUnusable'>
   readonly inventory: Pick<NodeInventory, 'hardware' | 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
 }
@@ -42,18 +42,18 @@ export interface AttemptOptions {
   /** Ends the attempt with a checkpoint. */
   pausing: AbortSignal
   leaseS: number
-  /** True when the run was offered to GPU nodes; any other run may train on the processor. */
+  /** True if the run was offered to GPU nodes; any other run may train on the CPU. */
   isForGpu: boolean
 }
 
 const CACHED_DATASETS = 8
 
-/** Trains one claimed job to its end. */
+/** Trains one claimed job to completion. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
   const { specification } = options.claim
   const hasGpus = usesGpus(specification) && (options.isForGpu || !tools.gpuHealth?.isUnusable)
   if (usesGpus(specification) && !hasGpus)
-    options.report.log('This node cannot use its GPUs. The run needs none, so it trains on the processor.')
+    options.report.log('This node cannot use its GPUs. The run needs none, so it trains on the CPU.')
   const processes = hasGpus
     ? Math.min(
         trainingProcesses(specification, tools.memory.gpus),
@@ -85,7 +85,7 @@ async function attempt(
   await mkdir(dir, { recursive: true })
   if (checkpoint) {
     const whose = checkpoint.job_id === claim.job_id ? '' : ` of the equal run ${checkpoint.job_id}`
-    report.log(`Going on from the checkpoint after ${spec.progress_unit} ${checkpoint.epoch}${whose}.`)
+    report.log(`Resuming from the checkpoint after ${spec.progress_unit} ${checkpoint.epoch}${whose}.`)
   }
   const [python, dataset, resumeFrom, base] = await Promise.all([
     unlessAborted(
@@ -129,7 +129,7 @@ async function attempt(
       }),
       base_dir: base,
       base_revision: spec.base_revision ?? null,
-      // Outside of the folders of attempts, which are removed with them.
+      // Outside the folders of attempts, because those are removed with the attempts.
       cache_dir: await tokenizedDatasetFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
       hardware: tools.inventory.hardware,
@@ -144,8 +144,8 @@ async function attempt(
 }
 
 /**
- * Returns a folder for each dataset. The content of a dataset may control what its trainer writes there, so no trainer
- * reads the folder of another dataset.
+ * Returns a separate folder per dataset. A dataset's contents may control what its trainer writes there, so no trainer
+ * may read the folder of another dataset.
  */
 async function tokenizedDatasetFolder(root: string, datasetUrl: string): Promise<string> {
   await mkdir(root, { recursive: true })
@@ -168,7 +168,7 @@ function limitOf(
   { gpus, memory_mb, ram_mb }: Pick<NodeInventory, 'gpus' | 'memory_mb' | 'ram_mb'>,
 ): number {
   if (gpus.length > 0) return Math.max(memoryLimitMb(reservedMb), Math.floor(ram_mb / 2))
-  // A run may be expected to use more than this node has; then the node's memory is the limit.
+  // If the run is expected to use more than this node has, the node's memory is the limit.
   return Math.min(memoryLimitMb(reservedMb), memoryLimitMb(memory_mb / 2))
 }
 
@@ -194,10 +194,7 @@ async function fetchInto(
     onBytes: (count) => (bytes += count),
   })
   if (bytes !== size_bytes) {
-    throw new AttemptError(
-      'transfer_failed',
-      `${filename} came with ${bytes} bytes instead of ${size_bytes}.`,
-    )
+    throw new AttemptError('transfer_failed', `${filename} has ${bytes} bytes instead of ${size_bytes}.`)
   }
   return path
 }

@@ -1,14 +1,14 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
 import type { TrainerLine } from './trainer-lines.ts'
 
-/** Each report renews the lease and writes the run's row, so there are few. */
+/** The interval of reports. Each one renews the lease and writes the run's row, so they must be rare. */
 const REPORT_INTERVAL_MS = 5_000
-/** The least time from which a pace is taken. */
+/** The minimum time for measuring a pace. */
 const MEASURED_MS = 2_000
 
 type ProgressLine = Omit<Extract<TrainerLine, { event: 'progress' }>, 'event' | 'message'>
 
-/** Reports how far a trainer has come, and how long it will take at its pace since it began or resumed. */
+/** Reports a trainer's progress, and the remaining time at its pace since it started or resumed. */
 export class TrainingPace {
   readonly #report: (detail: StatusDetail) => void
   #began: { at: number; fraction: number } | undefined
@@ -26,7 +26,7 @@ export class TrainingPace {
     const done = fraction - this.#began.fraction
     const eta_s =
       done > 0 && elapsedMs >= MEASURED_MS ? Math.round(((1 - fraction) * elapsedMs) / done / 1_000) : null
-    // What is not finished is never said to be.
+    // Round down: never report 100% before the end.
     const progress_pct = Math.min(100, Math.max(0, Math.floor(fraction * 100)))
     this.#report({ status: 'training', progress_pct, metadata: { step: epoch, of: epochs, eta_s } })
   }

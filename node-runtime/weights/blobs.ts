@@ -5,7 +5,7 @@ import type { NodeModelSpec } from '../../schemas/node.ts'
 /** The suffix of an incomplete file (see transfer.ts), and of a model's folder while it is assembled or removed. */
 export const PART = /\.part$/
 
-/** The files of all models, each once, named by digest. A model's folder has links to them. */
+/** Stores each file of all models once, named by digest. A model's folder has hard links to them. */
 export class Blobs {
   readonly dir: string
 
@@ -26,7 +26,7 @@ export class Blobs {
   async list(): Promise<{ name: string; bytes: number }[]> {
     return Promise.all(
       (await readdir(this.dir)).map(async (name) => {
-        // At any time a download may complete, which renames its part, or a sweep may remove a blob.
+        // Meanwhile a download may complete, which renames its part, or a sweep may remove a blob.
         const bytes = await stat(this.path(name)).then(
           ({ size }) => size,
           () => 0,
@@ -37,8 +37,8 @@ export class Blobs {
   }
 
   /**
-   * Removes blobs that no model links to or is about to; false when there were none. Partial downloads stay, so that they
-   * can be resumed.
+   * Removes blobs that no model links to or is about to link to; returns false if there were none. Keeps partial
+   * downloads, so that they can be resumed.
    */
   async sweep(isComing: (sha256: string) => boolean): Promise<boolean> {
     let removed = 0
@@ -57,8 +57,9 @@ export class Blobs {
   }
 
   /**
-   * Returns the keys of the models of which a job has linked a file into its own folder (training/base-model.ts). Such a
-   * blob has more links than `models`, which are all models here, account for; removing them would free nothing.
+   * Returns the keys of models with a file that a job has linked into its own folder (training/base-model.ts). Such a
+   * blob has more links than `models`, which must be all models here, account for. Removing these models would free
+   * nothing.
    */
   async usedByJobs(models: readonly NodeModelSpec[]): Promise<Set<string>> {
     const links = linksOf(models)
@@ -86,7 +87,7 @@ export class Blobs {
   }
 }
 
-/** Returns how many links to each file these models have. */
+/** Returns the number of links that these models have to each file. */
 function linksOf(models: readonly NodeModelSpec[]): Map<string, number> {
   const links = new Map<string, number>()
   for (const { files } of models)

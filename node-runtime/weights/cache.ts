@@ -24,12 +24,12 @@ export interface CachedModel {
 /** Returns the models that must stay on the disk now. It is called right before each removal. */
 export type Keep = () => ReadonlySet<string>
 
-/** Files that are about to be on the disk. */
+/** Files that are about to be stored. */
 type Coming = Pick<NodeModelSpec, 'files'>
 
 export interface ConvertOptions {
   keep: Keep
-  /** The bytes that it may take on the disk. */
+  /** The maximum size on disk in bytes. */
   bytes: number
   /** Writes the result to an empty folder. */
   build: (draft: string) => Promise<void>
@@ -41,9 +41,9 @@ const SPEC_FILE = 'model.json'
 export const BASE_PREFIX = 'base/'
 
 /**
- * The weights on this node's disk. Blobs are named by digest, so models share common files. A model is a
- * directory of links to blobs, which appears only once it is complete. The size is bounded: least recently used
- * models are removed first.
+ * The weights on this node's disk. Blobs are named by digest, so models share common files. A model is a directory of
+ * hard links to blobs, which appears only once it is complete. The size is bounded: least recently used models are
+ * removed first.
  */
 export class WeightsCache {
   readonly #dir: string
@@ -55,16 +55,13 @@ export class WeightsCache {
   readonly #fetching = new Map<string, Promise<void>>()
   /** Models that are being assembled, by key; other callers for the same model wait for the same promise. */
   readonly #assembling = new Map<string, Promise<CachedModel>>()
-  /** Models that are being removed, by key. `find` waits for the end, so that no load uses a folder that is on its way out. */
+  /** Models that are being removed, by key. `find` waits for the end, so that no load uses a vanishing folder. */
   readonly #removing = new Map<string, Promise<void>>()
   /** Folders of models that are being assembled or removed. */
   readonly #moving = new Set<string>()
-  /**
-   * Models that are being downloaded. No model links to their blobs yet, but they must not be swept, and
-   * their disk space is reserved.
-   */
+  /** Models that are being downloaded, whose blobs must not be swept yet. Their disk space is reserved. */
   readonly #coming = new Set<Coming>()
-  /** The last call that made room. Calls run one after another, so that no two count the same space. */
+  /** The last call of `#makeRoom`. Calls run one after another, so that no two count the same space. */
   #making: Promise<void> = Promise.resolve()
 
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
@@ -74,7 +71,7 @@ export class WeightsCache {
     this.#conversions = new Conversions(join(dir, 'converted'))
   }
 
-  /** Finishes removals that a crash interrupted: their folders are the only trace of blobs that no model needs any more. */
+  /** Finishes removals that a crash interrupted: their folders are the only trace of blobs without a model. */
   async init(): Promise<void> {
     const parts = (await this.#modelNames()).filter((name) => PART.test(name))
     await Promise.all(parts.map((name) => this.#clear(join(this.#dir, 'models', name))))
@@ -108,7 +105,7 @@ export class WeightsCache {
     }
   }
 
-  /** Records when a model was last used, for the order of removal. The time is that of its folder, so it outlasts a restart. */
+  /** Records a model's last use for the order of removal, as the mtime of its folder, so that it survives restarts. */
   async touch(modelKey: string, at = new Date()): Promise<void> {
     await utimes(this.#modelDir(modelKey), at, at).catch(() => {})
   }
@@ -137,12 +134,12 @@ export class WeightsCache {
     }
   }
 
-  /** Returns the folder of a conversion of a model; undefined when it has not been made. */
+  /** Returns the folder of a model's conversion; undefined if it doesn't exist. */
   findConversion(spec: NodeModelSpec, recipe: string): Promise<string | undefined> {
     return this.#conversions.find(this.#conversions.nameOf(spec, recipe))
   }
 
-  /** Makes a conversion of a model, which counts for the quota and is removed with the last model of the same files. */
+  /** Runs a conversion, which counts towards the quota and is removed with the last model that has the same files. */
   async convert(
     spec: NodeModelSpec,
     recipe: string,
@@ -158,7 +155,7 @@ export class WeightsCache {
     }
   }
 
-  /** Removes what is damaged of a model and its conversions; returns false when all digests are right. */
+  /** Removes a model if its files or conversions are damaged; returns false if all digests are right. */
   async dropIfDamaged(modelKey: string, signal: AbortSignal): Promise<boolean> {
     const found = await this.find(modelKey)
     if (!found) return false
@@ -169,7 +166,7 @@ export class WeightsCache {
       if (digest !== sha256) damaged.push(this.#blobs.path(sha256))
     }
     if (damaged.length === 0) return this.#conversions.dropIfDamaged(found.spec, signal)
-    // They were made of damaged files.
+    // The conversions were made from damaged files.
     await this.#conversions.drop(found.spec)
     await this.#takeAway(modelKey)
     // Other models may link to the same blobs, and would accept them because their size is right.
@@ -185,7 +182,7 @@ export class WeightsCache {
       this.#removing.delete(modelKey),
     )
     this.#removing.set(modelKey, removing)
-    // `find` waits for it as well, and only this caller handles its failure.
+    // `find` awaits the removal too, but only this caller handles its failure.
     removing.catch(() => {})
     return removing
   }
@@ -207,7 +204,7 @@ export class WeightsCache {
     })
   }
 
-  /** Deletes what lies in a renamed folder and what only it used. The folder itself goes last, because `init` looks for it. */
+  /** Deletes a renamed folder and its unshared blobs. The folder goes last, because `init` searches for it. */
   async #clear(part: string): Promise<void> {
     await rm(join(part, 'files'), { recursive: true, force: true })
     await this.#sweepBlobs()
@@ -225,7 +222,7 @@ export class WeightsCache {
     { signal, renew }: { signal: AbortSignal | undefined; renew: (() => Promise<string>) | undefined },
   ): Promise<void> {
     for (let other = this.#fetching.get(sha256); other; other = this.#fetching.get(sha256)) {
-      // The other download may fail for reasons of its own.
+      // The other download may fail for its own reasons.
       await other.catch(() => {})
       signal?.throwIfAborted()
     }
@@ -265,7 +262,7 @@ export class WeightsCache {
       }
       await mkdir(join(part, 'files'), { recursive: true })
       await writeFile(join(part, SPEC_FILE), JSON.stringify(stored))
-      // An existing folder is unreadable: the disk lost power, or an earlier version of this program wrote it.
+      // An existing folder is unreadable, due to a power loss or an earlier version of this program.
       await this.#takeAway(spec.model_key)
       await rename(part, directory)
     })
@@ -293,7 +290,7 @@ export class WeightsCache {
     const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
       throw new Error(
-        `the model takes ${megabytes(bytes)} MB on disk, more than this node's quota for weights of ${megabytes(this.#quotaBytes)} MB; HEARTH_NODE_CACHE_GB of the node raises it`,
+        `the model takes ${megabytes(bytes)} MB on disk, more than this node's quota for weights of ${megabytes(this.#quotaBytes)} MB; set HEARTH_NODE_CACHE_GB on the node to raise it`,
       )
     }
     await mkdir(this.#blobs.dir, { recursive: true })
@@ -303,18 +300,18 @@ export class WeightsCache {
       for (;;) {
         const [disk, { bavail, bsize }] = await Promise.all([this.#disk(), statfs(this.#dir)])
         if (disk.planned <= this.#quotaBytes && bavail * bsize >= disk.missing + HEADROOM_BYTES) return
-        // A complete model is worth more than a partial download that no caller resumes.
+        // A complete model is worth more than an abandoned partial download.
         if ((await this.#removeParts()) || (await this.#sweepBlobs())) continue
         if (oldest === undefined) {
           oldest = await this.#removable()
-          // Where even all of them do not make enough room, they would have to be downloaded again for nothing.
+          // If even all of them don't free enough, removing them would only cost us new downloads.
           const freed = await this.#bytesIn(oldest.filter((key) => !keep().has(key)))
           if (disk.planned - freed > this.#quotaBytes) break
           if (bavail * bsize + freed < disk.missing + HEADROOM_BYTES) break
         }
         const victim = oldest.shift()
         if (victim === undefined) break
-        // A load may have begun since the list was made. Between this check and `remove` nothing else can run.
+        // A load may have begun since the list was created. Nothing else can run between this check and `remove`.
         if (!keep().has(victim)) await this.remove(victim)
       }
     } catch (err) {
@@ -325,7 +322,7 @@ export class WeightsCache {
     throw new DiskFullError(`there is no room on this node's disk for ${megabytes(bytes)} MB of weights`)
   }
 
-  /** Returns the models that may be removed, the least recently used first. */
+  /** Returns the models that may be removed, least recently used first. */
   async #removable(): Promise<string[]> {
     const keys = await this.#keys()
     const models = await Promise.all(keys.map((key) => this.#read(key)))
@@ -344,7 +341,7 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  /** Returns the most bytes that the removal of these models can free: conversions may be of other models, too. */
+  /** Returns the maximum of bytes freed by removing these models; other models may share the conversions. */
   async #bytesIn(keys: readonly string[]): Promise<number> {
     const models = await Promise.all(keys.map((key) => this.#read(key)))
     if (models.includes(undefined)) return Number.POSITIVE_INFINITY
@@ -368,7 +365,7 @@ export class WeightsCache {
     return { planned: others + coming, missing: Math.max(0, coming - here) }
   }
 
-  /** Removes partial downloads and partial models that no caller works on; false when there were none. */
+  /** Removes abandoned partial downloads and partial models; returns false if there were none. */
   async #removeParts(): Promise<boolean> {
     const downloads = (await this.#blobs.list())
       .filter(({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')))
@@ -394,7 +391,7 @@ function unlessGone(err: unknown): void {
   if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
 }
 
-/** Returns the path of a model's file; a name cannot lead out of the folder. */
+/** Returns the path of a model's file; a name can't escape the folder. */
 const inFolder = (folder: string, path: string): string => join(folder, normalize(join('/', path)))
 
 const megabytes = (bytes: number) => Math.ceil(bytes / 1024 / 1024)

@@ -6,7 +6,7 @@ import { digestOf } from './transfer.ts'
 
 type ModelFiles = Pick<NodeModelSpec, 'files'>
 
-/** The list of what a conversion made, with the digests; it is written last. */
+/** The list of a conversion's output files with their digests. It is written last. */
 const LIST_FILE = 'converted.json'
 const DRAFT = /\.part$/
 
@@ -15,15 +15,15 @@ interface MadeFile {
   sha256: string
 }
 
-/** Identifies the files of a model: equal ones are converted once. */
+/** Identifies the files of a model, so that equal files are converted once. */
 const digestOfFiles = ({ files }: ModelFiles): string => {
   const named = files.map(({ path, sha256 }) => `${path} ${sha256}`).toSorted()
   return createHash('sha256').update(named.join('\n')).digest('hex')
 }
 
 /**
- * The conversions of models for their servers: a folder for each set of files and recipe. A folder appears only
- * once it is complete, and stays as long as a model with these files is on the disk.
+ * The conversions of models for their servers: a folder per set of files and recipe. A folder appears only once it is
+ * complete, and stays as long as a model with these files is on the disk.
  */
 export class Conversions {
   readonly #dir: string
@@ -34,44 +34,44 @@ export class Conversions {
     this.#dir = dir
   }
 
-  /** Returns the name of a conversion; `recipe` identifies how it is made. */
+  /** Returns the name of a conversion. `recipe` identifies the method. */
   nameOf(model: ModelFiles, recipe: string): string {
     const digest = createHash('sha256').update(recipe).digest('hex')
     return `${digestOfFiles(model)}-${digest.slice(0, 16)}`
   }
 
-  /** Returns the folder of a conversion; undefined when it has not been made. */
+  /** Returns the folder of a conversion; undefined if it doesn't exist. */
   async find(name: string): Promise<string | undefined> {
     const folder = join(this.#dir, name)
     return (await listIn(folder)) ? folder : undefined
   }
 
-  /** Makes a conversion in a draft folder; concurrent callers share one. */
+  /** Runs a conversion in a draft folder. Concurrent callers share one. */
   make(name: string, build: (draft: string) => Promise<void>): Promise<string> {
     const making = this.#making.get(name) ?? this.#make(name, build).finally(() => this.#making.delete(name))
     this.#making.set(name, making)
     return making
   }
 
-  /** Returns the bytes of everything here, except drafts that are being made. */
+  /** Returns the total size in bytes, without drafts in progress. */
   async size(): Promise<number> {
     const folders = (await this.#names()).filter((name) => !this.#drafts.has(name))
     const sizes = await Promise.all(folders.map((name) => sizeOf(join(this.#dir, name))))
     return sizes.reduce((sum, bytes) => sum + bytes, 0)
   }
 
-  /** Removes the conversions of files that none of these models has; false when there were none. */
+  /** Removes the conversions of files that none of these models has; returns false if there were none. */
   async sweep(models: readonly ModelFiles[]): Promise<boolean> {
     const kept = new Set(models.map(digestOfFiles))
     return this.#remove((name) => !DRAFT.test(name) && !kept.has(name.split('-', 1)[0] ?? ''))
   }
 
-  /** Removes drafts that an earlier run of this node left; false when there were none. */
+  /** Removes drafts that an earlier run of this node left; returns false if there were none. */
   removeDrafts(): Promise<boolean> {
     return this.#remove((name) => DRAFT.test(name) && !this.#drafts.has(name))
   }
 
-  /** Removes the conversions of a model if one of their files is damaged; returns false when all are right. */
+  /** Removes the conversions of a model if any of their files is damaged; returns false if none is. */
   async dropIfDamaged(model: ModelFiles, signal: AbortSignal): Promise<boolean> {
     const prefix = `${digestOfFiles(model)}-`
     const damaged = new Set<string>()
@@ -111,7 +111,7 @@ export class Conversions {
       await rm(draft, { recursive: true, force: true })
       this.#drafts.delete(draftName)
     }
-    // An earlier version of the recipe made others of the same files.
+    // Remove the output of earlier versions of the recipe for the same files.
     const prefix = `${name.split('-', 1)[0]}-`
     await this.#remove((other) => other.startsWith(prefix) && other !== name && !DRAFT.test(other))
     return folder
@@ -119,7 +119,7 @@ export class Conversions {
 
   async #remove(isOut: (name: string) => boolean): Promise<boolean> {
     const out = (await this.#names()).filter(isOut)
-    // The list goes first, so that no partly removed folder counts as complete.
+    // Remove the list first, so that no partially removed folder counts as complete.
     await Promise.all(
       out.map(async (name) => {
         await rm(join(this.#dir, name, LIST_FILE), { force: true })

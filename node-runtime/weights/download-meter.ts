@@ -23,7 +23,7 @@ export class DownloadMeter {
     this.#onProgress = onProgress
   }
 
-  /** Counts bytes that are on the disk already. */
+  /** Counts bytes that are already on the disk. */
   skip(bytes: number): void {
     this.#done += bytes
     this.#reportInTime()
@@ -43,7 +43,7 @@ export class DownloadMeter {
     this.#report()
   }
 
-  /** Reports that the remote side limits the rate for so many seconds; 0 when the download continues. */
+  /** Reports that the remote side limits the rate for `seconds`; 0 when the download continues. */
   wait(seconds: number): void {
     this.#limitedS = seconds
     this.#report()

@@ -2,12 +2,12 @@ import { mkdir, readdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 
 const MB = 1024 * 1024
-/** The least that a cache may hold by default: the fixed quota of versions up to 0.12. */
+/** The minimum default quota: the fixed quota of versions up to 0.12. */
 const MIN_DEFAULT_MB = 20 * 1024
 
 /**
- * Returns the megabytes that the weights cache in `dir` may hold: `gb` gigabytes, else `mb` megabytes, and else half of what
- * its disk has free, counting what the cache holds already.
+ * Returns the quota of the weights cache in `dir` in megabytes: `gb` gigabytes, else `mb` megabytes, else half of the
+ * disk's free space, counting the cache's own files as free.
  */
 export async function cacheQuotaMb({
   dir,

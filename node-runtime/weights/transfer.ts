@@ -15,12 +15,12 @@ import { proxyDispatcher } from '../../platform/proxy.ts'
 const TRIES = 5
 const FIRST_DELAY_MS = 400
 const MAX_REDIRECTS = 5
-/** The wait after a 429 without `Retry-After`, and the longest wait whatever it says. */
+/** The wait after a 429 without `Retry-After`, and the upper limit for any wait. */
 const LIMITED_S = { byDefault: 30, longest: 900 } as const
 /** The interval at which a rate-limited wait is reported. */
 const REPORT_INTERVAL_S = 15
 
-/** The remote side refuses the request for good; a retry would fail again. */
+/** Thrown if the remote side rejects the request permanently; a retry would fail again. */
 export class TransferError extends Error {
   override readonly name = 'TransferError'
   /** The status of the response. */
@@ -32,27 +32,30 @@ export class TransferError extends Error {
   }
 }
 
-/** The object store has no room for the bytes now. */
+/** Thrown while the object store has no room for the bytes. */
 export class NoRoomError extends Error {
   override readonly name = 'NoRoomError'
 }
 
-/** How stores say so: this platform's own by its reason, S3 servers by a code in their XML. */
+/** Detects that a store is full: the platform's own store reports a reason, S3 servers a code in their XML. */
 const NO_ROOM = new RegExp(
   `"reason":"${STORAGE_FULL}"|<Code>(?:XMinioStorageFull|XMinioAdminBucketQuotaExceeded|QuotaExceeded)</Code>`,
 )
 
-/** The status for a signed URL that has expired or was never valid. */
+/** The status for a signed URL that has expired or is invalid. */
 export const REFUSED = 403
 
-/** Uploads a file to a signed URL; throws `NoRoomError` while the store is full. Repeating it is safe, because the same bytes go to the same key. */
+/**
+ * Uploads a file to a signed URL; throws `NoRoomError` while the store is full. Retries are safe, because the same
+ * bytes go to the same key.
+ */
 export async function putFile(
   url: string,
   path: string,
   { headers, signal }: { headers: Record<string, string>; signal?: AbortSignal },
 ): Promise<void> {
   await retrying(signal, async () => {
-    // A trainer writes these files, and a link in their place could point to any file that the node can read.
+    // Trainers write these files, and a symlink in their place could point to any file that the node can read.
     await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
     const { size } = await file.stat()
     const answer = await request(url, {
@@ -70,10 +73,10 @@ export interface Download {
   url: string
   path: string
   sha256?: string
-  /** The URL is of the model hub: it and its redirects use the proxy of the environment. All others are reached directly. */
+  /** True for a URL of the model hub, for which requests and redirects use the environment's proxy. */
   isOutside?: boolean | undefined
   signal?: AbortSignal
-  /** Requests a new URL for the same bytes after a refusal, because signed URLs expire. */
+  /** Requests a new URL for the same bytes after a 403, because signed URLs expire. */
   renew?: () => Promise<string>
   /** Called each time bytes arrive, and once with the size of an earlier partial download. */
   onBytes?: (count: number) => void
@@ -81,18 +84,20 @@ export interface Download {
   onLimited?: (seconds: number) => void
 }
 
-/** The remote side limits the rate. */
+/** Thrown if the remote side limits the rate. */
 class LimitedError extends Error {
   override readonly name = 'LimitedError'
   readonly seconds: number
 
   constructor(seconds: number) {
-    super(`the other side limits its rate for ${seconds} s`)
+    super(`the server is rate limiting for ${seconds} s`)
     this.seconds = seconds
   }
 }
 
-/** Downloads a file, resuming a partial download beside it. The file appears at its path only once its digest is right. */
+/**
+ * Downloads a file, resuming a partial download next to it. The file appears at its path only once its digest is right.
+ */
 export async function downloadFile({
   url,
   path,
@@ -106,7 +111,7 @@ export async function downloadFile({
   await mkdir(dirname(path), { recursive: true })
   const part = `${path}.part`
   let address = url
-  /** True from the request of a new URL until that URL succeeds. */
+  /** True from the request for a new URL until that URL succeeds. */
   let isNew = false
   let reported = 0
   const report = (total: number) => {
@@ -128,7 +133,7 @@ export async function downloadFile({
       await answer.body.dump()
       isNew = true
       address = await renew()
-      throw new Error('the address had run out')
+      throw new Error('the URL has expired')
     }
     const hash = createHash('sha256')
     if (answer.statusCode === 416) {
@@ -147,8 +152,7 @@ export async function downloadFile({
       const count = new Transform({
         transform(chunk: Buffer, _encoding, done) {
           total += chunk.length
-          // The digest is computed while bytes arrive, because reading gigabytes again would add
-          // seconds to a cold start.
+          // Compute the digest on the fly: reading gigabytes again would add seconds to a cold start.
           if (sha256) hash.update(chunk)
           report(total)
           done(null, chunk)
@@ -162,14 +166,14 @@ export async function downloadFile({
     }
     if (sha256 && hash.digest('hex') !== sha256) {
       await rm(part, { force: true })
-      throw new Error('the downloaded bytes do not have the declared digest')
+      throw new Error('the downloaded file does not match its declared digest')
     }
     await rename(part, path)
   }
   await retrying(signal, once, onLimited)
 }
 
-/** Follows redirects. The request has no credentials, so a redirect cannot leak any. */
+/** Follows redirects. The request has no credentials that a redirect could leak. */
 async function following(
   start: string,
   {
@@ -215,7 +219,7 @@ function refuse(method: string, status: number, text: string): void {
   if (status < 300) return
   const isNoRoom = method === 'PUT' && (status === INSUFFICIENT_STORAGE || NO_ROOM.test(text))
   if (isNoRoom) throw new NoRoomError('the object store has no room now')
-  // The owner of a run reads the message; what a store or a hub says of its insides is not for them.
+  // The owner of a run reads this message, so don't leak internal details of a store or hub.
   const message = `the object store answered ${method} with status ${status}`
   if (status >= 400 && status < 500 && status !== 408 && status !== 429)
     throw new TransferError(message, status)

@@ -214,7 +214,7 @@ describe('the way from rows to an encoder that is asked', function () {
     const { metrics } = await completed(jobId)
 
     const { logs } = await platform.api.get<{ logs: { message: string }[] }>(`/training/runs/${jobId}/logs`)
-    assert.match(logs.map(({ message }) => message).join('\n'), /Training goes on after step \d+\./)
+    assert.match(logs.map(({ message }) => message).join('\n'), /Training resumes after step \d+\./)
     assert.ok(metrics['eval_mrr']! > metrics['base_eval_mrr']!)
     await ready(jobId)
   })

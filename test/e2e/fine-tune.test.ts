@@ -219,7 +219,7 @@ describe('the way from rows to a chat', function () {
     const run = await ended(jobId)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
-    assert.match(await logsOf(jobId), /Training goes on after step \d+\./)
+    assert.match(await logsOf(jobId), /Training resumes after step \d+\./)
     assert.equal(run.metrics.epochs.length, 10)
   })
 

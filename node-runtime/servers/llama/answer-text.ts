@@ -2,21 +2,23 @@ import { BareCalls } from './bare-calls.ts'
 import type { CallStream } from './call-stream.ts'
 
 const MARKS = ['[TOOL_CALLS]', '<|python_tag|>']
-/** The mark is a token of its own, so it is never part of a model's text. */
+/** This mark is a single token, so it is never part of a model's text. */
 const PYTHON_MARK = '<|python_tag|>'
 
-/** White space in front of a call is not part of the response, so it is held back; models write a few line breaks. */
+/**
+ * The limit of whitespace held back before a call, because it is not part of the response. Models write a few newlines.
+ */
 const MAX_LEADING_SPACE = 16
 
 export interface AnswerTextOptions {
   stops: readonly string[]
-  /** Functions that may be called in text; empty when a grammar constrains the response. */
+  /** Functions that may be called in text; empty if a grammar constrains the response. */
   names: readonly string[]
   isOneCall: boolean
   onText: (text: string) => void
 }
 
-/** Cuts the text of a model at its stop texts, whatever the boundaries of tokens, and extracts tool calls. */
+/** Cuts a model's text at its stop texts, regardless of token boundaries, and extracts tool calls. */
 export class AnswerText {
   readonly #options: AnswerTextOptions
   readonly #marks: readonly string[]
@@ -25,12 +27,12 @@ export class AnswerText {
   #calls: BareCalls | undefined
   /** The mark that opened the calls. */
   #mark = ''
-  /** True until the first text of this response is passed on. */
+  /** True until the first text of this response is emitted. */
   #isFresh = true
   #hasCalled = false
-  /** The text that has been passed on. */
+  /** The emitted text. */
   text = ''
-  /** True when all further text is to be ignored. */
+  /** True if all further text must be ignored. */
   isStopped = false
 
   constructor(stream: CallStream, options: AnswerTextOptions) {
@@ -45,7 +47,7 @@ export class AnswerText {
     while (goesOn && !this.isStopped) goesOn = this.#calls ? this.#readCalls(this.#calls) : this.#step()
   }
 
-  /** Ends the response. Text that was held back is passed on, because it began no mark. */
+  /** Ends the response. Emits text that was held back, because it didn't begin a mark. */
   end(): void {
     if (this.#calls) {
       this.#calls.end()
@@ -84,7 +86,7 @@ export class AnswerText {
   #beginsBare(): boolean {
     const begun = this.#held.trimStart()
     if (!begun.startsWith('[')) return begun.startsWith('{')
-    // The text may also be the beginning of a mark.
+    // The text may also be the start of a mark.
     return !MARKS.some((mark) => begun.startsWith(mark)) && openEnd(begun, MARKS) === 0
   }
 
@@ -121,7 +123,7 @@ export class AnswerText {
   }
 }
 
-/** Returns the number of characters at the end that may begin a mark. */
+/** Returns the number of trailing characters that may begin a mark. */
 function openEnd(text: string, marks: readonly string[]): number {
   const longest = Math.max(1, ...marks.map(({ length }) => length)) - 1
   for (let length = Math.min(longest, text.length); length > 0; length--) {

@@ -7,8 +7,8 @@ const FIRST_KEYS = ['"name"', '"type"', '"arguments"', '"parameters"', '"functio
 const KEYS = new Set(['name', 'type', 'id', 'arguments', 'parameters'])
 
 /**
- * Reads calls of known functions in text: one object, several in a row, or a list of them, as Llama 3 and Mistral write
- * them. From the end of the last call on, anything else is text.
+ * Parses calls of known functions in text: one object, several in a row, or a list, as written by Llama 3 and Mistral.
+ * Anything after the last call is text.
  */
 export class BareCalls {
   readonly #names: readonly string[]
@@ -31,12 +31,12 @@ export class BareCalls {
     return this.#streamed > 0
   }
 
-  /** The opening of a list without calls, which turned out to be text. */
+  /** The opening bracket of a list without calls, which turned out to be text. */
   get failedOpening(): string {
     return this.hasCalled ? '' : this.#opening
   }
 
-  /** The text after that, once the calls are over. */
+  /** The text after the last call. */
   get rest(): string {
     return (this.#object?.text ?? '') + this.#held
   }
@@ -169,7 +169,7 @@ class CallObject {
   }
 }
 
-/** Finds the end of a JSON object that arrives in several pieces. */
+/** Finds the end of a JSON object that arrives in chunks. */
 class ValueEnd {
   #depth = 0
   #isInText = false

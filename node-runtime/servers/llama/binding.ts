@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
 /**
- * The part of node-llama-cpp that is used here. The package is outside of this repository: a node installs it when
+ * The part of node-llama-cpp that we use. The package is not a dependency of this repository: a node installs it when
  * it serves its first GGUF.
  */
 export interface Llama {
@@ -16,7 +16,7 @@ export interface Llama {
 export interface LlamaModel {
   readonly trainContextSize: number
   readonly tokenizer: Tokenize
-  /** `wpm` is the vocabulary of a BERT. */
+  /** `wpm` for BERT vocabularies. */
   readonly vocabularyType: string
   readonly tokens: SpecialTokens
   readonly embeddingVectorSize: number
@@ -25,7 +25,7 @@ export interface LlamaModel {
       general: { architecture: string }
       tokenizer?: { 'chat_template.rerank'?: unknown; ggml?: { tokens?: readonly string[] } }
     }
-    /** The settings below the name of the architecture. */
+    /** The settings under the architecture's name. */
     architectureMetadata?: {
       pooling_type?: number
       classifier?: { output_labels?: readonly string[] }
@@ -44,7 +44,7 @@ export interface LlamaModel {
   }): Promise<EmbeddingContext>
 }
 
-/** The tokens that mark the ends of texts; null where a vocabulary has none. */
+/** The tokens that mark the ends of texts; null if a vocabulary has none. */
 export interface SpecialTokens {
   readonly bos: number | null
   readonly eos: number | null
@@ -54,7 +54,7 @@ export interface SpecialTokens {
 }
 
 export interface EmbeddingContext {
-  /** Returns what the weights and the pooling of the file make of tokens; for a ranking head its logits. */
+  /** Returns the pooled output for tokens; for a ranking head, its logits. */
   getEmbeddingFor(tokens: readonly number[]): Promise<{ vector: readonly number[] }>
 }
 
@@ -65,10 +65,10 @@ export interface LlamaContext {
 
 export interface LlamaSequence {
   readonly nextTokenIndex: number
-  /** True where a part of the context cannot be taken back, as in recurrent models. */
+  /** True if the context can't be partially rolled back, as in recurrent models. */
   readonly needsCheckpoints: boolean
   clearHistory(): Promise<void>
-  /** Keeps what the context and these tokens begin with in common. */
+  /** Keeps the common prefix of the context and these tokens. */
   adaptStateToTokens(tokens: readonly number[], allowShift: boolean): Promise<void>
   evaluateWithoutGeneratingNewTokens(tokens: readonly number[]): Promise<void>
   saveStateToFile(path: string): Promise<{ fileSize: number }>
@@ -136,7 +136,7 @@ export interface ContextOptions {
 
 export type Tokenize = (text: string, specialTokens?: boolean) => number[]
 
-/** A prompt: texts, and special tokens between them. */
+/** A prompt: texts with special tokens between them. */
 export interface ContextText {
   readonly values: readonly unknown[]
   tokenize(tokenizer: Tokenize): number[]
@@ -145,7 +145,7 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** Whether the response begins as a call, and the texts with which it may begin instead. */
+  /** Whether the response begins as a call, and the texts that it may begin with instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 

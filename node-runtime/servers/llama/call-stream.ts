@@ -20,14 +20,14 @@ export class CallStream {
   readonly calls: ToolCall[] = []
   readonly #emit: (fragment: CallFragment) => void
   #done = 0
-  /** White space that is part of the arguments only if more of them follow. */
+  /** Whitespace that only belongs to the arguments if more of them follow. */
   #held = ''
 
   constructor(emit: (fragment: CallFragment) => void) {
     this.#emit = emit
   }
 
-  /** True while a call has begun and not ended. */
+  /** True while a call is in progress. */
   get isInCall(): boolean {
     return this.calls.length > this.#done
   }
@@ -42,7 +42,7 @@ export class CallStream {
     this.#emit({ index: this.#done, function: { arguments: ready } })
   }
 
-  /** Completes a call; a call without arguments has not been streamed before. */
+  /** Completes a call. A call without arguments is streamed only now. */
   end(functionName: string): void {
     const call = this.#current(functionName)
     if (call.function.arguments === '') {

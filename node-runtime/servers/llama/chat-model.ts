@@ -47,7 +47,7 @@ export interface Listener {
   signal: AbortSignal
 }
 
-/** A loaded model that serves a few conversations at a time, each on a sequence with a cache of its prompt. */
+/** A loaded model that serves a few conversations at a time, each on its own sequence with a prompt cache. */
 export class ChatModel {
   readonly #binding: Binding
   readonly #llama: Llama
@@ -84,8 +84,8 @@ export class ChatModel {
   }
 
   /**
-   * Generates one response; when the caller leaves, it ends within a token. With a state, its tokens are the prompt
-   * instead of the history of the request.
+   * Generates one response, which ends within a token if the caller disconnects. If there is a state, its tokens are
+   * the prompt instead of the request's history.
    */
   async answer(request: ChatRequest, listener: Listener, state?: ReadState): Promise<Answer> {
     this.inFlight += 1
@@ -96,7 +96,7 @@ export class ChatModel {
     }
   }
 
-  /** Reads a prompt, and writes the state of the context behind it. */
+  /** Evaluates a prompt and writes the resulting state of the context to a file. */
   async prefill(
     { prompt, history, output }: PrefillRequest,
     path: string,
@@ -123,7 +123,7 @@ export class ChatModel {
     }
   }
 
-  /** Returns the tokens of a state whose bytes have been verified; throws unless this model could have written it. */
+  /** Returns the tokens of a state with a verified digest; throws unless this model could have written the state. */
   async checkState(file: FileHandle, draft: string): Promise<number[]> {
     const vocabularySize = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? Infinity
     const tokens = await tokensOfState(file, { contextSize: this.#context.contextSize, vocabularySize })
@@ -179,7 +179,7 @@ export class ChatModel {
         usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
       }
     } finally {
-      // Nobody else's prompt may begin with numbers that another node has computed.
+      // The prompt cache must not reuse a state that another node has computed for other prompts.
       if (state) await sequence.clearHistory()
       this.#give(sequence)
     }
@@ -221,7 +221,7 @@ export class ChatModel {
     { onThought, signal }: Listener,
     calls: CallStream,
   ): Promise<GenerateOptions> {
-    // The library's own stop texts would lose the text before them in the same token.
+    // The library's stop texts would lose preceding text in the same token.
     const stopping = new AbortController()
     const { functions } = output
     const grammar = await this.#grammar(output)
@@ -246,7 +246,7 @@ export class ChatModel {
         frequencyPenalty,
       },
       ...(grammar !== undefined && { grammar }),
-      // A grammar holds the whole text, so a call in it is text as well, and `AnswerText` reads it.
+      // A grammar constrains the whole text, so calls are part of the text, and `AnswerText` parses them.
       ...(functions &&
         grammar === undefined && {
           functions,
@@ -259,8 +259,8 @@ export class ChatModel {
   }
 
   /**
-   * Compiles the parameters of each function, since the library compiles them when a call begins, which is too late to
-   * reject the request. Parameters that are too large become any object, unless the request insists on them.
+   * Compiles the parameters of each function, because the library only compiles them when a call begins, which is too
+   * late to reject the request. Parameters that are too large accept any object, unless the request is strict.
    */
   async #usable(functions: Output['functions']): Promise<Output['functions']> {
     const checked: [string, ModelFunction][] = []
@@ -320,7 +320,7 @@ function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
   }) as ChatWrapper
 }
 
-/** Returns the same template, except that it describes these functions to the model in any case. */
+/** Returns the same template, except that it always describes these functions to the model. */
 function describing(wrapper: ChatWrapper, functions: Record<string, ModelFunction>): ChatWrapper {
   const described = { availableFunctions: functions, documentFunctionParams: true }
   return Object.create(wrapper, {
@@ -330,7 +330,7 @@ function describing(wrapper: ChatWrapper, functions: Record<string, ModelFunctio
   }) as ChatWrapper
 }
 
-/** The schemas of calls as text, in the form that `BareCalls` reads. */
+/** Returns the schemas of calls as text, in the form that `BareCalls` parses. */
 function callSchemas(functions: Record<string, ModelFunction>): GrammarSchema[] {
   return Object.entries(functions).map(([name, { params = { type: 'object', properties: {} } }]) => ({
     type: 'object',
@@ -354,11 +354,14 @@ async function loadState(sequence: LlamaSequence, { path, tokens }: ReadState): 
     throw new BadPayloadError('shape_mismatch', 'llama.cpp cannot load the payload on this model')
   })
   if (sequence.nextTokenIndex !== tokens.length) {
-    throw new BadPayloadError('shape_mismatch', 'the payload has another number of tokens than it says')
+    throw new BadPayloadError(
+      'shape_mismatch',
+      'the number of tokens in the payload does not match its header',
+    )
   }
 }
 
-/** A call that was cut off must not look complete, so its finish reason is not `tool_calls`. */
+/** Returns the finish reason. It must not be `tool_calls` for a truncated call, which would look complete. */
 function finishOf({ metadata }: Generated, { calls, isInCall }: CallStream): Answer['finishReason'] {
   if (calls.length > 0 && !isInCall) return 'tool_calls'
   return metadata.stopReason === 'maxTokens' ? 'length' : 'stop'

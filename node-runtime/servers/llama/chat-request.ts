@@ -21,7 +21,7 @@ export interface Sampling {
   frequencyPenalty: number
 }
 
-/** The parsed request. Fields that this server does not know are ignored, as on the whole OpenAI surface. */
+/** The parsed request. Unknown fields are ignored, as on the whole OpenAI surface. */
 export interface ChatRequest {
   /** The name of the model in the request, which the response repeats. */
   model: string
@@ -35,7 +35,7 @@ export interface ChatRequest {
 
 type Body = OutputBody & Record<string, unknown>
 
-/** A prompt that is to be read for another server: messages, or a text as it is. */
+/** A prompt to evaluate for another server: messages, or plain text. */
 export interface PrefillRequest {
   prompt: string | undefined
   history: HistoryItem[]
@@ -43,13 +43,13 @@ export interface PrefillRequest {
   file: unknown
 }
 
-/** The history of a prompt that has been read elsewhere; only its tokens are known. */
+/** The history for a prompt that was evaluated elsewhere; only its tokens are known. */
 const UNKNOWN_HISTORY: HistoryItem[] = [
   { type: 'user', text: '' },
   { type: 'model', response: [] },
 ]
 
-/** Checks the fields of a prompt that is to be read for another server. */
+/** Validates the fields of a prompt to evaluate for another server. */
 export function readPrefill(given: unknown): PrefillRequest {
   const body = objectOf(given)
   const prompt = typeof body['prompt'] === 'string' && body['prompt'] !== '' ? body['prompt'] : undefined
@@ -61,14 +61,14 @@ export function readPrefill(given: unknown): PrefillRequest {
   }
 }
 
-/** Checks the fields of a request that goes on from a payload, and needs no messages. */
+/** Validates the fields of a request that continues from a payload and needs no messages. */
 export function readDecode(given: unknown): { request: ChatRequest; payload: Announced } {
   const body = objectOf(given)
   const payload = { file: body['file'], sizeBytes: body['size_bytes'], sha256: body['sha256'] }
   return { request: requestOf(body, UNKNOWN_HISTORY), payload }
 }
 
-/** Checks the fields that are used; throws an `UnusableError` that names the first invalid one. */
+/** Validates the fields in use; throws an `UnusableError` that names the first invalid one. */
 export function readChat(given: unknown): ChatRequest {
   const body = objectOf(given)
   return requestOf(body, historyOf(body['messages']))
@@ -113,7 +113,7 @@ function samplingOf(body: Body): Sampling {
     ...(topP !== undefined && { topP }),
     // A value below 1 means all tokens, for which the library uses 0.
     ...(topK !== undefined && { topK: Math.max(0, topK) }),
-    // The library's default seed is the time in seconds, which would give all responses of one second the same text.
+    // The library's default seed is the time in seconds, so all responses within one second would have the same text.
     seed: seed === undefined ? randomInt(MAX_SEED) : Math.abs(seed) % MAX_SEED,
     presencePenalty: number(body, 'presence_penalty', [-2, 2]) ?? 0,
     frequencyPenalty: number(body, 'frequency_penalty', [-2, 2]) ?? 0,

@@ -2,24 +2,26 @@ import { type FileHandle, rm } from 'node:fs/promises'
 import type { LlamaSequence } from './binding.ts'
 import { BadPayloadError } from './exchange.ts'
 
-/** The first bytes of a state of one sequence, as llama.cpp writes it: `ggsq`, a version, and the number of its tokens. */
+/**
+ * The magic number of llama.cpp's state of one sequence (`ggsq`), which precedes a version and the number of tokens.
+ */
 const MAGIC = 0x67677371
 const HEAD_BYTES = 12
 const TOKEN_BYTES = 4
 
-/** The bytes of states of one model: they grow by as much with each token. */
+/** The size of a model's states in bytes, which grows linearly with the number of tokens. */
 export interface StateSize {
   fixed: number
   perToken: number
 }
 
-/** A verified state: its file, and the tokens that it is of. */
+/** A verified state: its file and its tokens. */
 export interface ReadState {
   path: string
   tokens: number[]
 }
 
-/** Measures the states of a model on a sequence that nobody uses; undefined where they do not grow evenly. */
+/** Measures the states of a model on an unused sequence; undefined if their size doesn't grow linearly. */
 export async function measureStates(
   sequence: LlamaSequence,
   { token, draft }: { token: number; draft: string },
@@ -42,17 +44,17 @@ export async function measureStates(
   return three - two === perToken ? { fixed: one - perToken, perToken } : undefined
 }
 
-/** Throws for a state that this model does not write of so many tokens, as one of other layers or heads. */
+/** Throws if the size of a state doesn't fit this model and number of tokens, e.g. due to different layers or heads. */
 export function checkStateSize({ fixed, perToken }: StateSize, tokens: number, bytes: number): void {
   const wanted = fixed + tokens * perToken
   if (bytes !== wanted) {
-    throw misshapen(`a state of ${tokens} tokens has ${wanted} bytes on this model, not ${bytes}`)
+    throw misshapen(`a state of ${tokens} tokens must have ${wanted} bytes on this model, not ${bytes}`)
   }
 }
 
 /**
- * Reads the tokens of a state. llama.cpp loads almost any bytes without a complaint, so that what can be known of
- * them is checked before.
+ * Reads the tokens of a state. llama.cpp loads almost any bytes without complaint, so we check as much as possible in
+ * advance.
  */
 export async function tokensOfState(
   file: FileHandle,
@@ -61,7 +63,7 @@ export async function tokensOfState(
   const head = Buffer.alloc(HEAD_BYTES)
   const { bytesRead } = await file.read(head, 0, HEAD_BYTES, 0)
   if (bytesRead < HEAD_BYTES || head.readUInt32LE(0) !== MAGIC) {
-    throw misshapen('the payload is no state of a llama.cpp sequence')
+    throw misshapen('the payload is not a llama.cpp sequence state')
   }
   const count = head.readUInt32LE(8)
   if (count < 1 || count >= contextSize) {
@@ -69,7 +71,7 @@ export async function tokensOfState(
   }
   const bytes = Buffer.alloc(count * TOKEN_BYTES)
   const read = await file.read(bytes, 0, bytes.length, HEAD_BYTES)
-  if (read.bytesRead < bytes.length) throw misshapen('the payload ends within its tokens')
+  if (read.bytesRead < bytes.length) throw misshapen('the payload is truncated within its tokens')
   const tokens = Array.from({ length: count }, (_, i) => bytes.readInt32LE(i * TOKEN_BYTES))
   if (tokens.some((token) => token < 0 || token >= vocabularySize)) {
     throw misshapen('the payload has tokens that are not in the vocabulary of this model')

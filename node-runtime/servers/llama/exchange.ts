@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 const PLAIN_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** A payload that cannot be used; `failure` is the platform's word for the reason. */
+/** Thrown for an unusable payload. `failure` is the platform's code for the reason. */
 export class BadPayloadError extends Error {
   override readonly name = 'BadPayloadError'
   readonly failure: string
@@ -16,14 +16,14 @@ export class BadPayloadError extends Error {
   }
 }
 
-/** A payload as the node announces it. */
+/** The node's announcement of a payload. */
 export interface Announced {
   file: unknown
   sizeBytes: unknown
   sha256: unknown
 }
 
-/** Returns the path of a payload in the exchange folder by its plain name. */
+/** Returns the path of a payload in the exchange folder; throws unless `name` is a plain file name. */
 export function payloadPath(folder: string, name: unknown): string {
   if (folder === '') throw new BadPayloadError('refused', 'this server has no folder for payloads')
   if (typeof name !== 'string' || !PLAIN_NAME.test(name)) {
@@ -32,7 +32,7 @@ export function payloadPath(folder: string, name: unknown): string {
   return join(folder, name)
 }
 
-/** Opens a payload whose bytes have the announced digest. */
+/** Opens a payload and verifies its size and digest. */
 export async function openVerified(
   folder: string,
   { file: name, sizeBytes, sha256 }: Announced,

@@ -6,7 +6,7 @@ import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusa
 /** The number of llama.cpp's log lines that are stored to explain a failed load. */
 const MAX_WRITTEN = 100
 
-/** Loads the GGUF of a folder; throws an `UnusableWeightsError` where its weights are to blame. */
+/** Loads the GGUF of a folder; throws an `UnusableWeightsError` if its weights are at fault. */
 export async function openGguf(
   binding: Binding,
   { folder, threads }: { folder: string; threads: number },
@@ -37,6 +37,6 @@ function findGguf(folder: string): string {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => name.endsWith('.gguf')).toSorted()
   const [first] = files
-  if (first === undefined) throw new UnusableWeightsError('there is no .gguf file')
+  if (first === undefined) throw new UnusableWeightsError('the model has no .gguf file')
   return join(folder, first)
 }

@@ -2,7 +2,7 @@ import { UnusableError } from './unusable-error.ts'
 
 type Schema = Record<string, unknown>
 
-/** The subset of JSON Schema that a grammar of llama.cpp can enforce; every named property is written. */
+/** The subset of JSON Schema that a llama.cpp grammar can enforce. Every named property is required. */
 export type GrammarSchema = Schema
 
 export interface GrammarSchemaOptions {
@@ -12,38 +12,38 @@ export interface GrammarSchemaOptions {
   isStrict: boolean
 }
 
-/** Keywords that change which values have the right structure, and that no grammar here can enforce. */
+/** Keywords that constrain the structure of values but can't be enforced by a grammar. */
 const STRUCTURAL =
   'contains patternProperties propertyNames dependentRequired dependentSchemas dependencies not if'.split(' ')
 /**
- * Keywords that narrow a single value. They are left out of the grammar even with `strict`, because clients send them
- * by default (`Field(ge=0)` of pydantic) and check the value again when they parse it.
+ * Keywords that constrain a single value. The grammar ignores them even with `strict`, because clients send them by
+ * default (`Field(ge=0)` in pydantic) and validate the value themselves when they parse it.
  */
 const BOUNDS =
   'pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems format'.split(' ')
 const FORMATS = new Set(['date-time', 'time', 'date'])
 const SIMPLE = new Set(['string', 'number', 'integer', 'boolean', 'null'])
 const MAX_LISTED_INTEGERS = 256
-/** `allOf` repeats the parts that it joins, so a small schema can describe a huge one. */
+/** The limit of visited parts. `allOf` repeats the parts that it joins, so a small schema can describe a huge one. */
 const MAX_PARTS = 10_000
 /** llama.cpp's own limit is 512. */
 const MAX_DEPTH = 200
 /**
- * The number of alternatives at the start of one value. llama.cpp expands all of them, so definitions that each refer to
- * the next one twice would cost time exponential in their number.
+ * The limit of alternatives at the start of one value. llama.cpp expands all of them, so definitions that each refer to
+ * the next one twice would take time exponential in their number.
  */
 const MAX_STARTS = 2_000
-/** A longer name of a definition is replaced. */
+/** Longer names of definitions are replaced. */
 const MAX_NAME_LENGTH = 100
 const ANY: Schema = {
   oneOf: [{ type: [...SIMPLE] }, { type: 'array' }, { type: 'object', additionalProperties: true }],
 }
-/** Keywords that `allOf` may repeat with other values, because they restrict nothing. */
+/** Keywords whose values may differ between parts of an `allOf`, because they constrain nothing. */
 const NOTES = new Set('title description default examples deprecated readOnly writeOnly $comment'.split(' '))
 
 /**
- * Translates a JSON Schema for the grammar. Throws an `UnusableError` with the location of a part that cannot be
- * enforced when `isStrict`, and of a part that is no JSON Schema at all.
+ * Translates a JSON Schema for the grammar. Throws an `UnusableError` with the location of a part that isn't a JSON
+ * Schema or, if `isStrict`, can't be enforced.
  */
 export function grammarSchema(schema: unknown, options: GrammarSchemaOptions): GrammarSchema {
   return new Translation(schema, options).root()
@@ -52,7 +52,7 @@ export function grammarSchema(schema: unknown, options: GrammarSchemaOptions): G
 class Translation {
   readonly #schema: unknown
   readonly #options: GrammarSchemaOptions
-  /** The name in `$defs` of each schema that a reference names, by the reference. */
+  /** The name in `$defs` of each referenced schema, by reference. */
   readonly #names = new Map<string, string>()
   readonly #definitions: Schema = {}
   /** The result of `#starts` by schema; NaN while it is being computed. */
@@ -74,7 +74,7 @@ class Translation {
     return this.#nested(() => this.#translate(schema, at))
   }
 
-  /** Visits one schema; throws when there are too many of them, or when they are too deep. */
+  /** Visits one schema; throws if there are too many of them or they are nested too deeply. */
   #nested<T>(visit: () => T): T {
     this.#parts += 1
     if (this.#parts > MAX_PARTS || this.#depth > MAX_DEPTH) throw this.#tooLarge()
@@ -87,7 +87,7 @@ class Translation {
   #tooLarge(): UnusableError {
     const { field } = this.#options
     return new UnusableError(
-      `${field} is too large or too deep for a grammar of llama.cpp: use fewer alternatives and references`,
+      `${field} is too large or too deeply nested for a llama.cpp grammar: use fewer alternatives and references`,
       field,
     )
   }
@@ -121,7 +121,7 @@ class Translation {
     if (type === 'array') return this.#array(schema, at)
     if (type === 'string') return stringOf(schema)
     if (typeof type === 'string' && SIMPLE.has(type)) return { type }
-    return this.#beyond(`${at}.type`, `: ${JSON.stringify(type)} is no type of JSON, so it`)
+    return this.#beyond(`${at}.type`, `: ${JSON.stringify(type)} is not a JSON type, so it`)
   }
 
   #object(schema: Schema, at: string): Schema {
@@ -135,7 +135,8 @@ class Translation {
     const missing = needed.find((name) => !names.includes(name))
     if (missing !== undefined) this.#beyond(`${at}.required`, `: ${missing} has no schema, so it`)
     if (Number(schema['maxProperties']) < names.length) this.#beyond(`${at}.maxProperties`)
-    // Unnamed properties are optional, and the grammar omits them: a model writes only what the schema names.
+    // Unnamed properties are optional, so the grammar omits them: a model only writes the properties that the schema
+    // names.
     const others = additionalProperties ?? schema['properties'] === undefined
     return {
       type: 'object',
@@ -148,7 +149,7 @@ class Translation {
     }
   }
 
-  /** Tuples are written in both ways: `items` as a list up to draft 7, `prefixItems` since 2020-12. */
+  /** Translates arrays. Tuples have two forms: `items` as a list up to draft 7, `prefixItems` since 2020-12. */
   #array(schema: Schema, at: string): Schema {
     const isOldTuple = Array.isArray(schema['items'])
     const [first, firstAt] = isOldTuple ? [schema['items'], 'items'] : [schema['prefixItems'], 'prefixItems']
@@ -191,7 +192,7 @@ class Translation {
     return { oneOf: values.map(literal) }
   }
 
-  /** Joins the parts of `allOf` where their keywords do not meet; the others cannot be held together. */
+  /** Joins the parts of `allOf` if their keywords don't conflict; otherwise they can't be enforced together. */
   #all(schema: Schema, at: string): Schema {
     const { allOf, ...own } = schema
     const given = allOf as unknown[]
@@ -206,7 +207,7 @@ class Translation {
     return this.#walk(own, at)
   }
 
-  /** Follows a reference to the schema that it names, through other references; these must not be endless. */
+  /** Resolves a reference, also through other references; throws for a reference cycle. */
   #target(schema: unknown): unknown {
     const ref = isSchema(schema) ? schema['$ref'] : undefined
     if (ref === undefined) return schema
@@ -216,7 +217,10 @@ class Translation {
   #reference(ref: unknown, at: string): Schema {
     const target = schemaAt(this.#schema, ref)
     if (typeof ref !== 'string' || target === undefined || this.#isEndless(target)) {
-      return this.#beyond(`${at}.$ref`, `: ${JSON.stringify(ref)} names no schema of this request, so it`)
+      return this.#beyond(
+        `${at}.$ref`,
+        `: ${JSON.stringify(ref)} does not refer to a schema of this request, so it`,
+      )
     }
     const known = this.#names.get(ref)
     if (known !== undefined) return { $ref: `#/$defs/${known}` }
@@ -227,7 +231,7 @@ class Translation {
     return { $ref: `#/$defs/${name}` }
   }
 
-  /** Returns the last part of a reference, or a number where that is no name or is in use. */
+  /** Returns the last segment of a reference, or a numbered name if the segment is invalid or taken. */
   #freeName(ref: string): string {
     const last = ref.slice(ref.lastIndexOf('/') + 1)
     const isName = last.length <= MAX_NAME_LENGTH && /^(?!__)[A-Za-z_]\w*$/.test(last)
@@ -238,8 +242,8 @@ class Translation {
   }
 
   /**
-   * True if a schema leads to itself before it accepts a character, which no grammar can read. Throws when it has too
-   * many alternatives there.
+   * Returns whether a schema leads to itself before it accepts a character, which no grammar can express. Throws if it
+   * has too many alternatives there.
    */
   #isEndless(schema: unknown): boolean {
     const starts = this.#starts(schema)
@@ -266,7 +270,7 @@ class Translation {
     return starts
   }
 
-  /** Rejects a part of a strict schema; returns a schema of any value in its place otherwise. */
+  /** Rejects an unenforceable part of a strict schema; otherwise returns a schema that accepts any value. */
   #beyond(at: string, detail = ''): Schema {
     if (!this.#options.isStrict) return ANY
     throw new UnusableError(
@@ -292,7 +296,7 @@ function stringOf(schema: Schema): Schema {
   return { type: 'string', ...numbersOf(schema, ['minLength', 'maxLength']) }
 }
 
-/** Lists a short range of integers. */
+/** Returns the integers of a short range. */
 function integersOf({ minimum, maximum, ...others }: Schema): number[] | undefined {
   if (typeof minimum !== 'number' || typeof maximum !== 'number') return undefined
   const first = Math.ceil(minimum)
@@ -302,7 +306,7 @@ function integersOf({ minimum, maximum, ...others }: Schema): number[] | undefin
   return Array.from({ length: count }, (_, index) => first + index)
 }
 
-/** A schema that accepts one value alone; a grammar's own constants are neither objects nor lists. */
+/** Returns a schema that accepts a single value, because a grammar's constants can't be objects or lists. */
 function literal(value: unknown): Schema {
   if (Array.isArray(value)) {
     const { length } = value
@@ -313,7 +317,7 @@ function literal(value: unknown): Schema {
   return { type: 'object', properties, additionalProperties: false }
 }
 
-/** Joins two schemas that both have to hold; undefined where a keyword stands in both with other values. */
+/** Joins two schemas that both have to hold; undefined if they have different values for the same keyword. */
 function joinSchemas(one: Schema | undefined, other: unknown): Schema | undefined {
   if (!one || !isSchema(other)) return undefined
   const joined: Schema = { ...one }
@@ -341,8 +345,8 @@ const numbersOf = (schema: Schema, names: readonly string[]): Schema =>
   )
 
 /**
- * Returns the part of a JSON Schema that a `$ref` names: `#`, or `#/` and a JSON Pointer (RFC 6901) that may be
- * percent-encoded. Undefined for anything else, such as the address of another document.
+ * Resolves a `$ref` within a JSON Schema: `#`, or `#/` and a JSON Pointer (RFC 6901) that may be percent-encoded.
+ * Undefined for anything else, such as the address of another document.
  */
 function schemaAt(root: unknown, ref: unknown): unknown {
   if (typeof ref !== 'string' || !/^#(?:\/|$)/.test(ref)) return undefined

@@ -8,7 +8,7 @@ interface ToolCall {
 
 interface Message {
   role?: string
-  /** The function of a message of role function, which answers `function_call`. */
+  /** The function of a message with the role `function`, which answers a `function_call`. */
   name?: string
   function_call?: ToolCall['function']
   content?: unknown
@@ -47,7 +47,7 @@ export function historyOf(messages: unknown): HistoryItem[] {
 
 const SYSTEM_ROLES = new Set(['system', 'developer'])
 
-/** Calls of the older form have no id: a result belongs to the last call of its function. */
+/** Returns the key of calls in the legacy form, which have no id: a result belongs to the last call of its function. */
 const functionKey = (name: string | undefined): string => `function ${name ?? ''}`
 
 function callsOf(

@@ -5,21 +5,23 @@ export interface ModelFunction {
   description: string
   /** Absent for a function without arguments. */
   params?: GrammarSchema
-  /** True when the arguments must have the structure of `params`, or the request is rejected. */
+  /** True if the arguments must match `params`; otherwise the request is rejected. */
   isStrict: boolean
 }
 
-/** Arguments whose schema no grammar can hold, where the request does not insist on it. */
+/** The schema for arguments that no grammar can enforce, if the request isn't strict. */
 export const ANY_ARGUMENTS: GrammarSchema = { type: 'object', additionalProperties: true }
 
 /** The required form of one response. */
 export interface Output {
   /** The functions that the model may call, by name. */
   functions?: Record<string, ModelFunction>
-  /** True when the response must consist of calls. */
+  /** True if the response must consist of calls. */
   isForced: boolean
   isOneCall: boolean
-  /** Set when the text must be JSON: of this schema, or any object. With `functions`, the model may call instead. */
+  /**
+   * Set if the text must be JSON: with this schema, or any object. With `functions`, the model may call one instead.
+   */
   json?: GrammarSchema | 'object'
 }
 
@@ -38,7 +40,7 @@ interface NamedFunction extends ModelFunction {
 const NAME = /^[^\s"\\]{1,128}$/
 const CHOICE = 'tool_choice must be none, auto, required, or name a function'
 
-/** Checks `tools`, `tool_choice`, `parallel_tool_calls` and `response_format`. */
+/** Validates `tools`, `tool_choice`, `parallel_tool_calls` and `response_format`. */
 export function readOutput(body: OutputBody): Output {
   const { tools, tool_choice: choice } = body
   if (tools !== undefined && tools !== null && !Array.isArray(tools)) {
@@ -103,7 +105,7 @@ function functionOf(tool: unknown, index: number): NamedFunction {
   }
 }
 
-/** One odd schema among the many tools of an agent must not fail its chats, unless the request insists on it. */
+/** Translates parameters. Unless it is strict, one odd schema among an agent's many tools must not fail its chats. */
 function paramsOf(parameters: object, options: GrammarSchemaOptions): GrammarSchema {
   try {
     return grammarSchema(parameters, options)

@@ -2,14 +2,14 @@ import { setImmediate } from 'node:timers/promises'
 import type { ContextText, Tokenize } from './binding.ts'
 import { UnusableError } from './unusable-error.ts'
 
-/** The number of characters that are tokenized at once. */
+/** The number of characters per tokenizer call. */
 const SLICE = 4_096
-/** The largest number of additional tokens that cutting a text into two slices may cause. */
+/** The maximum number of additional tokens that splitting a text into two slices may cause. */
 const CUT_TOKENS = 8
 
 /**
- * Returns the tokens of a prompt; throws when there are more than `most`. A text that is far too long is refused after
- * as much of it as could fit, because tokenizing a megabyte takes minutes and blocks this server.
+ * Returns the tokens of a prompt; throws if there are more than `most`. Stops tokenizing a text that is far too long as
+ * soon as it exceeds the limit, because tokenizing a megabyte takes minutes and blocks this server.
  */
 export async function promptTokens(
   prompt: ContextText,

@@ -20,7 +20,7 @@ async function main(): Promise<void> {
 
 interface Serving {
   model: ChatModel
-  /** The folder for payloads. */
+  /** The exchange folder for payloads. */
   exchange: string
 }
 
@@ -53,7 +53,7 @@ const WORK = new Map<string, Work>([
   ['POST /decode', decode],
 ])
 
-/** Reads a prompt for another server, which goes on from the file. */
+/** Evaluates a prompt for another server, which continues from the file. */
 async function prefill(
   { model, exchange }: Serving,
   body: unknown,
@@ -79,7 +79,7 @@ async function decode(
   await complete({ model, state }, request, response, signal)
 }
 
-/** A conversation of a model, which begins with the state of another server where there is one. */
+/** A conversation with a model, which may start from another server's state. */
 interface Conversation {
   model: ChatModel
   state?: ReadState
@@ -123,7 +123,7 @@ async function stream(
 ): Promise<void> {
   const common = head('chat.completion.chunk', chat.model)
   const chunk = (delta: object, finish: Answer['finishReason'] | null = null) => {
-    // The headers are sent with the first text, because until then the request may still be refused.
+    // Send the headers with the first text: until then the request may still be rejected.
     if (!response.headersSent) {
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
     }

@@ -10,11 +10,11 @@ export interface ServerOptions {
   socket: string
   threads: number
   concurrency: number
-  /** The folder for payloads; empty where there is none. */
+  /** The exchange folder for payloads; empty if there is none. */
   exchange: string
 }
 
-/** Reads the command line of a server: see ../README.md. */
+/** Parses the command line of a server: see ../README.md. */
 export function serverOptions(): ServerOptions {
   const { values } = parseArgs({
     options: {
@@ -63,7 +63,7 @@ export function send(response: ServerResponse, status: number, value: unknown): 
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': body.length }).end(body)
 }
 
-/** Reads the body of a request; undefined when it is too large. */
+/** Reads the body of a request; undefined if it is too large. */
 export async function bodyOf(request: IncomingMessage, largest: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = []
   let size = 0
@@ -75,7 +75,7 @@ export async function bodyOf(request: IncomingMessage, largest: number): Promise
   return Buffer.concat(chunks)
 }
 
-/** Ends the program with the status that tells faults of the weights from others. */
+/** Exits with a status that distinguishes faults of the weights from other errors. */
 export function endWith(err: unknown): void {
   if (err instanceof UnusableWeightsError) {
     process.stderr.write(`${err.message}\n`)

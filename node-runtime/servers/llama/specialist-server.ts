@@ -8,12 +8,12 @@ import { BadOutput, InputProblem } from './specialist/problems.ts'
 import { answerEmbeddings, answerRerank } from './specialist/tasks.ts'
 
 const MAX_BODY = 16 * 1024 * 1024
-/** Requests that wait for the model; more are refused. */
+/** The limit of requests that wait for the model. */
 const MAX_WAITING = 256
 
 type Work = (model: SpecialistModel, body: Body, signal: AbortSignal) => Promise<object>
 
-/** The requests that each kind of weights answers, by the path. */
+/** The requests that each kind of weights supports, by path. */
 const ROUTES: Readonly<Record<SpecialistModel['task'], Readonly<Record<string, Work>>>> = {
   embeddings: {
     '/infer': answerEmbeddings,
@@ -28,7 +28,7 @@ const ROUTES: Readonly<Record<SpecialistModel['task'], Readonly<Record<string, W
   },
 }
 
-/** Loads a GGUF and serves its embeddings or its ranking: see ../README.md. */
+/** Loads a GGUF and serves embeddings or reranking: see ../README.md. */
 async function main(): Promise<void> {
   const options = serverOptions()
   const model = await SpecialistModel.load(await loadBinding(options.packages), options)

@@ -3,16 +3,16 @@ import type { ChatWrapper, ContextOptions } from './binding.ts'
 import { UnusableError } from './unusable-error.ts'
 import { UnusableWeightsError } from './unusable-weights.ts'
 
-/** The longest template of a real model takes 50 ms. */
+/** The time limit of a template. The slowest template of a real model takes 50 ms. */
 const TEMPLATE_TIMEOUT_MS = 10_000
-/** The part of that time that the template itself must have used; a busy machine leaves it less. */
+/** The share of that time that the template must have used as CPU time; it gets less on a busy machine. */
 const SPINNING_SHARE = 0.1
 
 interface Bound {
   timeoutMs?: number
 }
 
-/** A template did not end in time; `isSpinning` unless the machine was too busy to run it. */
+/** Thrown if a template does not finish in time; `isSpinning` unless the machine was too busy to run it. */
 class TemplateTimeout extends Error {
   override readonly name = 'TemplateTimeout'
   readonly isSpinning: boolean
@@ -26,8 +26,8 @@ class TemplateTimeout extends Error {
 }
 
 /**
- * Has the library read a model's template, which is a program of whoever made the model. Throws an
- * `UnusableWeightsError` for one that does not end.
+ * Lets the library parse a model's template, which is a program by the model's author. Throws an `UnusableWeightsError`
+ * if the template does not terminate.
  */
 export function resolveInTime(
   resolve: () => ChatWrapper,
@@ -48,7 +48,7 @@ export function resolveInTime(
   }) as ChatWrapper
 }
 
-/** Runs synchronous work, which the engine terminates after the time. */
+/** Runs synchronous work, which the JavaScript engine terminates after the time limit. */
 function within<T>(timeoutMs: number, work: () => T, late: (timeout: TemplateTimeout) => Error): T {
   const begun = process.cpuUsage()
   try {

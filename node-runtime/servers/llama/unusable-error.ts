@@ -1,4 +1,4 @@
-/** The request cannot be served as it is; the message is for the caller, and `field` names the invalid part. */
+/** Thrown if a request is invalid. The message is for the caller, and `field` names the invalid part. */
 export class UnusableError extends Error {
   override readonly name = 'UnusableError'
   readonly field: string | null

@@ -30,8 +30,8 @@ describe('the log line of a stopped attempt', () => {
 
   it("gives Temporal's reason when Temporal ended the attempt itself", async () => {
     const timedOut = await wordsFor('TIMED_OUT')
-    assert.match(timedOut, /^Temporal ended this attempt: it was not heard from in time\. /)
-    assert.match(await wordsFor('NOT_FOUND'), /^Temporal ended this attempt: it is not expected any more\. /)
+    assert.match(timedOut, /^Temporal ended this attempt: it did not send a heartbeat in time\. /)
+    assert.match(await wordsFor('NOT_FOUND'), /^Temporal ended this attempt: it is no longer expected\. /)
     assert.match(await wordsFor('SOMETHING_NEW'), /^Temporal ended this attempt: SOMETHING_NEW\. /)
   })
 })

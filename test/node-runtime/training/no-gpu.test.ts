@@ -144,7 +144,7 @@ describe('a node with an unusable GPU', function () {
       { code: 'bad_data', isRetryable: false },
     )
 
-    assert.match(lines.join('\n'), /This node cannot use its GPUs.*trains on the processor/)
+    assert.match(lines.join('\n'), /This node cannot use its GPUs.*trains on the CPU/)
     assert.deepEqual(node.parts.memory.freeByPool, [60_000])
   })
 })

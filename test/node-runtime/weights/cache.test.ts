@@ -247,7 +247,7 @@ describe('the weights cache', () => {
 
     await assert.rejects(
       fetch(cache, specOf('large', ['/fill-b-900', '/fill-c-900'])),
-      /takes 2 MB on disk, more than this node's quota for weights of 1 MB; HEARTH_NODE_CACHE_GB/,
+      /takes 2 MB on disk, more than this node's quota for weights of 1 MB; set HEARTH_NODE_CACHE_GB/,
     )
 
     assert.deepEqual(await cache.list(), ['small'])

@@ -1,11 +1,11 @@
 import { InputProblem } from './problems.ts'
 
-/** The most texts of one request. */
+/** The maximum number of texts in one request. */
 export const MAX_TEXTS = 2_048
 
 export type Body = Readonly<Record<string, unknown>>
 
-/** Returns the texts of a field that holds one or many. */
+/** Returns the texts of a field that contains a text or a list of texts. */
 export function textsOf(body: Body, name: string): { texts: readonly string[]; isOne: boolean } {
   const value = body[name]
   if (typeof value === 'string') return { texts: [value], isOne: true }
@@ -14,7 +14,7 @@ export function textsOf(body: Body, name: string): { texts: readonly string[]; i
   return { texts: listOf(value, name), isOne: false }
 }
 
-/** Checks a list of texts. */
+/** Validates a list of texts. */
 export function listOf(value: unknown, name: string): readonly string[] {
   if (!Array.isArray(value) || value.length === 0)
     throw new InputProblem(`${name} must be a list of texts, at least one`, `/${name}`)
@@ -26,14 +26,14 @@ export function listOf(value: unknown, name: string): readonly string[] {
   })
 }
 
-/** Returns a field that holds one text. */
+/** Returns a field that contains one text. */
 export function textOf(body: Body, name: string): string {
   const value = body[name]
   if (typeof value === 'string') return value
   throw new InputProblem(`${name} must be a text`, `/${name}`)
 }
 
-/** Returns a field that holds a number of things, if it is there. */
+/** Returns an optional field that contains a positive integer. */
 export function countOf(body: Body, name: string): number | undefined {
   const value = body[name]
   if (value === undefined || value === null) return undefined
@@ -41,7 +41,7 @@ export function countOf(body: Body, name: string): number | undefined {
   throw new InputProblem(`${name} must be an integer of at least 1`, `/${name}`)
 }
 
-/** Returns whether texts that are too long are cut. */
+/** Returns whether to truncate texts that are too long. */
 export function truncates(body: Body): boolean {
   const truncate = body['truncate'] ?? true
   if (typeof truncate === 'boolean') return truncate

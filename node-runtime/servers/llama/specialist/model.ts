@@ -3,17 +3,22 @@ import { openGguf } from '../gguf.ts'
 import { UnusableWeightsError } from '../unusable-weights.ts'
 import { BadOutput } from './problems.ts'
 
-/** The values of `pooling_type` in a GGUF: none, and the head of a reranker. All others make one vector of a text. */
+/**
+ * The values of `pooling_type` in a GGUF for no pooling and for a reranking head. All others yield one vector per text.
+ */
 const POOLING_NONE = 0
 const POOLING_RANK = 4
-/** Architectures whose head answers with probabilities rather than with logits. */
+/** Architectures whose head returns probabilities instead of logits. */
 const SOFTMAX = /^qwen3/
-/** A longer text takes memory with the square of its length, because it is computed at once. */
+/** The limit for one text, which is computed in a single batch and takes memory quadratic in its length. */
 const MAX_TOKENS = 2_048
-/** A text is cut to so many characters for each token before it is tokenized, and to so many times as many while these are too few. */
+/**
+ * The number of characters per token to which a text is cut before it is tokenized. While that yields too few tokens,
+ * the cut is `WIDER` times as long.
+ */
 const CHARACTERS = 16
 const WIDER = 8
-/** The last tokens of a text that was cut within a word may differ from those of the whole text. */
+/** The margin for a text that was cut within a word: its last tokens may differ from those of the whole text. */
 const MARGIN = 32
 
 /** The tokens of a text or a pair. */
@@ -22,7 +27,7 @@ export interface Tokens {
   isCut: boolean
 }
 
-/** A GGUF that makes a vector of a text, or a number of a query and a document. */
+/** A GGUF that computes a vector for a text, or a score for a query and a document. */
 export class SpecialistModel {
   readonly task: 'embeddings' | 'rerank'
   readonly maxTokens: number
@@ -48,20 +53,22 @@ export class SpecialistModel {
       await llama.dispose()
       throw task
     }
-    // The library takes one token less than the size of a context, and a text has to be in one batch.
+    // The library accepts one token less than the context size, and a text must fit into one batch.
     const size = mostTokens(model) + 1
     const context = await model.createEmbeddingContext({ contextSize: size, batchSize: size, threads })
     return new SpecialistModel(model, context, task)
   }
 
-  /** Returns the tokens of a text, at most as many as the model takes. */
+  /** Returns the tokens of a text, truncated to `maxTokens`. */
   text(text: string): Tokens {
     const [first, last] = this.#ends()
     const { ids, isCut } = this.#ids(text, this.maxTokens - first.length - last.length)
     return { ids: [...first, ...ids, ...last], isCut }
   }
 
-  /** Returns what gives the tokens of the query and a document; the longer of them is cut first. */
+  /**
+   * Returns a function that yields the tokens of the query and a document. The longer of the two is truncated first.
+   */
   pairs(query: string): (document: string) => Tokens {
     const [before, between, after] = this.#frame()
     const room = this.maxTokens - before.length - between.length - after.length
@@ -93,13 +100,13 @@ export class SpecialistModel {
     return isProbability ? number : 1 / (1 + Math.exp(-number))
   }
 
-  /** Returns the first id that is no token of this model. */
+  /** Returns the first id that isn't a token of this model. */
   unknownToken(ids: readonly number[]): number | undefined {
     const count = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? 0
     return ids.find((id) => id >= count)
   }
 
-  /** Returns the text of tokens of this model. */
+  /** Decodes tokens of this model. */
   decode(ids: readonly number[]): string {
     return this.#model.detokenize(ids)
   }
@@ -125,21 +132,21 @@ export class SpecialistModel {
     return this.#model.tokenizer(text, hasSpecial) as number[]
   }
 
-  /** The tokens before and behind a text. */
+  /** Returns the tokens before and after a text. */
   #ends(): [number[], number[]] {
     const { bos, eos, sep, shouldPrependBosToken, shouldAppendEosToken } = this.#model.tokens
     if (this.#model.vocabularyType === 'wpm') return [listed(bos), listed(sep)]
     return [listed(shouldPrependBosToken ? bos : null), listed(shouldAppendEosToken ? eos : null)]
   }
 
-  /** The tokens around a query and a document: those of the file's template, or of its vocabulary. */
+  /** Returns the tokens around a query and a document, from the file's template or its vocabulary. */
   #frame(): [number[], number[], number[]] {
     if (this.#template) {
       const [before = '', between = '', after = ''] = this.#template
       return [this.#tokenize(before, true), this.#tokenize(between, true), this.#tokenize(after, true)]
     }
     const { bos, eos, sep } = this.#model.tokens
-    // A BERT has one token between the texts, and an XLM-RoBERTa two.
+    // BERT has one token between the texts, XLM-RoBERTa two.
     if (this.#model.vocabularyType === 'wpm') return [listed(bos), listed(sep), listed(sep)]
     return [listed(bos), [...listed(eos), ...listed(sep ?? eos)], listed(eos)]
   }
@@ -149,7 +156,7 @@ const listed = (token: number | null): number[] => (token === null ? [] : [token
 
 const mostTokens = ({ trainContextSize }: LlamaModel): number => Math.min(trainContextSize, MAX_TOKENS)
 
-/** Returns the task of the weights, or why they have none. */
+/** Returns the task of the weights, or the reason why they have none. */
 function taskOf({ fileInfo }: LlamaModel): 'embeddings' | 'rerank' | UnusableWeightsError {
   const { pooling_type = POOLING_NONE, classifier } = fileInfo.architectureMetadata ?? {}
   const { architecture } = fileInfo.metadata.general
@@ -163,7 +170,7 @@ function taskOf({ fileInfo }: LlamaModel): 'embeddings' | 'rerank' | UnusableWei
   return new UnusableWeightsError(`the GGUF (${architecture}) has ${labels} labels; a reranker has one`)
 }
 
-/** Returns the texts around the query and the document in the template of a reranker that has one. */
+/** Returns the texts around the query and the document in a reranker's template, if it has one. */
 function templateOf({ fileInfo }: LlamaModel): readonly string[] | undefined {
   const template = fileInfo.metadata.tokenizer?.['chat_template.rerank']
   if (typeof template !== 'string') return undefined
@@ -172,7 +179,7 @@ function templateOf({ fileInfo }: LlamaModel): readonly string[] | undefined {
   return parts.length === 3 && isInOrder ? parts : undefined
 }
 
-/** Returns how much of two texts is kept: the shorter one whole where possible, as tokenizers of Hugging Face do. */
+/** Returns the lengths to which to truncate two texts. Keeps the shorter one whole if possible, like Hugging Face. */
 function shares(first: number, second: number, room: number): [number, number] {
   if (first + second <= room) return [first, second]
   const [shorter, longer] = first <= second ? [first, second] : [second, first]

@@ -4,7 +4,7 @@ import type { SpecialistModel } from './model.ts'
 import { InputProblem } from './problems.ts'
 import { best, embed, type Facts, rank } from './tasks.ts'
 
-/** `POST /v1/embeddings` as OpenAI's clients send it. */
+/** Handles `POST /v1/embeddings` in the format of OpenAI's clients. */
 export async function openaiEmbeddings(
   model: SpecialistModel,
   body: Body,
@@ -18,7 +18,7 @@ export async function openaiEmbeddings(
   return { object: 'list', data, ...named(body), ...ordered(facts) }
 }
 
-/** `POST /v1/rerank` and `/v2/rerank` as Cohere's and Jina's clients send them. */
+/** Handles `POST /v1/rerank` and `/v2/rerank` in the format of Cohere's and Jina's clients. */
 export async function openaiRerank(model: SpecialistModel, body: Body, signal: AbortSignal): Promise<object> {
   const documents = listed(body['documents'], 'documents').map(documentOf)
   const top = countOf(body, 'top_n')
@@ -33,7 +33,7 @@ export async function openaiRerank(model: SpecialistModel, body: Body, signal: A
   return { id: randomUUID(), object: 'list', ...named(body), results, ...ordered(facts) }
 }
 
-/** The texts of `input`: one or many, as text, as tokens, or as parts of the type `text`. */
+/** Returns the texts of `input`: one or many, as text, as tokens, or as parts of the type `text`. */
 function inputs(model: SpecialistModel, value: unknown): string[] {
   if (typeof value === 'string') return [value]
   const parts = listed(value, 'input')
@@ -93,5 +93,5 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 const truncation = (body: Body): object => ('truncate' in body ? { truncate: body['truncate'] } : {})
 const named = ({ model }: Body): object => (typeof model === 'string' ? { model } : {})
 
-/** The usage comes last, where gateways look for it. */
+/** Puts the usage last, where gateways expect it. */
 const ordered = ({ usage, ...facts }: Facts): object => ({ ...facts, usage })

@@ -1,4 +1,4 @@
-/** The request is invalid; the message names the field, and `path` is its JSON pointer. */
+/** Thrown for an invalid request. The message names the field, and `path` is its JSON pointer. */
 export class InputProblem extends Error {
   override readonly name = 'InputProblem'
   readonly path: string
@@ -9,7 +9,7 @@ export class InputProblem extends Error {
   }
 }
 
-/** The model answered with something that is no result; the message is for the caller. */
+/** Thrown if the model returns an invalid result. The message is for the caller. */
 export class BadOutput extends Error {
   override readonly name = 'BadOutput'
 }

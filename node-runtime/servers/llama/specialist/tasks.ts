@@ -3,10 +3,10 @@ import { type Body, countOf, listOf, textOf, textsOf, truncates } from './fields
 import type { SpecialistModel, Tokens } from './model.ts'
 import { InputProblem } from './problems.ts'
 
-/** So many characters are tokenized before other requests get a turn. */
+/** The number of characters to tokenize before other requests get a turn. */
 const INLINE_CHARACTERS = 20_000
 
-/** The facts that a result tells beside its numbers. */
+/** The metadata of a result. */
 export interface Facts {
   truncated?: true
   usage: { prompt_tokens: number; total_tokens: number }
@@ -21,7 +21,7 @@ export interface Ranked extends Facts {
   scores: number[]
 }
 
-/** Makes vectors of the field `name`; rejects once `signal` is aborted. */
+/** Computes vectors for the field `name`; rejects once `signal` is aborted. */
 export async function embed(
   model: SpecialistModel,
   body: Body,
@@ -42,7 +42,7 @@ export async function embed(
   return { vectors, isOne, ...factsOf(tokens) }
 }
 
-/** Scores the documents of a request for its query, in their order. */
+/** Scores the documents of a request for its query, in the order of the documents. */
 export async function rank(
   model: SpecialistModel,
   body: Body,
@@ -60,7 +60,7 @@ export async function rank(
   return { scores, ...factsOf(tokens) }
 }
 
-/** The `input` of an endpoint for embeddings. */
+/** Answers the `input` of an embeddings endpoint. */
 export async function answerEmbeddings(
   model: SpecialistModel,
   body: Body,
@@ -70,7 +70,7 @@ export async function answerEmbeddings(
   return { ...(isOne ? { embedding: vectors[0] } : { embeddings: vectors }), ...facts }
 }
 
-/** The `input` of an endpoint for rerank. */
+/** Answers the `input` of a rerank endpoint. */
 export async function answerRerank(model: SpecialistModel, body: Body, signal: AbortSignal): Promise<object> {
   const top = countOf(body, 'top_n')
   const { scores, ...facts } = await rank(model, body, { signal })
@@ -117,14 +117,14 @@ async function tokenized(
   return found
 }
 
-/** A GGUF declares no other lengths of its vectors than their own. */
+/** Rejects other dimensions than the model's: a GGUF can't declare alternatives. */
 function checkDimensions(model: SpecialistModel, body: Body): void {
   const dimensions = countOf(body, 'dimensions')
   if (dimensions === undefined || dimensions === model.width) return
   throw new InputProblem(`dimensions must be one that the model declares: only ${model.width}`, '/dimensions')
 }
 
-/** Returns the vector with the length 1; that of nothing as it is. */
+/** Returns the vector normalized to length 1; a zero vector is returned unchanged. */
 function unit(vector: number[]): number[] {
   const length = Math.hypot(...vector)
   return length > 1e-12 ? vector.map((value) => value / length) : vector

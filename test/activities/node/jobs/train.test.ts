@@ -108,7 +108,7 @@ describe('training on a node', function () {
       const run = await get(jobId)
       assert.match(
         run.error_message,
-        /needs more memory than it may have: it used \d+ MB of memory; its limit is \d+ MB/,
+        /exceeded its memory limit: it used \d+ MB of memory; its limit is \d+ MB/,
       )
       assert.equal(run.attempt, 1)
       await until(() => node.trainers().length === 0, SOON_MS)
