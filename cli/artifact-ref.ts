@@ -2,7 +2,7 @@ import { InvalidArgumentError } from 'commander'
 import { isUuid } from '../domain/uuid.ts'
 import type { ArtifactRef } from '../schemas/artifact-ref.ts'
 
-/** Parses an option that names a model: the version of one, the result of a run, a hub repository or a stored file. */
+/** Parses a model reference: a model version, the result of a run, a hub repository or a stored file. */
 export function artifactRef(text: string): ArtifactRef {
   const colon = text.indexOf(':')
   const [kind, name] = [text.slice(0, colon), text.slice(colon + 1)]
@@ -14,7 +14,7 @@ export function artifactRef(text: string): ArtifactRef {
   }
   if (kind === 's3') return { type: 'storage', uri: text }
   throw new InvalidArgumentError(
-    'It has to be version:<version_id>, run:<run_id>, hf:<owner/name>[@revision] or s3://bucket/key.',
+    'Expected version:<version_id>, run:<run_id>, hf:<owner/name>[@revision] or s3://bucket/key.',
   )
 }
 

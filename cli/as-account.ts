@@ -5,7 +5,7 @@ import { usageError } from './cli-error.ts'
 import { inWordsOf } from './failures.ts'
 import { findPlatform, type Found, type GlobalOptions } from './platform.ts'
 
-/** The platform for the account of a key. */
+/** A client of the platform that acts for the account of an API key. */
 export interface AccountContext {
   h: Hearth
   baseUrl: string
@@ -13,22 +13,22 @@ export interface AccountContext {
   json: boolean
 }
 
-/** Opens the platform for the account of the key that is found. */
+/** Connects to the platform with the API key from the options, the environment or a profile. */
 export function openAccount(options: GlobalOptions): AccountContext {
   const { baseUrl, apiKey } = findPlatform(options, cliConfig())
   if (!apiKey) throw noKeyFor(baseUrl)
   return { h: hearth({ baseUrl, apiKey: apiKey.text }), baseUrl, key: apiKey, json: options.json ?? false }
 }
 
-/** Makes the error of a command that has no API key. */
+/** Returns the error for a command that has no API key. */
 export const noKeyFor = (baseUrl: string) =>
   usageError(
-    `An API key is needed for ${baseUrl}: log in with \`npx hearth login\`, set HEARTH_API_KEY or pass --api-key. \`npx hearth keys create\` makes one.`,
+    `${baseUrl} requires an API key: log in with \`npx hearth login\`, set HEARTH_API_KEY or pass --api-key. Create one with \`npx hearth keys create\`.`,
   )
 
 type Action<A extends unknown[]> = (context: AccountContext, ...args: A) => Promise<void> | void
 
-/** Makes the action of a command for an account; what fails is told with what to do about it. */
+/** Wraps the action of an account command, and turns errors into messages that say what to do. */
 export const asAccount =
   <A extends unknown[]>(run: Action<A>) =>
   async (...args: [...A, Command]): Promise<void> => {

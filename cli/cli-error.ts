@@ -1,10 +1,10 @@
 import type { Issue } from '../domain/errors.ts'
 
-/** A failure whose message explains it, so it is printed without a stack. */
+/** An error whose message is all a user needs, so it's printed without a stack. */
 export class CliError extends Error {
   override readonly name: string = 'CliError'
   readonly exitCode: number
-  /** The faults of a request that was refused, with their places in it. */
+  /** The validation errors of a rejected request, with their paths. */
   readonly issues: readonly Issue[]
 
   constructor(message: string, exitCode = 1, issues: readonly Issue[] = []) {
@@ -14,12 +14,12 @@ export class CliError extends Error {
   }
 }
 
-/** The platform did not answer, or could not just then: a repeat may succeed. */
+/** A transient failure: the platform didn't answer or was unavailable, so a retry may succeed. */
 export class PassingError extends CliError {
   override readonly name = 'PassingError'
 }
 
-/** Makes the error for a mistake in the command line or the environment. */
+/** Returns the error for a mistake in the command line or the environment. */
 export const usageError = (message: string): CliError => new CliError(message, WRONG_USE)
 
 export const WRONG_USE = 2

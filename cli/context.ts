@@ -4,21 +4,21 @@ import { cliConfig } from './cli-config.ts'
 import { usageError } from './cli-error.ts'
 import { findPlatform, type GlobalOptions } from './platform.ts'
 
-/** The platform to send requests of operators to. */
+/** The platform that operator requests go to. */
 export interface Context {
   client: AdminClient
-  /** The account of a running embedded platform, for commands that need one and have no option. */
+  /** The account of the local embedded platform, for commands that need an account when none is given. */
   defaultAccount: string | undefined
   json: boolean
 }
 
-/** Opens the platform for a command of operators. */
+/** Connects to the platform with the operations key. */
 export function open(command: Command): Context {
   const options = command.optsWithGlobals<GlobalOptions>()
   const { baseUrl, operationsKey, readyAccount } = findPlatform(options, cliConfig())
   if (!operationsKey) {
     throw usageError(
-      `An operations key is needed for ${baseUrl}: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
+      `${baseUrl} requires an operations key for this: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
     )
   }
   return {

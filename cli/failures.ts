@@ -3,21 +3,21 @@ import type { Issue } from '../domain/errors.ts'
 import { CliError, WRONG_USE } from './cli-error.ts'
 import type { Found } from './platform.ts'
 
-/** Answers to a request that is wrong in itself, so that a repeat is of no use. */
+/** Status codes of requests that are wrong in themselves, so a retry can't help. */
 const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 
-/** Returns the error that a command ends with: what has failed, and what to do. */
+/** Converts an API error to the error that a command ends with: what failed, and what to do. */
 export function inWordsOf(err: unknown, { baseUrl, key }: { baseUrl: string; key: Found }): unknown {
   if (!(err instanceof HearthError)) return err
   const { status, code, message, retryAfter, requestId, details } = err
   if (code === 'unreachable')
     return new CliError(
-      `Nothing answers at ${baseUrl} (${message}). Is the platform running? \`npm start\` starts one here; --base-url names another.`,
+      `Cannot reach ${baseUrl} (${message}). Is the platform running? Start one here with \`npm start\`, or pass another URL with --base-url.`,
     )
   if (code === 'unexpected_answer') return new CliError(`${baseUrl}: ${message}`)
   if (status === 401) {
     return new CliError(
-      `${baseUrl} refuses this API key, which is from ${key.from}. \`npx hearth login\` takes another; see also HEARTH_API_KEY and --api-key.`,
+      `${baseUrl} rejects this API key (from ${key.from}). Use another with \`npx hearth login\`, HEARTH_API_KEY or --api-key.`,
       WRONG_USE,
     )
   }

@@ -3,14 +3,14 @@ import { NOUNS } from './nouns.ts'
 import { remark } from './print.ts'
 import { createProgram } from './program.ts'
 
-/** The code of a fault of this program, which is printed with its stack. */
+/** Exit code for a bug in this program, which is printed with its stack. */
 const FAULT = 70
 
 async function main(args: string[]): Promise<void> {
   await createProgram().parseAsync(meantBy(args), { from: 'user' })
 }
 
-/** `hearth admin node-token` is the same as `hearth node-token`, and `help runs` the same as `runs --help`. */
+/** Treats `hearth admin node-token` as `hearth node-token`, and `help runs` as `runs --help`. */
 function meantBy(given: string[]): string[] {
   const args = withoutProfile(given)
   const [word, ...rest] = args
@@ -18,7 +18,7 @@ function meantBy(given: string[]): string[] {
   return word === 'help' && rest.length > 0 ? [...rest, '--help'] : args
 }
 
-/** Takes `--profile NAME` from before the noun; after it, it is an option of the verb. */
+/** Removes `--profile NAME` in front of the noun; after the noun, it's an option of the verb. */
 function withoutProfile(args: string[]): string[] {
   const at = args.indexOf('--profile')
   const name = args[at + 1]
@@ -28,27 +28,27 @@ function withoutProfile(args: string[]): string[] {
   return args.toSpliced(at, 2)
 }
 
-// A reader that has seen enough, such as `head`, is no failure.
+// A reader that stops early, such as `head`, isn't an error.
 process.stdout.on('error', (err: NodeJS.ErrnoException) => {
   if (err.code !== 'EPIPE') throw err
   process.exit(0)
 })
 
-/** Tells the faults of a refused request beyond the one that the message tells. */
+/** Returns the remaining validation errors of a rejected request; the message already has the first. */
 function othersIn({ message, issues }: CliError): string[] {
   const faults = issues.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`)
   return faults.filter((fault) => !message.includes(fault))
 }
 
 main(process.argv.slice(2)).catch((err: unknown) => {
-  // The class is not imported: with the settings it would double what a start costs.
+  // We don't import the class, because loading the settings module would double the startup time.
   const isSetting = err instanceof Error && err.name === 'ConfigError'
   const isTold = err instanceof CliError || isSetting
   if (isTold) {
     remark(`hearth: ${err.message}`)
     if (err instanceof CliError) for (const words of othersIn(err)) remark(`        ${words}`)
   }
-  // oxlint-disable-next-line no-console -- the stack of a fault of this program
+  // oxlint-disable-next-line no-console -- the stack of a bug in this program
   else console.error(err)
   process.exitCode = err instanceof CliError ? err.exitCode : isSetting ? WRONG_USE : FAULT
 })

@@ -9,7 +9,7 @@ import { inWordsOf } from './failures.ts'
 import { id } from './ids.ts'
 import { findPlatform, type Found, type GlobalOptions } from './platform.ts'
 
-/** The keys of an account, reached by an operator or by the account itself. */
+/** The API keys of an account, managed by an operator or by the account itself. */
 export interface Keyring {
   baseUrl: string
   json: boolean
@@ -19,21 +19,21 @@ export interface Keyring {
 }
 
 /**
- * Opens the keys of a named account as an operator, else those of the account whose API key was given, else those of
- * the platform running here.
+ * Opens the keys of the named account as an operator. Without a name, opens the keys of the account whose API key was
+ * given, else of the local platform's account.
  */
 export function openKeyring(command: Command, named: string | undefined): Keyring {
   const options = command.optsWithGlobals<GlobalOptions>()
   const { baseUrl, apiKey, isKeyGiven, operationsKey, readyAccount } = findPlatform(options, cliConfig())
   const common = { baseUrl, json: options.json ?? false }
-  // `whoami` reports the account of a given key, so an unnamed account must not be another one.
+  // `whoami` reports the account of a given key, so an unnamed account has to mean the same one.
   if (named === undefined && apiKey && isKeyGiven) return { ...common, ...asOwner(baseUrl, apiKey) }
   const account = named === undefined ? readyAccount : id(named)
   if (operationsKey && (account !== undefined || !apiKey))
     return { ...common, ...asOperator(new AdminClient(baseUrl, operationsKey.text), account) }
   if (named !== undefined)
     throw usageError(
-      `The keys of another account are for operators: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
+      `Only operators can manage the keys of another account: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
     )
   if (!apiKey) throw noKeyFor(baseUrl)
   return { ...common, ...asOwner(baseUrl, apiKey) }
@@ -43,7 +43,7 @@ type Verbs = Omit<Keyring, 'baseUrl' | 'json'>
 
 function asOperator(client: AdminClient, account: string | undefined): Verbs {
   const path = (): string => {
-    if (account === undefined) throw usageError('Name an account: `hearth accounts list` shows them.')
+    if (account === undefined) throw usageError('An account is required; `hearth accounts list` shows them.')
     return `/accounts/${account}/keys`
   }
   return {

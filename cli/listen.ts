@@ -35,28 +35,28 @@ interface Event {
   data?: { verification_challenge?: string; resource?: { id?: string; status?: string } }
 }
 
-/** Receives webhooks, for trying them out. */
+/** Receives webhooks, to try them out. */
 export function listenCommand(command: Command): void {
   command
-    .option('--port <port>', 'where to listen', portNumber, 8443)
-    .option('--host <address>', 'where to listen', filled, '127.0.0.1')
+    .option('--port <port>', 'port to listen on', portNumber, 8443)
+    .option('--host <address>', 'address to listen on', filled, '127.0.0.1')
     .option(
       '--secret <whsec_...>',
-      'verify with this secret (repeat it during a rotation)',
+      'verify signatures with this secret (repeat the option during a rotation)',
       signingSecret,
       [],
     )
-    .option('--cert <file>', 'certificate (default: one for localhost, made once)')
-    .option('--key <file>', 'key of the certificate')
-    .option('--http', 'plain HTTP, for behind something that ends TLS')
-    .option('--answer <status>', 'what events are answered with, to see retries', httpStatus, 204)
+    .option('--cert <file>', 'certificate (default: one for localhost, created once)')
+    .option('--key <file>', 'private key of the certificate')
+    .option('--http', 'serve plain HTTP, behind a proxy that terminates TLS')
+    .option('--answer <status>', 'status to answer events with, to see retries', httpStatus, 204)
     .action(listen)
 }
 
 async function listen(options: ListenOptions): Promise<void> {
   const { port, host, http = false } = options
   if (http && (options.cert ?? options.key) !== undefined)
-    throw usageError('--http takes no --cert and no --key: something else ends TLS')
+    throw usageError('--http takes no --cert and no --key: a proxy terminates TLS')
   const tls = http ? undefined : await certificateFor(options)
   const seen = new Set<string>()
   const take = (req: IncomingMessage, res: ServerResponse) => void receive(req, res, { options, seen })
@@ -72,7 +72,7 @@ async function listen(options: ListenOptions): Promise<void> {
     if (tls?.file) {
       const allow = `127.0.0.0/8:${bound},::1/128:${bound}`
       say(
-        `A platform on this machine delivers here when it is started with\n  HEARTH_FEATURES=webhooks HEARTH_EGRESS_ALLOW=${allow} NODE_EXTRA_CA_CERTS=${tls.file} npm start`,
+        `To deliver here, start a platform on this machine with\n  HEARTH_FEATURES=webhooks HEARTH_EGRESS_ALLOW=${allow} NODE_EXTRA_CA_CERTS=${tls.file} npm start`,
       )
     }
     if (options.secret.length === 0) say('Signatures are not verified: no --secret.')
@@ -90,7 +90,7 @@ function secureServer(tls: { cert: Buffer; key: Buffer }, take: RequestListener)
     return createHttpsServer(tls, take)
   } catch (err) {
     throw usageError(
-      `the certificate and its key cannot be used: ${(err as Error).message}; give both as PEM, with --cert and --key`,
+      `invalid certificate or key: ${(err as Error).message}; pass both as PEM files with --cert and --key`,
     )
   }
 }
@@ -100,11 +100,11 @@ function whyNotListening(
   { port, host }: { port: number; host: string },
 ): CliError {
   if (code === 'EADDRINUSE')
-    return new CliError(`port ${port} on ${host} is taken; choose another one with --port`)
+    return new CliError(`port ${port} on ${host} is in use; choose another with --port`)
   if (code === 'EACCES')
-    return usageError(`port ${port} on ${host} is not open to this user; choose another one with --port`)
+    return usageError(`port ${port} on ${host} is not allowed for this user; choose another with --port`)
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-    return usageError(`${host} is no address of this machine; choose another one with --host`)
+    return usageError(`${host} is not an address of this machine; choose another with --host`)
   return new CliError(message)
 }
 
@@ -121,7 +121,7 @@ async function receive(
         : undefined
     const event = isSigned === false ? undefined : (JSON.parse(body.toString()) as Event)
     if (!event) {
-      say(`refused: the signature does not fit (attempt ${String(req.headers['service-attempt'])})`)
+      say(`rejected: invalid signature (attempt ${String(req.headers['service-attempt'])})`)
       res.writeHead(400).end()
       return
     }
@@ -138,7 +138,7 @@ async function receive(
       res.end(JSON.stringify({ verification_challenge: challenge }))
     }
   } catch (err) {
-    say(`refused: ${(err as Error).message}`)
+    say(`rejected: ${(err as Error).message}`)
     res.writeHead(400).end()
   }
 }
@@ -154,7 +154,7 @@ function tell(
     ...(data?.verification_challenge === undefined ? [] : ['challenge answered']),
   ]
   const { resource } = data ?? {}
-  // Anybody who reaches the port may have sent it.
+  // Any client that can reach the port may have sent this; `say` strips control characters.
   say(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
 }
 
@@ -178,8 +178,8 @@ function fileOf(option: string, path: string): Buffer {
 }
 
 /**
- * Returns the caller's certificate, or one for `localhost` that is made once and stored, so that a platform can
- * be configured to trust it.
+ * Returns the certificate given in the options, or one for `localhost`. That one is created once and stored, so a
+ * platform can be configured to trust it.
  */
 async function certificateFor({
   cert,

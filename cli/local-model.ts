@@ -8,7 +8,7 @@ import type { ImportFiles } from '../domain/models/import.ts'
 import type { GgufFile, WeightsFile } from '../domain/models/readable.ts'
 import { usageError } from './cli-error.ts'
 
-/** A file of a model on this machine, and its path in the model. */
+/** A local model file and its path within the model. */
 export interface LocalPath {
   path: string
   from: string
@@ -16,16 +16,16 @@ export interface LocalPath {
 
 const LFS_POINTER = 'version https://git-lfs'
 const LENGTH_BYTES = 8
-/** The limit of the format's own library. */
+/** The header limit of the safetensors library. */
 const MAX_HEAD_BYTES = 100_000_000
 
-/** Weights as pickles can run code when they are loaded, so they are not uploaded. */
+/** Pickled weights can run code when they're loaded, so we don't upload them. */
 const LEFT_OUT = /(^|\/)\.|\.(bin|pt|pth|pkl|ckpt|py)$/
 
-/** Lists the files of a folder that belong to a model, or the one file that is a model. */
+/** Lists the model files in a folder, or the single file that is the model. */
 export async function filesBelow(path: string): Promise<LocalPath[]> {
   const info = statSync(path, { throwIfNoEntry: false })
-  if (!info) throw usageError(`There is nothing at ${path}.`)
+  if (!info) throw usageError(`${path} does not exist.`)
   if (info.isFile()) return [{ path: basename(path), from: path }]
   const names = await readdir(path, { recursive: true, withFileTypes: true })
   const files = names
@@ -33,11 +33,11 @@ export async function filesBelow(path: string): Promise<LocalPath[]> {
     .map((entry) => join(entry.parentPath, entry.name))
     .map((from) => ({ from, path: relative(path, from).split(sep).join('/') }))
     .filter((file) => !LEFT_OUT.test(file.path))
-  if (files.length === 0) throw usageError(`There are no files of a model in ${path}.`)
+  if (files.length === 0) throw usageError(`${path} contains no model files.`)
   return files
 }
 
-/** Reads the files of a model that say what it is. */
+/** Reads the files that describe a model. */
 export function readFacts(files: readonly LocalPath[]): ImportFiles {
   const json = (name: string, isList = false): unknown => {
     const file = files.find(({ path }) => path === name)
@@ -57,7 +57,7 @@ export function readFacts(files: readonly LocalPath[]): ImportFiles {
   }
 }
 
-/** Reads a JSON file that holds an object, or a list. */
+/** Reads a JSON file that contains an object, or a list. */
 function readJson({ path, from }: LocalPath, isList: boolean): object {
   const text = readFileSync(from, 'utf8')
   try {
@@ -67,11 +67,11 @@ function readJson({ path, from }: LocalPath, isList: boolean): object {
     if (!(err instanceof SyntaxError)) throw err
   }
   throw usageError(
-    `${path} is not the JSON of a model: expected ${isList ? 'a list' : 'an object'}. Download it again.`,
+    `${path} is not valid model JSON: expected ${isList ? 'a list' : 'an object'}. Download it again.`,
   )
 }
 
-/** Reads the head of a safetensors file: its length in 8 bytes, and JSON with the place of each tensor. */
+/** Reads the header of a safetensors file: its length in 8 bytes, then JSON with the offsets of each tensor. */
 function weightsFile({ path, from }: LocalPath): WeightsFile {
   const sizeBytes = statSync(from).size
   const start = bytesAt(from, 0, LFS_POINTER.length)
@@ -91,7 +91,7 @@ function weightsFile({ path, from }: LocalPath): WeightsFile {
   }
 }
 
-/** Reads more of a GGUF until its head is whole: that holds the vocabulary, which may have megabytes. */
+/** Reads a GGUF until its header is complete. The header contains the vocabulary, which can be megabytes long. */
 function ggufFile({ path, from }: LocalPath): GgufFile {
   const sizeBytes = statSync(from).size
   for (let length = GGUF_HEAD_BYTES; ; length *= 8) {
@@ -104,7 +104,7 @@ function ggufFile({ path, from }: LocalPath): GgufFile {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Returns where the bytes of a tensor end, as the head declares it; NaN when it does not. */
+/** Returns the end offset that the header declares for a tensor; NaN without one. */
 function endOf(tensor: unknown): number {
   const offsets: unknown = isObject(tensor) ? tensor['data_offsets'] : undefined
   const end: unknown = Array.isArray(offsets) ? offsets[1] : undefined

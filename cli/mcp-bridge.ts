@@ -3,20 +3,20 @@ import type { Readable } from 'node:stream'
 import { request } from 'undici'
 import { eventsIn } from '../platform/event-stream.ts'
 
-/** A platform as its clients reach it. */
+/** The MCP endpoint of a platform. */
 export interface McpPlatform {
-  /** The address of its MCP server. */
+  /** The URL of its MCP server. */
   url: string
   key: string
 }
 
 interface BridgeStreams {
   input: Readable
-  /** Takes one JSON-RPC message a line. */
+  /** Writes one JSON-RPC message as a line. */
   write: (line: string) => void
 }
 
-/** A JSON-RPC message, as far as the bridge looks into it. */
+/** The parts of a JSON-RPC message that the bridge reads. */
 interface Message {
   id?: string | number
   method?: string
@@ -34,13 +34,13 @@ const CANCELLED = 'notifications/cancelled'
 const REFUSED = -32_000
 
 /**
- * Passes messages of the Model Context Protocol between a client on this machine, a message a line, and a platform.
- * Each message is a request of its own; closing it cancels what it has asked for. Ends with the input.
+ * Relays Model Context Protocol messages between a local client, one message per line, and a platform. Each message
+ * is a separate HTTP request; closing the request cancels the call. Returns when the input ends.
  */
 export async function bridge({ url, key }: McpPlatform, { input, write }: BridgeStreams): Promise<void> {
   const open = new Map<string | number, AbortController>()
   const closing = new AbortController()
-  /** The revision of a client that has shaken hands, which its later messages do not name. */
+  /** The negotiated protocol revision. The client's later messages don't repeat it. */
   let negotiated: string | undefined
 
   async function pass(message: Message): Promise<void> {
@@ -63,7 +63,7 @@ export async function bridge({ url, key }: McpPlatform, { input, write }: Bridge
       else takeWhole(answer.statusCode, await answer.body.text())
     } catch (err) {
       if (leave.signal.aborted || closing.signal.aborted) return
-      refuse(`Nothing answers at ${url} (${reasonOf(err)}). Is the platform running?`)
+      refuse(`Cannot reach ${url} (${reasonOf(err)}). Is the platform running?`)
     } finally {
       if (id !== undefined) open.delete(id)
     }
@@ -76,8 +76,8 @@ export async function bridge({ url, key }: McpPlatform, { input, write }: Bridge
       if (text === '') return
       const body = parse(text) as { id?: unknown; error?: object } | undefined
       if (!body)
-        refuse(`${url} answered ${status}, which this platform never does alone: is that its address?`)
-      // A message that was refused before it was read has no id in its error.
+        refuse(`${url} returned ${status} without an error code, which Hearth never does. Is the URL right?`)
+      // If the platform rejects a message before parsing it, the error has no id.
       else if (id !== undefined && body.error && body.id === null) write(JSON.stringify({ ...body, id }))
       else if (id !== undefined) take(JSON.stringify(body))
     }
@@ -98,14 +98,14 @@ export async function bridge({ url, key }: McpPlatform, { input, write }: Bridge
     }
     const passed = pass(message).finally(() => passing.delete(passed))
     passing.add(passed)
-    // Later messages carry the revision that the handshake has settled.
+    // Later messages carry the revision negotiated in the handshake, so wait for it.
     if (message.method === 'initialize') await passed
   }
   closing.abort()
   await Promise.all(passing)
 }
 
-/** Returns the headers in which the protocol repeats parts of a message. */
+/** Returns the headers that repeat parts of the message, as the protocol requires. */
 function headersOf(
   { method, params }: Message,
   { key, negotiated }: { key: string; negotiated: string | undefined },
@@ -123,7 +123,7 @@ function headersOf(
   }
 }
 
-/** Header values are ASCII; any other text is sent as the protocol wants it. */
+/** Header values are ASCII; other text is encoded as the protocol specifies. */
 const headerText = (text: string): string =>
   /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(text)
     ? text

@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url'
 
-/** The values that the configuration of a client has to hold. */
+/** The values for the configuration of a client. */
 export interface ClientSetup {
-  /** The address of the MCP server, with names that every client takes. */
+  /** The URL of the MCP server, with tool names that every client accepts. */
   url: string
   baseUrl: string
   key: string
@@ -12,7 +12,7 @@ const COMMAND = fileURLToPath(new URL('../scripts/hearth.mjs', import.meta.url))
 
 const json = (value: object): string => JSON.stringify(value, null, 2)
 
-/** The clients whose configuration is known: where it goes, and what to paste there. */
+/** Known clients: the configuration file and its content. */
 const CLIENTS: Readonly<
   Record<string, { name: string; place: string; paste: (setup: ClientSetup) => string }>
 > = {
@@ -57,7 +57,7 @@ const CLIENTS: Readonly<
 
 export const CLIENT_NAMES: readonly string[] = Object.keys(CLIENTS)
 
-/** Returns what to paste into the configuration of a client, or of all that are known. */
+/** Returns the configuration for a client, or for all known clients. */
 export function configurationFor(setup: ClientSetup, client?: string): string {
   const chosen = Object.entries(CLIENTS).filter(([id]) => client === undefined || id === client)
   return chosen

@@ -4,7 +4,7 @@ import type { Dataset } from '../schemas/dataset.ts'
 import type { Model } from '../schemas/model.ts'
 import { usageError } from './cli-error.ts'
 
-/** Returns the id of a dataset that is given by its id or its name. */
+/** Resolves a dataset id or name to the id. */
 export async function datasetId(h: Hearth, given: string): Promise<string> {
   if (isUuid(given)) return given
   const found: Dataset[] = []
@@ -12,7 +12,7 @@ export async function datasetId(h: Hearth, given: string): Promise<string> {
   return only(found, { given, kind: 'dataset', id: ({ dataset_id }) => dataset_id })
 }
 
-/** Returns the id of a model that is given by its id or its name. */
+/** Resolves a model id or name to the id. */
 export async function modelId(h: Hearth, given: string): Promise<string> {
   if (isUuid(given)) return given
   const found: Model[] = []
@@ -29,9 +29,9 @@ interface Named<T> {
 function only<T>(found: readonly T[], { given, kind, id }: Named<T>): string {
   const [one] = found
   if (one === undefined)
-    throw usageError(`there is no ${kind} called ${given}; \`npx hearth ${kind}s ls\` lists them`)
+    throw usageError(`no ${kind} is named ${given}; \`npx hearth ${kind}s ls\` lists them`)
   if (found.length === 1) return id(one)
   throw usageError(
-    `${found.length} ${kind}s are called ${given}; give the id of one: ${found.map(id).join(', ')}`,
+    `${found.length} ${kind}s are named ${given}; pass the id of one: ${found.map(id).join(', ')}`,
   )
 }

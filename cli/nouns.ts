@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 
 /**
- * A first word of the command line. Its file is imported when it is used, which keeps every other start short; `whole`
- * builds the program with all of them.
+ * A top-level command. We import its file only when it's used, so other commands start fast. `whole` builds the
+ * program with all commands.
  */
 interface Noun {
   name: string
@@ -21,25 +21,25 @@ const MACHINE = 'This machine:'
 export const NOUNS: readonly Noun[] = [
   {
     name: 'login',
-    about: 'keep the address and the key of a platform as a profile',
+    about: 'store the URL and the API key of a platform as a profile',
     group: SESSION,
     load: async () => (await import('./commands/login.ts')).loginCommand,
   },
   {
     name: 'logout',
-    about: 'forget the keys of a profile on this machine',
+    about: 'remove a profile and its keys from this machine',
     group: SESSION,
     load: async () => (await import('./commands/login.ts')).logoutCommand,
   },
   {
     name: 'whoami',
-    about: 'show the platform, account and key that commands use, and where they are from',
+    about: 'show the platform, account and key that commands use, and where they come from',
     group: SESSION,
     load: async () => (await import('./commands/whoami.ts')).whoamiCommand,
   },
   {
     name: 'status',
-    about: 'show whether the platform works and what it has to do',
+    about: 'show the health of the platform and your open work',
     group: SESSION,
     load: async () => (await import('./commands/status.ts')).statusCommand,
   },
@@ -51,7 +51,7 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'datasets',
-    about: 'upload tables, list them, look into them',
+    about: 'upload, list, inspect and delete datasets',
     group: WORK,
     load: async () => (await import('./commands/datasets.ts')).datasetCommands,
   },
@@ -63,7 +63,7 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'runs',
-    about: 'list training runs and merges, follow, cancel and repeat them',
+    about: 'list, follow, pause, cancel and rerun training runs and merges',
     group: WORK,
     load: async () => (await import('./commands/runs.ts')).runCommands,
   },
@@ -75,7 +75,7 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'models',
-    about: 'list models, download them, see what they were made from; import models',
+    about: 'list, download, trace and import models',
     group: WORK,
     load: async () => {
       const [{ modelCommands }, { importCommands }] = await Promise.all([
@@ -90,7 +90,7 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'endpoints',
-    about: 'put models behind names, price, scale, pause and remove them; review public ones',
+    about: 'serve models as endpoints: create, price, scale, pause, delete and review them',
     group: ASK,
     load: async () => {
       const [{ endpointCommands }, { scaleCommand }, { reviewCommands }] = await Promise.all([
@@ -107,31 +107,31 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'infer',
-    about: 'ask an endpoint once',
+    about: 'send one request to an endpoint',
     group: ASK,
     load: async () => (await import('./commands/infer.ts')).inferCommand,
   },
   {
     name: 'chat',
-    about: 'talk with a language model',
+    about: 'chat with a language model',
     group: ASK,
     load: async () => (await import('./commands/chat.ts')).chatCommand,
   },
   {
     name: 'tasks',
-    about: 'list inference tasks, wait for them, cancel them',
+    about: 'list, wait for and cancel inference tasks',
     group: ASK,
     load: async () => (await import('./commands/tasks.ts')).taskCommands,
   },
   {
     name: 'cohorts',
-    about: 'plan and run graphs of models over the nodes (docs/cohorts.md)',
+    about: 'plan and run graphs of models across nodes (docs/cohorts.md)',
     group: ASK,
     load: async () => (await import('./commands/cohorts.ts')).cohortCommands,
   },
   {
     name: 'mcp',
-    about: 'serve the Model Context Protocol on standard input and output, for desktop clients',
+    about: 'serve the Model Context Protocol over stdio, for desktop clients',
     group: ASK,
     load: async () => (await import('./commands/mcp.ts')).mcpCommands,
   },
@@ -149,13 +149,13 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'ledger',
-    about: 'show what the account has paid, got back and been given, and its balance',
+    about: 'show charges, refunds, grants and the balance of the account',
     group: ACCOUNT,
     load: async () => (await import('./commands/ledger.ts')).ledgerCommand,
   },
   {
     name: 'webhooks',
-    about: 'make webhook endpoints, test them, see and repeat deliveries',
+    about: 'create and test webhook endpoints, inspect and replay deliveries',
     group: ACCOUNT,
     load: async () => (await import('./commands/webhooks.ts')).webhookCommands,
   },
@@ -179,13 +179,13 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'node-token',
-    about: 'make a one-time token by which a machine joins the pool',
+    about: 'create a one-time token that lets a node join the pool',
     group: OPERATORS,
     load: async () => (await import('./commands/node-token.ts')).nodeTokenCommands,
   },
   {
     name: 'queues',
-    about: 'show what waits, in the database and in Temporal',
+    about: 'show queued work, in the database and in Temporal',
     group: OPERATORS,
     load: async () => (await import('./commands/queues.ts')).queuesCommand,
   },
@@ -197,37 +197,37 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'quotas',
-    about: 'set what an account may do at once',
+    about: 'set the quotas of an account',
     group: OPERATORS,
     load: async () => (await import('./commands/quotas.ts')).quotaCommands,
   },
   {
     name: 'killswitch',
-    about: 'refuse all new work, or admit it again',
+    about: 'reject all new work, or admit it again',
     group: OPERATORS,
     load: async () => (await import('./commands/killswitch.ts')).killSwitchCommands,
   },
   {
     name: 'memory',
-    about: 'give accounts memory, and keys access to it (HEARTH_MEMORY=1)',
+    about: 'manage the memory of accounts and the access of keys to it (HEARTH_MEMORY=1)',
     group: OPERATORS,
     load: async () => (await import('./commands/memory.ts')).memoryCommands,
   },
   {
     name: 'tools',
-    about: 'offer tools, list and withdraw them',
+    about: 'add, list and remove tools',
     group: OPERATORS,
     load: async () => (await import('./commands/tools.ts')).toolCommands,
   },
   {
     name: 'audit',
-    about: 'show the ledger of a task and the memory that it was given',
+    about: 'show the ledger entries of a task and the memory it used',
     group: OPERATORS,
     load: async () => (await import('./commands/audit.ts')).auditCommand,
   },
   {
     name: 'doctor',
-    about: 'check this machine and the platform, and say what to do',
+    about: 'diagnose this machine and the platform',
     group: MACHINE,
     load: async () => (await import('./commands/doctor.ts')).doctorCommand,
   },

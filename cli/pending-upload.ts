@@ -4,7 +4,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { UploadState } from '../client/index.ts'
 
-/** An upload is of one file as it was, for one name on one platform. */
+/** Identifies an upload: one unchanged file, one dataset name, one platform. */
 interface Subject {
   baseUrl: string
   path: string
@@ -12,7 +12,7 @@ interface Subject {
   name: string
 }
 
-/** The state of an upload, kept until it has ended so that the same command goes on with it. */
+/** The state of an unfinished upload, stored so that repeating the command resumes it. */
 export class PendingUpload {
   readonly #file: string
 
@@ -31,7 +31,7 @@ export class PendingUpload {
     }
   }
 
-  /** Only its owner may read it: its URL lets anybody write the file. */
+  /** Stores the state readable only by its owner, because its URL grants write access to the file. */
   keep(state: UploadState): void {
     mkdirSync(dirname(this.#file), { recursive: true, mode: 0o700 })
     writeFileSync(this.#file, JSON.stringify(state), { mode: 0o600 })

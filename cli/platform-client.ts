@@ -9,29 +9,29 @@ interface ErrorBody {
   error?: { code?: string; message?: string; details?: { issues?: readonly Issue[] } }
 }
 
-/** The part of a platform that a client reaches, and with which credential. */
+/** The part of the API that a client calls, and its credential. */
 interface Reach {
   prefix: string
   headers: Readonly<Record<string, string>>
-  /** Continues `<address> refuses `: the credential, and where to change it. */
+  /** Completes the sentence `<URL> rejects `: names the credential and where to change it. */
   credential: string
 }
 
-/** Answers to a wrong credential, to too large a request and to one with faults. */
+/** Status codes for wrong credentials, oversized requests and invalid requests. */
 const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 
-/** Answers of proxies that have lost the platform, and of a platform that is busy or on its way down. */
+/** Status codes of proxies that lost the platform, and of a platform that is busy or shutting down. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const RESPONSE_TIMEOUT_MS = 30_000
 
-/** Sends requests to a platform; every failure has a message that says what to do. */
+/** Sends requests to a platform. Every error message says what to do. */
 export class PlatformClient {
   readonly baseUrl: string
   readonly #reach: Reach
   readonly #answerMs: number
 
-  /** @param options `answerMs` is for tests: the time for the answer once the body is sent. */
+  /** @param options `answerMs` is for tests: the response timeout after the body is sent. */
   constructor(baseUrl: string, reach: Reach, { answerMs = RESPONSE_TIMEOUT_MS }: { answerMs?: number } = {}) {
     this.#answerMs = answerMs
     this.baseUrl = baseUrl.replace(/\/$/, '')
@@ -54,7 +54,7 @@ export class PlatformClient {
     throw new CliError(this.#explain(statusCode, parsed), isWrong ? WRONG_USE : 1, details?.issues)
   }
 
-  /** Throws unless something answers at the address, whatever it says. */
+  /** Throws unless the URL returns an HTTP response, with any status. */
   async probe(): Promise<void> {
     await this.#send('GET', '/', undefined)
   }
@@ -85,16 +85,16 @@ export class PlatformClient {
     } catch (err) {
       const why = err instanceof Error ? err.message || (err as NodeJS.ErrnoException).code : String(err)
       throw new PassingError(
-        `Nothing answers at ${this.baseUrl} (${why}). Is the platform running? \`npm start\` starts one here; --base-url names another.`,
+        `Cannot reach ${this.baseUrl} (${why}). Is the platform running? Start one here with \`npm start\`, or pass another URL with --base-url.`,
       )
     }
   }
 
   #explain(statusCode: number, body: unknown): string {
     const { code, message } = (body as ErrorBody | undefined)?.error ?? {}
-    if (statusCode === 401) return `${this.baseUrl} refuses ${this.#reach.credential}.`
+    if (statusCode === 401) return `${this.baseUrl} rejects ${this.#reach.credential}.`
     if (!code) {
-      return `${this.baseUrl} answered ${statusCode}, which this platform never does alone: is that its address?`
+      return `${this.baseUrl} returned ${statusCode} without an error code, which Hearth never does. Is the URL right?`
     }
     return `${message ?? code} (${code})`
   }

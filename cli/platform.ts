@@ -13,7 +13,7 @@ export interface GlobalOptions {
   json?: boolean
 }
 
-/** The file that `npm start` writes to its data directory while it is up. */
+/** The content of the file that `npm start` writes to its data directory while it runs. */
 interface Ready {
   base_url: string
   operations_key: string
@@ -21,30 +21,30 @@ interface Ready {
   account_id: string
 }
 
-/** A value, and what it was taken from, in words. */
+/** A value and a description of its origin. */
 export interface Found {
   text: string
   from: string
 }
 
-/** The platform that a command is for, and what it is reached with. */
+/** The platform that a command uses, with its credentials. */
 export interface Platform {
   baseUrl: string
   baseUrlFrom: string
   profile: string | undefined
   apiKey: Found | undefined
   operationsKey: Found | undefined
-  /** The account of the platform that runs on this machine. */
+  /** The account of the local platform. */
   readyAccount: string | undefined
-  /** True when a flag, the environment or a profile has given the API key, rather than the platform running here. */
+  /** True if the API key is from a flag, the environment or a profile, not from the local platform. */
   isKeyGiven: boolean
 }
 
-const RUNNING_HERE = 'the platform running here'
+const RUNNING_HERE = 'the local platform'
 
 const sameAddress = (text: string): string => text.replace(/\/+$/, '')
 
-/** Options come before the environment, then a profile, then what runs on this machine. */
+/** Finds the platform. Precedence: options, environment, profile, local platform. */
 export function findPlatform(options: GlobalOptions, config: Config): Platform {
   const profile = chosenProfile(options.profile ?? config.HEARTH_PROFILE)
   const ready = readReady(join(config.HEARTH_DATA_DIR, 'ready.json'))
@@ -57,11 +57,11 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
   )
   if (!address) {
     throw usageError(
-      `No platform is running here (there is no ${join(config.HEARTH_DATA_DIR, 'ready.json')}). Start one with \`npm start\`, log in to one with \`npx hearth login\`, or name one with --base-url or HEARTH_BASE_URL.`,
+      `No platform is running here (${join(config.HEARTH_DATA_DIR, 'ready.json')} does not exist). Start one with \`npm start\`, log in to one with \`npx hearth login\`, or set --base-url or HEARTH_BASE_URL.`,
     )
   }
   const baseUrl = sameAddress(address.text)
-  // A key of one platform is never sent to another.
+  // Never send the key of one platform to another.
   const usedProfile = profile && sameAddress(profile.base_url) === baseUrl ? profile : undefined
   const usedReady = ready && sameAddress(ready.base_url) === baseUrl ? ready : undefined
   const credential = (
@@ -99,7 +99,7 @@ function first(...places: readonly [string | undefined, string][]): Found | unde
   return undefined
 }
 
-/** Returns the named profile, else the one of the last login. */
+/** Returns the named profile, else the profile of the last login. */
 function chosenProfile(named: string): (Profile & { name: string }) | undefined {
   const { current, profiles } = readProfiles()
   const name = named || current
@@ -109,11 +109,11 @@ function chosenProfile(named: string): (Profile & { name: string }) | undefined 
   if (!named) return undefined
   const known = Object.keys(profiles).join(', ') || 'none'
   throw usageError(
-    `there is no profile ${name} (known: ${known}); \`npx hearth login --profile ${name}\` makes it`,
+    `there is no profile ${name} (known: ${known}); create it with \`npx hearth login --profile ${name}\``,
   )
 }
 
-/** Reads the file of the platform that runs on this machine; undefined where none does. */
+/** Reads the ready file of the local platform; undefined if none is running. */
 export function readReady(file: string): Ready | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Ready

@@ -3,24 +3,24 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { usageError } from './cli-error.ts'
 
-/** A platform that somebody has logged in to. */
+/** A platform that the user logged in to. */
 export interface Profile {
   base_url: string
   api_key?: string
   operations_key?: string
 }
 
-/** The profiles of this user, and which one commands use that name none. */
+/** The profiles of this user, and the one that commands use by default. */
 export interface Profiles {
   current: string | null
   profiles: Record<string, Profile>
 }
 
-/** Returns the file that keeps the profiles. */
+/** Returns the path of the profiles file. */
 export const profilesFile = (): string =>
   join(process.env['XDG_CONFIG_HOME'] || join(homedir(), '.config'), 'hearth', 'config.json')
 
-/** Reads the profiles; there are none before the first login. */
+/** Reads the profiles; returns none before the first login. */
 export function readProfiles(): Profiles {
   const file = profilesFile()
   let text: string
@@ -32,7 +32,9 @@ export function readProfiles(): Profiles {
   }
   const found = parsed(text)
   if (found) return found
-  throw usageError(`${file} holds no profiles; move it away, then \`npx hearth login\` writes a new one`)
+  throw usageError(
+    `${file} is not a profiles file; move it away, then \`npx hearth login\` creates a new one`,
+  )
 }
 
 function parsed(text: string): Profiles | undefined {
@@ -50,7 +52,7 @@ function parsed(text: string): Profiles | undefined {
   return isRead ? { current, profiles } : undefined
 }
 
-/** Replaces the file at once; only its owner may read it, because it holds keys. */
+/** Replaces the file atomically. Only its owner may read it, because it contains keys. */
 export function saveProfiles(profiles: Profiles): void {
   const file = profilesFile()
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })

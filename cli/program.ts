@@ -4,25 +4,29 @@ import { baseUrl, filled, headerText } from './arguments.ts'
 import { WRONG_USE } from './cli-error.ts'
 import { NOUNS } from './nouns.ts'
 
-/** Builds the commands; what stands below a noun is loaded when it is needed. */
+/** Builds the program. Subcommands are loaded when they're needed. */
 export function createProgram(): Command {
   const program = new Command('hearth')
-    .description('Uses and administers a Hearth platform (docs/cli.md).')
+    .description('Use and administer a Hearth platform (docs/cli.md).')
     .version(VERSION)
     .option(
       '--base-url <url>',
-      'the platform (HEARTH_BASE_URL, else the profile, else the one `npm start` runs here)',
+      'platform URL (default: HEARTH_BASE_URL, else the profile, else the local platform)',
       baseUrl,
     )
     .option(
       '--api-key <key>',
-      'HEARTH_API_KEY, else that of the profile or of the platform running here',
+      'API key (default: HEARTH_API_KEY, else the key of the profile or the local platform)',
       headerText,
     )
-    .option('--operations-key <key>', 'for operators: HEARTH_OPERATIONS_KEY, else as the API key', headerText)
-    .option('--json', 'print the answer as JSON')
+    .option(
+      '--operations-key <key>',
+      'operations key (default: HEARTH_OPERATIONS_KEY, else as for the API key)',
+      headerText,
+    )
+    .option('--json', 'print the response as JSON')
     .configureOutput({ outputError: (text, write) => write(inOneLine(text)) })
-    // Commands that are added from here on inherit it.
+    // Commands added after this line inherit it.
     .exitOverride((err) => {
       process.exit(err.exitCode === 0 ? 0 : WRONG_USE)
     })
@@ -30,8 +34,8 @@ export function createProgram(): Command {
     .addHelpText(
       'after',
       `
-Exit codes: 0 done; 1 it failed, or the platform refused it; 2 wrong use: the command line, the environment, a key or the
-request; 130 ended by Ctrl-C, after which begun work goes on.
+Exit codes: 0 success; 1 failure, or the platform rejected the request; 2 usage error in the command line, the
+environment, a key or the request; 130 stopped by Ctrl-C (work that has started continues).
 
 Examples:
   $ npx hearth login
@@ -45,7 +49,7 @@ Examples:
   return program
 }
 
-/** Builds all commands at once: for what looks at all of them. */
+/** Builds the program with all commands loaded, for completion scripts and tests. */
 export const wholeProgram = (): Promise<Command> => whole(createProgram())
 
 async function whole(program: Command): Promise<Command> {
@@ -53,7 +57,7 @@ async function whole(program: Command): Promise<Command> {
   return program
 }
 
-/** Adds what stands below a noun, once. */
+/** Loads the subcommands of a noun, once. */
 async function load(noun: Command, program: Command): Promise<void> {
   if (noun.commands.length > 0 || noun.registeredArguments.length > 0) return
   const { load: register } = NOUNS.find(({ name }) => name === noun.name()) ?? {}
@@ -61,22 +65,22 @@ async function load(noun: Command, program: Command): Promise<void> {
   addProfile(noun)
 }
 
-/** The option belongs to each verb rather than to the program, which would take it only in front of the noun. */
+/** Adds `--profile` to each verb, because commander would accept a program option only in front of the noun. */
 function addProfile(command: Command): void {
   for (const below of command.commands) addProfile(below)
   if (command.commands.length > 0 || command.options.some(({ long }) => long === '--profile')) return
   command.option(
     '--profile <name>',
-    'a platform of `hearth login` (HEARTH_PROFILE, else the last login)',
+    'profile from `hearth login` (default: HEARTH_PROFILE, else the last login)',
     filled,
   )
 }
 
-/** Shortens the error about a command line to one line with a hint at the help. */
+/** Shortens a command-line error to one line with a hint to `--help`. */
 function inOneLine(text: string): string {
   const said = text
     .trim()
     .replace(/^error: /, '')
     .replaceAll(/\s*\n\s*/g, ' ')
-  return `hearth: ${said} (--help shows what is possible)\n`
+  return `hearth: ${said} (see --help)\n`
 }

@@ -2,7 +2,9 @@ import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { usageError } from './cli-error.ts'
 
-/** Asks for a line on the terminal; what is typed as a secret is not shown. Without a terminal the line comes from standard input. */
+/**
+ * Prompts for a line on the terminal, without echo for a secret. Without a terminal, reads a line of standard input.
+ */
 export async function ask(question: string, { secret = false } = {}): Promise<string> {
   const isTerminal = process.stdin.isTTY === true
   if (isTerminal) process.stderr.write(question)
@@ -12,7 +14,7 @@ export async function ask(question: string, { secret = false } = {}): Promise<st
     output: secret ? nowhere : process.stderr,
     terminal: isTerminal,
   })
-  // Ctrl-C at a question ends the command as it does elsewhere.
+  // Readline would swallow Ctrl-C at a prompt, so exit as other commands do.
   lines.once('SIGINT', () => process.exit(130))
   try {
     for await (const line of lines) return line.trim()
@@ -21,6 +23,6 @@ export async function ask(question: string, { secret = false } = {}): Promise<st
     if (secret && isTerminal) process.stderr.write('\n')
   }
   throw usageError(
-    `${question.replace(/[:\s]+$/, '')}: nothing was given; pass it on standard input or as an option`,
+    `${question.replace(/[:\s]+$/, '')}: no value given; pass it on standard input or as an option`,
   )
 }

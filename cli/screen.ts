@@ -1,25 +1,25 @@
 import { plain, remark } from './print.ts'
 
-/** The stream that work is told to while it runs. */
+/** The stream that shows the progress of work. */
 export interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number
   write(text: string): void
 }
 
-/** Returns whether a text on a screen may be drawn over: not in files and pipes, and not where plain lines are wanted. */
+/** Returns whether we may redraw text in place: not in files and pipes, and not if the user wants plain lines. */
 export const isDrawable = (screen: Screen, env: NodeJS.ProcessEnv = process.env): boolean =>
   screen.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
 
 /** Writes a line to a screen. */
 export const writeLine = (screen: Screen, text: string): void => screen.write(`${plain(text)}\n`)
 
-/** Returns a function that writes a text over the one that it wrote before. */
+/** Returns a function that replaces the text of its previous call. */
 export function drawer(screen: Screen): (text: string) => void {
   const ESCAPE = '\u001B['
   let height = 0
   return (text) => {
-    // A line that wraps would be two to the cursor. A terminal that does not tell its width is given whole lines.
+    // A wrapped line would break the cursor movement, so truncate. If the width is unknown, write whole lines.
     const width = screen.columns ? Math.max(20, screen.columns) : Infinity
     const lines = plain(text)
       .split('\n')
@@ -30,7 +30,7 @@ export function drawer(screen: Screen): (text: string) => void {
   }
 }
 
-/** Watches work that goes on without this process: Ctrl-C leaves it and says so. */
+/** Watches work that doesn't depend on this process. Ctrl-C stops watching and says that the work continues. */
 export async function watching<T>(goesOn: string, watch: () => Promise<T>): Promise<T> {
   const leave = () => {
     remark(`\nhearth: ${goesOn}`)

@@ -9,7 +9,7 @@ interface Moved {
   total: number
 }
 
-/** Returns a function that tells how much of a file has moved: one line that grows in a terminal, else a line each quarter. */
+/** Returns a function that shows transfer progress: one updated line in a terminal, else a line per quarter. */
 export function transferLine(name: string, screen: Screen = process.stderr): (moved: Moved) => void {
   const began = Date.now()
   const isDrawn = isDrawable(screen)

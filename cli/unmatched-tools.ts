@@ -2,13 +2,13 @@ import { hearth, HearthError } from '../client/index.ts'
 import { BUILT_IN_TOOLS } from '../domain/actions/reserved.ts'
 import { matchesGlob, ToolFilter } from '../domain/tools/filter.ts'
 
-/** A key that is limited to tools. */
+/** A key that is limited to certain tools. */
 interface LimitedKey {
   api_key: string
   tools: readonly string[]
 }
 
-/** Returns a warning about the entries of a limited key that allow nothing now, if there are any. */
+/** Returns a warning about tool entries that match no tool now; undefined if all of them match. */
 export async function warningOfUnmatched(
   baseUrl: string,
   { api_key, tools }: LimitedKey,
@@ -21,11 +21,11 @@ export async function warningOfUnmatched(
     (entry) => !entry.includes(':') && !usable.some((name) => matchesGlob(entry, name)),
   )
   if (unmatched.length > 0)
-    return `no tool that this key may call is called ${unmatched.join(' or ')} now; check the spelling, or make the tool.`
-  return usable.length === 0 ? 'this key may call no tool now.' : undefined
+    return `this key can currently call no tool named ${unmatched.join(' or ')}; check the spelling, or create the tool.`
+  return usable.length === 0 ? 'this key can currently call no tool.' : undefined
 }
 
-/** Returns the names of the manifest's tools for a key; undefined where it cannot be read. */
+/** Returns the tool names in the key's manifest; undefined if it can't be read. */
 async function namesOfManifest(baseUrl: string, apiKey: string): Promise<string[] | undefined> {
   try {
     const { tools } = await hearth({ baseUrl, apiKey }).manifest.get()

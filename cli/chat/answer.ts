@@ -24,7 +24,7 @@ export interface Answer {
   tokensPerS: number
 }
 
-/** An answer that came at once is measured with the wait for it. */
+/** If all tokens arrive within this time, the rate includes the wait for the first token. */
 const AT_ONCE_MS = 50
 
 interface Chunk {
@@ -35,12 +35,12 @@ interface Chunk {
 
 interface Listener {
   onText: (text: string) => void
-  /** Told while a model that was cold is loaded. */
+  /** Called while a cold model is loading. */
   onLoading: (seconds: number) => void
   signal: AbortSignal
 }
 
-/** Asks a model, and gives its answer piece by piece. A model that is being loaded is asked again until it is there. */
+/** Streams a chat completion. While the model is loading, retries until it is available. */
 export async function answer(chat: Chat, messages: readonly Message[], listener: Listener): Promise<Answer> {
   for (;;) {
     const began = performance.now()
@@ -55,11 +55,11 @@ export async function answer(chat: Chat, messages: readonly Message[], listener:
     }
     if (statusCode === 401)
       throw new CliError(
-        `${chat.baseUrl} refuses this API key; \`npx hearth whoami\` says where it is from`,
+        `${chat.baseUrl} rejects this API key; \`npx hearth whoami\` shows where it comes from`,
         WRONG_USE,
       )
     const why =
-      error?.message ?? `${chat.baseUrl} answered ${statusCode}, and not in the way of this platform`
+      error?.message ?? `${chat.baseUrl} returned ${statusCode} with a body that Hearth doesn't send`
     throw new CliError(error?.code ? `${why} (${error.code})` : why)
   }
 }
@@ -88,7 +88,7 @@ async function sent(
     })
   } catch (err) {
     signal.throwIfAborted()
-    throw new CliError(`Nothing answers at ${baseUrl} (${(err as Error).message}). Is the platform running?`)
+    throw new CliError(`Cannot reach ${baseUrl} (${(err as Error).message}). Is the platform running?`)
   }
 }
 
@@ -101,7 +101,7 @@ async function read(body: AsyncIterable<Uint8Array>, began: number, { onText }: 
     if (data === '[DONE]') break
     const { choices, usage, error } = parsed(data)
     if (error)
-      throw new CliError(`the answer broke off: ${error.message ?? error.code ?? 'no reason is known'}`)
+      throw new CliError(`the response was interrupted: ${error.message ?? error.code ?? 'unknown reason'}`)
     counted = usage?.completion_tokens ?? counted
     const piece = plain(choices?.[0]?.delta?.content ?? '')
     if (piece === '') continue

@@ -3,9 +3,9 @@ import { CliError } from '../cli-error.ts'
 import { inJson, remark, say } from '../print.ts'
 import { type Answer, answer, type Chat, type Message } from './answer.ts'
 
-/** The exit code that a shell expects after Ctrl-C. */
+/** The exit code that shells expect after Ctrl-C. */
 const STOPPED = 130
-const HELP = '/reset begins anew, /system TEXT sets the system prompt, /exit leaves'
+const HELP = '/reset starts over, /system TEXT sets the system prompt, /exit quits'
 
 /** A conversation: each line of standard input is a message or a command. */
 export class Talk {
@@ -21,7 +21,7 @@ export class Talk {
     this.#json = json
   }
 
-  /** Asks once and prints the answer. Throws when there is none. */
+  /** Sends one message and prints the answer; throws if the request fails. */
   async ask(content: string): Promise<void> {
     const asking = new AbortController()
     this.#asking = asking
@@ -30,7 +30,7 @@ export class Talk {
     try {
       const given = await answer(this.#chat, [...prompt, ...messages], {
         onText: (text) => void (this.#json || process.stdout.write(text)),
-        onLoading: (s) => remark(`hearth: the model is being loaded; asking again in ${s} s`),
+        onLoading: (s) => remark(`hearth: the model is loading; retrying in ${s} s`),
         signal: asking.signal,
       })
       this.#messages = [...messages, { role: 'assistant', content: given.text }]
@@ -40,7 +40,7 @@ export class Talk {
     }
   }
 
-  /** Reads messages until there are no more. A failed answer ends it, except on a terminal. */
+  /** Reads messages until the input ends. Except on a terminal, the first failed answer ends the conversation. */
   async run(): Promise<void> {
     const isTerminal = process.stdin.isTTY === true
     const lines = createInterface({
@@ -78,8 +78,8 @@ export class Talk {
     if (command === undefined) return line.trim() === '' ? undefined : this.ask(line)
     if (command === 'reset') this.#messages = []
     else if (command === 'system') this.#system = rest || undefined
-    else return remark(`hearth: there is no /${command}; ${HELP}`)
-    remark(command === 'reset' ? '(begun anew)' : `(system prompt: ${this.#system ?? 'none'})`)
+    else return remark(`hearth: unknown command /${command}; ${HELP}`)
+    remark(command === 'reset' ? '(conversation reset)' : `(system prompt: ${this.#system ?? 'none'})`)
   }
 
   #stop(lines: Interface): void {
@@ -94,6 +94,6 @@ export class Talk {
     }
     process.stdout.write('\n')
     const first = (firstMs / 1000).toFixed(2)
-    remark(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, the first after ${first} s)`)
+    remark(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, first token after ${first} s)`)
   }
 }

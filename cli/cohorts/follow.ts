@@ -7,9 +7,9 @@ import { addNames, cohortInWords, eventInWords, type Named, type Retries } from 
 
 const POLL_INTERVAL_MS = 400
 const EVENTS_A_PAGE = 500
-/** How often a reason to wait is told that stays the same. */
+/** Pause before an unchanged wait reason is printed again. */
 const REMINDER_INTERVAL_MS = 30_000
-/** A platform that does not answer is asked again for so long. */
+/** How long to retry while the platform doesn't answer. */
 const TIMEOUT_MS = 60_000
 
 export const hasEnded = ({ status }: CohortSummary): boolean =>
@@ -20,7 +20,7 @@ const pathOf = (taskId: string): string => `/api/v1/tasks/${taskId}/cohort`
 export const summaryOf = (client: PlatformClient, taskId: string): Promise<CohortSummary> =>
   client.call<CohortSummary>('GET', pathOf(taskId))
 
-/** Reads the events of a cohort, oldest first, from behind the one that was seen last. */
+/** Reads the events of a cohort after `seen`, oldest first. */
 export async function eventsAfter(
   client: PlatformClient,
   taskId: string,
@@ -36,7 +36,7 @@ export async function eventsAfter(
   }
 }
 
-/** Returns why stages were repeated last. */
+/** Returns the reason for the latest retry of each stage. */
 export const retriesIn = (events: readonly CohortEvent[]): Retries =>
   new Map(
     events.flatMap(({ type, stage_id, data }) =>
@@ -46,7 +46,10 @@ export const retriesIn = (events: readonly CohortEvent[]): Retries =>
     ),
   )
 
-/** Shows a cohort until it has ended, and returns its summary: a table that moves in a terminal, else its events as lines. */
+/**
+ * Follows a cohort until it ends, and returns its summary. Terminals get a live table, other outputs one line per
+ * event.
+ */
 export async function follow(
   client: PlatformClient,
   taskId: string,
@@ -78,7 +81,7 @@ interface Times {
   patienceMs?: number
 }
 
-/** Looks at a platform, again for a while where it does not answer, and says so. */
+/** Polls the platform. If it doesn't answer, prints a remark and retries for `patienceMs`. */
 async function patiently<T>(
   look: () => Promise<T>,
   patienceMs: number,
@@ -88,12 +91,12 @@ async function patiently<T>(
   for (;;) {
     try {
       const seen = await look()
-      if (lostAt !== undefined) remark?.('the platform answers again')
+      if (lostAt !== undefined) remark?.('the platform is reachable again')
       return seen
     } catch (err) {
       if (!(err instanceof PassingError)) throw err
       if (lostAt === undefined)
-        remark?.(`the platform does not answer; trying again for ${Math.round(patienceMs / 1_000)} s`)
+        remark?.(`the platform does not answer; retrying for ${Math.round(patienceMs / 1_000)} s`)
       lostAt ??= Date.now()
       if (Date.now() - lostAt >= patienceMs) throw err
     }
@@ -103,7 +106,7 @@ async function patiently<T>(
 
 interface View {
   show: (cohort: CohortSummary, events: readonly CohortEvent[], retries: Retries) => void
-  /** Says something about the watching itself. */
+  /** Prints a status line about the watcher (not an event). */
   remark: (words: string) => void
 }
 
@@ -119,7 +122,7 @@ function drawing(screen: Screen): View {
   }
 }
 
-/** Writes events as lines, and what a cohort waits for: at once, then from time to time. */
+/** Prints one line per event. Prints what a cohort waits for at once, then every `againMs`. */
 function teller(screen: Screen, againMs: number): View {
   const names: Named = { edges: new Map(), nodes: new Map() }
   let told: { reason: string | null; at: number } = { reason: null, at: 0 }
@@ -138,7 +141,7 @@ function teller(screen: Screen, againMs: number): View {
   }
 }
 
-/** Makes the error of a cohort that has not succeeded, which ends the command with 1. */
+/** Returns the error for a cohort that didn't succeed; the command then exits with 1. */
 export function failureOf(cohort: CohortSummary): CliError | undefined {
   const { status, error, edges } = cohort
   if (status === 'succeeded') return undefined
@@ -150,5 +153,5 @@ export function failureOf(cohort: CohortSummary): CliError | undefined {
     ({ to, failure }) => to.stage_id === stage && failure && failure !== 'cancelled',
   )
   const handOvers = broken.map(({ name, failure }) => `; the hand-over "${name}" failed: ${failure}`)
-  return new CliError(`the cohort has failed${where}: ${error?.message ?? 'unknown'}${handOvers.join('')}`)
+  return new CliError(`the cohort failed${where}: ${error?.message ?? 'unknown'}${handOvers.join('')}`)
 }

@@ -13,13 +13,13 @@ interface CohortOptions extends GlobalOptions {
   user?: string
 }
 
-/** Returns a client with the key, account and user of the options, the environment or a platform running here. */
+/** Returns a client with the key, account and user from the options, the environment or a local platform. */
 export async function reached(command: Command): Promise<{ client: PlatformClient; json: boolean }> {
   const options = command.optsWithGlobals<CohortOptions>()
   const config = cliConfig()
   const { baseUrl, apiKey } = findPlatform(options, config)
   if (!apiKey) {
-    // A wrong address is the nearer reason to have no key.
+    // A wrong base URL is the likelier cause, so report that first.
     await new PlatformClient(baseUrl, { prefix: '', headers: {}, credential: 'requests' }).probe()
     throw noKeyFor(baseUrl)
   }
@@ -32,7 +32,7 @@ export async function reached(command: Command): Promise<{ client: PlatformClien
       'x-account-id': account,
       'x-user-id': options.user ?? (config.HEARTH_USER_ID || userInfo().username),
     },
-    credential: `this API key, which is from ${apiKey.from}. \`npx hearth login\` takes another; see also HEARTH_API_KEY and --api-key`,
+    credential: `this API key (from ${apiKey.from}). Use another with \`npx hearth login\`, HEARTH_API_KEY or --api-key`,
   })
   return { client, json: options.json ?? false }
 }

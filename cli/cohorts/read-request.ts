@@ -4,10 +4,10 @@ import { usageError } from '../cli-error.ts'
 export type JsonObject = Record<string, unknown>
 
 const STANDARD_INPUT = 0
-/** Editors of some systems write it in front of a text. */
+/** Some editors write it at the start of a file. */
 const BYTE_ORDER_MARK = /^\uFEFF/
 
-/** Reads a JSON object from a file, or from standard input where the file is called `-`. */
+/** Reads a JSON object from a file, or from standard input if the file is `-`. */
 export function readObject(file: string): JsonObject {
   const place = file === '-' ? 'standard input' : file
   let text: string
@@ -20,18 +20,18 @@ export function readObject(file: string): JsonObject {
 }
 
 const UNREADABLE: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
+  ENOENT: 'no such file',
   EISDIR: 'it is a folder',
-  ENOTDIR: 'a part of its path is no folder',
-  EACCES: 'you may not read it',
+  ENOTDIR: 'a part of its path is not a folder',
+  EACCES: 'permission denied',
 }
 
 const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string => UNREADABLE[code] ?? message
 
-/** Matches a text that begins as JSON does; a file of such a name is given as `./5`. */
+/** Matches text that starts like JSON. To pass a file with such a name, write `./5`. */
 const JSON_TEXT = /^\s*(?:[{["]|(?:-?\d+(?:\.\d+)?|true|false|null)\s*$)/
 
-/** Reads the input of a run, which is given as JSON or as the name of a file that holds it. */
+/** Reads the input of a run, given as JSON or as the name of a JSON file. */
 export const readInput = (given: string): JsonObject =>
   JSON_TEXT.test(given) ? objectIn(given, '--input') : readObject(given)
 
@@ -43,22 +43,22 @@ function objectIn(text: string, place: string): JsonObject {
     throw usageError(`${place} is not JSON: ${(err as Error).message}`)
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as JsonObject
-  throw usageError(`${place} must hold a JSON object`)
+  throw usageError(`${place} must contain a JSON object`)
 }
 
-/** Returns the graph of a file, which may also be the request of a run with its graph as `plan`. */
+/** Returns the graph in a file. The file may also be a run request that has the graph as `plan`. */
 export function graphIn(file: string, content: JsonObject): JsonObject {
   const graph = 'stages' in content ? content : content['plan']
   if (typeof graph === 'object' && graph !== null && !Array.isArray(graph)) return graph as JsonObject
-  throw usageError(`${file} is no graph: it needs "stages" and "edges" (docs/cohorts.md)`)
+  throw usageError(`${file} is not a graph: it needs "stages" and "edges" (docs/cohorts.md)`)
 }
 
-/** Returns the request of a run: the content of a file, or a graph with the input that is given beside it. */
+/** Returns a run request: the content of the file, or the file's graph combined with `input`. */
 export function runIn(file: string, content: JsonObject, input: JsonObject | undefined): JsonObject {
   if ('stages' in content) return { plan: content, input: input ?? {} }
   if (!('plan' in content) && !('plan_id' in content))
     throw usageError(
-      `${file} is no run: it needs "stages" and "edges", or "plan" or "plan_id" beside "input"`,
+      `${file} is not a run request: it needs "stages" and "edges", or "plan" or "plan_id" with "input"`,
     )
   return { input: {}, ...content, ...(input && { input }) }
 }

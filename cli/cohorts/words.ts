@@ -13,7 +13,7 @@ interface Fault {
   edge_id?: string
 }
 
-/** Says where a fault is, unless its message does. */
+/** Returns the location of a fault, unless its message already names it. */
 function placeOf({ message, stage_id, edge_id }: Fault): string {
   const isTold = [stage_id, edge_id].some((name) => name !== undefined && message.includes(`"${name}"`))
   if (isTold) return ''
@@ -75,7 +75,7 @@ function placesInWords(plan: Plan): string[] {
   ]
 }
 
-/** A stage follows on another by an edge, or because it waits for the node that the other one has. */
+/** A stage follows another through an edge, or because it waits for the node the other one occupies. */
 function pathInWords({ critical_path, edges }: Plan): string {
   return critical_path.reduce((path, stage, i) => {
     const before = critical_path[i - 1]
@@ -84,7 +84,7 @@ function pathInWords({ critical_path, edges }: Plan): string {
   })
 }
 
-/** The reasons of the last repeats of stages, by `stage_id`. */
+/** The reason for the latest retry of each stage, by `stage_id`. */
 export type Retries = ReadonlyMap<string, string>
 
 /** Describes a cohort in one line, and its stages in a table. */
@@ -114,7 +114,7 @@ function attemptOf({ stage_id, attempt }: StageSummary, retries: Retries): strin
   return why === undefined || attempt < 2 ? `${attempt || ''}` : `${attempt} (${why})`
 }
 
-/** Returns the transport of a hand-over, and that it goes in frames where it does. */
+/** Returns the transport of a hand-over, marked `session` if it's sent in frames. */
 const wayOf = ({ transport, mode }: Pick<EdgeSummary, 'transport' | 'mode'>): string | null =>
   transport !== null && mode === 'session' ? `${transport}, session` : transport
 
@@ -134,16 +134,16 @@ export const edgesInWords = ({ edges }: CohortSummary): string =>
     ]),
   )
 
-/** Says what was taken over from the cohort that was resumed; undefined for another event. */
+/** Describes what a `cohort.resumed` event took over from the earlier cohort; undefined for other events. */
 export function resumeInWords({ type, data }: CohortEvent): string | undefined {
   if (type !== 'cohort.resumed') return undefined
   const { stages = [], reason } = data as { stages?: string[]; reason?: string }
   return stages.length > 0
     ? `Taken over: ${stages.join(', ')}.`
-    : `Nothing could be taken over: ${reason ?? 'no reason is known'}.`
+    : `Nothing could be taken over: ${reason ?? 'unknown reason'}.`
 }
 
-/** Says which stages go to other nodes than they were planned on; undefined for another event. */
+/** Describes which stages a `cohort.replanned` event moved to other nodes; undefined for other events. */
 function movesInWords({ type, data }: CohortEvent): string | undefined {
   if (type !== 'cohort.replanned') return undefined
   const { moved = [] } = data as { moved?: MovedStage[] }
@@ -155,7 +155,7 @@ function movesInWords({ type, data }: CohortEvent): string | undefined {
     .join(', ')
 }
 
-/** Describes an event in one line; edges and nodes have their names in summaries alone. */
+/** Describes an event in one line. Events carry only ids, so the names of edges and nodes come from summaries. */
 export function eventInWords(event: CohortEvent, { edges, nodes }: Named): string {
   const about = [
     event.stage_id ?? (event.edge_id && edges.get(event.edge_id)),
@@ -170,13 +170,13 @@ export function eventInWords(event: CohortEvent, { edges, nodes }: Named): strin
   return [event.created_at, event.type, ...about, ...(why ? [`(${String(why)})`] : [])].join(' ')
 }
 
-/** The names of what events tell by ids. */
+/** Display names for the ids in events. */
 export interface Named {
   edges: Map<string, string>
   nodes: Map<string, string>
 }
 
-/** Adds the names that a summary has; the node of an earlier attempt is in an earlier one alone. */
+/** Adds the names in a summary. Earlier names stay, because a summary lists only the node of the latest attempt. */
 export function addNames({ edges, nodes }: Named, cohort: CohortSummary): void {
   for (const { edge_id, name } of cohort.edges) edges.set(edge_id, name)
   for (const { node_id, node_name } of cohort.stages)

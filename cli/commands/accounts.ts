@@ -5,12 +5,12 @@ import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
-/** Tenants. */
+/** Commands for accounts (tenants). */
 export function accountCommands(accounts: Command): void {
   accounts
     .command('create <name>')
-    .description('create an account; give it a key with `keys create`')
-    .option('--training-quota <n>', 'training runs and merges at once', wholeNumber)
+    .description('create an account; create its first key with `keys create`')
+    .option('--training-quota <n>', 'maximum number of open training runs and merges', wholeNumber)
     .action(async (name: string, options: { trainingQuota?: number }, command: Command) => {
       const context = open(command)
       const account = await context.client.call<Account>('POST', '/accounts', {
@@ -37,7 +37,7 @@ export function accountCommands(accounts: Command): void {
   accounts
     .command('hub-repos <account_id> [patterns...]')
     .description(
-      'set which private and gated hub repositories an account may use: ids, owner/* or *; none takes all back',
+      'set the private and gated hub repositories that an account may use: ids, owner/* or *; without patterns, remove all',
     )
     .action(async (accountId: string, patterns: string[], _options: object, command: Command) => {
       const context = open(command)

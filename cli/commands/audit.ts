@@ -4,10 +4,10 @@ import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
-/** Shows the ledger entries of a task. */
+/** Shows the ledger entries of a task and the memory it used. */
 export function auditCommand(audit: Command): void {
   audit
-    .argument('<task_id>', 'of the task')
+    .argument('<task_id>', 'the task')
     .action(async (taskId: string, _options: object, command: Command) => {
       const context = open(command)
       const found = await context.client.call<TaskAudit>('GET', `/audit/task/${id(taskId)}`)
@@ -23,7 +23,7 @@ export function auditCommand(audit: Command): void {
       const why = memory?.reason ? ` (${memory.reason})` : ''
       const given = memory
         ? `\nMemory ${memory.outcome}${why}: snapshot ${memory.snapshot_id ?? 'none'}.`
-        : '\nNo memory was asked for: no grant, memory switched off, or no language model.'
+        : '\nThe task did not use memory: no grant, memory disabled, or not a language model.'
       print(
         context,
         found,

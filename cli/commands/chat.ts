@@ -10,17 +10,17 @@ interface ChatOptions {
   temperature?: number
 }
 
-/** Talks with a language model. */
+/** Chats with a language model. */
 export function chatCommand(chat: Command): void {
   chat
-    .argument('<model>', 'name or id of an endpoint with the task chat')
-    .option('-m, --message <text>', 'ask this alone', filled)
+    .argument('<model>', 'name or id of an endpoint whose task is chat')
+    .option('-m, --message <text>', 'send one message, print the answer and exit', filled)
     .option('--system <text>', 'the system prompt', filled)
-    .option('--max-tokens <n>', 'of an answer', wholeNumber)
-    .option('--temperature <t>', 'of the choice of tokens', amount)
+    .option('--max-tokens <n>', 'maximum length of an answer', wholeNumber)
+    .option('--temperature <t>', 'sampling temperature', amount)
     .addHelpText(
       'after',
-      '\nEach line is a message; /reset begins anew, /system TEXT sets the system prompt, /exit leaves.',
+      '\nEach line is a message; /reset starts over, /system TEXT sets the system prompt, /exit quits.',
     )
     .action(
       asAccount(async ({ baseUrl, key, json }, model: string, options: ChatOptions) => {

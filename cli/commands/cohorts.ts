@@ -31,15 +31,19 @@ interface RunOptions {
   watch?: boolean
 }
 
-/** Graphs of models: planned, run over the nodes, and followed. */
+/** Commands that plan, run and follow cohorts. */
 export function cohortCommands(cohorts: Command): void {
   cohorts
-    .option('--account <id>', 'its account: HEARTH_ACCOUNT_ID, else that of the key')
-    .option('--user <name>', 'for whom it runs: HEARTH_USER_ID, else the user of this machine', headerText)
+    .option('--account <id>', 'the account; default: HEARTH_ACCOUNT_ID, else the account of the key')
+    .option(
+      '--user <name>',
+      'the user to run it for; default: HEARTH_USER_ID, else the local user name',
+      headerText,
+    )
 
   cohorts
     .command('plan <file>')
-    .description('show where each stage of a graph would run, or why it cannot; - reads standard input')
+    .description('show where each stage of a graph would run, or why it cannot run; - reads standard input')
     .action(async (file: string, _options: object, command: Command) => {
       const { client, json } = await reached(command)
       const plan = await client.call<Plan>('POST', '/api/v1/cohorts:plan', graphIn(file, readObject(file)))
@@ -49,23 +53,23 @@ export function cohortCommands(cohorts: Command): void {
 
   cohorts
     .command('run <file>')
-    .description('run a graph, or a request with its graph and input; - reads standard input')
-    .option('--input <json>', 'the input of the run: JSON, or a file that holds it', filled)
-    .option('--deadline <seconds>', 'ends the run when so much time has passed', deadlineOf)
+    .description('run a graph, or a request that has the graph and its input; - reads standard input')
+    .option('--input <json>', 'the input of the run: JSON, or the name of a JSON file', filled)
+    .option('--deadline <seconds>', 'stop the run after this many seconds', deadlineOf)
     .option(
       '--resume <id>',
-      'take over the finished stages of a cohort that has ended; its task_id or cohort_id',
+      'reuse the finished stages of an ended cohort, given by its task_id or cohort_id',
     )
     .option(
       '--idempotency-key <key>',
-      'a UUID of yours, with which a repeat of the command is the same run',
+      'a UUID that you choose; the same key again refers to the same run',
       idempotencyKeyOf,
     )
-    .option('--watch', 'show its stages until it has ended; what is shown goes to standard error')
+    .option('--watch', 'show its stages on standard error until it ends')
     .action(async (file: string, options: RunOptions, command: Command) => {
       const { client, json } = await reached(command)
       const { input, deadline, resume, idempotencyKey, watch } = options
-      if (file === '-' && input === '-') throw usageError('only one of the graph and the input can be -')
+      if (file === '-' && input === '-') throw usageError('only one of the graph and --input can be -')
       const resumeOf = resume === undefined ? undefined : id(resume, '--resume')
       const request = runIn(file, readObject(file), input === undefined ? undefined : readInput(input))
       const body = {
@@ -78,14 +82,14 @@ export function cohortCommands(cohorts: Command): void {
       const { task_id, cohort_id } = accepted
       if (resumeOf !== undefined && !json) await tellResumed(client, task_id)
       if (watch) return watched(client, task_id, json)
-      const hint = `npx hearth cohorts show ${task_id} shows it.`
+      const hint = `Show it with \`npx hearth cohorts show ${task_id}\`.`
       print({ json }, accepted, `Cohort ${cohort_id} is ${accepted.status}, as task ${task_id}.\n${hint}`)
     })
 
   cohorts
     .command('show <task_id>')
-    .description('show the stages and hand-overs of a cohort, by the id of its task, which run and list tell')
-    .option('--watch', 'until it has ended; what is shown goes to standard error')
+    .description('show the stages and hand-overs of a cohort, by the task id that `run` and `list` print')
+    .option('--watch', 'show it on standard error until it ends')
     .action(async (taskId: string, { watch }: { watch?: boolean }, command: Command) => {
       const { client, json } = await reached(command)
       if (watch) return watched(client, id(taskId), json)
@@ -105,13 +109,13 @@ export function cohortCommands(cohorts: Command): void {
 
 const LISTED = 20
 
-/** What there is of cohorts, and their end. */
+/** Commands that list, inspect and cancel cohorts. */
 function recordCommands(cohorts: Command): void {
   cohorts
     .command('list')
     .alias('ls')
-    .description('list the cohorts of the account by their tasks, newest first')
-    .option('--limit <n>', 'how many, at most 100', wholeNumber, LISTED)
+    .description('list cohorts by their tasks, newest first')
+    .option('--limit <n>', 'maximum number of cohorts, at most 100', wholeNumber, LISTED)
     .action(async ({ limit }: { limit: number }, command: Command) => {
       const { client, json } = await reached(command)
       const path = `/api/builder/v1/tasks?surface=cohort&limit=${limit}`
@@ -128,7 +132,7 @@ function recordCommands(cohorts: Command): void {
 
   cohorts
     .command('events <task_id>')
-    .description('show what has happened to a cohort, oldest first')
+    .description('show the events of a cohort, oldest first')
     .action(async (taskId: string, _options: object, command: Command) => {
       const { client, json } = await reached(command)
       const names: Named = { edges: new Map(), nodes: new Map() }
@@ -139,7 +143,7 @@ function recordCommands(cohorts: Command): void {
 
   cohorts
     .command('cancel <task_id>')
-    .description('end a cohort with all its work')
+    .description('cancel a cohort and all its work')
     .action(async (taskId: string, _options: object, command: Command) => {
       const { client, json } = await reached(command)
       const path = `/api/builder/v1/tasks/${id(taskId)}:cancel`
@@ -148,7 +152,7 @@ function recordCommands(cohorts: Command): void {
     })
 }
 
-/** Says which stages a run has taken over, or why none, beside its result. */
+/** Prints, in addition to the result, which stages a resumed run took over, or why it took over none. */
 async function tellResumed(client: PlatformClient, taskId: string): Promise<void> {
   const events = await eventsAfter(client, taskId, undefined)
   for (const words of events.map(resumeInWords)) if (words !== undefined) remark(words)
@@ -156,17 +160,21 @@ async function tellResumed(client: PlatformClient, taskId: string): Promise<void
 
 function idempotencyKeyOf(text: string): string {
   if (isUuid(text)) return text
-  throw usageError(`--idempotency-key: ${JSON.stringify(text)} must be a UUID, as \`uuidgen\` makes one`)
+  throw usageError(`--idempotency-key: ${JSON.stringify(text)} must be a UUID, such as \`uuidgen\` prints`)
 }
 
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
 async function watched(client: PlatformClient, taskId: string, json: boolean): Promise<void> {
   const shows = `npx hearth cohorts show ${taskId}`
   if (!json) remark(`Task ${taskId}`)
-  const cohort = await watching(`the cohort goes on; ${shows} shows it.`, () =>
+  const cohort = await watching(`the cohort continues; ${shows} shows it.`, () =>
     follow(client, taskId, json ? undefined : process.stderr).catch((err: unknown) => {
       if (!(err instanceof CliError)) throw err
-      throw new CliError(`${err.message} The cohort may go on; ${shows} shows it.`, err.exitCode, err.issues)
+      throw new CliError(
+        `${err.message} The cohort may still be running; ${shows} shows it.`,
+        err.exitCode,
+        err.issues,
+      )
     }),
   )
   const failure = failureOf(cohort)

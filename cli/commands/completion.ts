@@ -6,7 +6,7 @@ import { zshCompletion } from '../completion/zsh.ts'
 
 const SHELLS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion }
 
-/** Prints what a shell completes `hearth` with; it asks no platform. */
+/** Prints the completion script of a shell, without contacting a platform. */
 export function completionCommand(completion: Command, whole: () => Promise<Command>): void {
   completion
     .addArgument(new Argument('<shell>').choices(Object.keys(SHELLS)))

@@ -34,31 +34,31 @@ interface ListOptions extends Pick<SortedPageQuery, 'sort' | 'order'> {
   limit: number
 }
 
-/** Tables of the account. */
+/** Commands for datasets. */
 export function datasetCommands(datasets: Command): void {
   datasets
     .command('upload <file>')
-    .description('make a dataset of a file; the same command goes on with an upload that was interrupted')
+    .description('create a dataset from a file; repeat the command to resume an interrupted upload')
     .addOption(
-      new Option('--format <format>', 'by default what the name of the file ends with').choices([
+      new Option('--format <format>', 'default: the extension of the file').choices([
         'csv',
         'jsonl',
         'parquet',
         'hf_dataset',
       ]),
     )
-    .option('--name <name>', 'of the dataset; by default that of the file', filled)
-    .option('--description <text>', 'what is in it', filled)
+    .option('--name <name>', 'name of the dataset (default: the file name)', filled)
+    .option('--description <text>', 'what the dataset contains', filled)
     .action(asAccount(upload))
 
   datasets
     .command('ls')
     .alias('list')
-    .description('list datasets, newest first unless told otherwise')
-    .addOption(new Option('--status <status>', 'only these').choices(['pending', 'ready', 'failed']))
+    .description('list datasets, newest first by default')
+    .addOption(new Option('--status <status>', 'filter by status').choices(['pending', 'ready', 'failed']))
     .addOption(sortOption())
     .addOption(orderOption())
-    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .option('--limit <n>', 'maximum number of datasets', wholeNumber, 50)
     .action(
       asAccount(async ({ h, json }, { limit, ...query }: ListOptions) => {
         const list = await h.datasets.list({ ...query, limit: Math.min(100, limit) }).all(limit)
@@ -80,12 +80,12 @@ export function datasetCommands(datasets: Command): void {
   datasets
     .command('head <dataset>')
     .description('show the first rows of a dataset, by its id or name')
-    .option('-n, --rows <n>', 'how many, 50 at most', wholeNumber, 10)
+    .option('-n, --rows <n>', 'number of rows, at most 50', wholeNumber, 10)
     .action(
       asAccount(async ({ h, json }, given: string, { rows }: { rows: number }) => {
         const found = await h.datasets.rows(await datasetId(h, given), { limit: rows })
         const headings = found.columns.map(({ name, type }) => `${name} (${type})`)
-        print({ json }, found, `${table(headings, found.rows)}\n${found.num_samples} rows in all.`)
+        print({ json }, found, `${table(headings, found.rows)}\n${found.num_samples} rows in total.`)
       }),
     )
 
@@ -113,11 +113,11 @@ async function upload(
   const info = fileAt(file)
   if (!format)
     throw usageError(
-      `${file}: its name does not say its format; pass --format csv, jsonl, parquet or hf_dataset`,
+      `${file}: cannot infer the format from the file name; pass --format csv, jsonl, parquet or hf_dataset`,
     )
   const pending = new PendingUpload({ baseUrl, path: resolve(file), info, name })
   const begin = async (resume = pending.read()): Promise<Dataset> => {
-    if (resume) remark(`hearth: going on with the upload of dataset ${resume.dataset_id}`)
+    if (resume) remark(`hearth: resuming the upload of dataset ${resume.dataset_id}`)
     const made = {
       dataset_name: name,
       storage_format: format,
@@ -131,11 +131,11 @@ async function upload(
       onState: (state) => pending.keep(state),
     })
   }
-  const dataset = await watching('the upload is interrupted; the same command goes on with it.', async () => {
+  const dataset = await watching('upload interrupted; repeat the command to resume it.', async () => {
     try {
       return await begin()
     } catch (err) {
-      // The dataset of the earlier upload, or its session, is gone.
+      // The dataset or the session of the earlier upload no longer exists.
       if (!(err instanceof HearthError && err.code === 'not_found' && pending.read())) throw err
       pending.forget()
       return begin()
@@ -148,12 +148,12 @@ async function upload(
     `Dataset ${dataset.dataset_id} (${dataset.dataset_name}): ${dataset.num_samples} rows, ${size(dataset.total_size_bytes)}.`,
   )
   if (dataset.status === 'failed')
-    throw new CliError(`${file} cannot be used: ${dataset.error_message ?? 'no reason is known'}`)
+    throw new CliError(`${file} cannot be used: ${dataset.error_message ?? 'unknown reason'}`)
 }
 
 function fileAt(path: string): Stats {
   const info = statSync(path, { throwIfNoEntry: false })
-  if (!info) throw usageError(`${path}: there is no such file`)
-  if (!info.isFile()) throw usageError(`${path} is no file`)
+  if (!info) throw usageError(`${path}: no such file`)
+  if (!info.isFile()) throw usageError(`${path} is not a file`)
   return info
 }

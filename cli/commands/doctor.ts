@@ -13,7 +13,7 @@ const SIGNS: Readonly<Record<Check['state'], string>> = {
   wrong: 'WRONG  ',
 }
 
-/** Says what is wrong with this machine and the platform. */
+/** Diagnoses this machine and the platform. */
 export function doctorCommand(doctor: Command): void {
   doctor.action(async (_options: object, command: Command) => {
     const options = command.optsWithGlobals<GlobalOptions>()
@@ -21,11 +21,11 @@ export function doctorCommand(doctor: Command): void {
     const checks = [...(await checkMachine(config)), ...(await checkReached(options))]
     print({ json: options.json ?? false }, checks, checks.map(inWords).join('\n'))
     const count = checks.filter(({ state }) => state === 'wrong').length
-    if (count > 0) throw new CliError(count === 1 ? 'one thing is wrong' : `${count} things are wrong`)
+    if (count > 0) throw new CliError(count === 1 ? 'one check failed' : `${count} checks failed`)
   })
 }
 
-/** Without a platform to look at, that is what is wrong. */
+/** If there is no platform to check, returns that as the only finding. */
 async function checkReached(options: GlobalOptions): Promise<Check[]> {
   try {
     return await checkPlatform(findPlatform(options, cliConfig()))

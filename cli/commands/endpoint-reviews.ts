@@ -6,15 +6,13 @@ import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
-/** Reviews public endpoints, and pins their models. */
+/** Commands for operators that review public endpoints and pin their models. */
 export function reviewCommands(endpoints: Command): void {
   endpoints
     .command('list')
-    .description(
-      'operators: list endpoints by review status, those that wait for a review unless told otherwise',
-    )
+    .description('operators: list endpoints by review status')
     .addOption(
-      new Option('--review-status <status>', 'of the endpoints')
+      new Option('--review-status <status>', 'filter by review status')
         .choices(['active', 'pending_review', 'approved', 'rejected'])
         .default('pending_review'),
     )
@@ -34,8 +32,8 @@ export function reviewCommands(endpoints: Command): void {
     })
 
   for (const [verb, description] of [
-    ['approve', 'operators: list an endpoint for everybody'],
-    ['reject', 'operators: keep an endpoint to its owner'],
+    ['approve', 'operators: list an endpoint for all accounts'],
+    ['reject', 'operators: keep an endpoint private to its owner'],
   ] as const) {
     endpoints
       .command(`${verb} <endpoint_id>`)
@@ -53,9 +51,9 @@ export function reviewCommands(endpoints: Command): void {
   endpoints
     .command('min-warm <endpoint_id>')
     .alias('warm')
-    .argument('[nodes]', 'how many', wholeNumber)
+    .argument('[nodes]', 'number of nodes', wholeNumber)
     .description(
-      'operators: keep the model loaded on so many nodes, 0 for none; without a number, show where it is kept',
+      'operators: keep the model loaded on this many nodes, 0 for none; without a number, show the nodes',
     )
     .action(async (endpointId: string, nodes: number | undefined, _options: object, command: Command) => {
       const context = open(command)
@@ -67,7 +65,7 @@ export function reviewCommands(endpoints: Command): void {
       const lines = [
         `Operators keep ${kept.name} on ${kept.min_warm} nodes; its model is pinned on ${kept.nodes.length}${where}.`,
       ]
-      if (kept.missing !== null) lines.push(`Why no more: ${kept.missing}.`)
+      if (kept.missing !== null) lines.push(`Why fewer: ${kept.missing}.`)
       print(context, kept, lines.join('\n'))
     })
 }

@@ -12,36 +12,40 @@ interface ScaleOptions {
   targetInFlight?: number | 'default'
   targetWaitMs?: number
   idleTimeout?: number | 'default'
-  /** False with `--no-schedule`. */
+  /** False if `--no-schedule` is given. */
   schedule?: Schedule | false
 }
 
-/** Shows and sets how many copies of its model an endpoint has. */
+/** Shows and sets the number of model copies of an endpoint. */
 export function scaleCommand(endpoints: Command): void {
   endpoints
     .command('scale <endpoint>')
     .description(
-      'set how many copies of its model an endpoint has, and when they come and go; without options, show them and why',
+      'set how an endpoint scales the copies of its model; without options, show the copies and why there are that many',
     )
-    .option('--min <n>', 'copies that are always loaded; 0 lets requests load the first', wholeNumber)
-    .option('--max <n>', 'the most copies that are loaded', wholeNumber)
+    .option('--min <n>', 'copies that are always loaded; with 0, the first request loads one', wholeNumber)
+    .option('--max <n>', 'maximum number of loaded copies', wholeNumber)
     .addOption(
       new Option(
         '--target-in-flight <n>',
-        'requests for each copy beyond which one is added; the word default is what the model serves at once',
+        'add a copy above this many requests per copy; "default": as many as the model serves at once',
       )
         .argParser(countOrDefault)
         .conflicts('targetWaitMs'),
     )
-    .option('--target-wait-ms <n>', 'milliseconds of waiting beyond which a copy is added', wholeNumber)
+    .option(
+      '--target-wait-ms <n>',
+      'add a copy when requests wait longer than this many milliseconds',
+      wholeNumber,
+    )
     .option(
       '--idle-timeout <seconds>',
-      'seconds without need after which a copy is unloaded; 0 is never, the word default that of each node',
+      'unload an unneeded copy after this many seconds; 0: never; "default": the idle timeout of each node',
       countOrDefault,
     )
     .option(
       '--schedule <entry>',
-      "'<cron> <timezone> <min>': the min from these times on, until those of another entry; the last time counts at once. Repeat it for several entries, which replace the current ones",
+      "'<cron> <timezone> <min>': set the minimum at these times, until another entry applies; the latest past time applies at once. Repeat the option for several entries; they replace the current schedule",
       scheduleEntry,
     )
     .option('--no-schedule', 'remove the schedule')
@@ -57,19 +61,23 @@ export function scaleCommand(endpoints: Command): void {
 
 const CRON_FIELDS = 5
 
-/** Parses an entry of the schedule and appends it to the earlier ones; the gateway checks the expression and the time zone. */
+/**
+ * Parses a schedule entry and appends it to the earlier ones. The gateway validates the cron expression and time zone.
+ */
 function scheduleEntry(text: string, earlier: Schedule | false = []): Schedule {
   const words = text.trim().split(/\s+/)
   const [timezone = '', min = '', ...rest] = words.slice(CRON_FIELDS)
   if (rest.length > 0 || !/^\d{1,9}$/.test(min))
     throw new InvalidArgumentError(
-      "It has to be five cron fields, a time zone and a number of copies, such as '0 8 * * 1-5 Europe/Berlin 2'.",
+      "Expected five cron fields, a time zone and a number of copies, such as '0 8 * * 1-5 Europe/Berlin 2'.",
     )
   const entry = { cron: words.slice(0, CRON_FIELDS).join(' '), timezone, min: Number(min) }
   return [...(earlier || []), entry]
 }
 
-/** Returns the whole setting with the changes, because the gateway replaces it; undefined when the options change nothing. */
+/**
+ * Merges the options into the current setting, because the gateway replaces all of it; undefined if nothing changes.
+ */
 function changeOf(
   current: Scaling,
   { min, max, targetInFlight, targetWaitMs, idleTimeout, schedule }: ScaleOptions,
@@ -119,11 +127,11 @@ function minOf({ min, effective_min, effective_min_by }: Scaling): string {
 }
 
 function targetOf({ target_in_flight, target_wait_ms }: Scaling): string {
-  if (target_in_flight !== null) return `${target_in_flight} requests for each copy`
+  if (target_in_flight !== null) return `${target_in_flight} requests per copy`
   return target_wait_ms === null ? 'what the model serves at once' : `${target_wait_ms} ms of waiting`
 }
 
 function idleOf({ idle_timeout_s }: Scaling): string {
-  if (idle_timeout_s === null) return 'unloaded as HEARTH_IDLE_UNLOAD_S of each node says'
+  if (idle_timeout_s === null) return 'unloaded after HEARTH_IDLE_UNLOAD_S of each node'
   return idle_timeout_s === 0 ? 'never unloaded' : `unloaded after ${idle_timeout_s} s`
 }

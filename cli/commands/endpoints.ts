@@ -20,15 +20,15 @@ interface ListOptions {
   limit: number
 }
 
-/** Endpoints: names behind which models answer. */
+/** Commands for endpoints. */
 export function endpointCommands(endpoints: Command): void {
   endpoints
     .command('create')
-    .argument('<name>', 'unique; no other account gets it after a deletion', endpointName)
+    .argument('<name>', 'unique across accounts; stays reserved for yours after a deletion', endpointName)
     .description('serve the model of a completed run or merge')
     .requiredOption('--run <id>', 'the run', id)
-    .option('--display-name <text>', 'for people', filled)
-    .option('--description <text>', 'what it does', filled)
+    .option('--display-name <text>', 'display name', filled)
+    .option('--description <text>', 'what the endpoint does', filled)
     .option('--price <usd>', 'of a request', amount)
     .action(
       asAccount(async ({ h, json }, name: string, { run, ...options }: ListingOptions & { run: string }) => {
@@ -38,18 +38,18 @@ export function endpointCommands(endpoints: Command): void {
         print(
           { json },
           endpoint,
-          `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nnpx hearth infer ${endpoint.name} ${example} asks it.`,
+          `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nTry it: npx hearth infer ${endpoint.name} ${example}`,
         )
       }),
     )
 
   endpoints
     .command('ls')
-    .description('list your endpoints, with how warm their models are')
-    .option('--all', 'and those of others that you may ask')
-    .option('--search <text>', 'in names and descriptions', filled)
-    .addOption(new Option('--source <source>', 'only these').choices(['catalog', 'trained']))
-    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .description('list your endpoints and how warm their models are')
+    .option('--all', 'include public endpoints of other accounts')
+    .option('--search <text>', 'search names and descriptions', filled)
+    .addOption(new Option('--source <source>', 'filter by source').choices(['catalog', 'trained']))
+    .option('--limit <n>', 'maximum number of endpoints', wholeNumber, 50)
     .action(
       asAccount(async ({ h, json }, { search, source, all, limit }: ListOptions) => {
         const query: EndpointQuery = {
@@ -89,7 +89,7 @@ export function endpointCommands(endpoints: Command): void {
   endpoints
     .command('show <endpoint>')
     .alias('get')
-    .description('show an endpoint with its schemas and examples, by its name or id')
+    .description('show an endpoint with its schemas and examples, by name or id')
     .action(
       asAccount(async ({ h, json }, given: string) => {
         const endpoint = await h.endpoints.get(given)
@@ -99,25 +99,27 @@ export function endpointCommands(endpoints: Command): void {
 
   endpoints
     .command('update <endpoint>')
-    .description('change the price or the words of an endpoint; a public one is reviewed anew')
-    .option('--display-name <text>', 'for people', filled)
-    .option('--description <text>', 'what it does', filled)
-    .option('--price <usd>', 'of a request, from the next one on', amount)
+    .description(
+      'change the price, display name or description of an endpoint; a public endpoint is reviewed again',
+    )
+    .option('--display-name <text>', 'display name', filled)
+    .option('--description <text>', 'what the endpoint does', filled)
+    .option('--price <usd>', 'price per request, from the next request on', amount)
     .action(
       asAccount(async ({ h, json }, given: string, options: ListingOptions) => {
         const change = listingOf(options)
         if (Object.keys(change).length === 0)
-          throw usageError('nothing is to be changed: pass --price, --display-name or --description')
+          throw usageError('nothing to change: pass --price, --display-name or --description')
         const endpoint = await h.endpoints.update(given, change)
-        const review = endpoint.review_status === 'pending_review' ? ' It waits for a review.' : ''
+        const review = endpoint.review_status === 'pending_review' ? ' It is waiting for review.' : ''
         const words = `${endpoint.name} costs ${endpoint.price_per_request} USD a request.${review}`
         print({ json }, endpoint, words)
       }),
     )
 
   for (const [verb, status, description] of [
-    ['pause', 'paused', 'refuse requests to an endpoint until it is resumed'],
-    ['resume', 'active', 'take requests to a paused endpoint again'],
+    ['pause', 'paused', 'reject requests to an endpoint until it is resumed'],
+    ['resume', 'active', 'accept requests to a paused endpoint again'],
   ] as const) {
     endpoints
       .command(`${verb} <endpoint>`)

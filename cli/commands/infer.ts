@@ -16,13 +16,13 @@ interface InferOptions {
 
 const STANDARD_INPUT = 0
 
-/** Asks an endpoint, and waits where it takes longer than the request may. */
+/** Sends a request to an endpoint. If it times out, waits for the task. */
 export function inferCommand(infer: Command): void {
   infer
-    .argument('<endpoint>', 'its name or id')
-    .requiredOption('-d, --data <input>', 'the input as JSON, or @file, or @- for standard input')
+    .argument('<endpoint>', 'name or id')
+    .requiredOption('-d, --data <input>', 'the input: JSON, @file, or @- for standard input')
     .option('--async', 'print the task instead of waiting for its result')
-    .option('--timeout <seconds>', 'of the request, 30 by default; what takes longer is waited for', amount)
+    .option('--timeout <seconds>', 'request timeout, 30 by default; then wait for the task', amount)
     .action(asAccount(ask))
 }
 
@@ -38,7 +38,7 @@ async function ask(
     return print(
       { json },
       accepted,
-      `Task ${taskId} is ${status}.\nnpx hearth tasks wait ${taskId} waits for its result.`,
+      `Task ${taskId} is ${status}.\nWait for its result with \`npx hearth tasks wait ${taskId}\`.`,
     )
   }
   const answer = await h.endpoints.infer(endpoint, {
@@ -47,9 +47,10 @@ async function ask(
   })
   const { task_id: taskId, status, result } = answer
   if (status === 'succeeded') return print({ json }, answer, inJson(result, 2))
-  remark(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it at work)`)
-  const task = await watching(`the task goes on; npx hearth tasks wait ${taskId} waits for its result.`, () =>
-    h.tasks.wait(taskId),
+  remark(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it running)`)
+  const task = await watching(
+    `the task continues; npx hearth tasks wait ${taskId} waits for its result.`,
+    () => h.tasks.wait(taskId),
   )
   ended(task, json)
 }

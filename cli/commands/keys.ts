@@ -18,11 +18,11 @@ interface KeyOptions {
   serviceTier?: ServiceTier
 }
 
-/** API keys: their text is shown once, at their creation. */
+/** Commands for API keys. A key's text is shown only once, when it's created. */
 export function keyCommands(keys: Command): void {
   keys
     .command('create [account_id]')
-    .description('create a key of your account; operators name any account')
+    .description('create a key for your account; operators can name any account')
     .option('--name <name>', 'what the key is for', 'cli')
     .addOption(
       new Option(
@@ -34,22 +34,22 @@ export function keyCommands(keys: Command): void {
     )
     .option(
       '--tools <list>',
-      'limit the key to tools: comma-separated names, patterns such as sales-*, kind:llm or stability:stable',
+      'limit the key to these tools: comma-separated names, patterns such as sales-*, kind:llm or stability:stable',
       toolList,
     )
     .option(
       '--models <list>',
-      'limit the key to endpoints: comma-separated names or ids; it may use every route with these alone',
+      'limit the key to these endpoints, on every route: comma-separated names or ids',
       nameList,
     )
-    .option('--expires <time>', 'the key is refused from then on: 2027-01-31 or with a time', timeOf)
-    .option('--requests-per-minute <n>', 'to models', wholeNumber)
-    .option('--tokens-per-minute <n>', 'read and written', wholeNumber)
-    .option('--budget <credits>', 'for the work of a month', amount)
+    .option('--expires <time>', 'when the key expires: a date such as 2027-01-31, or a time', timeOf)
+    .option('--requests-per-minute <n>', 'model requests per minute', wholeNumber)
+    .option('--tokens-per-minute <n>', 'input and output tokens per minute', wholeNumber)
+    .option('--budget <credits>', 'credits per month', amount)
     .addOption(
       new Option(
         '--service-tier <tier>',
-        'the highest service tier of its requests; flex suits jobs that may wait',
+        'the highest service tier of its requests; flex is for work that can wait',
       ).choices(['flex', 'default', 'priority']),
     )
     .action(async (accountId: string | undefined, options: KeyOptions, command: Command) => {
@@ -68,7 +68,7 @@ export function keyCommands(keys: Command): void {
       print(
         keyring,
         key,
-        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${first}${limit}. It is stored hashed: this is the only time it is shown.`,
+        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${first}${limit}. Save it now: only its hash is stored, so it is not shown again.`,
       )
       if (!key.tools) return
       const warning = await warningOfUnmatched(keyring.baseUrl, { ...key, tools: key.tools })
@@ -77,7 +77,7 @@ export function keyCommands(keys: Command): void {
   keys
     .command('list [account_id]')
     .alias('ls')
-    .description('list keys, without their texts')
+    .description('list keys, without the key texts')
     .action(async (accountId: string | undefined, _options: object, command: Command) => {
       const keyring = openKeyring(command, accountId)
       const list = await keyring.list()
@@ -110,7 +110,7 @@ export function keyCommands(keys: Command): void {
   keys
     .command('revoke <key_id>')
     .alias('rm')
-    .description('revoke a key; every gateway refuses it within two seconds')
+    .description('revoke a key; every gateway rejects it within two seconds')
     .action(async (keyId: string, _options: object, command: Command) => {
       const keyring = openKeyring(command, undefined)
       await keyring.revoke(id(keyId))
@@ -118,7 +118,7 @@ export function keyCommands(keys: Command): void {
     })
 }
 
-/** Returns the rates and the budget of a key in words. */
+/** Describes the rate limits and the budget of a key. */
 function ratesOf(limits: KeyLimits | null): string {
   const rates = [
     [limits?.requests_per_minute, 'requests/min'],

@@ -4,19 +4,19 @@ import { filled } from '../arguments.ts'
 import { type Context, open } from '../context.ts'
 import { print } from '../print.ts'
 
-/** Stops the admission of new work, and resumes it. */
+/** Commands that stop and resume the admission of new work. */
 export function killSwitchCommands(killSwitch: Command): void {
   const tell = (context: Context, status: KillSwitchStatus) => {
     const { acknowledged, live } = status.gateways
     const state = status.active
-      ? `ACTIVE since ${status.changed_at}: ${status.reason ?? 'no reason given'}. New work is refused.`
+      ? `ACTIVE since ${status.changed_at}: ${status.reason ?? 'no reason given'}. New work is rejected.`
       : 'Not active: new work is admitted.'
-    print(context, status, `${state}\n${acknowledged} of ${live} gateways act on it.`)
+    print(context, status, `${state}\n${acknowledged} of ${live} gateways apply it.`)
   }
   killSwitch
     .command('activate')
-    .description('refuse all new work; what is admitted goes on')
-    .requiredOption('--reason <text>', 'shown to every caller that is refused', filled)
+    .description('reject all new work; admitted work continues')
+    .requiredOption('--reason <text>', 'shown to every rejected caller', filled)
     .action(async ({ reason }: { reason: string }, command: Command) => {
       const context = open(command)
       const path = `/killswitch/activate?reason=${encodeURIComponent(reason)}`
@@ -25,7 +25,7 @@ export function killSwitchCommands(killSwitch: Command): void {
   killSwitch
     .command('deactivate')
     .description('admit new work again')
-    .option('--reason <text>', 'kept with the switch')
+    .option('--reason <text>', 'stored with the switch')
     .action(async ({ reason }: { reason?: string }, command: Command) => {
       const context = open(command)
       const query = reason ? `?reason=${encodeURIComponent(reason)}` : ''
@@ -33,7 +33,7 @@ export function killSwitchCommands(killSwitch: Command): void {
     })
   killSwitch
     .command('status')
-    .description('show the switch')
+    .description('show the state of the kill switch')
     .action(async (_options: object, command: Command) => {
       const context = open(command)
       tell(context, await context.client.call('GET', '/killswitch/status'))

@@ -10,12 +10,12 @@ interface LedgerOptions {
   limit: number
 }
 
-/** Lists what the account has paid, got back and been given, with its balance. */
+/** Lists charges, refunds and grants of the account, with its balance. */
 export function ledgerCommand(ledger: Command): void {
   ledger
-    .option('--from <time>', 'entries of work since this day or time', timeOf)
-    .option('--to <time>', 'entries of work before this day or time', timeOf)
-    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .option('--from <time>', 'entries for work since this date or time', timeOf)
+    .option('--to <time>', 'entries for work before this date or time', timeOf)
+    .option('--limit <n>', 'maximum number of entries', wholeNumber, 50)
     .action(
       asAccount(async ({ h, json }, { from, to, limit }: LedgerOptions) => {
         const query = {

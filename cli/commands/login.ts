@@ -13,12 +13,12 @@ import { ask } from '../prompt.ts'
 const FIRST_PROFILE = 'default'
 const PROFILE_NAME = /^[\w.-]{1,64}$/
 
-/** Keeps a platform and its key, once the platform has taken the key. */
+/** Stores a platform and its API key as a profile, after the platform has accepted the key. */
 export function loginCommand(login: Command): void {
   login
     .addHelpText(
       'after',
-      '\nThe key is asked for, or read from standard input: npx hearth login --base-url https://hearth.example < key.txt\nWith --operations-key that key is kept too.',
+      '\nPrompts for the key, or reads it from standard input: npx hearth login --base-url https://hearth.example < key.txt\nWith --operations-key, also stores that key.',
     )
     .action(async (_options: object, command: Command) => {
       const options = command.optsWithGlobals<GlobalOptions>()
@@ -54,12 +54,12 @@ export function loginCommand(login: Command): void {
       print(
         { json },
         said,
-        `Logged in to ${baseUrl} as ${me.account.name}, with the role ${me.role}. Commands use profile ${name} from now on (${profilesFile()}).`,
+        `Logged in to ${baseUrl} as ${me.account.name} with role ${me.role}. Commands now use profile ${name} (${profilesFile()}).`,
       )
     })
 }
 
-/** Forgets a platform and its keys. */
+/** Removes a profile and its keys from this machine. */
 export function logoutCommand(logout: Command): void {
   logout.action((_options: object, command: Command) => {
     const options = command.optsWithGlobals<GlobalOptions>()
@@ -74,7 +74,7 @@ export function logoutCommand(logout: Command): void {
     print(
       { json: options.json ?? false },
       { profile: name, base_url: gone.base_url },
-      `Profile ${name} for ${gone.base_url} is forgotten here. Its key still works: \`npx hearth keys revoke\` ends it.`,
+      `Removed profile ${name} for ${gone.base_url}. Its key still works; revoke it with \`npx hearth keys revoke\`.`,
     )
   })
 }
@@ -82,15 +82,15 @@ export function logoutCommand(logout: Command): void {
 function nameOf(given: string, fallback: string): string {
   const name = given || fallback
   if (PROFILE_NAME.test(name)) return name
-  throw usageError('--profile: the name of a profile is letters, digits, ".", "_" and "-", 64 at most')
+  throw usageError('--profile: a profile name has at most 64 letters, digits, ".", "_" and "-"')
 }
 
 async function addressAsked(): Promise<string> {
-  if (!process.stdin.isTTY) throw usageError('the address of the platform is needed: pass --base-url')
-  return checked(parseBaseUrl, await ask('Address of the platform (http://127.0.0.1:8420): '), 'the address')
+  if (!process.stdin.isTTY) throw usageError('the platform URL is required: pass --base-url')
+  return checked(parseBaseUrl, await ask('Platform URL (http://127.0.0.1:8420): '), 'the URL')
 }
 
-/** Parses what was not given as an option in the way of the option. */
+/** Parses a prompted value with the parser of the option. */
 function checked(parse: (text: string) => string, text: string, what: string): string {
   try {
     return parse(text)

@@ -12,11 +12,11 @@ interface McpOptions extends GlobalOptions {
 
 const PLACEHOLDER = 'hk_...'
 
-/** The MCP server for clients that start a program instead of opening an address. */
+/** The MCP server for clients that start a program instead of connecting to a URL. */
 export function mcpCommands(mcp: Command): void {
   mcp
     .addOption(
-      new Option('--names <form>', 'the names of tools: with dots replaced, or the slugs')
+      new Option('--names <form>', 'tool names: with dots replaced, or the slugs')
         .choices(['safe', 'slugs'])
         .default('safe'),
     )
@@ -30,17 +30,17 @@ export function mcpCommands(mcp: Command): void {
     })
   mcp
     .command('config')
-    .description('print what to paste into the configuration of a client')
-    .addOption(new Option('--client <name>', 'one client only').choices(CLIENT_NAMES))
+    .description('print the configuration for an MCP client')
+    .addOption(new Option('--client <name>', 'only this client').choices(CLIENT_NAMES))
     .action((options: { client?: string }, command: Command) => {
       const { baseUrl, key = PLACEHOLDER, names } = reached(command)
       const url = `${baseUrl}/mcp${names === 'safe' ? '?names=safe' : ''}`
       say(configurationFor({ url, baseUrl, key }, options.client))
       if (key === PLACEHOLDER)
-        remark(`hearth: put an API key in place of ${PLACEHOLDER}; \`npx hearth keys create\` makes one.`)
+        remark(`hearth: replace ${PLACEHOLDER} with an API key; \`npx hearth keys create\` creates one.`)
       else
         remark(
-          'hearth: this holds an API key. For an agent make one of its own, with `npx hearth keys create --role operator --tools ...`, and pass it with --api-key.',
+          'hearth: this contains an API key. Create a separate key for an agent with `npx hearth keys create --role operator --tools ...`, and pass it with --api-key.',
         )
     })
 }

@@ -8,17 +8,15 @@ import { open } from '../context.ts'
 import { account, id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
-/** The commands for the memory of accounts and the grants of their keys. */
+/** Commands for the memory of accounts and the grants of their keys. */
 export function memoryCommands(memory: Command): void {
   stateCommands(memory)
   grantCommands(memory)
 
   memory
     .command('import <file> [account_id]')
-    .description(
-      'add entries: a JSON object with text, source and created_at on each line, or a text on each line',
-    )
-    .option('--source <source>', 'where entries are from that do not say it', 'import')
+    .description('add entries, one per line: JSON objects with text, source and created_at, or plain text')
+    .option('--source <source>', 'source of entries that have none', 'import')
     .action(
       async (file: string, accountId: string | undefined, options: { source: string }, command: Command) => {
         const context = open(command)
@@ -39,7 +37,7 @@ export function memoryCommands(memory: Command): void {
           }
         }
         const { imported, already_present: present } = total
-        const others = present > 0 ? ` ${present} were there already.` : ''
+        const others = present > 0 ? ` ${present} already existed.` : ''
         print(context, total, `Imported ${imported} entries.${others}`)
       },
     )
@@ -57,9 +55,9 @@ function stateCommands(memory: Command): void {
       print(context, list, table(['ACCOUNT', 'STATE', 'ENTRIES', 'GRANTS'], rows))
     })
   for (const [verb, description, method, path] of [
-    ['enable', 'give an account memory, or switch it on again', 'POST', '/enable'],
-    ['disable', 'switch memory off; everything is kept', 'POST', '/disable'],
-    ['status', 'show the state of the memory of an account and its grants', 'GET', ''],
+    ['enable', 'enable memory for an account', 'POST', '/enable'],
+    ['disable', 'disable memory; all entries are retained', 'POST', '/disable'],
+    ['status', 'show the memory state and grants of an account', 'GET', ''],
   ] as const) {
     memory
       .command(`${verb} [account_id]`)
@@ -73,7 +71,7 @@ function stateCommands(memory: Command): void {
   }
   memory
     .command('delete <account_id>')
-    .description('delete the memory of an account for good: entries, snapshots and grants')
+    .description('permanently delete the memory of an account: entries, snapshots and grants')
     .action(async (accountId: string, _options: object, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/accounts/${id(accountId)}/memory`)
@@ -84,7 +82,7 @@ function stateCommands(memory: Command): void {
 function grantCommands(memory: Command): void {
   memory
     .command('grant <key_id> <access>')
-    .description('let an API key read or write the memory of its account')
+    .description('allow an API key to read or write the memory of its account')
     .action(async (keyId: string, given: string, _options: object, command: Command) => {
       const context = open(command)
       const path = `/keys/${id(keyId)}/memory-grants/${accessOf(given)}`
@@ -93,7 +91,7 @@ function grantCommands(memory: Command): void {
     })
   memory
     .command('revoke <key_id> <access>')
-    .description('revoke a grant; nothing is read by it once this has answered')
+    .description('revoke a grant; it takes effect before the command returns')
     .action(async (keyId: string, given: string, _options: object, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/keys/${id(keyId)}/memory-grants/${accessOf(given)}`)
@@ -107,7 +105,7 @@ function grantCommands(memory: Command): void {
 
 function accessOf(text: string): 'read' | 'write' {
   if (text === 'read' || text === 'write') return text
-  throw usageError(`${JSON.stringify(text)} is no access: it is read or write`)
+  throw usageError(`${JSON.stringify(text)} is not an access: use read or write`)
 }
 
 const stateOf = ({ enabled, ready, detail }: AccountMemory): string =>
@@ -123,7 +121,7 @@ function inWords(state: AccountMemory): string {
 
 type Imported = Static<typeof ImportedMemory>
 
-/** An entry as a line of the file has it. */
+/** An entry as written in a line of the file. */
 interface WrittenEntry {
   text: string
   source?: string
@@ -131,13 +129,13 @@ interface WrittenEntry {
   superseded_by?: string | null
 }
 
-/** An entry as it is sent, with its line in the file. */
+/** An entry as it is sent, with its line number in the file. */
 interface ImportedEntry {
   line: number
   entry: Omit<WrittenEntry, 'superseded_by'>
 }
 
-/** Says why entries were refused, by the line of the first that is at fault. */
+/** Describes why the import was rejected, with the line of the first invalid entry. */
 function faultOf({ issues, message }: CliError, file: string, entries: readonly ImportedEntry[]): string {
   for (const { loc, msg } of issues) {
     const [, list, index, ...field] = loc
@@ -147,11 +145,11 @@ function faultOf({ issues, message }: CliError, file: string, entries: readonly 
   return message
 }
 
-/** Control characters other than tab and line ends, which no text has. */
-// oxlint-disable-next-line no-control-regex -- they are what is looked for
+/** Control characters other than tab and line ends; no text file contains them. */
+// oxlint-disable-next-line no-control-regex -- the expression looks for control characters
 const CONTROL = /[\u0000-\u0008\u000E-\u001F\u007F]/
 
-/** Reads a file of JSON lines, or of texts; what cannot become an entry is named by its line before anything is sent. */
+/** Reads a file of JSON lines or plain lines. Rejects invalid entries by line number before anything is sent. */
 function readEntries(file: string, source: string): ImportedEntry[] {
   let bytes: Buffer
   try {
@@ -166,14 +164,14 @@ function readEntries(file: string, source: string): ImportedEntry[] {
     const entry = line.trimStart().startsWith('{') ? parsed(line, i) : { text: line.trim() }
     if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > MAX_MEMORY)
       throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${MAX_MEMORY} characters`)
-    if (CONTROL.test(entry.text)) throw usageError(`${file}, line ${i + 1}: holds control characters`)
-    // An export names what was superseded; that is recalled no longer, so it is not imported.
+    if (CONTROL.test(entry.text)) throw usageError(`${file}, line ${i + 1}: contains control characters`)
+    // Exports include superseded entries. They are never recalled, so don't import them.
     if (entry.superseded_by) return []
     const { text, created_at } = entry
     const sent = { text, source: entry.source ?? source, ...(created_at !== undefined && { created_at }) }
     return [{ line: i + 1, entry: sent }]
   })
-  if (entries.length === 0) throw usageError(`${file} has no entries`)
+  if (entries.length === 0) throw usageError(`${file} contains no entries`)
   return entries
 
   function parsed(line: string, i: number): WrittenEntry {

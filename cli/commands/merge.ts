@@ -21,21 +21,21 @@ interface MergeOptions {
   watch?: boolean
 }
 
-/** Merges models, or adapters into their base. */
+/** Merges models, or merges adapters into their base model. */
 export function mergeCommand(merge: Command): void {
   merge
-    .argument('<name>', 'of the merge')
+    .argument('<name>', 'name of the merge')
     .addOption(
-      new Option('--method <method>', 'how')
+      new Option('--method <method>', 'merge method')
         .choices(['adapter_merge', 'slerp', 'ties', 'dare'])
         .default('slerp'),
     )
     .option('--source <ref>', 'a model: version:<id>, run:<id>, hf:<owner/name> (repeat it)', artifactRefs)
     .option('--adapter <ref>', 'an adapter, for adapter_merge (repeat it)', artifactRefs)
-    .option('--base <ref>', 'the model that adapters or differences are of', artifactRef)
-    .option('--weight <n>', 'of a source or adapter, in their order (repeat it)', weights)
-    .option('--density <share>', 'of each difference that ties and dare keep', weight)
-    .option('--seed <n>', 'of dare', wholeNumber)
+    .option('--base <ref>', 'base model of the adapters or differences', artifactRef)
+    .option('--weight <n>', 'weight of a source or adapter, in their order (repeatable)', weights)
+    .option('--density <share>', 'share of each difference that ties and dare keep', weight)
+    .option('--seed <n>', 'random seed for dare', wholeNumber)
     .addOption(
       new Option('--hardware <kind>', 'where to run').choices([
         'auto',
@@ -44,7 +44,7 @@ export function mergeCommand(merge: Command): void {
         'gpu_preferred',
       ]),
     )
-    .option('--watch', 'show it until it has ended; what is shown goes to standard error')
+    .option('--watch', 'show progress on standard error until it ends')
     .action(
       asAccount(async (context: AccountContext, name: string, options: MergeOptions) => {
         const { method, source, adapter, base, weight: given, density, seed, hardware, watch } = options
@@ -67,7 +67,7 @@ export function mergeCommand(merge: Command): void {
 
 function weight(text: string): number {
   if (/^-?\d{1,3}(\.\d+)?$/.test(text)) return Number(text)
-  throw new InvalidArgumentError('It has to be a number, such as 0.5.')
+  throw new InvalidArgumentError('Expected a number, such as 0.5.')
 }
 
 const weights = (text: string, earlier: number[] = []): number[] => [...earlier, weight(text)]

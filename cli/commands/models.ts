@@ -24,7 +24,7 @@ interface ImportOptions {
   name: string
   path: string
   task: string
-  /** The runtime profile; by default the one that fits the files. */
+  /** The runtime profile; by default the one that matches the files. */
   profile?: string
 }
 
@@ -33,13 +33,15 @@ interface ImportCommandOptions extends Omit<ImportOptions, 'profile'> {
   account?: string
 }
 
-/** Models from this machine's disk, and models that accounts import from the hub. */
+/** Commands that import models from the local disk and manage hub imports. */
 export function importCommands(models: Command): void {
   models
     .command('lifecycle <model_config_id>')
     .addArgument(new Argument('<status>').choices(['candidate', 'ready', 'preferred', 'disabled']))
-    .description('operators: move the hub import of any account: candidate, ready, preferred or disabled')
-    .option('--reason <text>', 'why; required for disabled')
+    .description(
+      'operators: set the lifecycle of a hub import of any account: candidate, ready, preferred or disabled',
+    )
+    .option('--reason <text>', 'the reason; required for disabled')
     .action(async (modelId: string, status: string, { reason }: { reason?: string }, command: Command) => {
       const context = open(command)
       const body = { lifecycle_status: status, ...(reason !== undefined && { reason }) }
@@ -49,14 +51,15 @@ export function importCommands(models: Command): void {
     })
   models
     .command('import')
-    .description(
-      'operators: make a folder in the Hugging Face format, or a GGUF file, a model that can be asked',
-    )
-    .requiredOption('--name <name>', 'of the endpoint', endpointName)
+    .description('operators: import a Hugging Face model folder or a GGUF file, and serve it as an endpoint')
+    .requiredOption('--name <name>', 'name of the endpoint', endpointName)
     .requiredOption('--path <path>', 'the folder or the .gguf file')
     .option('--task <type>', `task type: ${IMPORT_TASK_TYPES.join(', ')}`, 'chat')
-    .option('--runtime-profile <id>', 'what serves it; by default the runtime profile that fits the files')
-    .option('--account <id>', 'the account it belongs to; by default that of the platform running here')
+    .option(
+      '--runtime-profile <id>',
+      'runtime profile that serves it (default: the one that matches the files)',
+    )
+    .option('--account <id>', 'the account that owns it (default: the account of the local platform)')
     .action(async (options: ImportCommandOptions, command: Command) => {
       const context = open(command)
       const { name, path, task, runtimeProfile } = options
@@ -77,7 +80,10 @@ interface LocalFile extends LocalPath {
   sha256: string
 }
 
-/** Uploads the files of a model and makes them a version with an endpoint; what cannot serve is refused before. */
+/**
+ * Uploads the files of a model, then creates a version and an endpoint. Rejects models that can't serve before
+ * uploading.
+ */
 export async function importModel(
   client: Pick<AdminClient, 'call'>,
   { name, path, task, profile, accountId }: ImportOptions & { accountId: string },
@@ -90,7 +96,7 @@ export async function importModel(
       paths.map((file) => file.path),
     )
   if (chosen === undefined) {
-    throw usageError(`There is no task type ${task}; known: ${IMPORT_TASK_TYPES.join(', ')}.`)
+    throw usageError(`Unknown task type ${task}; known: ${IMPORT_TASK_TYPES.join(', ')}.`)
   }
   const problem = importProblem(task, chosen, readFacts(paths))
   if (problem !== undefined) throw usageError(problem)

@@ -3,7 +3,7 @@ import { open } from '../context.ts'
 import { account } from '../ids.ts'
 import { print } from '../print.ts'
 
-/** The tokens with which machines join the pool. */
+/** Commands for the tokens with which nodes join the pool. */
 export function nodeTokenCommands(nodeToken: Command): void {
   const create = async (
     accountId: string | undefined,
@@ -15,7 +15,7 @@ export function nodeTokenCommands(nodeToken: Command): void {
       account_id: account(context, accountId),
       ...(shared && { sharing: 'shared' }),
     })
-    // The first node of this machine has the default folder.
+    // The first node on this machine uses the default folder.
     const folder = context.defaultAccount === undefined ? '' : 'HEARTH_NODE_DIR=.hearth/second '
     print(
       context,
@@ -23,14 +23,14 @@ export function nodeTokenCommands(nodeToken: Command): void {
       [
         token.node_token,
         '',
-        `Good for one machine and 24 hours; it works for ${shared ? 'every account' : 'this account alone'}. On that machine, in a checkout after \`npm ci\`:`,
+        `Valid for one node and 24 hours; the node works for ${shared ? 'every account' : 'this account only'}. On its machine, in a checkout after \`npm ci\`, run:`,
         `  ${folder}HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
       ].join('\n'),
     )
   }
   nodeToken
     .command('create [account_id]', { isDefault: true })
-    .description('the account owns the node and earns its share')
-    .option('--shared', 'the node works for every account; its owner is trusted with what it is given')
+    .description('the account that owns the node and earns its share')
+    .option('--shared', 'the node works for every account; trust its owner with their data')
     .action(create)
 }

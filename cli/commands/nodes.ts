@@ -14,13 +14,13 @@ import {
 } from '../node-faults.ts'
 import { print, table } from '../print.ts'
 
-/** The response to a change of a node has the changed field. */
+/** The response to a node change, with the changed field. */
 interface Moved {
   status?: string
   sharing?: string
 }
 
-/** Machines of the pool. */
+/** Commands for the nodes of the pool. */
 export function nodeCommands(nodes: Command): void {
   nodes
     .command('list')
@@ -62,11 +62,11 @@ export function nodeCommands(nodes: Command): void {
   lookCommands(nodes)
 
   for (const [verb, description] of [
-    ['drain', 'let a node finish what it has and take nothing new'],
-    ['resume', 'let a drained node take work again'],
-    ['share', 'give a node the work of every account; its owner is trusted with what it is given'],
-    ['dedicate', 'give a node the work of its own account alone'],
-    ['remove', 'remove a node; its key is refused from now on'],
+    ['drain', 'let a node finish its work and accept no new work'],
+    ['resume', 'let a drained node accept work again'],
+    ['share', 'let a node work for every account; trust its owner with their data'],
+    ['dedicate', 'let a node work only for its own account'],
+    ['remove', 'remove a node and reject its key from now on'],
   ] as const) {
     nodes
       .command(`${verb} <node_id>`)
@@ -82,7 +82,7 @@ export function nodeCommands(nodes: Command): void {
   }
 }
 
-/** Commands that show one node. */
+/** Commands that inspect one node. */
 function lookCommands(nodes: Command): void {
   nodes
     .command('show <node_id>')
@@ -114,13 +114,13 @@ function lookCommands(nodes: Command): void {
 
   nodes
     .command('logs <node_id>')
-    .description('show the newest lines of the jobs that a node ran, of its process, or of its model servers')
+    .description('show the newest log lines of the jobs, the process or the model servers of a node')
     .addOption(
-      new Option('--source <source>', 'whose lines; all but those of jobs are asked of the node')
+      new Option('--source <source>', 'whose logs; all but jobs are read from the node')
         .choices(['jobs', 'node', 'models'])
         .default('jobs'),
     )
-    .option('-n, --lines <n>', 'how many', wholeNumber, 200)
+    .option('-n, --lines <n>', 'number of lines', wholeNumber, 200)
     .action(
       async (nodeId: string, { source, lines }: { source: string; lines: number }, command: Command) => {
         const context = open(command)
@@ -134,7 +134,7 @@ function lookCommands(nodes: Command): void {
     )
 }
 
-/** Returns the faults of a node that keep it from its work, each with its remedy. */
+/** Returns the faults that keep a node from working, each with its remedy. */
 const faultsOf = ({
   gate_fault,
   gpu_fault,
@@ -146,9 +146,9 @@ const faultsOf = ({
 ]
 
 const gateState = ({ gate_fault }: NodeView): string | null =>
-  gate_fault && (gate_fault.refused ? 'refused by the gate' : 'no gate')
+  gate_fault && (gate_fault.refused ? 'rejected by the gate' : 'no gate')
 
-/** Returns the measures that isolate the node from its programs and are missing, or `full`. */
+/** Returns the isolation measures that the node lacks, or `full`. */
 function isolationOf({ inventory: { isolation } }: NodeView): string {
   if (!isolation) return 'not known'
   const missing = Object.values(isolation).flatMap((measures) =>

@@ -9,10 +9,10 @@ const OPENERS: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['cmd', '/c', 'start', ''],
 }
 
-/** Opens the console. Its address holds no key: other users of this machine can see what programs are started with. */
+/** Opens the console. The URL contains no key, because other local users can see the arguments of programs. */
 export function openCommand(open: Command): void {
   open
-    .option('--print', 'print its address alone')
+    .option('--print', 'only print its URL')
     .action(async (options: { print?: boolean }, command: Command) => {
       const globals = command.optsWithGlobals<GlobalOptions>()
       const url = `${findPlatform(globals, cliConfig()).baseUrl}/console/`

@@ -5,7 +5,7 @@ import { open } from '../context.ts'
 import { print } from '../print.ts'
 import { workTable } from './queues.ts'
 
-/** The platform at a glance. */
+/** Shows the state of the platform at a glance. */
 export function overviewCommand(overview: Command): void {
   overview.action(async (_options: object, command: Command) => {
     const context = open(command)

@@ -4,10 +4,10 @@ import { seconds } from '../amounts.ts'
 import { open } from '../context.ts'
 import { print, table } from '../print.ts'
 
-/** Commands that show the work that waits. */
+/** Shows queued work. */
 export function queuesCommand(queues: Command): void {
   queues
-    .option('--all', 'and queues in which nothing waits and for which nobody asks')
+    .option('--all', 'include queues that have neither tasks nor pollers')
     .action(async ({ all }: { all?: boolean }, command: Command) => {
       const context = open(command)
       const found = await context.client.call<Queues>('GET', '/queues')
@@ -22,12 +22,12 @@ export function queuesCommand(queues: Command): void {
         one.pollers,
       ])
       const headings = ['QUEUE', 'KIND', 'BACKLOG', 'OLDEST', 'ADDED/s', 'TAKEN/s', 'POLLERS']
-      const temporal = found.temporal === 'ok' ? table(headings, rows) : 'Temporal cannot be reached.'
+      const temporal = found.temporal === 'ok' ? table(headings, rows) : 'Temporal is unreachable.'
       print(context, found, `${workTable(found.work)}\n\n${temporal}`)
     })
 }
 
-/** Lists open work by its kind. */
+/** Formats open work by kind. */
 export const workTable = (work: readonly OpenWork[]): string =>
   table(
     ['WORK', 'WAITING', 'RUNNING', 'OLDEST'],

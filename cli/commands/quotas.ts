@@ -12,29 +12,33 @@ interface QuotaOptions {
   copies?: number | 'default'
 }
 
-/** Older gateways leave the quota out. */
+/** Formats the storage quota, which older gateways omit. */
 function inGigabytes(quotaBytes: number | null | undefined): string {
-  if (quotaBytes === 0) return 'without limit'
-  return typeof quotaBytes === 'number' ? `${quotaBytes / 1e9} GB` : 'as the platform has it'
+  if (quotaBytes === 0) return 'unlimited'
+  return typeof quotaBytes === 'number' ? `${quotaBytes / 1e9} GB` : 'at the platform default'
 }
 
-/** Older gateways leave the quota out. */
+/** Formats the copy quota, which older gateways omit. */
 const inCopies = (quota: number | null | undefined): string =>
-  typeof quota === 'number' ? String(quota) : 'as the platform has it'
+  typeof quota === 'number' ? String(quota) : 'at the platform default'
 
-/** The quotas of accounts. */
+/** Commands for the quotas of accounts. */
 export function quotaCommands(quotas: Command): void {
   quotas
     .command('set <account_id>')
     .description(
-      'set how many training runs and merges may be open at once, how many tasks may wait, how much may be stored, and how many copies of models may be reserved',
+      'set the quotas of an account: open training runs and merges, waiting tasks, storage, and reserved model copies',
     )
-    .option('--training <n>', 'training runs and merges at once', wholeNumber)
-    .option('--tasks <n>', 'inference tasks that wait for a node at once', wholeNumber)
-    .option('--storage <gb>', 'gigabytes stored; 0 is no limit, default that of the platform', storageQuota)
+    .option('--training <n>', 'maximum number of open training runs and merges', wholeNumber)
+    .option('--tasks <n>', 'maximum number of inference tasks that wait for a node', wholeNumber)
+    .option(
+      '--storage <gb>',
+      'gigabytes of storage; 0: no limit; "default": the platform default',
+      storageQuota,
+    )
     .option(
       '--copies <n>',
-      'copies of models that its endpoints may reserve; default that of the platform',
+      'model copies that its endpoints may reserve; "default": the platform default',
       countOrDefault,
     )
     .action(async (accountId: string, options: QuotaOptions, command: Command) => {

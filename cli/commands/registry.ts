@@ -11,13 +11,13 @@ import { pullRun } from '../models/pull.ts'
 import { modelId } from '../names.ts'
 import { print, table } from '../print.ts'
 
-/** Models of the account, and what can be trained. */
+/** Commands for the models of the account and for trainable configs. */
 export function modelCommands(models: Command): void {
   models
     .command('ls')
     .alias('list')
     .description('list the models of the account')
-    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .option('--limit <n>', 'maximum number of models', wholeNumber, 50)
     .action(
       asAccount(async ({ h, json }, { limit }: { limit: number }) => {
         const list = await h.models.list({ limit: Math.min(100, limit) }).all(limit)
@@ -35,8 +35,8 @@ export function modelCommands(models: Command): void {
 
   models
     .command('create <name>')
-    .description('keep the result of a run as a model')
-    .requiredOption('--run <id>', 'the run that made it', filled)
+    .description('register the result of a run as a model')
+    .requiredOption('--run <id>', 'the run that produced it', filled)
     .action(
       asAccount(async ({ h, json }, name: string, { run }: { run: string }) => {
         const model = await h.models.create({ name, job_id: run })
@@ -47,7 +47,7 @@ export function modelCommands(models: Command): void {
   models
     .command('show <model>')
     .alias('get')
-    .description('show the versions of a model and what uses them, by its id or name')
+    .description('show the versions of a model and what uses them, by id or name')
     .action(
       asAccount(async ({ h, json }, given: string) => {
         const model = await modelId(h, given)
@@ -79,21 +79,19 @@ export function modelCommands(models: Command): void {
 
   models
     .command('pull <model_or_run>')
-    .description(
-      'download the files of a model of a run, by the id or name of the model, or the id of the run',
-    )
-    .option('--to <folder>', 'where to; by default a folder of that name', filled)
+    .description('download the files of a trained model, by model id, model name or run id')
+    .option('--to <folder>', 'target folder (default: a folder with that name)', filled)
     .action(
       asAccount(async ({ h, json }, given: string, { to = given }: { to?: string }) => {
         const files = await pullRun(h, await runOf(h, given), to)
         const fresh = files.filter(({ isNew }) => isNew).length
-        print({ json }, files, `${files.length} files are in ${to}, ${fresh} of them new.`)
+        print({ json }, files, `${files.length} files in ${to}, ${fresh} of them new.`)
       }),
     )
 
   models
     .command('lineage <model>')
-    .description('show what a model was made from, by its id or name')
+    .description('show the lineage of a model, by id or name')
     .action(
       asAccount(async ({ h, json }, given: string) => {
         const lineage = await h.models.lineage(await modelId(h, given))
@@ -103,7 +101,7 @@ export function modelCommands(models: Command): void {
 
   models
     .command('trainable [config]')
-    .description('list what can be trained, or show the hyperparameters of a config')
+    .description('list the trainable configs, or show the hyperparameters of one')
     .action(
       asAccount(async ({ h, json }, config: string | undefined) => {
         if (config !== undefined) {
@@ -132,13 +130,13 @@ function configInWords(config: ModelConfigDetail): string {
   return `${config.display_name}: ${config.description}\n\n${table(['PARAMETER', 'TYPE', 'DEFAULT', 'MEANING'], rows)}`
 }
 
-/** Returns the run that made the newest version of a model, or the run itself. */
+/** Returns the run that produced the newest version of a model; a run id is returned as it is. */
 async function runOf(h: Hearth, given: string): Promise<string> {
   const model = await modelId(h, given)
   try {
     const { latest_version: version, name } = await h.models.get(model)
     if (version?.job_id) return version.job_id
-    throw usageError(`${name} has no version of a run; files that were imported are where they came from`)
+    throw usageError(`${name} has no version from a run; get imported files from their origin`)
   } catch (err) {
     if (err instanceof HearthError && err.code === 'not_found' && isUuid(given)) return given
     throw err

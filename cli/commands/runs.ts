@@ -26,17 +26,17 @@ interface ListOptions extends Pick<TrainingRunListQuery, 'sort' | 'order'> {
   limit: number
 }
 
-const WATCH = 'show its curve until it has ended; what is shown goes to standard error'
+const WATCH = 'show its curve on standard error until it ends'
 const CURVE = { width: 100, height: 12 }
 
-/** Training runs, and merges, which are runs too. */
+/** Commands for training runs and merges. */
 export function runCommands(runs: Command): void {
   runs
     .command('ls')
     .alias('list')
-    .description('list runs and merges, newest first unless told otherwise')
+    .description('list runs and merges, newest first by default')
     .addOption(
-      new Option('--status <status>', 'only these').choices([
+      new Option('--status <status>', 'filter by status').choices([
         'pending',
         'running',
         'paused',
@@ -47,7 +47,7 @@ export function runCommands(runs: Command): void {
     )
     .addOption(sortOption())
     .addOption(orderOption())
-    .option('--limit <n>', 'how many', wholeNumber, 20)
+    .option('--limit <n>', 'maximum number of runs', wholeNumber, 20)
     .action(
       asAccount(async ({ h, json }, { status, limit, ...sorted }: ListOptions) => {
         const query: TrainingRunListQuery = {
@@ -77,7 +77,7 @@ export function runCommands(runs: Command): void {
   runs
     .command('get <run_id>')
     .alias('show')
-    .description('show a run: its state, settings, measures and what has happened to it')
+    .description('show a run: its state, settings, metrics and history')
     .action(
       asAccount(async ({ h, json }, runId: string) => {
         const [run, { events }] = await Promise.all([h.runs.get(id(runId)), h.runs.events(runId)])
@@ -90,7 +90,7 @@ export function runCommands(runs: Command): void {
 
   runs
     .command('cancel <run_id>')
-    .description('end a run or a merge')
+    .description('cancel a run or a merge')
     .action(
       asAccount(async ({ h, json }, runId: string) => {
         const cancelled = await h.runs.cancel(id(runId))
@@ -103,9 +103,9 @@ export function runCommands(runs: Command): void {
   runs
     .command('again <run_id>')
     .description('start a run anew, with changes')
-    .option('-p, --param <name=value>', 'another value of a hyperparameter (repeat it)', parameter)
-    .option('--dataset <id or name>', 'another dataset')
-    .option('--name <name>', 'another name', filled)
+    .option('-p, --param <name=value>', 'change a hyperparameter (repeatable)', parameter)
+    .option('--dataset <id or name>', 'use another dataset')
+    .option('--name <name>', 'name of the new run', filled)
     .option('--watch', WATCH)
     .action(asAccount(again))
 }
@@ -113,17 +113,21 @@ export function runCommands(runs: Command): void {
 function pauseCommands(runs: Command): void {
   runs
     .command('pause <run_id>')
-    .description('stop a run after a checkpoint, until it is resumed')
+    .description('pause a run after its next checkpoint')
     .action(
       asAccount(async ({ h, json }, runId: string) => {
         const paused = await h.runs.pause(id(runId))
-        print({ json }, paused, `Run ${runId} is paused; npx hearth runs resume ${runId} goes on with it.`)
+        print(
+          { json },
+          paused,
+          `Run ${runId} is paused; continue it with \`npx hearth runs resume ${runId}\`.`,
+        )
       }),
     )
 
   runs
     .command('resume <run_id>')
-    .description('go on with a paused run from its newest checkpoint')
+    .description('resume a paused run from its newest checkpoint')
     .option('--watch', WATCH)
     .action(
       asAccount(async (context, runId: string, { watch }: { watch?: boolean }) => {
@@ -133,19 +137,19 @@ function pauseCommands(runs: Command): void {
         print(
           { json },
           resumed,
-          `Run ${runId} is ${stateOf(resumed)}; npx hearth runs logs -f ${runId} follows it.`,
+          `Run ${runId} is ${stateOf(resumed)}; follow it with \`npx hearth runs logs -f ${runId}\`.`,
         )
       }),
     )
 }
 
-/** Commands that follow the log and the metrics of a run. */
+/** Commands that show the log and the metrics of a run. */
 function followCommands(runs: Command): void {
   runs
     .command('logs <run_id>')
     .description('show the log of a run')
-    .option('-f, --follow', 'and what comes, until the run has ended')
-    .option('-n, --lines <n>', 'the newest lines', wholeNumber, 200)
+    .option('-f, --follow', 'follow the log until the run ends')
+    .option('-n, --lines <n>', 'number of newest lines', wholeNumber, 200)
     .action(
       asAccount(
         async ({ h, json }, runId: string, { follow, lines }: { follow?: boolean; lines: number }) => {
@@ -155,16 +159,19 @@ function followCommands(runs: Command): void {
           if (json && !follow) return print({ json }, logs, '')
           for (const line of logs) tell(line)
           if (!follow) return
-          const run = await watching(`the run goes on; the same command follows it again.`, async () => {
-            for await (const event of h.runs.stream(runId, {
-              types: ['log'],
-              ...(after !== null && { after }),
-            })) {
-              if (event.event === 'log') tell(event.data)
-              if (event.event === 'done') return event.data
-            }
-            return h.runs.get(runId)
-          })
+          const run = await watching(
+            `the run continues; repeat the command to follow it again.`,
+            async () => {
+              for await (const event of h.runs.stream(runId, {
+                types: ['log'],
+                ...(after !== null && { after }),
+              })) {
+                if (event.event === 'log') tell(event.data)
+                if (event.event === 'done') return event.data
+              }
+              return h.runs.get(runId)
+            },
+          )
           const failure = failureOf(run)
           if (failure) throw failure
           remark(`hearth: the run is ${run.status}.`)
@@ -174,7 +181,7 @@ function followCommands(runs: Command): void {
 
   runs
     .command('metrics <run_id>')
-    .description('show the measures of a run, and its curve')
+    .description('show the metrics of a run and its curve')
     .action(
       asAccount(async ({ h, json }, runId: string) => {
         const found = await h.runs.metrics(id(runId))
@@ -191,7 +198,7 @@ function followCommands(runs: Command): void {
         }))
         const rows = epochs.map((one) => [one.epoch, ...names.map((name) => figure(Reflect.get(one, name)))])
         const words = [
-          figuresOf(figures) || 'No figures yet.',
+          figuresOf(figures) || 'No metrics yet.',
           ...curve(series, CURVE),
           ...(rows.length > 0
             ? ['', table(['EPOCH', ...names.map((name) => name.toUpperCase())], rows)]

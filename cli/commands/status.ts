@@ -3,7 +3,7 @@ import { type AccountContext, asAccount } from '../as-account.ts'
 import { CliError } from '../cli-error.ts'
 import { print, table } from '../print.ts'
 
-/** Shows whether the platform works and what the account has at work. */
+/** Shows the health of the platform and the open work of the account. */
 export function statusCommand(status: Command): void {
   status.action(
     asAccount(async ({ h, baseUrl, json }: AccountContext, _options: object) => {
@@ -17,9 +17,9 @@ export function statusCommand(status: Command): void {
       const rows = runs.map((run) => [run.job_id, run.job_name, run.status, run.waiting?.reason])
       const words = [
         `${baseUrl} is ${health.status}, version ${health.version}: database ${database.status}, Temporal ${temporal.status}.`,
-        health.accepts_work ? 'It takes new work.' : 'It takes no new work: the kill switch is active.',
-        `${nodes.linked} nodes are linked (${nodes.draining} draining), ${models.warm} models loaded, ${models.cached} on disk.`,
-        `Your account has ${queue.queue_size} tasks and ${runs.length} runs open.`,
+        health.accepts_work ? 'It accepts new work.' : 'It rejects new work: the kill switch is active.',
+        `${nodes.linked} nodes connected (${nodes.draining} draining), ${models.warm} models loaded, ${models.cached} on disk.`,
+        `Your account has ${queue.queue_size} open tasks and ${runs.length} open runs.`,
         ...(runs.length > 0 ? ['', table(['RUN', 'NAME', 'STATUS', 'WAITS FOR'], rows)] : []),
       ]
       print({ json }, { health, queue, open_runs: runs }, words.join('\n'))

@@ -16,16 +16,16 @@ interface ListOptions {
   limit: number
 }
 
-/** Inference tasks. */
+/** Commands for inference tasks. */
 export function taskCommands(tasks: Command): void {
   tasks
     .command('ls')
     .alias('list')
-    .description('list tasks, newest first unless told otherwise')
-    .option('--status <status>', 'only these, such as queued, running, succeeded or failed', word)
-    .option('--endpoint <id>', 'only those of an endpoint', id)
+    .description('list tasks, newest first by default')
+    .option('--status <status>', 'filter by status, such as queued, running, succeeded or failed', word)
+    .option('--endpoint <id>', 'filter by endpoint', id)
     .addOption(
-      new Option('--surface <surface>', 'only those that came by it').choices([
+      new Option('--surface <surface>', 'filter by the API that accepted them').choices([
         'rest',
         'openai',
         'mcp',
@@ -35,7 +35,7 @@ export function taskCommands(tasks: Command): void {
     )
     .option('--since <time>', 'created at this time or later', timeOf)
     .addOption(orderOption())
-    .option('--limit <n>', 'how many', wholeNumber, 20)
+    .option('--limit <n>', 'maximum number of tasks', wholeNumber, 20)
     .action(
       asAccount(async ({ h, json }, { status, endpoint, surface, since, order, limit }: ListOptions) => {
         const query = {
@@ -75,10 +75,10 @@ export function taskCommands(tasks: Command): void {
 
   tasks
     .command('wait <task_id>')
-    .description('wait until a task has ended, and print its result')
+    .description('wait until a task ends, and print its result')
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
-        const task = await watching(`the task goes on; npx hearth tasks wait ${taskId} waits again.`, () =>
+        const task = await watching(`the task continues; npx hearth tasks wait ${taskId} waits again.`, () =>
           h.tasks.wait(id(taskId)),
         )
         if (json) print({ json }, task, '')
@@ -89,7 +89,7 @@ export function taskCommands(tasks: Command): void {
 
   tasks
     .command('cancel <task_id>')
-    .description('end a task; it costs nothing')
+    .description('cancel a task; it costs nothing')
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
         const cancelled = await h.tasks.cancel(id(taskId))
@@ -98,14 +98,14 @@ export function taskCommands(tasks: Command): void {
     )
 }
 
-/** Makes the error of a task that has failed, which ends the command with 1. */
+/** Returns the error for a failed task; the command then exits with 1. */
 export const taskFailed = ({ task_id, error }: Pick<InferenceTask, 'task_id' | 'error'>): CliError =>
-  new CliError(`task ${task_id} has failed: ${plain(error ?? 'no reason is known')}`)
+  new CliError(`task ${task_id} failed: ${plain(error ?? 'unknown reason')}`)
 
-/** Statuses are named by the platform, which says which there are. */
+/** Checks only the form of a status: the platform knows which ones exist and rejects others. */
 function word(text: string): string {
   if (/^[a-z_]+$/.test(text)) return text
-  throw new InvalidArgumentError('It has to be a status, such as queued, running, succeeded or failed.')
+  throw new InvalidArgumentError('Expected a status such as queued, running, succeeded or failed.')
 }
 
 function inWords(task: InferenceTask): string {

@@ -6,20 +6,20 @@ import { usageError } from '../cli-error.ts'
 import { open } from '../context.ts'
 import { print, table } from '../print.ts'
 
-/** The tools that the platform offers. */
+/** Commands for the tools that the platform offers. */
 export function toolCommands(tools: Command): void {
   tools
     .command('add <folder>')
-    .description('offer the tool that the tool.json of a folder describes, or replace it')
+    .description('add or replace the tool that the tool.json in a folder describes')
     .action(async (folder: string, _options: unknown, command: Command) => {
       const context = open(command)
       const added = await context.client.call<OfferedTool>('POST', '/tools', readTool(folder))
-      print(context, added, `${added.slug} is offered as endpoint ${added.endpoint_id}.`)
+      print(context, added, `${added.slug} is available as endpoint ${added.endpoint_id}.`)
     })
   tools
     .command('list')
     .alias('ls')
-    .description('list the tools that are offered')
+    .description('list the available tools')
     .action(async (_options: unknown, command: Command) => {
       const context = open(command)
       const answer = await context.client.call<{ tools: OfferedTool[] }>('GET', '/tools')
@@ -32,7 +32,7 @@ export function toolCommands(tools: Command): void {
     .action(async (slug: string, _options: unknown, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/tools/${encodeURIComponent(slug)}`)
-      print(context, { slug }, `${slug} is offered no more.`)
+      print(context, { slug }, `Removed ${slug}.`)
     })
 }
 
@@ -42,6 +42,6 @@ function readTool(folder: string): unknown {
     return JSON.parse(readFileSync(file, 'utf8'))
   } catch (err) {
     const why = err instanceof SyntaxError ? `is not JSON: ${err.message}` : 'cannot be read'
-    throw usageError(`${file} ${why}; expected the description of a tool (docs/tools.md)`)
+    throw usageError(`${file} ${why}; expected a tool description (docs/tools.md)`)
   }
 }

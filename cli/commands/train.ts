@@ -22,21 +22,17 @@ interface TrainOptions {
 /** Starts a training run. */
 export function trainCommand(train: Command): void {
   train
-    .argument('<config>', 'what to train: `hearth models trainable` lists it')
+    .argument('<config>', 'what to train; `hearth models trainable` lists the configs')
     .requiredOption('--dataset <id or name>', 'what to train on')
     .option('-p, --param <name=value>', 'a hyperparameter (repeat it)', parameter)
-    .option('--name <name>', 'of the run; by default the config and the dataset', filled)
+    .option('--name <name>', 'name of the run (default: config and dataset)', filled)
     .option(
       '--base <ref>',
-      'what to start from: version:<id>, run:<id>, hf:<owner/name> or s3://...',
+      'model to start from: version:<id>, run:<id>, hf:<owner/name> or s3://...',
       artifactRef,
     )
     .addOption(
-      new Option('--mode <mode>', 'how much of a machine to take').choices([
-        'eco',
-        'balanced',
-        'performance',
-      ]),
+      new Option('--mode <mode>', 'how much of a machine to use').choices(['eco', 'balanced', 'performance']),
     )
     .addOption(
       new Option('--hardware <kind>', 'where to run').choices([
@@ -46,7 +42,7 @@ export function trainCommand(train: Command): void {
         'gpu_preferred',
       ]),
     )
-    .option('--watch', 'show its curve until it has ended; what is shown goes to standard error')
+    .option('--watch', 'show its curve on standard error until it ends')
     .action(
       asAccount(async (context: AccountContext, config: string, options: TrainOptions) => {
         const { h, json } = context
@@ -72,7 +68,7 @@ export function trainCommand(train: Command): void {
     )
 }
 
-/** Says where work that was accepted stands, and how to follow it. */
+/** Describes the queue position of accepted work and how to follow it. */
 export function acceptedInWords({
   job_id,
   status,
@@ -81,5 +77,5 @@ export function acceptedInWords({
   estimated_cost_credits: cost,
 }: TrainingRunAccepted): string {
   const price = cost === null ? '' : `, about ${cost} credits`
-  return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\n${message}\nnpx hearth runs logs -f ${job_id} follows it.`
+  return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\n${message}\nFollow it with \`npx hearth runs logs -f ${job_id}\`.`
 }

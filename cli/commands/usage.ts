@@ -10,16 +10,14 @@ interface UsageOptions {
   to?: string
 }
 
-/** Commands that show the usage of the account. */
+/** Shows the usage of the account. */
 export function usageCommand(usage: Command): void {
   usage
     .addOption(
-      new Option('--by <group>', 'a row for each')
-        .choices(['day', 'endpoint', 'key', 'model'])
-        .default('day'),
+      new Option('--by <group>', 'group by').choices(['day', 'endpoint', 'key', 'model']).default('day'),
     )
-    .option('--from <time>', 'work since this day or time', timeOf)
-    .option('--to <time>', 'work before this day or time', timeOf)
+    .option('--from <time>', 'work since this date or time', timeOf)
+    .option('--to <time>', 'work before this date or time', timeOf)
     .action(
       asAccount(async ({ h, json }, { by, from, to }: UsageOptions) => {
         const found = await h.usage({

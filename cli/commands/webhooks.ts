@@ -18,7 +18,7 @@ interface DeliveryOptions {
 
 const STATUSES = ['pending', 'delivering', 'retrying', 'succeeded', 'failed', 'dead_lettered', 'cancelled']
 
-/** Webhook endpoints and deliveries, where the platform has the feature `webhooks`. */
+/** Commands for webhook endpoints and deliveries; they require the platform feature `webhooks`. */
 export function webhookCommands(webhooks: Command): void {
   webhooks
     .command('ls')
@@ -41,8 +41,8 @@ export function webhookCommands(webhooks: Command): void {
 
   webhooks
     .command('create <name>')
-    .description('make an endpoint; its signing secret is shown this once')
-    .requiredOption('--url <url>', 'where events are sent: https, port 443', filled)
+    .description('create a webhook endpoint; its signing secret is shown only once')
+    .requiredOption('--url <url>', 'the target URL: https, port 443', filled)
     .requiredOption(
       '--events <list>',
       'comma-separated, such as training.run.completed,training.run.failed',
@@ -54,7 +54,7 @@ export function webhookCommands(webhooks: Command): void {
         print(
           { json },
           made,
-          `${made.secret}\n\nWebhook endpoint ${made.endpoint_id} is ${made.verification_status}. This is the only time that its secret is shown; npx hearth listen --secret verifies with it.`,
+          `${made.secret}\n\nWebhook endpoint ${made.endpoint_id} is ${made.verification_status}. Save the secret now, it is not shown again; verify signatures with \`npx hearth listen --secret\`.`,
         )
       }),
     )
@@ -71,7 +71,7 @@ export function webhookCommands(webhooks: Command): void {
 
   webhooks
     .command('rm <endpoint_id>')
-    .description('delete an endpoint')
+    .description('delete a webhook endpoint')
     .action(
       asAccount(async ({ h, json }, endpointId: string) => {
         await h.webhooks.delete(id(endpointId))
@@ -89,19 +89,19 @@ export function webhookCommands(webhooks: Command): void {
 function deliveryCommands(webhooks: Command): void {
   webhooks
     .command('deliveries [delivery_id]')
-    .description('list deliveries, newest first, or show one with its attempts')
-    .option('--endpoint <id>', 'only those of an endpoint', id)
-    .addOption(new Option('--status <status>', 'only these').choices(STATUSES))
-    .option('--limit <n>', 'how many', wholeNumber, 20)
+    .description('list deliveries, newest first, or show one and its attempts')
+    .option('--endpoint <id>', 'filter by webhook endpoint', id)
+    .addOption(new Option('--status <status>', 'filter by status').choices(STATUSES))
+    .option('--limit <n>', 'maximum number of deliveries', wholeNumber, 20)
     .action(asAccount(showDeliveries))
 
   webhooks
     .command('redeliver <delivery_id>')
-    .description('send an event once more')
+    .description('send the event of a delivery again')
     .action(
       asAccount(async ({ h, json }, deliveryId: string) => {
         const made = await h.webhooks.redeliver(id(deliveryId))
-        const how = made.replayed ? 'was under way already' : 'is queued'
+        const how = made.replayed ? 'is already in progress' : 'is queued'
         print({ json }, made, `Delivery ${made.delivery_id} ${how}.`)
       }),
     )
@@ -148,9 +148,9 @@ const deliveryTable = (list: readonly WebhookDelivery[]): string =>
     ]),
   )
 
-/** Which events there are is said by the platform. */
+/** Checks only the form of the list: the platform knows which events exist and rejects others. */
 function events(text: string): string[] {
   const list = text.split(',').map((one) => one.trim())
   if (list.every((one) => /^[a-z_.]+$/.test(one))) return list
-  throw new InvalidArgumentError('It has to be a list such as training.run.completed,training.run.failed.')
+  throw new InvalidArgumentError('Expected a list such as training.run.completed,training.run.failed.')
 }

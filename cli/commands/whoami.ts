@@ -5,7 +5,7 @@ import { cliConfig } from '../cli-config.ts'
 import { findPlatform, type GlobalOptions, type Platform } from '../platform.ts'
 import { print } from '../print.ts'
 
-/** Shows what commands use. */
+/** Shows the platform, account and key that commands use. */
 export function whoamiCommand(whoami: Command): void {
   whoami.action(
     asAccount(async ({ h, json }: AccountContext, _options: object) => {
@@ -41,7 +41,7 @@ function inWords(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platfo
     ['Account', `${account.name} (${account.id})`],
     ['Key', `${key.name} ...${key.hint}, role ${role}, ${limits}, ${expiry} (from ${apiKey?.from})`],
     ['Operations key', operations],
-    ['Quotas', `${quotas.training} runs and merges at once, ${quotas.tasks} waiting tasks`],
+    ['Quotas', `${quotas.training} open runs and merges, ${quotas.tasks} waiting tasks`],
     ['Storage', storage ? storageText(storage) : 'not reported by this platform'],
     ['Balance', `${balance} credits`],
     ['Features', features.join(', ') || 'none'],

@@ -1,7 +1,7 @@
 import { anywhere, walk } from './posix.ts'
 import { type CommandWords, quoted } from './tree.ts'
 
-/** Writes the completion of bash. Where nothing is known, it completes the names of files. */
+/** Returns the bash completion script. It completes file names where it has no other suggestion. */
 export function bashCompletion(commands: readonly CommandWords[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   const values = [

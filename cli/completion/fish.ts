@@ -3,7 +3,7 @@ import { type CommandWords, type OptionWords } from './tree.ts'
 const quoted = (text: string): string =>
   `'${text.replaceAll('\\', String.raw`\\`).replaceAll("'", String.raw`\'`)}'`
 
-/** Writes the completion of fish, to be sourced or kept as completions/hearth.fish. */
+/** Returns the fish completion script, to be sourced or saved as completions/hearth.fish. */
 export function fishCompletion(commands: readonly CommandWords[]): string {
   const skipping = commands.flatMap(({ path, options }) =>
     options

@@ -1,6 +1,6 @@
 import { type CommandWords, type OptionWords, quoted } from './tree.ts'
 
-/** The body of a `case "$path $word"` that follows the words of a line to a command, in bash and in zsh. */
+/** Returns the body of a `case "$path $word"` that resolves a command line to a command, in bash and zsh. */
 export function walk(commands: readonly CommandWords[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   return [
@@ -18,6 +18,6 @@ export function walk(commands: readonly CommandWords[]): string {
   ].join('\n')
 }
 
-/** A pattern of a global option behind any path. */
+/** Returns the pattern of a global option after any path. */
 export const anywhere = ({ flags }: OptionWords): string =>
   flags.map((flag) => `*${quoted(` ${flag}`)}`).join('|')

@@ -2,7 +2,7 @@ import type { Argument, Command, Option } from 'commander'
 
 /** An option of a command. */
 export interface OptionWords {
-  /** `--format`, and `-p` where there is one. */
+  /** The long flag, such as `--format`, and the short flag if the option has one. */
   flags: readonly string[]
   about: string
   takesValue: boolean
@@ -11,15 +11,15 @@ export interface OptionWords {
 
 /** A command as a shell completes it. */
 export interface CommandWords {
-  /** The words that lead to it, `datasets upload`; empty for `hearth` itself. */
+  /** The command's words, such as `datasets upload`; empty for `hearth` itself. */
   path: string
   commands: readonly { name: string; about: string }[]
   options: readonly OptionWords[]
-  /** The values that its arguments may have, where these are known. */
+  /** The values of its arguments, if they're known. */
   choices: readonly string[]
 }
 
-/** Lists a command with all that stand below it. */
+/** Lists a command and all of its subcommands. */
 export function commandsOf(command: Command, path: readonly string[] = []): CommandWords[] {
   const words: CommandWords = {
     path: path.join(' '),
@@ -37,5 +37,5 @@ const optionWords = ({ long, short, description, required, optional, argChoices 
   choices: argChoices ?? [],
 })
 
-/** Quotes a text for bash and zsh. */
+/** Quotes a string for bash and zsh. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`

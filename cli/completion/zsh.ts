@@ -1,7 +1,7 @@
 import { walk } from './posix.ts'
 import { type CommandWords, type OptionWords, quoted } from './tree.ts'
 
-/** Writes the completion of zsh, to be sourced or kept as `_hearth` in a folder of `fpath`. */
+/** Returns the zsh completion script, to be sourced or saved as `_hearth` in a folder of `fpath`. */
 export function zshCompletion(commands: readonly CommandWords[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   const values = commands.flatMap(({ path, options }) =>
@@ -51,7 +51,7 @@ if [[ \${funcstack[1]} == _hearth ]]; then _hearth "$@"; else compdef _hearth he
 `
 }
 
-/** The colon parts a word from its meaning. */
+/** A colon separates a word from its description. */
 const described = (word: string, about: string): string =>
   quoted(`${word.replaceAll(':', String.raw`\:`)}:${about}`)
 

@@ -1,9 +1,9 @@
-/** The finding of one check: `wrong` stops something from working, `warning` will. */
+/** The result of one check. `wrong` means something doesn't work, `warning` that it soon may not. */
 export interface Check {
   about: string
   state: 'ok' | 'warning' | 'wrong'
   message: string
-  /** The remedy, unless the check is ok. */
+  /** The remedy, unless the check passed. */
   todo?: string
 }
 

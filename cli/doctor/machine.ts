@@ -20,7 +20,7 @@ const LITTLE_DISK = 1 * GB
 const WANTED_DISK = 10 * GB
 const WANTED_MEMORY = 2 * GB
 
-/** Checks what `npm start` and a node need of this machine. */
+/** Checks the requirements of `npm start` and of a node on this machine. */
 export async function checkMachine(config: Config): Promise<Check[]> {
   return [
     checkNode(),
@@ -35,11 +35,11 @@ export async function checkMachine(config: Config): Promise<Check[]> {
 
 function checkNode(): Check {
   const { version } = process
-  if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return ok('Node', `${version} runs this`)
+  if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return ok('Node', `running ${version}`)
   return wrong(
     'Node',
-    `${version} runs this; ${NODE_MAJOR} is needed`,
-    '`npx hearth` brings its own: use it in place of `node cli/hearth.ts`',
+    `running ${version}; Node ${NODE_MAJOR} is required`,
+    '`npx hearth` brings its own: use it instead of `node cli/hearth.ts`',
   )
 }
 
@@ -56,15 +56,15 @@ async function checkPython(): Promise<Check> {
   }
   return warning(
     'Python',
-    `there is none from ${OLDEST_PYTHON.join('.')} up on the PATH, so nothing can be trained here`,
-    'install Python 3.10 or newer, with its venv module',
+    `no Python ${OLDEST_PYTHON.join('.')} or newer is on the PATH, so this machine cannot train models`,
+    'install Python 3.10 or newer with its venv module',
   )
 }
 
 async function checkDisks({ HEARTH_DATA_DIR: data, HEARTH_CACHE_DIR: cache }: Config): Promise<Check[]> {
   const checks = await Promise.all([
-    checkDisk('Disk of data', data, 'HEARTH_DATA_DIR'),
-    checkDisk('Disk of tools', cache, 'HEARTH_CACHE_DIR'),
+    checkDisk('Data disk', data, 'HEARTH_DATA_DIR'),
+    checkDisk('Tools disk', cache, 'HEARTH_CACHE_DIR'),
   ])
   return checks
 }
@@ -72,27 +72,27 @@ async function checkDisks({ HEARTH_DATA_DIR: data, HEARTH_CACHE_DIR: cache }: Co
 async function checkDisk(about: string, folder: string, setting: string): Promise<Check> {
   const { bavail, bsize } = await statfs(nearest(folder))
   const free = bavail * bsize
-  const message = `${size(free)} are free at ${folder}`
-  const todo = `make room there, or name another place with ${setting}`
+  const message = `${size(free)} free at ${folder}`
+  const todo = `free space there, or set ${setting} to another folder`
   if (free < LITTLE_DISK) return wrong(about, message, todo)
   return free < WANTED_DISK
     ? warning(about, message, `${todo}; models and their environments take gigabytes`)
     : ok(about, message)
 }
 
-/** Returns a folder, or the one above it that exists. */
+/** Returns the folder, or its nearest ancestor that exists. */
 function nearest(folder: string): string {
   return existsSync(folder) ? folder : nearest(dirname(folder))
 }
 
 function checkMemory(): Check {
   const free = process.availableMemory()
-  const message = `${size(free)} of ${size(totalmem())} are free, with ${cpus().length} processors`
+  const message = `${size(free)} of ${size(totalmem())} free, ${cpus().length} processors`
   return free < WANTED_MEMORY
     ? warning(
         'Memory',
         message,
-        'end other programs, or set HEARTH_NODE_MEMORY_MB to less; small models alone will fit',
+        'close other programs, or lower HEARTH_NODE_MEMORY_MB; only small models will fit',
       )
     : ok('Memory', message)
 }
@@ -107,19 +107,19 @@ async function checkPort({
   const running = ready && new URL(ready.base_url)
   const address = running?.hostname.replaceAll(/[[\]]/g, '')
   if (address && (await whyNotListening(address, Number(running?.port))) === 'EADDRINUSE')
-    return ok(about, `${running?.port} on ${address} is that of the platform running here`)
-  if (port === 0) return ok(about, 'any free one (HEARTH_PORT=0)')
+    return ok(about, `${running?.port} on ${address} belongs to the local platform`)
+  if (port === 0) return ok(about, 'any free port (HEARTH_PORT=0)')
   const why = await whyNotListening(host, port)
   if (why === undefined) return ok(about, `${port} on ${host} is free for \`npm start\``)
   return why === 'EADDRINUSE'
     ? warning(
         about,
-        `${port} on ${host} is taken by another program`,
-        'start with another port: HEARTH_PORT=8421 npm start',
+        `${port} on ${host} is in use by another program`,
+        'use another port: HEARTH_PORT=8421 npm start',
       )
     : wrong(
         about,
-        `${port} on ${host} cannot be listened on (${why})`,
+        `${port} on ${host} cannot be bound (${why})`,
         'set HEARTH_HOST and HEARTH_PORT to an address of this machine',
       )
 }
@@ -136,20 +136,20 @@ function checkDataDirectory({ HEARTH_DATA_DIR: data }: Config): Check {
   const about = 'Data directory'
   const place = nearest(data)
   if (!statSync(place).isDirectory())
-    return wrong(about, `${place} is no folder`, 'name another one with HEARTH_DATA_DIR')
+    return wrong(about, `${place} is not a folder`, 'set HEARTH_DATA_DIR to another folder')
   try {
     accessSync(place, constants.W_OK)
   } catch {
     return wrong(
       about,
-      `${place} cannot be written by this user`,
-      'change its owner, or name another one with HEARTH_DATA_DIR',
+      `${place} is not writable by this user`,
+      'change its owner, or set HEARTH_DATA_DIR to another folder',
     )
   }
-  if (place !== data) return ok(about, `${data} is made by the first \`npm start\``)
+  if (place !== data) return ok(about, `${data} will be created by the first \`npm start\``)
   const has = ['postgres', 'temporal', 'objects'].filter((name) => existsSync(join(data, name)))
-  const up = existsSync(join(data, 'ready.json')) ? 'a platform is up' : 'no platform is up'
-  return ok(about, `${data} holds ${has.join(', ') || 'no platform yet'}; ${up}`)
+  const up = existsSync(join(data, 'ready.json')) ? 'a platform is running' : 'no platform is running'
+  return ok(about, `${data} contains ${has.join(', ') || 'no platform yet'}; ${up}`)
 }
 
 function checkProfiles(): Check[] {
@@ -157,6 +157,6 @@ function checkProfiles(): Check[] {
   const mode = statSync(file, { throwIfNoEntry: false })?.mode
   if (mode === undefined) return []
   return (mode & 0o077) === 0
-    ? [ok('Profiles', `${file} is for this user alone`)]
-    : [wrong('Profiles', `others can read ${file}, which holds keys`, `chmod 600 ${file}`)]
+    ? [ok('Profiles', `only this user can read ${file}`)]
+    : [wrong('Profiles', `other users can read ${file}, which contains keys`, `chmod 600 ${file}`)]
 }

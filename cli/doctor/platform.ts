@@ -20,10 +20,10 @@ import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
 const RESPONSE_TIMEOUT_MS = 5_000
-/** The `Date` of an answer has whole seconds, and the way there takes time. */
+/** Tolerates the network latency and the whole-second precision of the `Date` header. */
 const CLOCK_OFF_MS = 5_000
 
-/** Checks a platform from here: whether it answers, its clock, the keys, its nodes. */
+/** Checks a platform over the network: health, version, clock, keys and nodes. */
 export async function checkPlatform(platform: Platform): Promise<Check[]> {
   const { baseUrl, baseUrlFrom } = platform
   const about = 'Platform'
@@ -32,16 +32,16 @@ export async function checkPlatform(platform: Platform): Promise<Check[]> {
     return [
       wrong(
         about,
-        `nothing answers at ${baseUrl} (${answer.message}), the address of ${baseUrlFrom}`,
-        'start it with `npm start`, or name another one with --base-url',
+        `cannot reach ${baseUrl} (${answer.message}), the URL from ${baseUrlFrom}`,
+        'start it with `npm start`, or pass another URL with --base-url',
       ),
     ]
   if (!answer.health)
     return [
       wrong(
         about,
-        `${baseUrl} answers ${answer.status}, and not as this platform does`,
-        'check the address, and proxies on the way',
+        `${baseUrl} returned ${answer.status} with a body that Hearth doesn't send`,
+        'check the URL and any proxies in between',
       ),
     ]
   return [
@@ -85,14 +85,14 @@ function healthIn(text: string): Health | undefined {
 
 function checkHealth(
   baseUrl: string,
-  // Older gateways send no reasons.
+  // Older gateways omit `reasons`.
   { status, version, database, temporal, reasons = [] }: Omit<Health, 'reasons'> & Partial<Health>,
 ): Check {
   const parts = [`database ${database.status}, Temporal ${temporal.status}`, ...reasons].join('; ')
   const message = `${baseUrl} is ${status}, version ${version}: ${parts}`
   if (status === 'ok') return ok('Platform', message)
   const todo =
-    'look into the logs of what is unreachable, and free space where a disk is full; accepted work waits and is not lost'
+    'check the logs of the unreachable services, and free space on full disks; accepted work waits and is not lost'
   return status === 'degraded' ? warning('Platform', message, todo) : wrong('Platform', message, todo)
 }
 
@@ -102,31 +102,27 @@ const checkVersion = ({ version }: Health): Check[] =>
     : [
         warning(
           'Version',
-          `the platform is ${version}, this command line ${VERSION}`,
-          'use the command line of the version that runs there',
+          `the platform is ${version}, this CLI ${VERSION}`,
+          'use the CLI of the same version',
         ),
       ]
 
 function checkClock({ date, at }: HealthAnswer): Check {
   if (Number.isNaN(date))
-    return warning(
-      'Clocks',
-      'the platform does not tell its time',
-      'look for a proxy that removes the header Date',
-    )
+    return warning('Clocks', 'the platform returned no time', 'look for a proxy that removes the Date header')
   const off = Math.abs(at - date)
   return off < CLOCK_OFF_MS
-    ? ok('Clocks', 'this machine and the platform agree')
+    ? ok('Clocks', 'the clocks of this machine and the platform agree')
     : wrong(
         'Clocks',
-        `this machine and the platform differ by ${Math.round(off / 1000)} s`,
-        'set both by NTP: signed URLs, webhooks and nodes are refused by times',
+        `the clocks of this machine and the platform differ by ${Math.round(off / 1000)} s`,
+        'synchronize both with NTP: signed URLs, webhooks and nodes are rejected when clocks differ',
       )
 }
 
 async function checkKey({ baseUrl, apiKey }: Platform): Promise<Check> {
   const about = 'API key'
-  if (!apiKey) return warning(about, `there is none for ${baseUrl}`, 'npx hearth login')
+  if (!apiKey) return warning(about, `there is no key for ${baseUrl}`, 'npx hearth login')
   try {
     const { account, role, key } = await hearth({ baseUrl, apiKey: apiKey.text, tries: 1 }).me()
     const expiry = key.expires_at === null ? '' : `, until ${key.expires_at}`
@@ -137,12 +133,12 @@ async function checkKey({ baseUrl, apiKey }: Platform): Promise<Check> {
     return wrong(
       about,
       message,
-      err.status === 401 ? 'npx hearth login takes another key' : 'try again when the platform is well',
+      err.status === 401 ? 'use another key with npx hearth login' : 'try again when the platform is healthy',
     )
   }
 }
 
-/** The kinds of attention that `checkNodes` reports for each node. */
+/** The attention codes that `checkNodes` already reports per node. */
 const OF_NODES: ReadonlySet<string> = new Set([
   'nodes_offline',
   'gate_fault',
@@ -154,7 +150,7 @@ async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Ch
   const about = 'Nodes'
   if (!operationsKey)
     return [
-      ok(about, 'not looked at: that takes the operations key (HEARTH_OPERATIONS_KEY, --operations-key)'),
+      ok(about, 'not checked: this requires the operations key (HEARTH_OPERATIONS_KEY, --operations-key)'),
     ]
   const client = new AdminClient(baseUrl, operationsKey.text)
   try {
@@ -181,7 +177,7 @@ async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Ch
 const MAX_FAULTS_SHOWN = 3
 const MAX_FAULT_LENGTH = 160
 
-/** Returns the first faults of a node, each once and in one line; `nodes show` has all of them. */
+/** Returns the first faults of a node, deduplicated, one line each; `nodes show` lists all of them. */
 function inShort(faults: readonly string[]): string[] {
   const different = [...new Set(faults.map((fault) => fault.split('\n', 1)[0] ?? ''))]
   const more = different.length - MAX_FAULTS_SHOWN
@@ -191,14 +187,14 @@ function inShort(faults: readonly string[]): string[] {
   return more > 0 ? [...shown, `and ${more} more`] : shown
 }
 
-/** Checks the nodes of a platform, as the platform knows them. */
+/** Checks the nodes from the state that the platform reports. */
 export function checkNodes(nodes: readonly NodeView[]): Check[] {
   if (nodes.length === 0)
     return [
       wrong(
         'Nodes',
-        'there are none, so nothing can be trained or asked',
-        'npx hearth node-token says how a machine joins',
+        'the platform has no nodes, so it can neither train nor serve models',
+        'npx hearth node-token shows how to add one',
       ),
     ]
   return nodes.map((node) => {
@@ -211,7 +207,7 @@ export function checkNodes(nodes: readonly NodeView[]): Check[] {
     const unused = gpu_restriction ? `; ${gpuRestrictionInWords(gpu_restriction)}` : ''
     const message = `${node.status}, last seen ${node.last_seen_at}${unused}`
     if (node.status === 'offline')
-      return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
+      return wrong(about, message, `restart it, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.gate_fault)
       return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, gateTodo(node.gate_fault))
     if (node.gpu_fault) return wrong(about, `${message}, but ${gpuFaultInWords(node.gpu_fault)}`, GPU_TODO)

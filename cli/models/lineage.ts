@@ -1,6 +1,6 @@
 import type { Lineage } from '../../schemas/model.ts'
 
-/** Draws what a model was made from: each thing with its origins below it. */
+/** Draws the lineage of a model as a tree, each item with its origins below it. */
 export function lineageInWords({ nodes, edges }: Lineage): string {
   const made = nodes.filter(({ id }) => !edges.some(({ from }) => from === id))
   return made.flatMap(({ id }) => tree(id, '', new Set())).join('\n')

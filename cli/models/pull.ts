@@ -11,7 +11,7 @@ import { transferLine } from '../transfer-line.ts'
 
 type Download = DownloadUrls['download_urls'][number]
 
-/** Downloads the files of a run below a folder. Files that are there already, by their digest, are left as they are. */
+/** Downloads the files of a run to a folder. Skips files whose digest already matches. */
 export async function pullRun(
   h: Hearth,
   runId: string,
@@ -28,7 +28,7 @@ export async function pullRun(
   return pulled
 }
 
-/** Runs of one kind make files of the same names and sizes, so their size tells nothing. */
+/** Compares digests, because runs of one config produce files with the same names and sizes. */
 async function isThere({ size_bytes, sha256 }: Download, path: string): Promise<boolean> {
   if (sha256 === undefined || statSync(path, { throwIfNoEntry: false })?.size !== size_bytes) return false
   const hash = createHash('sha256')
@@ -36,14 +36,14 @@ async function isThere({ size_bytes, sha256 }: Download, path: string): Promise<
   return hash.digest('hex') === sha256
 }
 
-/** Returns where a file goes; its name may not lead out of the folder. */
+/** Returns the target path of a file; rejects names that lead out of the folder. */
 function placeBelow(folder: string, name: string): string {
   const root = resolve(folder)
   const path = join(root, name)
   const inside = relative(root, path)
   if (inside !== '' && !inside.startsWith('..')) return path
   throw new CliError(
-    `the platform names a file outside the folder: ${JSON.stringify(name)}; nothing is written there`,
+    `the platform returned a file name outside the folder: ${JSON.stringify(name)}; the file was not written`,
   )
 }
 
@@ -55,7 +55,7 @@ async function pull(
   const { statusCode, body } = await request(url)
   if (statusCode !== 200) {
     await body.dump()
-    throw new CliError(`${filename} cannot be downloaded (${statusCode}); the same command tries again`)
+    throw new CliError(`${filename} cannot be downloaded (${statusCode}); repeat the command to retry`)
   }
   const tell = transferLine(filename)
   const hash = createHash('sha256')
@@ -68,16 +68,16 @@ async function pull(
       done(null, chunk)
     },
   })
-  // A file that is there is whole.
+  // Download to a temporary name, so an existing file is always complete.
   const part = `${path}.part`
   try {
     await pipeline(body, counted, createWriteStream(part))
     if (sent !== total)
       throw new CliError(
-        `${filename} broke off after ${sent} of ${total} bytes; the same command tries again`,
+        `the download of ${filename} stopped after ${sent} of ${total} bytes; repeat the command to retry`,
       )
     if (sha256 !== undefined && hash.digest('hex') !== sha256)
-      throw new CliError(`${filename} did not arrive as it was stored; the same command tries again`)
+      throw new CliError(`${filename} arrived with a wrong digest; repeat the command to retry`)
     renameSync(part, path)
   } finally {
     rmSync(part, { force: true })

@@ -1,6 +1,6 @@
 import { measure } from '../amounts.ts'
 
-/** A measure over the epochs or steps of a run. */
+/** A metric over the epochs or steps of a run. */
 export interface Series {
   name: string
   points: readonly (readonly [step: number, value: number])[]
@@ -11,11 +11,11 @@ interface Area {
   height: number
 }
 
-/** The marks of the first, second, ... measure; the first is drawn over the others. */
+/** The marks of the first, second, ... metric; the first is drawn over the others. */
 const MARKS = ['*', 'o', '+', 'x']
 const MARGIN = 9
 
-/** Draws measures over each other as lines of text, each with its mark and its last value below; nothing without points. */
+/** Plots metrics as text in one chart, with each mark and last value below. Returns nothing without points. */
 export function curve(series: readonly Series[], { width, height }: Area): string[] {
   const drawn = series.filter(({ points }) => points.length > 0).slice(0, MARKS.length)
   const all = drawn.flatMap(({ points }) => points)
@@ -41,7 +41,7 @@ export function curve(series: readonly Series[], { width, height }: Area): strin
   return [...lines, axis, `${' '.repeat(MARGIN + 2)}${[...legend, ...note].join('   ')}`]
 }
 
-/** A linear curve of such values would be a flat line after the first steps. */
+/** Above this ratio the axis is logarithmic; a linear curve would be flat after the first steps. */
 const LOGARITHMIC_RATIO = 100
 
 const isWide = ({ least, most }: Range): boolean => least > 0 && most / least >= LOGARITHMIC_RATIO
@@ -54,7 +54,7 @@ function logarithmic({ least, most }: Range): Range {
 interface Range {
   least: number
   most: number
-  /** The share of the range below a value, from 0 to 1. */
+  /** Returns the position of a value in the range, from 0 to 1. */
   share: (value: number) => number
 }
 

@@ -11,11 +11,11 @@ interface Begun {
   name: string
 }
 
-/** Watches a run that has begun and prints how it ended. Ctrl-C leaves it at work. */
+/** Follows a started run and prints how it ended. Ctrl-C leaves the run running. */
 export async function followToEnd({ h, json }: AccountContext, begun: Begun): Promise<void> {
   const { runId } = begun
   const run = await watching(
-    `the run goes on; npx hearth runs logs -f ${runId} follows it, runs cancel ends it.`,
+    `the run continues; npx hearth runs logs -f ${runId} follows it, runs cancel stops it.`,
     () => watchRun(h, begun, json ? undefined : process.stderr),
   )
   const failure = failureOf(run)
@@ -30,9 +30,9 @@ function inWords(run: TrainingRun): string {
     typeof value === 'number' ? [`${name} ${measure(value)}`] : [],
   )
   return [
-    `Run ${job_id} (${job_name}) is completed${figures.length > 0 ? `: ${figures.join(', ')}` : ''}.`,
+    `Run ${job_id} (${job_name}) completed${figures.length > 0 ? `: ${figures.join(', ')}` : ''}.`,
     ...(leftOut === undefined ? [] : [`Columns left out: ${leftOut}.`]),
     ...warningsOf(run).map((message) => `Warning: ${message}`),
-    `Its model is version ${version_id}; npx hearth endpoints create <name> --run ${job_id} serves it.`,
+    `Its model is version ${version_id}; serve it with \`npx hearth endpoints create <name> --run ${job_id}\`.`,
   ].join('\n')
 }

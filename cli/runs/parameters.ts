@@ -3,17 +3,17 @@ import type { Hearth } from '../../client/index.ts'
 import { didYouMean } from '../../domain/nearest-name.ts'
 import { usageError } from '../cli-error.ts'
 
-/** Hyperparameters as they were typed. */
+/** Hyperparameters as typed on the command line. */
 export type Typed = Readonly<Record<string, string>>
 
-/** Adds a hyperparameter `name=value` to the earlier ones. */
+/** Parses `name=value` and adds it to the earlier hyperparameters. */
 export function parameter(text: string, earlier: Typed = {}): Typed {
   const at = text.indexOf('=')
   if (at > 0) return { ...earlier, [text.slice(0, at)]: text.slice(at + 1) }
-  throw new InvalidArgumentError('It has to be name=value, such as epochs=50.')
+  throw new InvalidArgumentError('Expected name=value, such as epochs=50.')
 }
 
-/** Returns the values that were meant: JSON where it is some, and text where the config takes nothing but texts. */
+/** Converts typed values: parses JSON where possible, and keeps the text where the config accepts only strings. */
 export async function valuesOf(
   h: Hearth,
   config: string,
@@ -24,7 +24,7 @@ export async function valuesOf(
   const { properties } = schema
   const names = [...Object.keys(properties), ...Object.keys(aliases)]
   const wrong = Object.keys(typed).find((name) => !names.includes(name))
-  // A run ignores what it does not know, and would spend its time with the default.
+  // A run ignores unknown hyperparameters, and would waste its time with the defaults.
   if (wrong !== undefined) {
     const hint = didYouMean(wrong, names) || `it has ${names.join(', ')}.`
     throw usageError(`--param ${wrong}: ${config} has no such hyperparameter; ${hint}`)

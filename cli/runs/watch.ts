@@ -11,7 +11,7 @@ const WIDEST = 100
 const BAR = 24
 const LAST_LINES = 4
 
-/** Follows a run to its end and returns it. A terminal shows its curve, everything else gets lines; without a screen nothing is told. */
+/** Follows a run to its end and returns it. Terminals get a live curve, other outputs lines; no screen, no output. */
 export async function watchRun(
   h: Hearth,
   { runId, name }: { runId: string; name: string },
@@ -25,20 +25,20 @@ export async function watchRun(
   return h.runs.get(runId)
 }
 
-/** Returns the status of a run in a word; that of a paused one is what it was when it was paused. */
+/** Returns the status to show. A paused run keeps its earlier `status`, so show `paused` instead. */
 export const stateOf = ({ status, paused }: Pick<TrainingRun, 'status' | 'paused'>): string =>
   paused ? 'paused' : status
 
-/** Makes the error of a run that has not completed, which ends the command with 1. */
+/** Returns the error for a run that didn't complete; the command then exits with 1. */
 export function failureOf(run: TrainingRun): CliError | undefined {
   const { status, error_message: why } = run
   if (status === 'completed') return undefined
   return new CliError(
-    status === 'failed' ? `the run has failed: ${why ?? 'no reason is known'}` : `the run is ${stateOf(run)}`,
+    status === 'failed' ? `the run failed: ${why ?? 'unknown reason'}` : `the run is ${stateOf(run)}`,
   )
 }
 
-/** Tells a run in lines. */
+/** Prints the events of a run as lines. */
 class Lines {
   readonly #screen: Screen
 
@@ -63,7 +63,7 @@ function inOneLine(event: RunEvent): string | undefined {
     case 'event':
       return `${event.data.event_type}${event.data.detail === null ? '' : `: ${event.data.detail}`}`
     case 'status':
-      // A changed status of a run is an event as well, and so is a pause.
+      // Status changes and pauses also arrive as events, so print only the wait reason.
       return event.data.waiting && !event.data.paused ? `waits: ${event.data.waiting.reason}` : undefined
     case 'progress':
     case 'done':
@@ -74,7 +74,7 @@ function inOneLine(event: RunEvent): string | undefined {
 const measuresOf = ({ epoch: _epoch, ...rest }: EpochLoss): [string, number][] =>
   Object.entries(rest).filter((entry): entry is [string, number] => typeof entry[1] === 'number')
 
-/** Draws a run over itself: its state, its curve, the last lines of its log. */
+/** Redraws a run in place: its state, its curve and the last lines of its log. */
 class Drawing {
   readonly #screen: Screen
   readonly #draw: (text: string) => void
@@ -98,7 +98,7 @@ class Drawing {
     else if (event.event === 'log') this.#lines = [...this.#lines, event.data.message].slice(-LAST_LINES)
     else if (event.event === 'status') this.#state = inOneLine(event) ?? stateOf(event.data)
     else if (event.event === 'done') return this.#end(event.data)
-    // Many events come at once; a terminal is drawn to a few times a second.
+    // Events arrive in bursts, so limit the redraw rate.
     this.#timer ??= setTimeout(() => this.#show(), DRAW_INTERVAL_MS)
   }
 
@@ -107,7 +107,7 @@ class Drawing {
     this.#lastEpoch = Math.max(this.#lastEpoch, epoch)
     for (const [name, value] of measuresOf(loss)) {
       const points = this.#measures.get(name) ?? new Map<number, number>()
-      // An attempt that went on from a checkpoint measures some epochs again.
+      // An attempt that resumed from a checkpoint reports some epochs again.
       this.#measures.set(name, points.set(epoch, value))
     }
   }
@@ -132,7 +132,7 @@ class Drawing {
   }
 }
 
-/** Measures arrive faster than progress, which a gateway reports a few times a minute. */
+/** Metrics arrive faster than progress, which the gateway sends only a few times a minute. */
 function atLeast(progress: RunProgress, epoch: number): RunProgress {
   const { step, of } = progress
   if (of === 0 || epoch <= step || epoch > of) return progress
