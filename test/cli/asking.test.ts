@@ -7,7 +7,7 @@ import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 
-describe('hearth asking endpoints', () => {
+describe('hearth infer, tasks and endpoints', () => {
   let world: InferenceWorld
   let hearth: HearthRunner
   let endpoint: EndpointRow
@@ -21,7 +21,7 @@ describe('hearth asking endpoints', () => {
   })
   after(() => stack.disposeAsync())
 
-  it('infers with JSON, a file and standard input, and waits for what takes longer', async () => {
+  it('infers with JSON, a file and standard input, and waits for a request that times out', async () => {
     writeFileSync(join(hearth.folder, 'input.json'), '{"instances": ["filed"]}')
     const cold = await hearth.run(['infer', 'echo-one', '-d', '{"instances": ["cold"]}', '--timeout', '1'])
     const filed = await hearth.run(['infer', endpoint.id, '-d', '@input.json'])
@@ -50,7 +50,7 @@ describe('hearth asking endpoints', () => {
     assert.deepEqual([late.code, /\(conflict\)/.test(late.err)], [1, true], late.err)
   })
 
-  it('ends with 1 when a task fails, and says why', async () => {
+  it('exits with 1 and prints the reason when a task fails', async () => {
     const { code, err } = await hearth.run([
       'infer',
       'echo-one',
@@ -62,7 +62,7 @@ describe('hearth asking endpoints', () => {
     assert.match(err, /no such row/)
   })
 
-  it('shows what was used, by day and by endpoint', async () => {
+  it('shows the usage by day and by endpoint', async () => {
     await hearth.run(['infer', 'echo-one', '-d', '{"instances": ["used"]}'])
     const days = await hearth.run(['usage'])
     const found = await hearth.json([
@@ -81,7 +81,7 @@ describe('hearth asking endpoints', () => {
     )
   })
 
-  it('shows what was paid, page after page, and the balance', async () => {
+  it('shows the ledger entries across pages, and the balance', async () => {
     const { db } = world.api.database
     const { accountId, key } = await world.api.account()
     const env = { HEARTH_API_KEY: key }
@@ -125,7 +125,7 @@ describe('hearth asking endpoints', () => {
     assert.match(removed.out, /is deleted/)
   })
 
-  it('changes the price and the words of an endpoint, and says when that waits for a review', async () => {
+  it('changes the price and description of an endpoint, and says when the change needs a review', async () => {
     const { id } = await world.endpoint({ name: 'dear' }, { name: 'dear-one' })
     const listing = ['--display-name', 'Dear', '--description', 'Says what it is told.']
     const priced = await hearth.run(['endpoints', 'update', 'dear-one', '--price', '0.25'])
@@ -142,7 +142,7 @@ describe('hearth asking endpoints', () => {
       [worded.display_name, worded.description, worded.price_per_request],
       ['Dear', 'Says what it is told.', 0.25],
     )
-    assert.equal(free.out, 'dear-one costs 0 USD a request. It waits for a review.\n', free.err)
+    assert.equal(free.out, 'dear-one costs 0 USD a request. It is waiting for review.\n', free.err)
   })
 
   const ID = newId()
@@ -153,7 +153,7 @@ describe('hearth asking endpoints', () => {
     [['infer', 'echo-one', '-d', '@nowhere.json'], /--data @nowhere\.json cannot be read/, 2],
     [['infer', 'nobody', '-d', '{}'], /no endpoint with this id or name/, 1],
     [['infer', 'echo-one', '-d', '{}', '--timeout', '9999'], /sync_timeout_s/, 2],
-    [['tasks', 'get', 'x'], /"x" is no id/, 2],
+    [['tasks', 'get', 'x'], /"x" is not an id/, 2],
     [['tasks', 'wait', ID], /not_found/, 1],
     [['tasks', 'ls', '--status', 'gone'], /status/, 2],
     [['tasks', 'ls', '--since', 'yesterday'], /2026-11-30/, 2],
@@ -165,7 +165,7 @@ describe('hearth asking endpoints', () => {
     [['endpoints', 'update', 'nobody', '--price', '1'], /not_found/, 1],
     [['endpoints', 'ls', '--source', 'x'], /catalog, trained/, 2],
   ] as const) {
-    it(`says what to do about ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explains how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
       assert.match(err, said)

@@ -5,7 +5,7 @@ import { until } from '../support/assertions/until.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { ChatApi } from '../support/servers/chat-api.ts'
 
-const TOLD = /\((\d+) tokens, [\d.]+ tok\/s, the first after [\d.]+ s\)/
+const TOLD = /\((\d+) tokens, [\d.]+ tok\/s, first token after [\d.]+ s\)/
 
 describe('hearth chat', () => {
   let on: ChatApi
@@ -23,7 +23,7 @@ describe('hearth chat', () => {
 
   const lastMessages = async (): Promise<unknown> => JSON.parse((await on.stats(endpoint)).last).messages
 
-  it('streams an answer, and says at its end how fast it came', async () => {
+  it('streams an answer and prints its speed at the end', async () => {
     const { code, out, err } = await hearth.run([
       'chat',
       'talker',
@@ -42,21 +42,21 @@ describe('hearth chat', () => {
     assert.deepEqual([asked.stream, asked.max_tokens, asked.temperature], [true, 4, 0])
   })
 
-  it('is a conversation line by line, with a system prompt, begun anew by /reset', async () => {
+  it('holds a conversation line by line with a system prompt, and starts over after /reset', async () => {
     const lines = ['one', 'two', '/system Be brief.', '/reset', 'three', '/what', '', '/exit', 'four']
     const { code, out, err } = await hearth.run(['chat', 'talker'], { stdin: lines.join('\n') })
 
     assert.equal(code, 0, err)
     assert.equal(out.trim().split('\n').length, 3)
     assert.equal(err.match(new RegExp(TOLD, 'g'))?.length, 3)
-    assert.match(err, /system prompt: Be brief\.[^]*begun anew[^]*there is no \/what; \/reset/)
+    assert.match(err, /system prompt: Be brief\.[^]*conversation reset[^]*unknown command \/what; \/reset/)
     assert.deepEqual(await lastMessages(), [
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: 'three' },
     ])
   })
 
-  it('remembers what was said before', async () => {
+  it('sends the earlier messages of the conversation', async () => {
     const { out } = await hearth.run(['chat', 'talker'], { stdin: 'one\ntwo\n' })
     const [first = ''] = out.split('\n')
 
@@ -74,7 +74,7 @@ describe('hearth chat', () => {
     assert.ok(tokens > 0)
   })
 
-  it('is left by Ctrl-C', async () => {
+  it('exits on Ctrl-C', async () => {
     const child = hearth.start(['chat', 'talker'])
     let err = ''
     child.stderr?.on('data', (chunk: Buffer) => (err += chunk.toString()))
@@ -87,20 +87,20 @@ describe('hearth chat', () => {
   })
 
   for (const [fault, args, env, said, exit] of [
-    ['a model that is not there', ['nobody', '-m', 'x'], {}, /nobody.*\((not_found|model_not_found)\)/, 1],
-    ['a key that is refused', ['talker', '-m', 'x'], { HEARTH_API_KEY: 'hk_no' }, /refuses this API key/, 2],
+    ['an unknown model', ['nobody', '-m', 'x'], {}, /nobody.*\((not_found|model_not_found)\)/, 1],
+    ['a rejected key', ['talker', '-m', 'x'], { HEARTH_API_KEY: 'hk_no' }, /rejects this API key/, 2],
     [
-      'a platform that is not there',
+      'an unreachable platform',
       ['talker', '-m', 'x'],
       { HEARTH_BASE_URL: 'http://127.0.0.1:1' },
-      /Nothing answers at/,
+      /Cannot reach/,
       1,
     ],
     ['no model', [], {}, /missing required argument 'model'/, 2],
-    ['a message of nothing', ['talker', '-m', ' '], {}, /must not be blank/, 2],
-    ['a count that is none', ['talker', '--max-tokens', 'x'], {}, /whole number/, 2],
+    ['a blank message', ['talker', '-m', ' '], {}, /must not be blank/, 2],
+    ['an invalid count', ['talker', '--max-tokens', 'x'], {}, /whole number/, 2],
   ] as const) {
-    it(`says what to do about ${fault}`, async () => {
+    it(`explains how to fix ${fault}`, async () => {
       const ran = await hearth.run(['chat', ...args], { env })
       assert.equal(ran.code, exit, ran.err)
       assert.match(ran.err, said)

@@ -22,7 +22,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     const child = spawn(process.execPath, ['cli/hearth.ts', 'cohorts', ...args], {
       env: { ...env, HEARTH_API_KEY: key, HEARTH_ACCOUNT_ID: accountId },
     })
-    // The mark that some editors write first.
+    // The byte order mark that some editors write at the start of a file.
     child.stdin.end(`\uFEFF${JSON.stringify(graph)}`)
     const ended = new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? 1)))
     const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), ended])
@@ -41,7 +41,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     edges: [],
   })
 
-  it('tell what a cohort waits for where nobody looks, again while it stays, and cancel it', async () => {
+  it('repeat the reason why a cohort waits in plain output, and cancel the cohort', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: 'patient' })
     const node = await world.node()
@@ -79,7 +79,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     )
   })
 
-  it('are followed on after the platform was out of reach, and given up when it stays so', async () => {
+  it('continue to follow a cohort after an outage of the platform, and give up when the outage lasts', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'unreached' })
@@ -94,18 +94,21 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
 
     assert.equal((await followed).status, 'succeeded')
     const remarks = lines.filter((line) => line.includes(' the platform '))
-    assert.match(remarks.join(''), /does not answer; trying again for 60 s\n.* the platform answers again\n$/)
+    assert.match(
+      remarks.join(''),
+      /does not answer; retrying for 60 s\n.* the platform is reachable again\n$/,
+    )
     const events = lines.filter((line) => !remarks.includes(line))
-    assert.deepEqual(events, [...new Set(events)], 'each event is told once')
+    assert.deepEqual(events, [...new Set(events)], 'each event is printed once')
     assert.match(events.at(-1) ?? '', /cohort\.succeeded/)
 
     await proxy[Symbol.asyncDispose]()
     const began = Date.now()
-    await assert.rejects(follow(far, begun.task_id, screen, { patienceMs: 900 }), /Nothing answers at/)
+    await assert.rejects(follow(far, begun.task_id, screen, { patienceMs: 900 }), /Cannot reach/)
     assert.ok(Date.now() - began >= 900)
   })
 
-  it('say what a run has taken over, from the id of a task, or why nothing', async () => {
+  it('print what a resumed run took over, given a task id, or why it took over nothing', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'resumed' })
@@ -138,7 +141,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.match(other.err, /^Nothing could be taken over: its input was different\.\n/)
   })
 
-  it('leave out the load of a model that is loaded, and number events as they came', async () => {
+  it('omit the load of a loaded model, and number events in order', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'warm' })

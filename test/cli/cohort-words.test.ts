@@ -72,8 +72,8 @@ const cohort = (more: Partial<CohortSummary>): CohortSummary => ({
   ...more,
 })
 
-describe('what is said of cohorts', () => {
-  it('has the reason of a repeat beside the attempt, and the names of nodes', () => {
+describe('cohort output', () => {
+  it('shows the reason of a retry next to the attempt, and the names of nodes', () => {
     const retried: CohortEvent = {
       event_id: ID,
       sequence: 1,
@@ -92,16 +92,16 @@ describe('what is said of cohorts', () => {
     for (const line of words.split('\n').slice(0, 2)) assert.ok(line.length < 110, line)
   })
 
-  it('names the stage and the hand-over at which a cohort has failed', () => {
+  it('names the stage and the hand-over at which a cohort failed', () => {
     const error = { code: 'edge_failed', message: 'no evidence', stage_id: 'cls' }
     const failure = failureOf(cohort({ status: 'failed', error, edges: [edge] }))
     assert.equal(
       failure?.message,
-      'the cohort has failed at stage "cls": no evidence; the hand-over "enc-cls-1" failed: evidence_revoked',
+      'the cohort failed at stage "cls": no evidence; the hand-over "enc-cls-1" failed: evidence_revoked',
     )
   })
 
-  it('lists edges in the critical path, and says where a stage waits for a node instead', () => {
+  it('lists edges in the critical path, and shows where a stage waits for a node instead', () => {
     const place: PlannedStage = {
       stage_id: 'a',
       endpoint_id: ID,
@@ -153,7 +153,7 @@ describe('what is said of cohorts', () => {
     assert.match(words, / 0\.988\n/)
   })
 
-  it('tells by name which stages a new plan has moved, as far as names are known', () => {
+  it('names the stages that a new plan moved, with ids where names are unknown', () => {
     const moved = [
       { stage_id: 'draft', from: ID, to: ID, from_name: 'attic', to_name: 'cellar' },
       { stage_id: 'judge', from: null, to: ID, from_name: null, to_name: null },

@@ -60,7 +60,7 @@ describe('hearth cohorts', () => {
     ],
   })
 
-  it('plans a graph, runs it while its events are told, and shows it by its task', async () => {
+  it('plans a graph, prints its events while it runs, and shows it by its task', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'chained' })
@@ -94,7 +94,7 @@ describe('hearth cohorts', () => {
     )
   })
 
-  it('reads the graph from standard input, and its own input from a file', async () => {
+  it('reads the graph from standard input and the run input from a file', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'piped' })
@@ -115,7 +115,7 @@ describe('hearth cohorts', () => {
     )
   })
 
-  it('draws a table over itself in a terminal, as wide as that is', async () => {
+  it('redraws a table in place in a terminal, as wide as the terminal', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'drawn' })
@@ -132,7 +132,7 @@ describe('hearth cohorts', () => {
 
     assert.ok(written.length > 1)
     assert.match(written[0]!, /^Cohort /)
-    // oxlint-disable-next-line no-control-regex -- they move the cursor
+    // oxlint-disable-next-line no-control-regex -- the sequences move the cursor
     for (const drawn of written.slice(1)) assert.match(drawn, /^\u001B\[6A\u001B\[0JCohort /)
     assert.ok(
       written.every((drawn) => drawn.split('\n').every((line) => line.replace(/^.*0J/, '').length < 60)),
@@ -140,7 +140,7 @@ describe('hearth cohorts', () => {
     assert.match(written.at(-1)!, /succeeded[^]*draft +succeeded[^]*judge +succeeded/)
   })
 
-  it('ends with 1 for a graph that cannot run now and for a run that fails, and says why', async () => {
+  it('exits with 1 and prints the reason when a graph cannot run now or a run fails', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'refusing' })
@@ -161,41 +161,41 @@ describe('hearth cohorts', () => {
     assert.equal(refused.code, 1)
     assert.match(refused.err, /^hearth: this graph cannot run now: .*\(conflict\)\n$/)
     assert.equal(failed.code, 1)
-    assert.match(failed.err, /cohort\.failed[^]*hearth: the cohort has failed at stage "only": /)
+    assert.match(failed.err, /cohort\.failed[^]*hearth: the cohort failed at stage "only": /)
   })
 
   const TASK = newId()
   for (const [fault, args, said] of [
-    [
-      'a file that is not there',
-      ['plan', '/nowhere.json'],
-      /\/nowhere\.json cannot be read: there is no such file/,
-    ],
+    ['a missing file', ['plan', '/nowhere.json'], /\/nowhere\.json cannot be read: no such file/],
     ['a folder', ['plan', '/'], /\/ cannot be read: it is a folder/],
     ['a file that is not JSON', ['plan', 'README.md'], /README\.md is not JSON/],
-    ['a file that holds no graph', ['plan', 'package.json'], /package\.json is no graph: it needs "stages"/],
-    ['a file that holds no run', ['run', 'package.json'], /package\.json is no run/],
+    ['a file without a graph', ['plan', 'package.json'], /package\.json is not a graph: it needs "stages"/],
+    ['a file without a run request', ['run', 'package.json'], /package\.json is not a run request/],
     ['an input that is not JSON', ['run', 'package.json', '--input', '{words}'], /--input is not JSON/],
-    ['an input that is a list', ['run', 'package.json', '--input', '[1]'], /--input must hold a JSON object/],
-    ['an input that is a number', ['run', 'package.json', '--input', '5'], /--input must hold a JSON object/],
     [
-      'both from standard input',
-      ['run', '-', '--input', '-'],
-      /only one of the graph and the input can be -/,
+      'an input that is a list',
+      ['run', 'package.json', '--input', '[1]'],
+      /--input must contain a JSON object/,
     ],
-    ['standard input without an object', ['plan', '-'], /standard input is not JSON/],
-    ['an id that is none', ['show', 'mine'], /"mine" is no id/],
-    ['a cohort to resume that is no id', ['run', 'README.md', '--resume', 'x'], /"x" is no id/],
     [
-      'a deadline that is no number',
+      'an input that is a number',
+      ['run', 'package.json', '--input', '5'],
+      /--input must contain a JSON object/,
+    ],
+    ['both from standard input', ['run', '-', '--input', '-'], /only one of the graph and --input can be -/],
+    ['standard input without an object', ['plan', '-'], /standard input is not JSON/],
+    ['an invalid id', ['show', 'mine'], /"mine" is not an id/],
+    ['an invalid id of a cohort to resume', ['run', 'README.md', '--resume', 'x'], /"x" is not an id/],
+    [
+      'a deadline that is not a number',
       ['run', 'README.md', '--deadline', 'soon'],
       /whole number of seconds from 1/,
     ],
-    ['a deadline below the least', ['run', 'README.md', '--deadline', '-5'], /seconds from 1 to 86400/],
-    ['a deadline of nothing', ['run', 'README.md', '--deadline', '0'], /seconds from 1 to 86400/],
-    ['an account that is none', ['--account', 'me', 'show', TASK], /"me" is no id/],
+    ['a negative deadline', ['run', 'README.md', '--deadline', '-5'], /seconds from 1 to 86400/],
+    ['a deadline of 0', ['run', 'README.md', '--deadline', '0'], /seconds from 1 to 86400/],
+    ['an invalid account id', ['--account', 'me', 'show', TASK], /"me" is not an id/],
   ] as const) {
-    it(`names ${fault} before anything is sent`, async () => {
+    it(`rejects ${fault} before sending anything`, async () => {
       const { code, err } = await cohorts(...args)
       assert.equal(code, 2, err)
       assert.match(err, said)
@@ -205,32 +205,32 @@ describe('hearth cohorts', () => {
 
   const NOWHERE = 'http://127.0.0.1:1'
   for (const [fault, env, said, exit] of [
-    ['no key', { HEARTH_API_KEY: '' }, /An API key is needed for .*--api-key/, 2],
+    ['no key', { HEARTH_API_KEY: '' }, /requires an API key: .*--api-key/, 2],
     [
-      'a task of no cohort, whose account the key tells',
+      'a task without a cohort, with the account of the key',
       { HEARTH_ACCOUNT_ID: '' },
       /no cohort with this task id/,
       1,
     ],
-    ['a key that is refused', { HEARTH_API_KEY: 'hk_no' }, /refuses this API key/, 2],
+    ['a rejected key', { HEARTH_API_KEY: 'hk_no' }, /rejects this API key/, 2],
     ['the account of another key', { HEARTH_ACCOUNT_ID: newId() }, /\(account_mismatch\)/, 2],
-    ['a task of no cohort', {}, /no cohort with this task id/, 1],
-    ['a platform that is not there', { HEARTH_BASE_URL: NOWHERE }, /npm start/, 1],
+    ['a task without a cohort', {}, /no cohort with this task id/, 1],
+    ['an unreachable platform', { HEARTH_BASE_URL: NOWHERE }, /npm start/, 1],
     [
-      'one that is not there, without a key',
+      'an unreachable platform, without a key',
       { HEARTH_BASE_URL: NOWHERE, HEARTH_API_KEY: '' },
       /npm start/,
       1,
     ],
   ] as const) {
-    it(`says what to do about ${fault}`, async () => {
+    it(`explains how to fix ${fault}`, async () => {
       const { code, err } = await run(['cohorts', 'show', TASK], { env })
       assert.equal(code, exit, err)
       assert.match(err, said)
     })
   }
 
-  it('names the fault of a graph that the platform refuses by its place', async () => {
+  it('names the location of the error in a graph that the platform rejects', async () => {
     const graph = { stages: [{ stage_id: 'Draft', endpoint_id: 'x' }], edges: [] }
     const { code, err } = await cohorts('plan', file(graph))
 
@@ -238,7 +238,7 @@ describe('hearth cohorts', () => {
     assert.match(err, /body\.stages\.0\.stage_id: .*lower-case letter/)
   })
 
-  it('names every fault of a graph that the platform refuses', async () => {
+  it('names every validation error of a graph that the platform rejects', async () => {
     const edge = { from: { stage_id: 'input' }, to: { stage_id: 'a', path: '/x' }, spaces: {} }
     const graph = {
       stages: [{ stage_id: 'a', endpoint_id: 'x', timeout: 5 }],

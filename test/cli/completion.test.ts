@@ -14,7 +14,7 @@ describe('hearth completion', () => {
   })
   after(() => hearth[Symbol.dispose]())
 
-  /** The command with which each shell completes; its last word is the one that is being typed. */
+  /** The command that makes each shell complete; its last word is the one being typed. */
   const ask: Record<(typeof SHELLS)[number], (file: string, words: readonly string[]) => string> = {
     bash: (file, words) =>
       sh('bash', [
@@ -23,7 +23,7 @@ describe('hearth completion', () => {
         'bash',
         ...words,
       ]),
-    // The functions that offer something are those of zsh's line editor, which a script has not.
+    // The functions that offer completions belong to zsh's line editor, which scripts don't have.
     zsh: (file, words) =>
       sh('zsh', [
         '-fc',
@@ -59,7 +59,7 @@ describe('hearth completion', () => {
           .split('\n')
           .filter(Boolean)
 
-      it('offers nouns, verbs, options and their values', () => {
+      it('offers nouns, verbs, options and option values', () => {
         assert.ok(offered('').includes('datasets'))
         assert.ok(offered('').includes('killswitch'))
         assert.ok(!offered('').includes('upload'))
@@ -70,7 +70,7 @@ describe('hearth completion', () => {
         assert.deepEqual(offered('completion', '').toSorted(), ['bash', 'fish', 'zsh'])
       })
 
-      it('is not led astray by options and their values', () => {
+      it('skips options and their values when it resolves the command', () => {
         assert.ok(offered('--base-url', 'runs', 'datasets', '').includes('upload'))
         assert.ok(offered('--json', 'models', '').includes('lineage'))
         assert.ok(offered('train', '--name', 'runs', '--').includes('--watch'))
@@ -78,7 +78,7 @@ describe('hearth completion', () => {
     })
   }
 
-  it('refuses a shell that it does not know', async () => {
+  it('rejects an unknown shell', async () => {
     const { code, err } = await hearth.run(['completion', 'tcsh'])
 
     assert.equal(code, 2)

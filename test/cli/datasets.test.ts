@@ -30,7 +30,7 @@ describe('hearth datasets', () => {
     return existsSync(folder) ? readdirSync(folder) : []
   }
 
-  it('uploads a file with its progress, shows its first rows, lists and deletes it by name', async () => {
+  it('uploads a file with progress output, shows its first rows, lists and deletes it by name', async () => {
     const uploaded = await hearth.run([
       'datasets',
       'upload',
@@ -54,7 +54,7 @@ describe('hearth datasets', () => {
     assert.match(uploaded.out, /^Dataset [-0-9a-f]{36} \(people\): 2 rows, 25 B\.\n$/, uploaded.err)
     assert.match(uploaded.err, /people\.csv 100 % \(25 B of 25 B/)
     assert.match(listed.out, /people +ready +csv +2 +25 B/)
-    assert.match(head.out, /^age \(integer\) +name \(string\)\n31 +Ada\n2 rows in all\.\n$/)
+    assert.match(head.out, /^age \(integer\) +name \(string\)\n31 +Ada\n2 rows in total\.\n$/)
     assert.deepEqual(rows.rows, [
       [31, 'Ada'],
       [45, 'Grace'],
@@ -64,7 +64,7 @@ describe('hearth datasets', () => {
     assert.deepEqual(uploads(), [])
   })
 
-  it('goes on with an upload that was interrupted, with the same command', async () => {
+  it('resumes an interrupted upload when the command is repeated', async () => {
     const name = file('late.csv', `age,name\n${'31,Ada\n'.repeat(1_000)}`)
     await using store = await hangingStore()
     const env = { HEARTH_BASE_URL: store.through(on.api.baseUrl) }
@@ -83,22 +83,32 @@ describe('hearth datasets', () => {
     const second = await hearth.run(upload, { env })
 
     assert.equal(second.code, 0, second.err)
-    assert.match(second.err, new RegExp(`going on with the upload of dataset ${pending?.dataset_id}`))
+    assert.match(second.err, new RegExp(`resuming the upload of dataset ${pending?.dataset_id}`))
     assert.match(second.out, new RegExp(`^Dataset ${pending?.dataset_id} \\(late\\): 1000 rows`))
     assert.deepEqual(uploads(), [])
   })
 
   for (const [fault, args, said, exit] of [
-    ['a file that is not there', ['upload', 'nowhere.csv'], /nowhere\.csv: there is no such file/, 2],
-    ['a folder', ['upload', '.'], /\. is no file/, 2],
-    ['a file of an unknown kind', ['upload', 'x.txt'], /does not say its format; pass --format csv/, 2],
-    ['a format that is none', ['upload', 'x.txt', '--format', 'xlsx'], /csv, jsonl, parquet/, 2],
-    ['a file that is not what it says', ['upload', 'x.txt', '--format', 'parquet'], /validation_failed/, 2],
-    ['a dataset that is not there', ['head', 'nobody'], /no dataset called nobody; .*datasets ls/, 2],
+    ['a missing file', ['upload', 'nowhere.csv'], /nowhere\.csv: no such file/, 2],
+    ['a folder', ['upload', '.'], /\. is not a file/, 2],
+    [
+      'a file of an unknown kind',
+      ['upload', 'x.txt'],
+      /cannot infer the format from the file name; pass --format csv/,
+      2,
+    ],
+    ['an unknown format', ['upload', 'x.txt', '--format', 'xlsx'], /csv, jsonl, parquet/, 2],
+    [
+      'a file in another format than declared',
+      ['upload', 'x.txt', '--format', 'parquet'],
+      /validation_failed/,
+      2,
+    ],
+    ['an unknown dataset', ['head', 'nobody'], /no dataset is named nobody; .*datasets ls/, 2],
     ['too many rows', ['head', '01980000-0000-7000-8000-000000000000', '-n', '99'], /limit/, 2],
-    ['a status that is none', ['ls', '--status', 'gone'], /pending, ready, failed/, 2],
+    ['an unknown status', ['ls', '--status', 'gone'], /pending, ready, failed/, 2],
   ] as const) {
-    it(`says what to do about ${fault}`, async () => {
+    it(`explains how to fix ${fault}`, async () => {
       file('x.txt', 'not a table')
       const { code, err } = await hearth.run(['datasets', ...args])
       assert.equal(code, exit, err)
@@ -108,7 +118,7 @@ describe('hearth datasets', () => {
   }
 })
 
-/** A proxy in front of a gateway behind which PUTs hang until they are let through. */
+/** Starts a proxy in front of a gateway; PUTs hang until the test releases them. */
 async function hangingStore() {
   let target = ''
   let puts = 0

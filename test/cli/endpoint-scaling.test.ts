@@ -14,7 +14,7 @@ describe('hearth endpoints scale', () => {
   })
   after(() => api?.[Symbol.asyncDispose]())
   beforeEach(async () => {
-    // The quota of copies is the account's.
+    // The copy quota belongs to the account.
     caller = await api.account()
     hearth = new HearthRunner({ HEARTH_BASE_URL: api.baseUrl, HEARTH_API_KEY: caller.key })
     ;({ name, id } = await buildEndpoint(api.database.db, caller.accountId))
@@ -23,7 +23,7 @@ describe('hearth endpoints scale', () => {
   afterEach(() => hearth[Symbol.dispose]())
 
   const scale = (...options: string[]) => hearth.run(['endpoints', 'scale', name, ...options])
-  /** Returns what `PUT` accepts, as it is after a command. */
+  /** Runs a command and returns the resulting settings, in the form that `PUT` accepts. */
   const settings = async (...options: string[]) => {
     const { code, err } = await scale(...options)
     assert.equal(code, 0, err)
@@ -32,7 +32,7 @@ describe('hearth endpoints scale', () => {
     return { min, max, target_in_flight, target_wait_ms, idle_timeout_s, schedule }
   }
 
-  it('shows the setting of an endpoint that has none, and changes nothing', async () => {
+  it('shows the default settings of an endpoint and stores nothing', async () => {
     const { out, err } = await scale()
     const stored = await api.database.db
       .selectFrom('endpoint_scaling')
@@ -47,12 +47,12 @@ describe('hearth endpoints scale', () => {
     )
     assert.match(
       out,
-      /\nIdle +unloaded as HEARTH_IDLE_UNLOAD_S .*\nQuota +the account reserves 0 of \d+ copies/,
+      /\nIdle +unloaded after HEARTH_IDLE_UNLOAD_S .*\nQuota +the account reserves 0 of \d+ copies/,
     )
     assert.deepEqual(stored, [])
   })
 
-  it('changes only what the options give, and one target drops the other', async () => {
+  it('changes only the given options, and replaces one target with the other', async () => {
     const schedule = ['--schedule', '0 8 * * 1-5 Europe/Berlin 2', '--schedule', ' 0  20 * * *  UTC 0 ']
     const entries = [
       { cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 2 },
@@ -111,22 +111,18 @@ describe('hearth endpoints scale', () => {
   })
 
   for (const [fault, options, said] of [
-    ['a number that is none', ['--min', 'two'], /--min <n>.* whole number/],
+    ['an invalid number', ['--min', 'two'], /--min <n>.* whole number/],
     ['an idle timeout in words', ['--idle-timeout', '5m'], /--idle-timeout .* whole number .* or default/],
     ['two targets', ['--target-in-flight', '8', '--target-wait-ms', '500'], /cannot be used with/],
     ['a schedule without a time zone', ['--schedule', '0 8 * * 1-5 2'], /five cron fields, a time zone/],
     [
-      'a cron expression that is none',
+      'an invalid cron expression',
       ['--schedule', '0 99 * * * UTC 1'],
       /schedule.*cron: the hour is not valid: 99/,
     ],
     ['an unknown time zone', ['--schedule', '0 8 * * * Nowhere 1'], /timezone.* such as Europe\/Berlin/],
-    [
-      'more copies at least than at most',
-      ['--min', '2', '--max', '1'],
-      /min: must be at most max, which is 1/,
-    ],
-    ['no copies at most', ['--max', '0'], /max: must be/],
+    ['a min above the max', ['--min', '2', '--max', '1'], /min: must be at most max, which is 1/],
+    ['a max of 0', ['--max', '0'], /max: must be/],
   ] as const) {
     it(`rejects ${fault}`, async () => {
       const { code, err } = await scale(...options)
@@ -136,7 +132,7 @@ describe('hearth endpoints scale', () => {
     })
   }
 
-  it('is for admins of the account that owns the endpoint', async () => {
+  it('requires an admin key of the account that owns the endpoint', async () => {
     const viewer = { HEARTH_API_KEY: await api.key(caller.accountId, 'viewer') }
     const shown = await hearth.run(['endpoints', 'scale', name], { env: viewer })
     const refused = await hearth.run(['endpoints', 'scale', name, '--max', '2'], { env: viewer })

@@ -45,7 +45,7 @@ describe('hearth', () => {
     return JSON.parse(out)
   }
 
-  it('says of every command what it is for', async () => {
+  it('describes every command in the help', async () => {
     const check = (command: Command, path: string): void => {
       assert.match(command.description(), /\S/, path)
       for (const one of command.commands) check(one, `${path} ${one.name()}`)
@@ -54,11 +54,11 @@ describe('hearth', () => {
     check(program, 'hearth')
 
     const { out } = await run(['--help'])
-    assert.match(out, /For operators:\n[^]*\n {2}quotas +set what[^]*Exit codes: 0 done; 1 /)
-    assert.match((await run(['help', 'datasets'])).out, /upload \[options\] <file> +make a dataset/)
+    assert.match(out, /For operators:\n[^]*\n {2}quotas +set the quotas[^]*Exit codes: 0 success; 1 /)
+    assert.match((await run(['help', 'datasets'])).out, /upload \[options\] <file> +create a dataset/)
   })
 
-  it('starts in 0.35 s of a processor', async () => {
+  it('starts in at most 0.35 s of CPU time', async () => {
     const told = "process.on('exit',()=>{const {user,system}=process.cpuUsage();console.error(user+system)})"
     const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(told)}` }
     const costs: number[] = []
@@ -67,13 +67,13 @@ describe('hearth', () => {
     assert.ok(Math.min(...costs) < 0.35, costs.join(', '))
   })
 
-  it('makes an account with a quota and a key that works, and shows the key once', async () => {
+  it('creates an account with a quota and a working key, and shows the key once', async () => {
     const account = await json(['accounts', 'create', 'Acme', '--training-quota', '3'])
     const created = await run(['keys', 'create', account.account_id, '--role', 'admin', '--name', 'ci'])
     const [key = ''] = created.out.split('\n')
 
     assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 200)
-    assert.match(created.out, /only time/)
+    assert.match(created.out, /not shown again/)
     const listed = await run(['keys', 'list', account.account_id])
     assert.match(listed.out, /ci\s+admin/)
     assert.ok(!listed.out.includes(key))
@@ -81,20 +81,20 @@ describe('hearth', () => {
     const storage = async (limit: string) =>
       (await run(['quotas', 'set', account.account_id, '--storage', limit])).out
     assert.match(await storage('0.5'), /storage quota 0\.5 GB/)
-    assert.match(await storage('default'), /storage quota as the platform has it/)
+    assert.match(await storage('default'), /storage quota at the platform default/)
     const copies = async (quota: string) =>
       (await run(['quotas', 'set', account.account_id, '--copies', quota])).out
     assert.match(await copies('12'), /copy quota 12\.\n$/)
-    assert.match(await copies('default'), /copy quota as the platform has it/)
+    assert.match(await copies('default'), /copy quota at the platform default/)
     assert.match((await run(['accounts', 'list'])).out, /Acme\s+7/)
 
     const [{ key_id }] = await json(['keys', 'list', account.account_id])
     assert.equal((await run(['keys', 'revoke', key_id])).code, 0)
-    // The contract says within a second, but this machine may be busy.
+    // The contract promises one second, but this machine may be busy.
     await until(async () => (await api.call('GET', '/api/builder/v1/endpoints', { key })).status === 401)
   })
 
-  it('makes a key that is limited to tools, and shows to which', async () => {
+  it('creates a key that is limited to tools, and shows which tools', async () => {
     const { accountId } = await api.account()
 
     const created = await run(['keys', 'create', accountId, '--tools', 'sales-*, training.merge'])
@@ -110,19 +110,19 @@ describe('hearth', () => {
     assert.match((await run(['keys', 'list', accountId])).out, /operator\s+sales-\*, training\.merge\s/)
   })
 
-  it('warns of the tools of a limited key that are none', async () => {
+  it('warns about unknown tools of a limited key', async () => {
     const { accountId } = await api.account()
     const errorsOf = async (tools: string) => (await run(['keys', 'create', accountId, '--tools', tools])).err
 
     assert.match(
       await errorsOf('training.merge,sales-*,run_inferense'),
-      /no tool that this key may call is called sales-\* or run_inferense now; check the spelling/,
+      /this key can currently call no tool named sales-\* or run_inferense; check the spelling/,
     )
-    assert.match(await errorsOf('kind:llm'), /this key may call no tool now/)
+    assert.match(await errorsOf('kind:llm'), /this key can currently call no tool/)
     assert.equal(await errorsOf('training.*,run_inference'), '')
   })
 
-  it('keeps a model warm on so many nodes, and says why it is fewer', async () => {
+  it('keeps a model warm on the given number of nodes, and explains a lower number', async () => {
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(api.database.db, accountId)
 
@@ -131,12 +131,12 @@ describe('hearth', () => {
 
     assert.match(
       set.out,
-      new RegExp(`${endpoint.name} on 2 nodes; its model is pinned on 0.\\nWhy no more: no other node`),
+      new RegExp(`${endpoint.name} on 2 nodes; its model is pinned on 0.\\nWhy fewer: no other node`),
     )
     assert.deepEqual([shown.min_warm, shown.nodes], [2, []])
   })
 
-  it('makes a join token, also under the name of the design page', async () => {
+  it('creates a join token, also as `hearth admin node-token`', async () => {
     const { accountId } = await api.account()
 
     for (const args of [
@@ -151,13 +151,13 @@ describe('hearth', () => {
     assert.match((await run(['nodes', 'list'])).out, /^NODE/)
   })
 
-  it('throws and releases the kill switch', async () => {
+  it('activates and deactivates the kill switch', async () => {
     assert.match((await run(['killswitch', 'activate', '--reason', 'a & b'])).out, /ACTIVE.*a & b/)
     assert.match((await run(['killswitch', 'status'])).out, /1 of 1 gateways/)
     assert.match((await run(['killswitch', 'deactivate'])).out, /Not active/)
   })
 
-  it('reviews endpoints', async () => {
+  it('approves and rejects endpoints', async () => {
     const { accountId } = await api.account()
     const offer = { visibility: 'public', review_status: 'pending_review' } as const
     const [good, bad] = await Promise.all(
@@ -169,7 +169,7 @@ describe('hearth', () => {
     assert.match((await run(['endpoints', 'reject', bad!.id, '--note', 'no'])).out, /bad is rejected/)
   })
 
-  it('finds the platform that runs here by its ready file, with its account', async () => {
+  it('finds the local platform and its account by the ready file', async () => {
     const { accountId } = await api.account()
     await writeFile(
       join(folder.path, 'ready.json'),
@@ -193,12 +193,7 @@ describe('hearth', () => {
 
   for (const [what, args, env, words] of [
     ['a wrong key', ['accounts', 'list'], { HEARTH_OPERATIONS_KEY: 'wrong' }, /HEARTH_OPERATIONS_KEY/],
-    [
-      'a platform that is not there',
-      ['accounts', 'list'],
-      { HEARTH_BASE_URL: 'http://127.0.0.1:1' },
-      /npm start/,
-    ],
+    ['an unreachable platform', ['accounts', 'list'], { HEARTH_BASE_URL: 'http://127.0.0.1:1' }, /npm start/],
     ['an unknown account', ['keys', 'list', newId()], {}, /no account with this id/],
     [
       'no data directory',
@@ -210,7 +205,7 @@ describe('hearth', () => {
     ['an unknown command', ['acounts'], {}, /Did you mean accounts/],
     ['a bad role', ['keys', 'create', newId(), '--role', 'king'], {}, /role/],
   ] as const) {
-    it(`says what to do about ${what}`, async () => {
+    it(`explains how to fix ${what}`, async () => {
       const { code, err } = await run([...args], env)
       assert.notEqual(code, 0)
       assert.match(err, words)
@@ -223,7 +218,7 @@ describe('hearth', () => {
     [['listen', '--port', '99999'], /port.*0 .*65535/],
     [['listen', '--port', '80a'], /port/],
     [['listen', '--secret', 'nope'], /whsec_/],
-    [['listen', '--host', 'nowhere.invalid', '--http'], /nowhere\.invalid is no address of this machine/],
+    [['listen', '--host', 'nowhere.invalid', '--http'], /nowhere\.invalid is not an address of this machine/],
     [['listen', '--answer', '99'], /200 to 599/],
     [['listen', '--cert', '/nowhere', '--key', '/nowhere'], /--cert \/nowhere cannot be read/],
     [['listen', '--cert', 'package.json', '--key', 'package.json'], /as PEM/],
@@ -239,19 +234,19 @@ describe('hearth', () => {
     [['keys', 'create', ID, '--role', 'king'], /viewer, operator, admin/],
     [['keys', 'create', ID, '--tools', 'a,,b'], /empty names/],
     [['keys', 'create', ID, '--tools', 'kind:king'], /tools/],
-    [['keys', 'revoke', 'x'], /"x" is no id/],
-    [['nodes', 'drain', 'x'], /"x" is no id/],
+    [['keys', 'revoke', 'x'], /"x" is not an id/],
+    [['nodes', 'drain', 'x'], /"x" is not an id/],
     [['endpoints', 'list', '--review-status', 'x'], /pending_review/],
     [['endpoints', 'min-warm', ID, '-1'], /whole number/],
     [['killswitch', 'activate', '--reason', ''], /blank/],
     [['killswitch', 'activate'], /--reason/],
     [['models', 'lifecycle', ID, 'gone'], /candidate, ready/],
     [['models', 'import', '--name', 'A B', '--path', '.'], /lower-case/],
-    [['models', 'import', '--name', 'a', '--path', '/nowhere', '--account', ID], /nothing at \/nowhere/],
+    [['models', 'import', '--name', 'a', '--path', '/nowhere', '--account', ID], /\/nowhere does not exist/],
     [['audit'], /task_id/],
     [['acounts'], /Did you mean accounts/],
   ] as const) {
-    it(`refuses ${args.join(' ').replaceAll(ID, 'ID')} in one line, with the code of a wrong use`, async () => {
+    it(`rejects ${args.join(' ').replaceAll(ID, 'ID')} in one line, with the usage exit code`, async () => {
       const { code, err, out } = await run([...args])
 
       assert.deepEqual([code, out], [2, ''], err)

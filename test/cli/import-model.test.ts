@@ -11,7 +11,7 @@ import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.t
 
 const LFS_POINTER = 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n'
 
-const UNKNOWN = /no task type embedding; known: chat, code, text-generation, embeddings, rerank, /
+const UNKNOWN = /Unknown task type embedding; known: chat, code, text-generation, embeddings, rerank, /
 
 const CONFIG = { architectures: ['LlamaForCausalLM'], model_type: 'llama' }
 const quantized = (quant_method: string) => ({
@@ -19,7 +19,7 @@ const quantized = (quant_method: string) => ({
   'tokenizer.json': {},
 })
 
-/** The files that say what a model is; all have weights as well. */
+/** The files that describe a model; all models also have weights. */
 const MODELS = {
   gptq: quantized('gptq'),
   compressed: quantized('compressed-tensors'),
@@ -111,7 +111,7 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
     /The runtime profile specialist-whisper needs config\.json, which is missing/,
   ],
   ['odd', { task: 'text-to-image' }, /names the pipeline OddPipeline, which is not supported here/],
-  ['unreadable', { task: 'embeddings' }, /modules\.json is not the JSON of a model/],
+  ['unreadable', { task: 'embeddings' }, /modules\.json is not valid model JSON/],
   ['dense', { task: 'embeddings' }, /modules\.json requires the module Dense/],
   ['own', { task: 'embeddings', profile: 'specialist-torch' }, /WordVectors is not a text encoder/],
   ['chat.gguf', { task: 'embeddings', profile: 'specialist-onnx' }, /needs config\.json, which is missing/],
@@ -133,10 +133,10 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
   ['list-head', {}, /model\.safetensors is not a valid safetensors file/],
   ['number-head', {}, /model\.safetensors is not a valid safetensors file/],
   ['null-tensor', {}, /model\.safetensors is not a valid safetensors file/],
-  ['null-config', {}, /config\.json is not the JSON of a model: expected an object/],
-  ['list-config', {}, /config\.json is not the JSON of a model: expected an object/],
-  ['list-shards', {}, /model\.safetensors\.index\.json is not the JSON of a model: expected an object/],
-  ['object-modules', { task: 'embeddings' }, /modules\.json is not the JSON of a model: expected a list/],
+  ['null-config', {}, /config\.json is not valid model JSON: expected an object/],
+  ['list-config', {}, /config\.json is not valid model JSON: expected an object/],
+  ['list-shards', {}, /model\.safetensors\.index\.json is not valid model JSON: expected an object/],
+  ['object-modules', { task: 'embeddings' }, /modules\.json is not valid model JSON: expected a list/],
   ['pickled', {}, /no \.safetensors weights; other formats can run code/],
   ['sharded', {}, /weights are incomplete: model-00002-of-00002\.safetensors is missing/],
   ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, but chat needs a model that generates text/],
@@ -168,7 +168,7 @@ const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
   ['own', { task: 'embeddings' }, 'specialist-onnx'],
 ]
 
-/** Weights are `whole` with one tensor of 4 bytes, `cut` before it, or have the head after `head:`. */
+/** Weights are `whole` with one tensor of 4 bytes, `cut` before it, or have the header after `head:`. */
 function bytesOf(content: unknown): string | Buffer {
   const given = typeof content === 'string' && content.startsWith('head:') ? content.slice(5) : undefined
   if (content !== 'whole' && content !== 'cut' && given === undefined)
@@ -252,7 +252,7 @@ describe('hearth models import', function () {
       .length
 
   for (const [model, asked, words] of REFUSED) {
-    it(`refuses ${model} with ${wordsOf(asked)}, and leaves nothing behind`, async () => {
+    it(`rejects ${model} with ${wordsOf(asked)}, and leaves nothing behind`, async () => {
       await assert.rejects(
         take('refused', model, asked),
         (err: CliError) => err.exitCode === WRONG_USE && words.test(err.message),
@@ -262,15 +262,15 @@ describe('hearth models import', function () {
   }
 
   for (const [index, [model, asked, profile]] of TAKEN.entries()) {
-    it(`takes ${model} with ${wordsOf(asked)}`, async () => {
-      // The first one has the name that all the others were refused with.
+    it(`imports ${model} with ${wordsOf(asked)}`, async () => {
+      // The first import uses the name of all rejected ones, which must still be free.
       const { runtime_profile } = await take(index === 0 ? 'refused' : `taken-${index}`, model, asked)
 
       assert.equal(runtime_profile, profile)
     })
   }
 
-  it('is one line on the command line, with its exit code', async () => {
+  it('prints an error in one line, with its exit code', async () => {
     const refused = await run('embedder', ['--task', 'embedding'])
     const taken = await run('embedder', ['--task', 'embeddings'])
 
@@ -287,7 +287,7 @@ describe('hearth models import', function () {
   })
 })
 
-/** The head of a GGUF that declares its architecture alone. */
+/** Returns the header of a GGUF that declares only its architecture. */
 function ggufHead(architecture: string): Uint8Array {
   const [key, value] = [Buffer.from('general.architecture'), Buffer.from(architecture)]
   const u32 = (number: number) => Buffer.from(Uint32Array.of(number).buffer)

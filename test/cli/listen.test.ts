@@ -45,7 +45,7 @@ describe('hearth listen', () => {
     }
   }
 
-  it('answers challenges over TLS with a certificate that it made, and says how to be reached', async () => {
+  it('answers challenges over TLS with its own certificate, and prints how to reach it', async () => {
     await using listener = await listen([])
     const event = { id: 'e', type: 'webhook.endpoint_verification', data: { verification_challenge: 'c-1' } }
 
@@ -58,7 +58,7 @@ describe('hearth listen', () => {
     assert.match(listener.output(), /NODE_EXTRA_CA_CERTS=\S+cert\.pem/)
   })
 
-  it('prints what is signed, marks what it has seen, and refuses what is not signed', async () => {
+  it('prints signed events, marks repeated ones, and rejects unsigned ones', async () => {
     const secret = newWebhookSecret()
     await using listener = await listen(['--http', '--secret', secret])
     const signed = { 'service-signature': signWebhook([secret], now(), BODY), 'service-attempt': '1' }
@@ -76,7 +76,7 @@ describe('hearth listen', () => {
     assert.match(listener.output(), /attempt 2, signature verified, seen before/)
   })
 
-  it('moves no cursor for what anybody may have sent', async () => {
+  it('strips control characters from received events', async () => {
     await using listener = await listen(['--http'])
     const event = {
       id: 'e-2',
@@ -89,13 +89,13 @@ describe('hearth listen', () => {
     assert.match(listener.output(), /webhook\[2J e-2 r-1 1A/)
   })
 
-  it('answers as it is told, to show retries', async () => {
+  it('answers with the status in --answer, to show retries', async () => {
     await using listener = await listen(['--http', '--answer', '503'])
 
     assert.equal((await listener.post(BODY, {})).status, 503)
   })
 
-  describe('the guide', () => {
+  describe('signature verification in the webhook guide', () => {
     const guide = readFileSync('docs/webhooks.md', 'utf8')
     const sample = (language: string) =>
       new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``).exec(guide)?.[1] ?? ''
@@ -109,7 +109,7 @@ describe('hearth listen', () => {
       ['', BODY, false],
     ]
 
-    it('verifies in TypeScript', async () => {
+    it('works in TypeScript', async () => {
       const file = join(folder.path, 'sample.ts')
       writeFileSync(file, sample('ts'))
       const { isFromHearth } = (await import(pathToFileURL(file).href)) as {
@@ -120,7 +120,7 @@ describe('hearth listen', () => {
         assert.equal(isFromHearth(secret, header, body), expected)
     })
 
-    it('verifies in Python', () => {
+    it('works in Python', () => {
       const file = join(folder.path, 'sample.py')
       writeFileSync(
         file,

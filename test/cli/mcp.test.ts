@@ -35,7 +35,7 @@ describe('hearth mcp', () => {
     ...more,
   })
 
-  /** A client that starts the bridge, as desktop clients do. */
+  /** Connects a client that starts the bridge, as desktop clients do. */
   async function connect(revision: Revision, more?: Record<string, string>, args: string[] = []) {
     const mode = revision === '2025-11-25' ? 'legacy' : { pin: revision }
     const client = new Client({ name: 'test', version: '1.0.0' }, { versionNegotiation: { mode } })
@@ -50,7 +50,7 @@ describe('hearth mcp', () => {
   }
 
   for (const revision of REVISIONS) {
-    it(`bridges a desktop client of ${revision} to the platform, with progress and names that it takes`, async () => {
+    it(`bridges a desktop client of ${revision} to the platform, with progress and safe tool names`, async () => {
       await using mcp = await connect(revision)
       const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
       const told: string[] = []
@@ -83,7 +83,7 @@ describe('hearth mcp', () => {
     }).timeout(120_000)
   }
 
-  it('cancels what the client cancels', async () => {
+  it('cancels a call when the client cancels it', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
     await using mcp = await connect('2025-11-25')
     const leave = new AbortController()
@@ -100,20 +100,20 @@ describe('hearth mcp', () => {
     await until(async () => (await row())?.status === 'failed')
   }).timeout(120_000)
 
-  it('tells the client what is wrong with the key or the address, and prints nothing else', async () => {
+  it('returns an error for a wrong key or URL to the client, and prints nothing else', async () => {
     await assert.rejects(connect('2025-11-25', { HEARTH_API_KEY: 'hk_wrong' }), /API key is not valid/)
-    await assert.rejects(connect('2025-11-25', { HEARTH_BASE_URL: 'http://127.0.0.1:1' }), /Nothing answers/)
+    await assert.rejects(connect('2025-11-25', { HEARTH_BASE_URL: 'http://127.0.0.1:1' }), /Cannot reach/)
     const { code, stdout, stderr } = await run(process.execPath, ['cli/hearth.ts', 'mcp'], {
       env: env({ HEARTH_API_KEY: '' }),
     }).then(
-      () => assert.fail('it has served without a key'),
+      () => assert.fail('the bridge served requests without a key'),
       (err: { code: number; stdout: string; stderr: string }) => err,
     )
     assert.deepEqual([code, stdout], [2, ''])
-    assert.match(stderr, /An API key is needed/)
+    assert.match(stderr, /requires an API key/)
   })
 
-  it('finds the platform that runs here, and its key', async () => {
+  it('finds the local platform and its key', async () => {
     const ready = { base_url: on.api.baseUrl, api_key: on.caller.key, operations_key: 'x', account_id: 'y' }
     await writeFile(join(folder.path, 'ready.json'), JSON.stringify(ready))
     await using mcp = await connect('2025-11-25', { HEARTH_BASE_URL: '', HEARTH_API_KEY: '' }, [
@@ -126,7 +126,7 @@ describe('hearth mcp', () => {
     assert.ok(tools.some(({ name }) => name === warm.name))
   })
 
-  it('prints what to paste for each client', async () => {
+  it('prints the configuration for each client', async () => {
     const print = async (...args: string[]) =>
       (await run(process.execPath, ['cli/hearth.ts', 'mcp', 'config', ...args], { env: env() })).stdout
 

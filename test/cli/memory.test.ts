@@ -41,7 +41,7 @@ describe('hearth memory', () => {
     return body.entries.map(({ text, source }: { text: string; source: string }) => `${source}: ${text}`)
   }
 
-  it('imports what an export recalls still, and no file that is not text', async () => {
+  it('imports the entries of an export that are still recalled, and rejects binary files', async () => {
     const { accountId, key } = await api.account()
     await run('enable', accountId)
     const lines = [
@@ -64,11 +64,11 @@ describe('hearth memory', () => {
       (await texts(key)).map((text) => text.split(': ')[1]),
       ['new'],
     )
-    assert.match(control.err, /line 1: holds control characters/)
+    assert.match(control.err, /line 1: contains control characters/)
     assert.match(binary.err, /is not UTF-8 text/)
   })
 
-  it('enables, grants, imports, revokes, disables and deletes', async () => {
+  it('enables, grants, imports, revokes, disables and deletes memory', async () => {
     const { accountId, key } = await api.account()
     const keyId = await keyIdOf(api, key)
 
@@ -96,7 +96,7 @@ describe('hearth memory', () => {
     assert.deepEqual(await texts(key), [])
   })
 
-  it('imports more than one request takes', async () => {
+  it('imports more entries than fit into one request', async () => {
     const { accountId, key } = await api.account()
     await run('enable', accountId)
     const lines = Array.from({ length: 1_203 }, (_, i) => `line ${i}`)
@@ -108,7 +108,7 @@ describe('hearth memory', () => {
     assert.equal(text.trim().split('\n').length, 1_203)
   })
 
-  it('names the line that is refused, and imports a file again only where it has something new', async () => {
+  it('names the rejected line, and imports only new entries of a file the second time', async () => {
     const { accountId, key } = await api.account()
     await run('enable', accountId)
     const lines = Array.from({ length: 600 }, (_, i) => `line ${i}`)
@@ -121,14 +121,14 @@ describe('hearth memory', () => {
 
     assert.match(first.err, /first 500 entries of .* were imported, then: .*, line 602: created_at: /)
     assert.match(second.err, /entries.jsonl, line 3: source: /)
-    assert.match(repeated.out, /Imported 100 entries. 500 were there already./)
+    assert.match(repeated.out, /Imported 100 entries. 500 already existed./)
     assert.equal(
       (await api.call('GET', '/api/builder/v1/memory/export', { key })).text.trim().split('\n').length,
       600,
     )
   })
 
-  it('says how much of a file was imported when not all of it fits', async () => {
+  it('reports how many entries were imported when not all of them fit', async () => {
     const { accountId } = await api.account()
     await run('enable', accountId)
     const lines = Array.from({ length: 2_600 }, (_, i) => `line ${i}`)
@@ -139,11 +139,11 @@ describe('hearth memory', () => {
     assert.match(err, /first 2500 entries of .* were imported, then: .*at most 2500/)
   })
 
-  it('says what is wrong before anything is sent', async () => {
+  it('rejects invalid arguments before sending anything', async () => {
     const { accountId } = await api.account()
 
     for (const [args, said] of [
-      [['grant', 'nobody', 'read'], /is no id/],
+      [['grant', 'nobody', 'read'], /is not an id/],
       [['grant', accountId, 'own'], /read or write/],
       [['grant', accountId, 'read'], /no live key/],
       [['status', accountId], /no memory; enable it first/],

@@ -46,7 +46,7 @@ describe('hearth for operators', () => {
     return { code, err, about, found }
   }
 
-  it('shows the platform at a glance, and what waits', async () => {
+  it('shows the platform at a glance and the queued work', async () => {
     const overview = await hearth.run(['overview'])
     const queues = await hearth.run(['queues'])
     const { work } = await hearth.json(['queues'])
@@ -56,11 +56,11 @@ describe('hearth for operators', () => {
       /^Version .*Temporal unreachable, 1 gateways\.\nNew work is admitted\.\nNodes: /,
       overview.err,
     )
-    assert.match(queues.out, /^WORK +WAITING[^]*task +0[^]*Temporal cannot be reached\.\n$/)
+    assert.match(queues.out, /^WORK +WAITING[^]*task +0[^]*Temporal is unreachable\.\n$/)
     assert.ok(Array.isArray(work))
   })
 
-  it('shows the entries of a cohort by its stages, each in the order of the graph', async () => {
+  it('shows the ledger entries of a cohort by stage, in the order of the graph', async () => {
     const { db } = api.database
     const { accountId } = caller
     const cohort = await buildCohort(db, accountId)
@@ -95,7 +95,7 @@ describe('hearth for operators', () => {
     )
   })
 
-  it('lets an account manage its own keys, and an operator those of any', async () => {
+  it('lets an account manage its own keys, and an operator the keys of any account', async () => {
     const env = { HEARTH_OPERATIONS_KEY: '' }
     const made = await hearth.json(
       [
@@ -135,26 +135,18 @@ describe('hearth for operators', () => {
     assert.match(listed.out, new RegExp(`narrow +operator +all +${name} +none`))
     assert.ok(!listed.out.includes(made.api_key))
     assert.equal(revoked.code, 0, revoked.err)
-    assert.deepEqual([others.code, /are for operators/.test(others.err)], [2, true], others.err)
+    assert.deepEqual([others.code, /Only operators/.test(others.err)], [2, true], others.err)
     assert.match(operator.out, /ci +viewer/)
   })
 
-  it('finds a machine in order, its nodes with their states, and the keys', async () => {
+  it('reports a healthy machine, its nodes and their states, and the keys', async () => {
     const none = await checks()
     await using node = await startNode(api)
     const { about } = await checks()
     const shown = await hearth.run(['nodes', 'show', node.nodeId])
     const logs = await hearth.json(['nodes', 'logs', node.nodeId])
 
-    for (const name of [
-      'Node',
-      'Python',
-      'Disk of data',
-      'Disk of tools',
-      'Memory',
-      'Port',
-      'Data directory',
-    ])
+    for (const name of ['Node', 'Python', 'Data disk', 'Tools disk', 'Memory', 'Port', 'Data directory'])
       assert.equal(about(name).length > 0, true, name)
     assert.deepEqual(
       ['Clocks', 'API key', 'Port', 'Data directory'].map((name) => about(name)[0]?.state),
@@ -170,11 +162,11 @@ describe('hearth for operators', () => {
     assert.deepEqual(logs, [])
     assert.match(about('Platform')[0]?.message ?? '', /degraded.*Temporal unreachable/)
     assert.equal(none.code, 1)
-    assert.match(none.about('Nodes')[0]?.message ?? '', /there are none, so nothing can be trained or asked/)
-    assert.match(none.err, /hearth: (one thing is|\d+ things are) wrong\n$/)
+    assert.match(none.about('Nodes')[0]?.message ?? '', /the platform has no nodes/)
+    assert.match(none.err, /hearth: (one check|\d+ checks) failed\n$/)
   })
 
-  it('finds what is wrong, and says what to do', async () => {
+  it('reports what is wrong and how to fix it', async () => {
     const taken = createServer().listen(0, '127.0.0.1')
     await once(taken, 'listening')
     const { port } = taken.address() as AddressInfo
@@ -191,16 +183,16 @@ describe('hearth for operators', () => {
 
     assert.equal(code, 1)
     assert.match(about('Python')[0]?.todo ?? '', /install Python 3\.10/)
-    assert.match(about('Port')[0]?.message ?? '', /taken by another program/)
-    assert.match(about('Data directory')[0]?.message ?? '', /is no folder/)
+    assert.match(about('Port')[0]?.message ?? '', /in use by another program/)
+    assert.match(about('Data directory')[0]?.message ?? '', /is not a folder/)
     assert.deepEqual(
       [about('API key')[0]?.state, about('API key')[0]?.todo],
-      ['wrong', 'npx hearth login takes another key'],
+      ['wrong', 'use another key with npx hearth login'],
     )
-    assert.match(about('Nodes')[0]?.message ?? '', /refuses this operations key/)
+    assert.match(about('Nodes')[0]?.message ?? '', /rejects this operations key/)
   })
 
-  it('finds the port of the platform that runs on the data directory, whatever else is configured', async () => {
+  it('reports the port of the platform that uses the data directory, whatever is configured', async () => {
     const servers = [createServer(), createServer()]
     const [other, own] = await Promise.all(
       servers.map(async (server) => {
@@ -220,11 +212,11 @@ describe('hearth for operators', () => {
     for (const server of servers) server.close()
 
     assert.deepEqual(about('Port'), [
-      { about: 'Port', state: 'ok', message: `${own} on 127.0.0.1 is that of the platform running here` },
+      { about: 'Port', state: 'ok', message: `${own} on 127.0.0.1 belongs to the local platform` },
     ])
   })
 
-  it('finds clocks that differ, what answers and is no platform, and what does not answer', async () => {
+  it('reports differing clocks, a server that is not Hearth, and an unreachable platform', async () => {
     let isPlatform = true
     const server = createServer((_req, res) => {
       res.setHeader('date', new Date(Date.now() - 120_000).toUTCString())
@@ -245,11 +237,14 @@ describe('hearth for operators', () => {
 
     assert.match(late.about('Clocks')[0]?.message ?? '', /differ by 1(19|20|21) s/)
     assert.match(late.about('Version')[0]?.message ?? '', /the platform is 0\.0\.1/)
-    assert.match(other.about('Platform')[0]?.message ?? '', /answers 200, and not as this platform does/)
+    assert.match(
+      other.about('Platform')[0]?.message ?? '',
+      /returned 200 with a body that Hearth doesn't send/,
+    )
     assert.match(nothing.about('Platform')[0]?.todo ?? '', /npm start/)
   })
 
-  it('looks at the machine also where there is no platform', async () => {
+  it('checks the machine even if there is no platform', async () => {
     const { about, code } = await checks({ HEARTH_BASE_URL: '' })
 
     assert.equal(code, 1)

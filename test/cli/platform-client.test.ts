@@ -8,7 +8,7 @@ import { PlatformClient } from '../../cli/platform-client.ts'
 const RESPONSE_TIMEOUT_MS = 2_000
 const REACH = { prefix: '', headers: {}, credential: 'this key' }
 
-/** Reads bodies at this rate and answers with their length; with a rate of 0 it reads nothing. */
+/** Starts a server that reads bodies at this rate and returns their length; at rate 0 it reads nothing. */
 async function startSlow(bytesPerMs: number) {
   const answer = async (req: IncomingMessage, res: ServerResponse) => {
     if (bytesPerMs === 0) return
@@ -32,28 +32,31 @@ async function startSlow(bytesPerMs: number) {
   }
 }
 
-describe('requests of the CLI', () => {
-  it('send a large body over a slow line for as long as it moves', async () => {
+describe('CLI requests', () => {
+  it('send a large body over a slow connection as long as bytes move', async () => {
     using slow = await startSlow(5_000)
     const began = performance.now()
-    // Two bytes a character.
+    // Two bytes per character.
     const body = { text: 'é'.repeat(12_000_000) }
 
     const answer = await slow.client.call('POST', '/anything', body)
 
     const bytes = Buffer.byteLength(JSON.stringify(body))
     assert.deepEqual(answer, { bytes, declared: bytes })
-    assert.ok(performance.now() - began > 1.8 * RESPONSE_TIMEOUT_MS, 'the line was too fast for this test')
+    assert.ok(
+      performance.now() - began > 1.8 * RESPONSE_TIMEOUT_MS,
+      'the connection was too fast for this test',
+    )
   })
 
-  it('fail when the platform takes nothing of the body, or does not answer', async () => {
+  it('fail when the platform reads none of the body, or does not answer', async () => {
     using frozen = await startSlow(0)
     for (const text of ['x', 'x'.repeat(20_000_000)]) {
-      await assert.rejects(frozen.client.call('POST', '/anything', { text }), /Nothing answers at/)
+      await assert.rejects(frozen.client.call('POST', '/anything', { text }), /Cannot reach/)
     }
   })
 
-  it('send bodies without members, and none', async () => {
+  it('send empty JSON bodies and requests without a body', async () => {
     using server = await startSlow(1_000)
     assert.deepEqual(await server.client.call('POST', '/anything', {}), { bytes: 2, declared: 2 })
     assert.deepEqual(await server.client.call('POST', '/anything'), { bytes: 0, declared: 0 })

@@ -2,17 +2,17 @@ import assert from 'node:assert/strict'
 import { inJson, plain, table } from '../../cli/print.ts'
 import { drawer, writeLine } from '../../cli/screen.ts'
 
-/** Moves the cursor, sets the title of a window, and begins a sequence in one character. */
+/** Moves the cursor, sets the window title, and starts a sequence with a one-character introducer. */
 const HOSTILE = 'a\u001B[2J\u001B]0;title\u0007b\u009B31mc\u007F'
 
-describe('what the CLI writes', () => {
+describe('CLI output', () => {
   const written = (write: (screen: { write(text: string): void; isTTY: boolean }) => void): string => {
     let text = ''
     write({ isTTY: true, write: (piece) => void (text += piece) })
     return text
   }
 
-  it('moves no cursor, in tables, lines and what is drawn over', () => {
+  it('contains no control sequences in tables, lines and redrawn text', () => {
     const cleaned = 'a[2J]0;titleb31mc'
 
     assert.equal(plain(`${HOSTILE}\tx\n`), `${cleaned}\tx\n`)
@@ -27,7 +27,7 @@ describe('what the CLI writes', () => {
     )
   })
 
-  it('escapes in JSON what would move it, and keeps the value', () => {
+  it('escapes control characters in JSON without changing the value', () => {
     const value = { name: HOSTILE, list: [HOSTILE] }
     const text = inJson(value, 2)
 

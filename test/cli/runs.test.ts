@@ -55,7 +55,7 @@ describe('hearth runs', () => {
     await createTrainingActivities(api.services).finishRun({ jobId: runId, status: 'completed' })
   }
 
-  it('are started by train with the values that were typed, by the name of the dataset', async () => {
+  it('are started by `train` with typed values and the name of a dataset', async () => {
     await readyDataset(api, caller.accountId, { columns: ['age', '2024'] })
     const started = await hearth.run([
       'train',
@@ -80,7 +80,7 @@ describe('hearth runs', () => {
     assert.equal(one.hyperparameters.target_column, '2024')
   })
 
-  it('are watched in lines until they have ended, and ended by what has become of them', async () => {
+  it('are watched as lines until they end, with an exit code for the outcome', async () => {
     const id = await dataset()
     const watching = hearth.start(['train', 'tabular-regression', '--dataset', id, '--watch'])
     let err = ''
@@ -104,11 +104,11 @@ describe('hearth runs', () => {
 
     assert.equal(code, 1, err)
     assert.match(err, /reading \[31mrows\n[^]*epoch 1 {2}.*train_loss 0\.5/)
-    assert.match(err, /hearth: the run has failed: the disk is full\n$/)
+    assert.match(err, /hearth: the run failed: the disk is full\n$/)
     assert.equal(out, '')
   })
 
-  it('name the columns that they left out and the warnings about their data, at the end of a watch and when they are shown', async () => {
+  it('show left-out columns and data warnings at the end of a watch and in `get`', async () => {
     const id = await dataset()
     const watching = hearth.start(['train', 'tabular-regression', '--dataset', id, '--watch'])
     let out = ''
@@ -135,7 +135,7 @@ describe('hearth runs', () => {
     assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\nWarning +14 rows`))
   })
 
-  it('go on when a watch is left, which says so', async () => {
+  it('continue when a watch is stopped, which prints that', async () => {
     const runId = await run()
     await begin(runId)
     await say(runId, 1, 'first')
@@ -151,11 +151,11 @@ describe('hearth runs', () => {
 
     assert.equal(code, 130)
     assert.equal(said.match(/first/g)?.length, 1)
-    assert.match(said, /hearth: the run goes on; the same command follows it again\.\n$/)
+    assert.match(said, /hearth: the run continues; repeat the command to follow it again\.\n$/)
     assert.equal((await hearth.json(['runs', 'get', runId])).status, 'running')
   })
 
-  it('are drawn over themselves in a terminal, with their curve', async () => {
+  it('are redrawn in place in a terminal, with their curve', async () => {
     const runId = await run()
     await begin(runId)
     await epoch(runId, 1, 0.5)
@@ -174,13 +174,13 @@ describe('hearth runs', () => {
 
     assert.equal((await watched).status, 'completed')
     assert.match(drawn.at(-1) ?? '', /fit: completed\n[^]*\*[^]*o[^]*1 +2\n/)
-    // oxlint-disable-next-line no-control-regex -- they move the cursor
+    // oxlint-disable-next-line no-control-regex -- the sequences move the cursor
     assert.match(drawn.at(-1) ?? '', /^\u001B\[\d+A\u001B\[0J/)
     for (const text of drawn)
       for (const line of text.split('\n')) assert.ok(line.replace(/^.*0J/, '').length < 60, line)
   })
 
-  it('are shown, repeated with changes, and cancelled', async () => {
+  it('are shown, rerun with changes, and cancelled', async () => {
     const runId = await run()
     await begin(runId)
     await epoch(runId, 1, 4)
@@ -196,7 +196,7 @@ describe('hearth runs', () => {
     assert.deepEqual([repeated.job_name, repeated.hyperparameters.epochs], ['shorter', 3])
   })
 
-  it('are paused, which lists and watches say, and go on when they are resumed', async () => {
+  it('are shown as paused in lists and watches, and continue when they are resumed', async () => {
     const runId = await run()
     const other = await run()
     const ids = async (...args: string[]) =>
@@ -226,7 +226,7 @@ describe('hearth runs', () => {
     assert.deepEqual([late.code, /has completed cannot be paused/.test(late.err)], [1, true], late.err)
   })
 
-  it('are listed by name and oldest first', async () => {
+  it('are sorted by name and by age, oldest first', async () => {
     for (const name of ['b', 'c', 'a']) {
       await createRun(api, caller.key, { dataset_id: await dataset(), job_name: name })
     }
@@ -239,7 +239,7 @@ describe('hearth runs', () => {
     assert.deepEqual(await names('--sort', 'name', '--order', 'asc', '--limit', '2'), ['a', 'b'])
   })
 
-  it('become models, which are listed, traced back, downloaded and served', async () => {
+  it('become models that are listed, traced, downloaded and served', async () => {
     const runId = await run()
     await complete(runId)
     const created = await hearth.run(['models', 'create', 'homes', '--run', runId])
@@ -265,7 +265,7 @@ describe('hearth runs', () => {
     assert.match(listed.out, /homes +1 /)
     assert.match(
       served.out,
-      /is active\.\nnpx hearth infer homes-.* -d '\{"instances":\[\{"age":40\}\]\}' asks it/,
+      /is active\.\nTry it: npx hearth infer homes-.* -d '\{"instances":\[\{"age":40\}\]\}'/,
     )
     assert.match(
       shown.out,
@@ -275,14 +275,14 @@ describe('hearth runs', () => {
       lineage.out,
       /^version prices\n`- produced: job prices\n {3}\|- .*\n {3}`- trained on: dataset table\n$/,
     )
-    assert.match(pulled.out, /2 files are in files, 2 of them new/)
+    assert.match(pulled.out, /2 files in files, 2 of them new/)
     assert.equal(readFileSync(join(hearth.folder, 'files', 'model.txt'), 'utf8'), 'the model.txt')
-    assert.match(again.out, /2 files are in files, 0 of them new/)
-    assert.match(other.out, /2 files are in files, 1 of them new/)
+    assert.match(again.out, /2 files in files, 0 of them new/)
+    assert.match(other.out, /2 files in files, 1 of them new/)
     assert.ok(!existsSync(join(hearth.folder, 'files', 'model.txt.part')))
   })
 
-  it('are merges too, of models that are named with their weights', async () => {
+  it('include merges, started with the weights of the models', async () => {
     const versions = await Promise.all(
       [{}, { seed: 1 }].map((model) => addLlmVersion(api, caller.accountId, { model })),
     )
@@ -297,7 +297,7 @@ describe('hearth runs', () => {
     assert.deepEqual(one.hyperparameters.weights, [0.3, 0.7])
   })
 
-  it('are refused with the field that is wrong, and what can be trained is listed with its parameters', async () => {
+  it('are rejected with the name of the wrong field; `models trainable` lists configs and parameters', async () => {
     const id = newId()
     const merge = [
       'merge',
@@ -336,7 +336,7 @@ describe('hearth runs', () => {
       2,
     ],
     [['train', 'tabular-regression'], /--dataset/, 2],
-    [['runs', 'get', 'x'], /"x" is no id/, 2],
+    [['runs', 'get', 'x'], /"x" is not an id/, 2],
     [['runs', 'get', ID], /not_found/, 1],
     [['runs', 'logs', ID], /not_found/, 1],
     [['runs', 'again', ID], /not_found/, 1],
@@ -347,12 +347,12 @@ describe('hearth runs', () => {
     [['runs', 'resume', ID], /not_found/, 1],
     [['merge', 'both', '--weight', 'x'], /a number, such as 0\.5/, 2],
     [['merge', 'both', '--source', 'hf:a/b'], /sources/, 2],
-    [['models', 'show', 'nobody'], /no model called nobody; .*models ls/, 2],
+    [['models', 'show', 'nobody'], /no model is named nobody; .*models ls/, 2],
     [['models', 'pull', ID], /not_found/, 1],
     [['endpoints', 'create', 'A B', '--run', ID], /lower-case/, 2],
     [['endpoints', 'create', 'a'], /--run/, 2],
   ] as const) {
-    it(`say what to do about ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
       assert.match(err, said)
@@ -361,8 +361,8 @@ describe('hearth runs', () => {
   }
 })
 
-describe('the curve of a run', () => {
-  it('has the most at the top, the least at the bottom, and the last values below', () => {
+describe('curve of a run', () => {
+  it('has the maximum at the top, the minimum at the bottom, and the last values below', () => {
     const points = [10, 5, 2.5, 0].map((value, i) => [i + 1, value] as const)
     const lines = curve([{ name: 'loss', points }], { width: 40, height: 5 })
 
@@ -373,7 +373,7 @@ describe('the curve of a run', () => {
     assert.ok(lines.every((line) => line.length <= 40))
   })
 
-  it('is drawn of one point, and of none at all', () => {
+  it('handles a single point and no points', () => {
     assert.equal(curve([{ name: 'loss', points: [] }], { width: 40, height: 5 }).length, 0)
     assert.equal(
       curve([{ name: 'loss', points: [[3, 1]] }], { width: 40, height: 5 })

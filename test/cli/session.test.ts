@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
-describe('the session of hearth', () => {
+describe('hearth login and profiles', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   let hearth: HearthRunner
@@ -22,21 +22,21 @@ describe('the session of hearth', () => {
     hearth.run(['login', '--base-url', api.baseUrl, ...more], { stdin: `${caller.key}\n` })
   const config = () => join(hearth.folder, 'hearth', 'config.json')
 
-  it('is kept by login in a file of its user, without showing the key', async () => {
+  it('stores the login in a file that only the user can read, and never prints the key', async () => {
     const ran = await login()
     const me = await hearth.run(['whoami'])
     const status = await hearth.run(['status'])
 
     assert.equal(ran.code, 0, ran.err)
-    assert.match(ran.out, /as test, with the role admin\. Commands use profile default/)
+    assert.match(ran.out, /as test with role admin\. Commands now use profile default/)
     assert.equal(statSync(config()).mode & 0o777, 0o600)
     assert.match(me.out, new RegExp(`Account +test \\(${caller.accountId}\\)`))
     assert.match(me.out, /Key .*\(from profile default\)\nOperations key +not known/)
-    assert.match(status.out, /is degraded[^]*takes new work[^]*0 tasks and 0 runs open/)
+    assert.match(status.out, /is degraded[^]*accepts new work[^]*0 open tasks and 0 open runs/)
     for (const { out, err } of [ran, me, status]) assert.ok(!(out + err).includes(caller.key))
   })
 
-  it('takes flags before the environment, that before the profile, and that before what runs here', async () => {
+  it('prefers flags over the environment, the profile and the local platform, in this order', async () => {
     const other = await api.account()
     const ready = {
       base_url: api.baseUrl,
@@ -50,13 +50,13 @@ describe('the session of hearth', () => {
       return [account.id, places.api_key_from, places.base_url_from]
     }
     const env = { HEARTH_API_KEY: other.key, HEARTH_BASE_URL: api.baseUrl }
-    const here = 'the platform running here'
+    const here = 'the local platform'
 
     assert.deepEqual(await from([]), [other.accountId, here, here])
     await login()
     assert.deepEqual(await from([]), [caller.accountId, 'profile default', 'profile default'])
     const made = await hearth.json(['keys', 'create', '--name', 'mine'])
-    assert.equal(made.account_id, caller.accountId, 'keys are those of the account that whoami reports')
+    assert.equal(made.account_id, caller.accountId, 'the key belongs to the account that whoami reports')
     const mine = await hearth.json(['keys', 'list'])
     assert.ok(mine.every(({ account_id }: { account_id: string }) => account_id === caller.accountId))
     assert.deepEqual(await from([], env), [other.accountId, 'HEARTH_API_KEY', 'HEARTH_BASE_URL'])
@@ -67,7 +67,7 @@ describe('the session of hearth', () => {
     ])
   })
 
-  it('has profiles, of which one is named by a flag or the environment, also before the verb', async () => {
+  it('selects a profile by a flag or the environment, also in front of the verb', async () => {
     const viewer = await api.account({ role: 'viewer' })
     await login('--profile', 'first')
     await hearth.run(['login', '--profile', 'second', '--base-url', api.baseUrl], { stdin: viewer.key })
@@ -79,7 +79,7 @@ describe('the session of hearth', () => {
     assert.equal(await role(['--profile', 'first', 'whoami']), 'admin')
     assert.equal(await role(['whoami'], { HEARTH_PROFILE: 'first' }), 'admin')
     const gone = await hearth.run(['logout'])
-    assert.match(gone.out, /Profile second .* is forgotten here\. Its key still works/)
+    assert.match(gone.out, /Removed profile second for .*\. Its key still works/)
     assert.ok(!readFileSync(config(), 'utf8').includes(viewer.key))
     assert.match((await hearth.run(['whoami'])).err, /No platform is running here/)
     const unknown = await hearth.run(['whoami', '--profile', 'second'])
@@ -90,24 +90,24 @@ describe('the session of hearth', () => {
     )
   })
 
-  it('keeps the key of operators too, once the platform has taken it', async () => {
+  it('stores the operations key after the platform has accepted it', async () => {
     const refused = await login('--operations-key', 'wrong')
     assert.equal(refused.code, 2)
-    assert.match(refused.err, /refuses this operations key/)
+    assert.match(refused.err, /rejects this operations key/)
 
     await login('--operations-key', OPERATIONS_KEY)
     assert.match((await hearth.run(['overview'])).out, /New work is admitted/)
   })
 
-  it('sends the key of a profile to no other address', async () => {
+  it('never sends the key of a profile to another URL', async () => {
     await login()
     const { code, err } = await hearth.run(['runs', 'ls', '--base-url', 'http://127.0.0.1:1'])
 
     assert.equal(code, 2)
-    assert.match(err, /An API key is needed for http:\/\/127\.0\.0\.1:1: log in/)
+    assert.match(err, /http:\/\/127\.0\.0\.1:1 requires an API key: log in/)
   })
 
-  it('opens the console at an address without a key', async () => {
+  it('opens the console at a URL without a key', async () => {
     await login()
 
     assert.equal((await hearth.run(['open', '--print'])).out, `${api.baseUrl}/console/\n`)
@@ -116,39 +116,39 @@ describe('the session of hearth', () => {
 
   for (const [fault, args, options, said, exit] of [
     [
-      'a key that is refused',
+      'a rejected key',
       ['login', '--base-url', 'API'],
       { stdin: 'hk_wrong\n' },
-      /refuses this API key, which is from this login/,
+      /rejects this API key \(from this login\)/,
       2,
     ],
-    ['no key', ['login', '--base-url', 'API'], {}, /API key for .*: nothing was given/, 2],
+    ['no key', ['login', '--base-url', 'API'], {}, /API key for .*: no value given/, 2],
     [
-      'a key that is no word',
+      'a key with a space',
       ['login', '--base-url', 'API'],
       { stdin: 'a b\n' },
-      /the API key: It has to be one word/,
+      /the API key: Expected printable ASCII/,
       2,
     ],
-    ['no address', ['login'], { stdin: 'hk_x\n' }, /pass --base-url/, 2],
-    ['an address that is none', ['login', '--base-url', 'foo'], {}, /http:\/\/127\.0\.0\.1:8420/, 2],
+    ['a missing URL', ['login'], { stdin: 'hk_x\n' }, /pass --base-url/, 2],
+    ['an invalid URL', ['login', '--base-url', 'foo'], {}, /http:\/\/127\.0\.0\.1:8420/, 2],
     [
-      'a platform that is not there',
+      'an unreachable platform',
       ['login', '--base-url', 'http://127.0.0.1:1'],
       { stdin: 'hk_x\n' },
-      /Nothing answers at http/,
+      /Cannot reach http/,
       1,
     ],
     [
-      'a name that is none',
+      'an invalid profile name',
       ['login', '--profile', '../x', '--base-url', 'API'],
       { stdin: 'hk_x\n' },
-      /--profile: the name of a profile/,
+      /--profile: a profile name/,
       2,
     ],
-    ['nothing to forget', ['logout'], {}, /no profile default \(known: none\)/, 2],
+    ['a logout without a login', ['logout'], {}, /no profile default \(known: none\)/, 2],
   ] as const) {
-    it(`says what to do about ${fault}`, async () => {
+    it(`explains how to fix ${fault}`, async () => {
       const ran = await hearth.run(
         args.map((arg) => (arg === 'API' ? api.baseUrl : arg)),
         options,
@@ -159,15 +159,15 @@ describe('the session of hearth', () => {
     })
   }
 
-  it('says which file is no configuration, and leaves it alone', async () => {
+  it('names a file that is not a configuration, and leaves it unchanged', async () => {
     await login()
     chmodSync(config(), 0o644)
     const open = await hearth.run(['doctor'])
     writeFileSync(config(), '{"profiles": 5}')
     const { code, err } = await hearth.run(['whoami'])
 
-    assert.match(open.out, /WRONG +Profiles: others can read .*To do: chmod 600/)
+    assert.match(open.out, /WRONG +Profiles: other users can read .*To do: chmod 600/)
     assert.equal(code, 2)
-    assert.match(err, /config\.json holds no profiles; move it away/)
+    assert.match(err, /config\.json is not a profiles file; move it away/)
   })
 })

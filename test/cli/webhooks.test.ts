@@ -20,7 +20,7 @@ describe('hearth webhooks', () => {
   const create = (...more: string[]) =>
     hearth.run(['webhooks', 'create', 'mine', '--url', WEBHOOK_BODY.url, ...more])
 
-  it('are made with a secret that is shown once, tested, listed and removed', async () => {
+  it('are created with a secret that is shown once, tested, listed and removed', async () => {
     const made = await create('--events', 'training.run.completed, training.run.failed')
     assert.equal(made.code, 0, made.err)
     const [secret = ''] = made.out.split('\n')
@@ -46,12 +46,12 @@ describe('hearth webhooks', () => {
     assert.ok(!listed.out.includes(secret))
     assert.match(shown.out, /webhook\.test[^]*ATTEMPT +OUTCOME/)
     assert.match(again.out, /^Delivery .* is queued/, again.err)
-    assert.match(repeated.out, /^Delivery .* was under way already/, repeated.err)
+    assert.match(repeated.out, /^Delivery .* is already in progress/, repeated.err)
     assert.match(removed.out, /is deleted/, removed.err)
     assert.deepEqual(await hearth.json(['webhooks', 'ls']), [])
   })
 
-  it('are told to be switched off where they are', async () => {
+  it('report that webhooks are disabled on a platform without the feature', async () => {
     await using api = await startApi()
     const { key } = await api.account()
     const { code, err } = await hearth.run(['webhooks', 'ls'], {
@@ -68,13 +68,13 @@ describe('hearth webhooks', () => {
     [['create', 'mine', '--url', WEBHOOK_BODY.url, '--events', 'a b'], /a list such as/, 2],
     [['create', 'mine', '--url', WEBHOOK_BODY.url, '--events', 'training.run.exploded'], /event_types/, 2],
     [['create', 'mine', '--url', WEBHOOK_BODY.url], /--events/, 2],
-    [['test', 'x'], /"x" is no id/, 2],
+    [['test', 'x'], /"x" is not an id/, 2],
     [['test', ID], /not_found/, 1],
     [['deliveries', ID], /not_found/, 1],
     [['deliveries', '--status', 'lost'], /pending, delivering/, 2],
     [['redeliver', ID], /not_found/, 1],
   ] as const) {
-    it(`say what to do about ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err } = await hearth.run(['webhooks', ...args])
       assert.equal(code, exit, err)
       assert.match(err, said)

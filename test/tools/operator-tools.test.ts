@@ -127,7 +127,7 @@ describe('tools of operators', function () {
         OPERATIONS_KEY,
         ...args,
       ])
-    assert.match((await hearth('tools', 'add', at)).stdout, /^loud is offered as endpoint/)
+    assert.match((await hearth('tools', 'add', at)).stdout, /^loud is available as endpoint/)
     assert.match((await hearth('tools', 'list')).stdout, /loud +operator +none +sha256:/)
 
     await until(() => node.parts.tools.has('tool:loud'), 30_000)

@@ -158,6 +158,6 @@ esac`
     )
     const wrong = await check('0,9')
     assert.equal(wrong?.state, 'warning')
-    assert.match(wrong?.message ?? '', /nothing from 9 on/)
+    assert.match(wrong?.message ?? '', /CUDA ignores 9 and/)
   })
 })
