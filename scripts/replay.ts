@@ -1,0 +1,45 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Client, Connection, isGrpcServiceError } from '@temporalio/client'
+import { DefaultLogger, Runtime, Worker } from '@temporalio/worker'
+import { readConfig } from '../platform/config.ts'
+import { workflowBundle } from '../workers/bundle.ts'
+
+const USAGE = `usage: npm run replay -- WORKFLOW_ID
+
+Replays the history of a workflow on the workflows of this checkout, and fails where they would act differently.
+The history comes from the Temporal server of the platform that \`npm start\` runs (HEARTH_DATA_DIR, default .hearth).
+To step through the workflow, attach a debugger: npx node --inspect-brk scripts/replay.ts WORKFLOW_ID`
+
+async function main(): Promise<number> {
+  const [workflowId] = process.argv.slice(2)
+  if (!workflowId || workflowId.startsWith('-')) {
+    console.error(USAGE)
+    return 2
+  }
+  const config = readConfig()
+  const ready = join(config.HEARTH_DATA_DIR, 'ready.json')
+  if (!existsSync(ready)) {
+    console.error(
+      `No platform runs in ${config.HEARTH_DATA_DIR}: start one with npm start, or set HEARTH_DATA_DIR.`,
+    )
+    return 1
+  }
+  const { temporal_address } = JSON.parse(readFileSync(ready, 'utf8')) as { temporal_address: string }
+  const connection = await Connection.connect({ address: temporal_address })
+  try {
+    const history = await new Client({ connection }).workflow.getHandle(workflowId).fetchHistory()
+    Runtime.install({ logger: new DefaultLogger('WARN') })
+    const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
+    await Worker.runReplayHistory({ workflowBundle: bundle }, history, workflowId)
+    console.log(`${history.events?.length} events of ${workflowId} replay.`)
+    return 0
+  } catch (err) {
+    console.error(isGrpcServiceError(err) ? `Temporal: ${err.details}` : err)
+    return 1
+  } finally {
+    await connection.close()
+  }
+}
+
+process.exitCode = await main()
