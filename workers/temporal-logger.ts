@@ -5,8 +5,9 @@ import { emit } from './events.ts'
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
 
 /**
- * Expected warnings of the SDK: a worker has only activities, which is true for all workers of a node; or a stopping
- * worker could not report its shutdown to the server, because the node was removed or the server is stopping as well.
+ * Expected warnings of the SDK. The first says that a worker has only activities, which is true for all workers of a
+ * node. The second says that a worker could not report its shutdown, because the node was removed or the server is
+ * stopping as well.
  */
 const ORDINARY = ['No workflows registered', 'shutdown_worker rpc errored during worker shutdown']
 const isOrdinary = (message: string): boolean => ORDINARY.some((start) => message.startsWith(start))

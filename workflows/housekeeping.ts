@@ -37,8 +37,8 @@ export interface CohortHousekeepingInput {
 }
 
 /**
- * Does the same for cohorts, and ends their overdue work. It is a separate workflow type, so that the passes of
- * `housekeeping` contain no step that a 0.12 worker does not know and would refuse after a rollback.
+ * Does the same for cohorts, and ends their overdue work. This is a separate workflow type, because a 0.12 worker would
+ * refuse a pass of `housekeeping` with an unknown step after a rollback.
  */
 export async function cohortHousekeeping(input: CohortHousekeepingInput): Promise<void> {
   const { everyMs = PAUSE.housekeeping.cohorts } = input

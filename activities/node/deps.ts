@@ -56,8 +56,8 @@ export interface NodeDeps {
   /** Limits the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares
   /**
-   * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` receives
-   * progress messages.
+   * Returns the path of the Python interpreter of a locked environment, which the first call installs. The second
+   * argument receives progress messages.
    */
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** The folder for the files of jobs and tasks; a job's or task's files may be removed once it has ended. */

@@ -38,7 +38,7 @@ export class HandOvers {
 
   /**
    * Records the hand-over of this work before the node gets it. If the record fails, or the node no longer wants the
-   * work, fails the attempt in Temporal right away, so that its timeout is not waited out, and returns false. Temporal
+   * work, fails the attempt in Temporal right away, without waiting for its timeout, and returns false. Temporal
    * counted the attempt as started when it answered the poll, so there is no other way to return it. If Temporal is
    * unreachable too, the attempt ends at its heartbeat timeout.
    */

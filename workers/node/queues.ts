@@ -12,8 +12,8 @@ const JOB_POLLERS = 1
 const WARM_POLLERS = 2
 /**
  * The largest number of loaded models whose queues are polled. Every poll is an open call at the gate, which admits a
- * fixed number per node, so the number of polls must not grow with the number of models. Work for the other loaded
- * models is placed on the node's own queue.
+ * fixed number per node. The number of polls must therefore not grow with the number of models. Work for the other
+ * loaded models is placed on the node's own queue.
  */
 export const MAX_WARM_QUEUES = 64
 
@@ -30,7 +30,7 @@ type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
 
 /**
  * Returns the queues whose work this node can do now. They need at most 4 + 3 + 2 * `MAX_WARM_QUEUES` polls, regardless
- * of the number of models on disk: work for a model that isn't loaded comes over the node's own queue.
+ * of the number of models on disk. Work for a model that isn't loaded comes over the node's own queue.
  */
 export function wantedQueues(
   { identity, inventory, models, gpuHealth }: QueueParts,

@@ -50,7 +50,7 @@ export const stageStarted = defineSignal<[string, boolean?]>('stage_started')
 
 /**
  * Signals a cohort's workflow that an attempt of a stage has taken too long. The third argument identifies the call by
- * its time in epoch milliseconds, because a stage that was put back is called again under the same attempt number. The
- * reason is in the stage's row.
+ * its time in epoch milliseconds. A stage that was put back is called again under the same attempt number. The reason
+ * is in the stage's row.
  */
 export const stageOverdue = defineSignal<[string, number, number?]>('stage_overdue')

@@ -133,8 +133,8 @@ export const PAUSE = {
   /** After a job attempt without progress. */
   afterFailure: '2s',
   /**
-   * Before a task without a node is placed again: exponential back-off from the first pause to the longest. For tasks
-   * that are woken when a node has room, the longest pause grows with the number of waiting tasks, so that many tasks
+   * Before a task without a node is placed again: exponential back-off from the first pause to the longest. Tasks that
+   * are woken when a node has room have a longest pause that grows with the number of waiting tasks. Many tasks thus
    * cause no more placements than a few.
    */
   forCapacity: { firstMs: 1_000, longestMs: 15_000, eachMs: 250, mostMs: 900_000 },

@@ -48,8 +48,8 @@ export const createWebhookActivities = (
   },
 
   /**
-   * Makes one later attempt. Safe to repeat because the attempt's number is claimed once: an execution that finds it
-   * claimed sends nothing, and the attempt of an execution that died is closed as interrupted.
+   * Makes one later attempt. Safe to repeat because the attempt's number is claimed once. An execution that finds it
+   * claimed sends nothing, and the attempt of a dead execution is closed as interrupted.
    */
   async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
     const endpointId = await attemptRepository.endpointOfDelivery(deps.db, deliveryId)

@@ -8,8 +8,8 @@ import type { Services } from '../../../services.ts'
 /** Maximum events in memory per stream; a slow client gets the rest from the database. */
 const MAX_EVENTS = 500
 /**
- * Ids sort by creation time, but transactions commit in any order: events that are up to this much older than the
- * newest may still appear after it.
+ * Ids sort by creation time, but transactions commit in any order. Events up to this much older than the newest may
+ * still appear after it.
  */
 const LATE_MS = 10_000
 /**

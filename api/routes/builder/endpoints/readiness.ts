@@ -6,9 +6,8 @@ import type { Services } from '../../../services.ts'
 type Row = Pick<EndpointRow, 'model_key' | 'latency_ms'>
 
 /**
- * Returns, for each endpoint, the warmth of its model according to the last reports of linked nodes that serve this
- * account (`null` for any account), and an estimate of the time to a response, based on earlier loads and inferences of
- * this or similar models.
+ * Returns the warmth of each endpoint's model, from the last reports of linked nodes that serve this account (`null`
+ * for any account). Also estimates the time to a response, from earlier loads and inferences of this or similar models.
  */
 export async function readinessOf(
   { estimates, links }: Pick<Services, 'estimates' | 'links'>,

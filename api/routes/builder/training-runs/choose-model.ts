@@ -16,8 +16,8 @@ interface Chosen {
 }
 
 /**
- * Returns the config that a request names as `model_config_id` or `model`: a catalog config, or a hub import, which is
- * trained with the catalog's config for models of its task type.
+ * Returns the config that a request names as `model_config_id` or `model`: a catalog config or a hub import. An import
+ * is trained with the catalog's config for models of its task type.
  */
 export async function chooseModel(
   db: Kysely<Database>,

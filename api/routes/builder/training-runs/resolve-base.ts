@@ -117,7 +117,7 @@ async function usableVersion(
 
 /**
  * Checks that a base fits the config. A config that needs a base accepts the Hugging Face folder of a model with one of
- * its task types; other configs accept only models that they have trained.
+ * its task types. Other configs accept only models that they have trained.
  */
 async function assertFits(
   trx: Transaction<Database>,

@@ -23,7 +23,7 @@ const MAX_WAITING = 64 * 1024
 const CLIENT_LEFT = 'the client disconnected before the end of its stream'
 
 /**
- * Relays one node's response to the client: forwards events as they arrive, pausing while the client is slow, and sends
+ * Relays one node's response to the client. Forwards events as they arrive, pausing while the client is slow, and sends
  * a complete response as a single event.
  */
 export class StreamRelay implements LinkHandlers {

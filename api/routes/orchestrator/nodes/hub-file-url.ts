@@ -14,8 +14,9 @@ export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }
 
 /**
- * Returns the URL of a hub file for a node: on the hub itself (`from_hub`), or on a gateway if the platform's token is
- * needed, so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
+ * Returns the URL of a hub file for a node, on the hub itself (`from_hub`) or on a gateway. Files that need the
+ * platform's token come from a gateway, so that the node never sees the token. The URL is its own credential, valid
+ * while the reader needs the file.
  */
 export function hubFileUrl(
   { hub, gateway, secretBox, now }: Pick<Services, 'hub' | 'gateway' | 'secretBox' | 'now'>,
