@@ -102,7 +102,7 @@ async function resolve(
 
 const absent = ({ type }: ArtifactRef, place: Place) =>
   type === 'job'
-    ? invalid(['body', ...place, 'job_id'], 'your account has no such job with a finished model')
+    ? invalid(['body', ...place, 'job_id'], 'there is no such job with a finished model in your account')
     : invalid(['body', ...place, 'version_id'], 'there is no such version')
 
 /** Finds the import of a repository, if it is of the requested revision. */

@@ -108,7 +108,7 @@ async function usableVersion(
   base: VersionRef,
 ): Promise<VersionFacts> {
   const [field, what] =
-    base.type === 'job' ? ['job_id', 'job of yours with a finished model'] : ['version_id', 'version']
+    base.type === 'job' ? ['job_id', 'job with a finished model in your account'] : ['version_id', 'version']
   const version = await artifactRefRepository.shareLockUsableVersion(trx, accountId, base)
   if (!version) throw invalid(['body', 'base', field], `there is no such ${what}`)
   assertVersionEnabled(version, ['body', 'base', field])

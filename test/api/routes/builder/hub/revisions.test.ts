@@ -85,7 +85,7 @@ describe('the revision of a hub import', () => {
     const old = await register(key, commitOf(commits[300]!), repoId)
 
     assert.equal(tooOld.status, 422)
-    assert.match(tooOld.body.detail[0].msg, /the newest 5000 commits/)
+    assert.match(tooOld.body.detail[0].msg, /its newest 5000 commits/)
     assert.equal(pages.length, 5)
     assert.equal(old.status, 201, old.text)
   })

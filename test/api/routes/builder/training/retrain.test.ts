@@ -148,7 +148,7 @@ describe('retraining (2.4, 4.3)', () => {
     }
     const job = await create({ base: { type: 'job', job_id: newId() } })
     assert.equal(job.status, 422)
-    assert.match(job.body.error.message, /your account has no such job/)
+    assert.match(job.body.error.message, /no such job with a finished model/)
   })
 
   it('rejects a base that does not fit the config', async () => {
