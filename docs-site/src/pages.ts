@@ -23,7 +23,17 @@ export const FILES = ['docs/openapi', 'docs/pictures', 'docs/examples']
 /** The pages in their order, by id; the decisions follow. */
 export const SIDEBAR = {
   Start: ['index', 'quickstart', 'browser-quickstart', 'concepts', 'console', 'cli', 'client', 'agents'],
-  Use: ['models', 'cohorts', 'cohorts-evaluator', 'tools', 'manifest', 'memory', 'webhooks', 'status-codes'],
+  Use: [
+    'models',
+    'training-data',
+    'cohorts',
+    'cohorts-evaluator',
+    'tools',
+    'manifest',
+    'memory',
+    'webhooks',
+    'status-codes',
+  ],
   Operate: [
     'deployment',
     'configuration',
@@ -33,7 +43,7 @@ export const SIDEBAR = {
     'events',
     'performance',
   ],
-  Understand: ['architecture', 'contract', 'gaps'],
+  Understand: ['architecture', 'contract', 'limits', 'gaps'],
   Contribute: ['contributing', 'code_of_conduct', 'changelog', 'node-runtime/servers'],
 }
 
