@@ -78,7 +78,7 @@ describe('connections of accounts', () => {
       api.services.streamSlots.take('somebody else'),
     )
     assert.doesNotThrow(() => api.services.streamSlots.take('somebody else'))
-    assert.throws(() => api.services.streamSlots.take('somebody else'), /no more than 64 streams/)
+    assert.throws(() => api.services.streamSlots.take('somebody else'), /at most 64 streams/)
     for (const slot of slots) slot[Symbol.dispose]()
     const path = '/api/builder/v1/events/stream'
     for (let nth = 0; nth < 14; nth++) assert.equal(statusOf(await get(connect(), path, key)), 200)

@@ -297,7 +297,7 @@ describe('a hostile node', () => {
     const { error = '', ...last } = told.find(({ model_key }) => model_key === 'm-3999') ?? {}
     assert.ok(Buffer.byteLength(error) <= 2_000 && error.endsWith('€ [cut]'), error.slice(-20))
     assert.ok(!('extra' in last))
-    assert.ok(gateway.lines.some(({ msg }) => /more models/.test(msg ?? '')))
+    assert.ok(gateway.lines.some(({ msg }) => /too many models/.test(msg ?? '')))
   })
 
   it("cannot block another node's reports with texts that PostgreSQL refuses", async () => {
