@@ -26,15 +26,16 @@ const TASKS: Record<string, (python: string, args: string[]) => string[][]> = {
     // The npm package runs in this process's Node; the one of PyPI would download another.
     [process.execPath, pyright(), '--pythonpath', python],
   ],
+  test: (python, args) => [[python, '-m', 'pytest', ...args]],
   format: (python) => [
-    [ruff(python), 'check', '--quiet', '--fix', '.'],
+    [ruff(python), 'check', '--quiet', '--fix', '--exit-zero', '.'],
     [ruff(python), 'format', '--quiet', '.'],
   ],
 }
 
 const ruff = (python: string): string => join(dirname(python), 'ruff')
 
-/** Runs `npm run python:lint` or `python:format`. */
+/** Runs `npm run python:lint`, `python:test` or `python:format`. */
 async function main([name = '', ...args]: string[]): Promise<boolean> {
   const task = TASKS[name]
   if (!task) throw new Error(`Name a task: ${Object.keys(TASKS).join(', ')}.`)

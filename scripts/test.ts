@@ -22,7 +22,10 @@ const CHECKS: Check[] = [
   { name: 'OpenAPI document', script: 'openapi:check' },
 ]
 /** Checks of the Python in this repository. */
-const PYTHON_CHECKS: Check[] = [{ name: 'Python lint and types', script: 'python:lint' }]
+const PYTHON_CHECKS: Check[] = [
+  { name: 'Python lint and types', script: 'python:lint' },
+  { name: 'Python tests', script: 'python:test' },
+]
 const KNIP: Check = { name: 'unused files and exports', script: 'knip' }
 
 const SLOWEST_SHOWN = 10

@@ -24,7 +24,8 @@ from gpu_loss import end_if_gpu_is_lost, note_failure
 from llm.cache_files import read_prompt, write_prompt
 from llm.calls import gather
 from llm.grammar import Grammars
-from llm.model import Cancelled, Generation, Guided, LanguageModel, Sampling, Unusable, find_model
+from llm.model import Cancelled, Generation, Guided, LanguageModel, find_model
+from llm.options import Sampling, Unusable
 from llm.request import SERVED_NAME, ChatRequest, ReadRequest
 from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
 from llm.thoughts import THOUGHT_MARKS, Thoughts

@@ -118,4 +118,5 @@ def main():
     json.dump({"result": found if is_exact else number, "text": str(found)}, sys.stdout)
 
 
-main()
+if __name__ == "__main__":
+    main()

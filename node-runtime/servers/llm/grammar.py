@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .calls import TOOL_CLOSE, TOOL_OPEN
-from .model import Guided, LanguageModel, Unusable
+from .model import Guided, LanguageModel
+from .options import Unusable
 from .output import ANY_OBJECT, Output, Tool
 from .text import Answer
 

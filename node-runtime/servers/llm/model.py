@@ -18,6 +18,7 @@ import torch
 from accelerator import is_on_gpu
 from light_torch import without_compiler
 
+from .options import Sampling, Unusable
 from .thoughts import THOUGHT_MARKS, closing_of
 
 with without_compiler():
@@ -37,15 +38,6 @@ READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
 PROMPT_END = 16
 
 
-class Unusable(Exception):
-    """The request cannot be served as it is; the text is for the caller, and
-    `field` names the invalid part."""
-
-    def __init__(self, text: str, field: str | None = None) -> None:
-        super().__init__(text)
-        self.field = field
-
-
 class Guided(Protocol):
     """A constraint on the next token."""
 
@@ -60,19 +52,6 @@ class Guided(Protocol):
 
 class Cancelled(Exception):
     """The caller has left."""
-
-
-@dataclass
-class Sampling:
-    """The sampling options of a request."""
-
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    seed: int | None = None
 
 
 @dataclass

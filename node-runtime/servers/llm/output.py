@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .model import Unusable
+from .options import Unusable
 
 NAME = re.compile(r"[^\s\"\\]{1,128}")
 CHOICES = ("none", "auto", "required")

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from .model import Sampling, Unusable
+from .options import Sampling, Unusable
 from .output import Output
 
 MAX_STOPS = 16

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from answers import InputProblem
-from specialist.texts import Tokens
+
+if TYPE_CHECKING:
+    from specialist.texts import Tokens
 
 MAX_TEXTS = 2_048
 

@@ -1,4 +1,4 @@
-"""Encodes rows as numbers. Trainers and the model server use it, so it needs NumPy only."""
+"""Encodes rows as numbers. Trainers and the model server use it, so it imports no library."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
 # A timestamp becomes four numbers: days since 1970, month, weekday, hour.

@@ -7,8 +7,28 @@ from datetime import datetime, timedelta, timezone
 
 from .centuries import POSIX_YEAR, whole_year
 from .clocks import is_clock
-from .month_names import month_of
 
+# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike.
+# Other words that begin so, such as Market or Decoder, are names of something else.
+_ENDINGS = {
+    "jan": "uary uar uari v vier eiro",
+    "feb": "ruary r ruar ruari rero braio",
+    "mar": "ch s ts zo",
+    "apr": "il ile",
+    "may": "o",
+    "jun": "e i io ho",
+    "jul": "y i io ho",
+    "aug": "ust usti ustus",
+    "sep": "t tember tembre",
+    "oct": "ober obre ubre",
+    "nov": "ember embre embro iembre",
+    "dec": "ember embre",
+}
+_MONTHS = {
+    first + ending: number
+    for number, (first, endings) in enumerate(_ENDINGS.items(), start=1)
+    for ending in ("", *endings.split())
+}
 DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1)
 _CLOCK = (
@@ -40,6 +60,11 @@ _CLEAR = [
         ),
     ),
 ]
+
+
+def month_of(name: str) -> int | None:
+    """Returns the month, from 1, that a name or its abbreviation means; None for other words."""
+    return _MONTHS.get(name.lower())
 
 
 def is_time(text: str) -> bool:

@@ -1,5 +1,4 @@
-"""Reads the names of months, and decides what two digits after a name mean: `Jan 21` is a month of 2021 or a day of any
-year."""
+"""Decides what two digits after the name of a month mean: `Jan 21` is a month of 2021 or a day of any year."""
 
 from __future__ import annotations
 
@@ -7,37 +6,11 @@ import numpy as np
 
 from .ranks import is_sorted, rank_alike
 
-# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike.
-# Other words that begin so, such as Market or Decoder, are names of something else.
-_ENDINGS = {
-    "jan": "uary uar uari v vier eiro",
-    "feb": "ruary r ruar ruari rero braio",
-    "mar": "ch s ts zo",
-    "apr": "il ile",
-    "may": "o",
-    "jun": "e i io ho",
-    "jul": "y i io ho",
-    "aug": "ust usti ustus",
-    "sep": "t tember tembre",
-    "oct": "ober obre ubre",
-    "nov": "ember embre embro iembre",
-    "dec": "ember embre",
-}
-_MONTHS = {
-    first + ending: number
-    for number, (first, endings) in enumerate(_ENDINGS.items(), start=1)
-    for ending in ("", *endings.split())
-}
 MONTHS_WITH_YEAR = "months with a year"
 DAYS_WITHOUT_YEAR = "days without a year"
 # Days of a year without a number are those of 2000, which has a February 29. The year after it is this many days later.
 _DAYS_OF_2000 = 366
 _DAY_US = 86_400_000_000
-
-
-def month_of(name: str) -> int | None:
-    """Returns the month, from 1, that a name or its abbreviation means; None for other words."""
-    return _MONTHS.get(name.lower())
 
 
 def days_without_year(months: np.ndarray, numbers: np.ndarray) -> np.ndarray | None:

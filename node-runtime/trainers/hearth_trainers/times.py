@@ -13,8 +13,8 @@ from .cells import without_marks
 from .centuries import first_year_of, whole_year
 from .clock_digits import clock_readings
 from .errors import JobError
-from .moments import NAME_AND_NUMBER, NUMERIC, clear_match, clear_moment, clear_time, is_time, moment_of
-from .month_names import DAYS_WITHOUT_YEAR, days_without_year, month_of, months_or_days
+from .moments import NAME_AND_NUMBER, NUMERIC, clear_match, clear_moment, clear_time, is_time, moment_of, month_of
+from .month_names import DAYS_WITHOUT_YEAR, days_without_year, months_or_days
 from .ranks import is_sorted, rank_alike
 
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "node-runtime" / "servers"))
 
 from light_torch import without_compiler
 from llm.grammar import Grammars
-from llm.model import Generation, LanguageModel, Sampling
+from llm.model import Generation, LanguageModel
+from llm.options import Sampling
 
 
 def is_compiled(model: LanguageModel) -> bool:
