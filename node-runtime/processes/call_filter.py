@@ -61,8 +61,8 @@ PINNING_CALLS = {
     "vmsplice": (278, 75),
 }
 
-# The kernel counts access lists for no process, and each may have 64 KB. EOPNOTSUPP is the error of disks without
-# attributes, after which programs that copy files go on.
+# The kernel charges access lists to no process, and each may have 64 KB. Disks without attributes return EOPNOTSUPP,
+# after which programs that copy files continue.
 ATTRIBUTES = {"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7)}
 
 # Calls that have a disk write out its cache, for which other programs on the machine then wait. Numbers as above.
@@ -94,7 +94,7 @@ BUFFER_OPTIONS = (7, 8, 32, 33)
 # a memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
 FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
-# Locks of open files belong to no process, so a node cannot tell which run made them.
+# Locks of open files belong to no process, so a node can't find out which run created them.
 F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 # PR_SET_DUMPABLE hides what a process holds from a node without root's privileges; PR_SCHED_CORE keeps other processes
 # off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge pages again (sandbox.py);

@@ -1,4 +1,4 @@
-"""Confines this process for good before it becomes the command.
+"""Permanently confines this process before it becomes the command.
 
 Each measure is tried separately, because kernels and their administrators differ in what they
 allow an ordinary user. The result lists those in force. All of it uses system calls through

@@ -131,7 +131,8 @@ def apart(order, command):
 
 
 def enter_user_namespace():
-    """Without root's privileges the namespaces belong to a user namespace, in which this user is nobody."""
+    """Enters a user namespace, which owns the other namespaces where root's privileges are missing. In it this user is
+    `nobody`."""
     user, group = os.geteuid(), os.getegid()
     call("unshare", APART | CLONE_NEWUSER)
     write("/proc/self/setgroups", "deny")
@@ -276,7 +277,7 @@ def set_mount(path, flags, attributes):
 
 
 def set_user(order, user):
-    """Gives up all privileges for good, also for programs that would restore them."""
+    """Permanently drops all privileges, also for programs that would restore them."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1

@@ -1,4 +1,4 @@
-"""The folder through which a node gives payload files to a model server and takes those that it writes."""
+"""The folder in which a node and a model server exchange payload files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class BadPayload(Exception):
-    """A payload that cannot be used; `failure` is the platform's word for the reason."""
+    """An unusable payload; `failure` is the platform's code for the reason."""
 
     def __init__(self, failure: str, text: str) -> None:
         super().__init__(text)

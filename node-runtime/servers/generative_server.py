@@ -108,7 +108,7 @@ class GenerativeApp:
 
 
 def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
-    """Generates on a thread of its own; the last event is what came of it."""
+    """Generates on its own thread; the last event is the outcome."""
     try:
         job.check()
         put("made", prepare(job.fields)(job))
@@ -120,7 +120,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
         put("unusable", str(problem))
     except Exception as error:
         note_failure(error)
-        # Pipelines check what they are asked before their first step, and say what is wrong with it.
+        # Pipelines check their arguments before the first step, and say what is wrong with them.
         if isinstance(error, ValueError) and job.steps == 0:
             put("refused", (_first_line(error), ""))
         else:
@@ -128,8 +128,8 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
 
 
 class _Answer:
-    """The answer to one request: lines of JSON, each file followed by its bytes. It begins with the first
-    step, so that what is refused before has a status of its own."""
+    """The response to one request: lines of JSON, and after the line of a file its bytes. It begins with the first
+    step, so a request that is refused before gets its own HTTP status."""
 
     def __init__(self, send: Send, job: Job, task: str, model: str) -> None:
         self._send = send

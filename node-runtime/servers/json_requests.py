@@ -1,4 +1,4 @@
-"""Requests of model servers whose bodies are JSON, and what goes wrong with them."""
+"""Requests with JSON bodies, and their errors, for model servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Busy(Exception):
 
 
 class BadOutput(Exception):
-    """The model answered with something that is no result; the text is for the caller."""
+    """The output of the model isn't a result; the text is for the caller."""
 
 
 class JsonApp:
@@ -54,7 +54,7 @@ async def answer_object(receive: Receive, largest: int, work: Work) -> tuple[int
 async def answer_json(
     receive: Receive, largest: int, work: Callable[[Any], Awaitable[Mapping[str, Any]]]
 ) -> tuple[int, Mapping[str, Any]]:
-    """Reads the body, and returns what `work` makes of it, or a status with a sentence."""
+    """Reads the body, and returns the status and result of `work`, or an error status with a message."""
     try:
         return 200, await work(orjson.loads(await read_body(receive, largest)))
     except InputProblem as problem:

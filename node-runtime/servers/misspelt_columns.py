@@ -10,7 +10,7 @@ from typing import Any
 
 MIN_PREFIX_CHARS = 3
 MIN_RATIO = 0.8
-# Bounds of the work for one request, which would hold up other callers: later names and longer ones aren't looked at.
+# Limits of the work for one request, which would delay other callers: further names and longer ones aren't checked.
 MAX_NAMES = 50
 MAX_NAME_CHARS = 200
 MAX_PAIRS = 50_000
@@ -28,7 +28,7 @@ class MisspeltColumns:
         self._known = self._optional.union(others)
         self._are_all_known = are_all_known
         self._max_names = min(MAX_NAMES, max(1, MAX_PAIRS // max(1, len(self._optional))))
-        # Rows with the same surplus columns come again and again.
+        # Rows often have the same surplus columns.
         self._columns_near = lru_cache(maxsize=1000)(self._find_near)
 
     def are_named_in(self, row: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from data_urls import data_of
 FORMATS = ("PNG", "JPEG", "WEBP")
 MIN_SIDE = 16
 MAX_PIXELS = 64_000_000
-# A copy of a large picture takes hundreds of megabytes, so it is converted in strips of about so many pixels.
+# A copy of a large image takes hundreds of megabytes, so it is converted in strips of about this many pixels.
 STRIP_PIXELS = 1_000_000
 WHOLE = (1, 1)
 # The limit of the library has no sentence for callers; `refuse_size` has.

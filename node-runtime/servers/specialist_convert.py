@@ -1,5 +1,5 @@
 """Makes an ONNX file of a model's safetensors: see README.md. The results that PyTorch has for
-a sample are left beside it, for specialist_check.py."""
+a sample are stored next to it, for specialist_check.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells errors of a model's files from errors of the machine, for servers on PyTorch."""
+"""Distinguishes errors in a model's files from errors of the machine, for servers on PyTorch."""
 
 from __future__ import annotations
 

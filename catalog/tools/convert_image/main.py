@@ -47,7 +47,7 @@ def load(given):
 
 def frame_of(image, given, count=1):
     """Returns the frame at which the image stands, in the wanted size."""
-    # Cameras store how the picture was held beside it.
+    # Cameras store the orientation as metadata.
     frame = ImageOps.exif_transpose(image)
     size = size_of(frame, given.get("width"), given.get("height"))
     if size[0] * size[1] * count > MAX_PIXELS:

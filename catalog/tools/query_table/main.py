@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 def kind_of():
-    """Returns the format by the file's first bytes, because its address need not tell."""
+    """Returns the format according to the file's first bytes, because its URL may not show it."""
     with open(FILE, "rb") as file:
         start = file.read(4096)
     if start.startswith(b"PAR1"):

@@ -13,7 +13,7 @@ from hearth_trainers.tables import read_table
 
 
 def draw_texts(dataset: dict[str, Any], *, field: str, count: int, seed: int, memory_mb: int) -> list[str]:
-    """Returns so many different texts of a column, in an order that the seed decides."""
+    """Returns `count` different texts of a column, in an order that the seed decides."""
     table = read_table(SimpleNamespace(format=dataset["format"], paths=[Path(dataset["path"])], memory_mb=memory_mb))  # type: ignore[arg-type]
     if field not in table.column_names:
         raise JobError(f"The dataset has no column '{field}'.", code="no_text_field")

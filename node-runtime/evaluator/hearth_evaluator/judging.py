@@ -32,8 +32,8 @@ class Pairs:
 
 
 def broken_maps(pairs: Pairs, method: str, permutations: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Fits the map anew to broken pairs, so often. Yields the mapped vectors of some test rows, and the rows that
-    are now their partners."""
+    """Refits the map to shuffled pairs, `permutations` times. Yields the mapped vectors of some test rows, and the rows
+    that are now their partners."""
     source, target = pairs.source_fit.astype(np.float32), pairs.target_fit.astype(np.float32)
     test = pairs.source_test.astype(np.float32)
     rows = test[: min(NULL_ROWS, len(test))]
@@ -98,7 +98,7 @@ def judge(
 
 
 def diagnose(pairs: Pairs, mapped: np.ndarray) -> dict[str, float]:
-    """What the map does to vectors, whoever uses them."""
+    """Measures what the map does to vectors, independent of any task."""
     native, mean = pairs.target_test, pairs.mean
     off, whole = metrics.errors(mapped, native, mean)
     some = slice(0, _CKA_ROWS)

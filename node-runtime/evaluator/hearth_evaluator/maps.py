@@ -8,7 +8,7 @@ import numpy as np
 
 # Strengths of the ridge to choose from, relative to the mean eigenvalue of the source.
 STRENGTHS = np.logspace(-6, 1, 15)
-# So many random directions of the target are enough to choose the strength for broken pairs.
+# The number of random directions of the target that are enough to choose the strength for broken pairs.
 SKETCH = 64
 
 
@@ -35,8 +35,8 @@ class Ridge:
         self._free = [1.0 - (self._u**2 @ shrink) - 1.0 / len(self._u) for shrink in self._shrinks]
 
     def _left_out(self, target: np.ndarray, coded: np.ndarray) -> list[float]:
-        """Returns for each strength the squared error of rows that were left out, which is
-        exact without fitting anew: the residual over what the row is free (Golub, Heath, Wahba 1979)."""
+        """Returns the leave-one-out squared error for each strength. It's exact without refitting: each residual is
+        divided by one minus the leverage of its row (Golub, Heath, Wahba 1979)."""
         errors = []
         for shrink, free in zip(self._shrinks, self._free, strict=True):
             residual = target - self._u @ (shrink[:, None] * coded)

@@ -1,4 +1,4 @@
-"""What mapped vectors are worth beside native ones. Every function returns one number a row, or one in all."""
+"""Measures how well mapped vectors replace native ones. Every function returns one number per row, or one in all."""
 
 from __future__ import annotations
 

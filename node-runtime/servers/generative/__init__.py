@@ -1,1 +1,1 @@
-"""The parts of the model server of generative models: pictures, sounds, films and scenes."""
+"""The parts of the model server of generative models: images, audio, video and 3D scenes."""

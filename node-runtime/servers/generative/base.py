@@ -11,7 +11,7 @@ from generative.job import Job
 
 
 class BadModel(Exception):
-    """The folder is no model that this server can serve; the text says why."""
+    """This server can't serve the model of the folder; the text says why."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Made:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-# Checks the fields of a request, and gives what then generates.
+# Checks the fields of a request, and returns the function that generates.
 Prepare = Callable[[Mapping[str, Any]], Callable[[Job], Made]]
 
 

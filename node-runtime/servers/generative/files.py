@@ -1,5 +1,5 @@
-"""Checks what a model made and writes it as files. Media that are not finite, that have one value
-throughout, or that have no frames are no output."""
+"""Checks the output of a model and writes it as files. Rejects media with values that aren't finite, with one value
+throughout, or without frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutputFile:
 
 
 def picture_files(pictures: Any) -> list[OutputFile]:
-    """Writes pictures, given as numbers from 0 to 1."""
+    """Writes images, given as numbers from 0 to 1."""
     array = np.asarray(pictures)
     if array.ndim != 4 or array.shape[0] == 0:
         raise UnusableOutput("the model made no picture")
@@ -48,7 +48,7 @@ def picture_files(pictures: Any) -> list[OutputFile]:
 
 
 def film_file(frames: Any, fps: int) -> OutputFile:
-    """Writes the frames of a film, given as numbers from 0 to 1, as H.264."""
+    """Writes the frames of a video, given as numbers from 0 to 1, as H.264."""
     import av
 
     array = np.asarray(frames)
@@ -59,7 +59,7 @@ def film_file(frames: Any, fps: int) -> OutputFile:
     out = io.BytesIO()
     with av.open(out, "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(fps))
-        # The encoder takes even sides only.
+        # The encoder accepts even sides only.
         stream.height, stream.width = (side // 2 * 2 for side in shown.shape[1:3])
         stream.pix_fmt = "yuv420p"
         # With more threads the bytes would depend on the machine.
@@ -71,7 +71,7 @@ def film_file(frames: Any, fps: int) -> OutputFile:
 
 
 def scene_file(mesh: Any, form: str) -> tuple[OutputFile, dict[str, int]]:
-    """Writes the surface that a model of the Shap-E family made, and counts its parts."""
+    """Writes the mesh of a model of the Shap-E family, and counts its parts."""
     import trimesh
 
     vertices = mesh.verts.float().cpu().numpy()
@@ -98,7 +98,7 @@ def to_bytes(array: Any, what: str) -> Any:
 
 
 def refuse_not_finite(array: Any, what: str) -> None:
-    """Raises for numbers that are none."""
+    """Raises `UnusableOutput` for values that aren't finite or are all the same."""
     if not np.isfinite(array).all():
         raise UnusableOutput(f"the model made a {what} with values that are not finite numbers")
 

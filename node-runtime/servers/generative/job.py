@@ -1,4 +1,4 @@
-"""One generation: what was asked, how far it is, and whether its caller still waits."""
+"""One generation: its request, its progress, and whether its caller still waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cancelled(Exception):
 
 
 class UnusableOutput(Exception):
-    """The model made nothing that can be used; the text is for the caller."""
+    """The output of the model is unusable; the text is for the caller."""
 
 
 @dataclass
@@ -35,8 +35,7 @@ class Job:
         self.tell(done, max(total, done))
 
     def parts(self, count: int) -> Iterator[Job]:
-        """Gives a job for each of several things that are made one after the other, with seeds that follow each
-        other."""
+        """Yields a job for each of `count` outputs that are generated one after the other, with consecutive seeds."""
         for index in range(count):
 
             def tell(done: int, total: int, before: int = index) -> None:
@@ -50,11 +49,11 @@ class Job:
             raise Cancelled
 
     def generator(self) -> torch.Generator:
-        """Gives the source of the noise; one on the processor gives the same noise on every device."""
+        """Returns the source of the noise. On the CPU, it yields the same noise for every device."""
         return torch.Generator("cpu").manual_seed(self.seed)
 
     def progress_bar(self, iterable: Iterable[Any] | None = None, total: int | None = None) -> Bar:
-        """Stands for the progress bar of a pipeline, the one thing that every pipeline moves at each step."""
+        """Replaces the progress bar of a pipeline, which is the only hook that every pipeline calls at each step."""
         return Bar(self, iterable, total)
 
 
@@ -85,6 +84,6 @@ class Bar:
         self._job.step(self._done, self._total)
 
     def set_description(self, *_: Any, **__: Any) -> None:
-        """Does nothing: nobody sees the bar."""
+        """Does nothing: the bar isn't shown."""
 
     set_postfix = set_description

@@ -1,4 +1,4 @@
-"""The model of a folder: what made it decides which task types it serves."""
+"""The model of a folder. The library that wrote it decides which task types it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests in the language of OpenAI's clients. Gateways pass the fields on as they came, files as `data:` URLs."""
+"""Requests in the format of OpenAI's clients. Gateways forward the fields unchanged, and files as `data:` URLs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from generative.job import Job
 Fields = Mapping[str, Any]
 SIZE = re.compile(r"(\d{2,4})x(\d{2,4})", re.ASCII)
 SIDES = {"width": "size", "height": "size"}
-# Fields of ours beside those of OpenAI.
+# Our own fields, in addition to those of OpenAI.
 DIFFUSION = ("negative_prompt", "num_inference_steps", "guidance_scale", "strength", "seed")
 SPEECH_FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 

@@ -1,4 +1,4 @@
-"""Pipelines of diffusers. Which ones are served is a list, because a pipeline is code that its folder chooses."""
+"""Pipelines of diffusers. We serve listed ones only, because a folder chooses its pipeline, and that is code."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ diffusers.utils.logging.disable_progress_bar()
 
 @dataclass(frozen=True)
 class Served:
-    """The class with which a pipeline serves a task type, and the number that its sizes in pixels are multiples of."""
+    """The class that serves a task type of a pipeline, and the multiple to which its sizes in pixels must conform."""
 
     pipeline: str
     multiple: int = 8
 
 
 def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
-    """Gives the task types of a model of pictures, which serves both from the same weights."""
+    """Returns the task types of an image model, which serves both from the same weights."""
     stem = name.removesuffix("Pipeline")
     return {
         "text-to-image": Served(name, multiple),

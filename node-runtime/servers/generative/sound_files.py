@@ -1,4 +1,4 @@
-"""Writes sounds as files."""
+"""Writes audio files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
 LOUDEST = 32_767
-# Samples without a head tell no rate; clients of OpenAI play them with this one, as a single channel.
+# Samples without a header have no rate; clients of OpenAI play them at this one, as a single channel.
 PCM_RATE = 24_000
 
 
@@ -39,14 +39,14 @@ SOUND_FORMS: Mapping[str, SoundForm] = {
 
 
 def made_sound(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> Made:
-    """Writes a sound with its facts."""
+    """Writes an audio file with its metadata."""
     facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
     return Made([sound_file(array, rate, form)], {**metadata, **facts})
 
 
 def sound_file(sound: Any, rate: int, form: str = "wav") -> OutputFile:
-    """Writes a sound of shape (channels, samples), given as numbers from -1 to 1, in 16 bits where the format says how
-    many; the first format is WAV."""
+    """Writes audio of shape (channels, samples), given as numbers from -1 to 1, with 16 bits per sample where the
+    format has a sample width. The first format is WAV."""
     array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
     if array.shape[-1] == 0:
         raise UnusableOutput("the model made a sound without samples")
@@ -79,7 +79,7 @@ def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
         taken = av.codec.Codec(kind.encoder, "w").audio_rates
         stream = container.add_stream(kind.encoder, rate=_rate_for(rate, taken) if taken else rate)
         stream.layout = _layout(samples)
-        # Encoders take frames of their own format and length.
+        # Each encoder accepts frames of its own format and length only.
         resampler = av.AudioResampler(
             stream.format, stream.layout, stream.rate, stream.codec_context.frame_size or None
         )

@@ -1,4 +1,4 @@
-"""Models of sounds of transformers: speech of the VITS family, music of the MusicGen family."""
+"""Audio models of transformers: speech of the VITS family, music of the MusicGen family."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 USUAL_MUSIC_S = 5.0
-# The memory that a model of speech takes grows with the square of the text.
+# The memory of a speech model grows with the square of the text length.
 MAX_PIECE = 400
 SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s)|[。！？\n]""")
 SPACE = re.compile(r"\s")
 
 
 def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
-    """Loads the model of sounds of a folder from safetensors alone."""
+    """Loads the audio model of a folder, from safetensors only."""
     kind = str(config.get("model_type", ""))
     if kind not in LOADERS:
         raise BadModel(f"its config.json names a model of the type {kind or 'none'}, which is not served here")
@@ -103,7 +103,7 @@ def speaker_of(fields: Mapping[str, Any], speakers: int) -> int:
 
 
 class Steps(StoppingCriteria):
-    """Tells every token, and ends with the caller."""
+    """Reports every token, and stops when the caller disconnects."""
 
     def __init__(self, job: Job, total: int) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""The requests to the pipelines of diffusers for each task type, and the files made of their results."""
+"""Calls the pipelines of diffusers for each task type, and turns their results into files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from generative.job import Job, UnusableOutput
 from generative.sound_files import made_sound
 from pictures import fitted, picture_of
 
-# The longest side of a picture whose size the request leaves open.
+# The longest side of an image whose size the request leaves open.
 MAX_SIDE = 1_024
 MAX_PICTURES = 10
-# The pixels of all pictures of a request, which have to fit into one answer.
+# The limit for the pixels of all images of a request, which must fit into one response.
 MAX_PIXELS = 16_800_000
-# The pixels of all frames of a film.
+# The limit for the pixels of all frames of a video.
 MAX_FILM_PIXELS = 128_000_000
 FPS = 8
 MAX_SOUND_S = 600.0
@@ -40,12 +40,12 @@ Fields = Mapping[str, Any]
 
 
 def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
-    """Returns what the pipeline can be asked."""
+    """Returns the parameters that the pipeline accepts."""
     return inspect.signature(pipeline.__call__).parameters
 
 
 def most_steps(pipeline: Any) -> int:
-    """Returns how many steps the scheduler of a pipeline can make."""
+    """Returns the largest number of steps of a pipeline's scheduler."""
     config = pipeline.scheduler.config
     return min(MAX_STEPS, config.get("num_train_timesteps", MAX_STEPS) - config.get("steps_offset", 0))
 
@@ -72,8 +72,7 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
 
 
 def _refuse_no_step(accepted: Mapping[str, inspect.Parameter], values: Mapping[str, Any]) -> None:
-    """Raises `InputProblem` where a picture would be changed in no step: a part of the steps is left out by the
-    strength."""
+    """Raises `InputProblem` if no step would change the image: the strength skips a part of the steps."""
     if "strength" not in accepted:
         return
     names = ("num_inference_steps", "strength")
@@ -86,7 +85,7 @@ def _refuse_no_step(accepted: Mapping[str, inspect.Parameter], values: Mapping[s
 
 
 def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
-    """Returns the prompt, and what the metadata say of it."""
+    """Returns the prompt and its metadata."""
     prompt = text_of(fields, "prompt")
     tokenizer = getattr(pipeline, "tokenizer", None)
     longest = getattr(tokenizer, "model_max_length", 0)
@@ -98,27 +97,27 @@ def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
 
 
 def sides_of(fields: Fields, multiple: int) -> dict[str, int]:
-    """Returns the sides that were asked for."""
+    """Returns the sides that the request names."""
     sides = {name: side_of(fields, name, multiple) for name in ("width", "height")}
     return {name: side for name, side in sides.items() if side is not None}
 
 
 def given_picture(fields: Fields, multiple: int) -> Any:
-    """Returns the picture of a request in the size that was asked for, or in its own."""
+    """Returns the image of a request in the requested size, or in its own."""
     sides = sides_of(fields, multiple)
     picture = picture_of(fields, "image_url")
     return fitted(picture, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
 
 
 def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
-    """Runs the pipeline for a job, whose steps it tells."""
+    """Runs the pipeline for a job and reports its steps."""
     pipeline.progress_bar = job.progress_bar
     with torch.inference_mode():
         return pipeline(generator=job.generator(), **arguments)
 
 
 def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
-    """Returns how many pictures are asked for."""
+    """Returns the requested number of images."""
     count = integer_of(fields, "num_images", 1, MAX_PICTURES) or 1
     width, height = sides.get("width", 0), sides.get("height", 0)
     if count * width * height > MAX_PIXELS:
@@ -131,7 +130,7 @@ def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
 
 
 def show_pictures(pipeline: Any, job: Job, count: int, metadata: Mapping[str, Any], **arguments: Any) -> Made:
-    """Makes pictures one after the other, as a single one takes the memory that a model is given, and writes them."""
+    """Generates images one after the other, because the memory of a model suffices for one, and writes them."""
     results = [run(pipeline, part, output_type="np", **arguments) for part in job.parts(count)]
     if any(any(getattr(result, "nsfw_content_detected", None) or ()) for result in results):
         raise UnusableOutput("the safety checker of the model held the picture back")
@@ -155,7 +154,7 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
     def prepare(fields: Fields) -> Callable[[Job], Made]:
         prompt, told = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
         image = given_picture(fields, multiple)
-        # Pipelines that can be asked for a size fit the picture into their usual one otherwise.
+        # Pipelines that accept a size would otherwise fit the image into their default one.
         accepted = arguments_of(pipeline)
         sides: dict[str, int] = dict(zip(("width", "height"), image.size, strict=True))
         count = count_of(fields, sides)
@@ -167,7 +166,7 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
 
 
 def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[dict[str, Any], int]:
-    """Returns the arguments of a film, and its frames in a second."""
+    """Returns the arguments of a video, and its frames per second."""
     accepted = arguments_of(pipeline)
     fps = integer_of(fields, "fps", 1, 60) or FPS
     frames = integer_of(fields, "num_frames", 1, MAX_FRAMES)
@@ -190,7 +189,7 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
 
 
 def shown_film(result: Any, fps: int, metadata: Mapping[str, Any]) -> Made:
-    """Writes the film of a result."""
+    """Writes the video of a result."""
     if len(result.frames) == 0:
         raise UnusableOutput("the model made a film without frames")
     frames = result.frames[0]
@@ -238,7 +237,7 @@ def text_to_audio(pipeline: Any, _: int) -> Prepare:
 
 
 def scene(pipeline: Any, fields: Fields, given: Mapping[str, Any], told: Mapping[str, Any]) -> Callable[[Job], Made]:
-    """Gives what makes a scene of a text or a picture."""
+    """Returns the function that generates a 3D scene from a text or an image."""
     form = choice_of(fields, "format", list(SCENE_TYPES))
     arguments = {**given, **diffusion_of(pipeline, fields)}
 

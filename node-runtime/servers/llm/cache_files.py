@@ -1,4 +1,4 @@
-"""Prompts that one server has read and another goes on from: their caches as safetensors files."""
+"""Hands prefilled prompts over to another server: their caches as safetensors files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WORD_OF = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", t
 
 
 def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, Any]:
-    """Writes a prompt with its cache, and returns what a consumer is told of it. What the model makes of the last token
-    is part of it: a consumer that had to run that token anew, alone, would get slightly other numbers."""
+    """Writes a prompt with its cache, and returns its description for the consumer. The file includes the logits after
+    the last token: a consumer that ran that token again, by itself, would get slightly different numbers."""
     tensors = {TOKENS: torch.tensor(read.tokens, dtype=torch.int32), LOGITS: read.logits.float().cpu()}
     for number, layer in enumerate(read.cache.layers):
         tensors[f"key.{number}"] = layer.keys.contiguous()
@@ -48,7 +48,7 @@ def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, An
 
 
 def read_prompt(path: Path, model: LanguageModel, fingerprint: Any) -> ReadPrompt:
-    """Reads a file whose bytes have been verified. Nothing of it reaches the model before all of it fits."""
+    """Reads a file whose bytes have been verified. Checks every tensor before any of them reaches the model."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             if (file.metadata() or {}).get(FINGERPRINT) != fingerprint:

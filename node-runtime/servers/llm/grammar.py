@@ -25,8 +25,8 @@ LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator":
 
 
 class Grammars:
-    """Makes the guides of one model's responses. The grammar library is imported for the first
-    guide, so it does not slow the start."""
+    """Creates the guides of one model's responses. It imports the grammar library for the first guide, to keep the
+    start of the server fast."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

@@ -29,8 +29,8 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# After each chunk of so many prompt tokens the server checks whether the caller has left. A GPU reads thousands of
-# tokens in the time that it takes to start their kernels.
+# The prompt tokens between two checks whether the caller has disconnected. A GPU reads thousands of tokens in the time
+# it takes to launch their kernels.
 PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
 # Quantizations that the locked environment has kernels for.
 READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
@@ -56,7 +56,7 @@ class Cancelled(Exception):
 
 @dataclass
 class ReadPrompt:
-    """A prompt that a model has read: its cache, and what the model makes of its last token."""
+    """A prefilled prompt: its cache, and the logits after its last token."""
 
     tokens: list[int]
     cache: DynamicCache

@@ -94,7 +94,7 @@ def _tokens(body: dict[str, Any]) -> list[int] | None:
     if not isinstance(prompt, list):
         return None
     if body.get("messages") is not None:
-        raise Unusable("prompt must not be given beside messages", "prompt")
+        raise Unusable("prompt and messages can't be used together", "prompt")
     if not prompt or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in prompt):
         raise Unusable("prompt must be a list of ids of tokens, whole numbers from 0, with at least one", "prompt")
     return prompt

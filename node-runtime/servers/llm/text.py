@@ -12,7 +12,7 @@ from .thoughts import MAX_LEADING_SPACE, Thoughts, open_end
 # The marks that open a tool call in the text of a model.
 CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
 
-# Bytes that form no character after so many tokens never will.
+# Bytes that form no character after this many tokens never will.
 MAX_CHARACTER = 6
 
 
@@ -59,8 +59,7 @@ class Piece:
 
 @dataclass
 class Answer:
-    """Extracts the trace and the tool calls from the text of a model, and cuts
-    the rest at its stop texts."""
+    """Extracts the reasoning and the tool calls from the text of a model, and cuts the rest at its stop texts."""
 
     stops: tuple[str, ...] = ()
     # The functions that may be called.

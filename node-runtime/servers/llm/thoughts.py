@@ -1,4 +1,4 @@
-"""The trace of a reasoning model, which it writes between tags before its response."""
+"""Splits off the reasoning that a model writes between tags before its response."""
 
 from __future__ import annotations
 

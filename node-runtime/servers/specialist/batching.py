@@ -14,7 +14,7 @@ from json_requests import Busy
 from specialist.engine import ForwardLimits
 from specialist.texts import Tokens
 
-# Tokens that may wait, four times what the largest request has; a request that finds nobody waiting is always taken.
+# The limit of queued tokens, four times the largest request. A request that finds an empty queue is always accepted.
 CAPACITY = 4 << 20
 
 Forward = Callable[[Sequence[Tokens]], Sequence[Any]]

@@ -28,7 +28,7 @@ class OnnxEngine:
 
     def __init__(self, path: Path, threads: int, *, has_head: bool) -> None:
         options = onnxruntime.SessionOptions()
-        # The arena keeps the memory of the largest forward for ever.
+        # The arena never releases the memory of the largest forward pass.
         options.enable_cpu_mem_arena = False
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

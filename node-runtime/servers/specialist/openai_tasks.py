@@ -164,5 +164,5 @@ def _model(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a result says beside its numbers; the usage comes last, where gateways look for it."""
+    """Returns the other members of a result. The usage comes last, where gateways expect it."""
     return {**({"truncated": True} if answer.get("truncated") else {}), "usage": answer["usage"]}

@@ -50,7 +50,7 @@ class TextModel:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts that the health check tells about the model."""
+        """The facts that the health check reports about the model."""
         return {"tasks": list(self.tasks), "max_tokens": self._tokenization.max_tokens}
 
     def _forward(self, texts: Sequence[Tokens]) -> list[Any]:
@@ -150,7 +150,7 @@ class TextModel:
 
 
 class _Numbers:
-    """The numbers of each text of a request, and what its result says beside them."""
+    """The numbers of each text of a request, and the other members of its result."""
 
     def __init__(self, rows: list[np.ndarray], tokens: Sequence[Tokens]) -> None:
         self.rows = rows

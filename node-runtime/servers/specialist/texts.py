@@ -13,8 +13,8 @@ from tokenizers.implementations import BertWordPieceTokenizer
 
 from specialist.layout import BadModel, Layout
 
-# A text is cut to so many characters for each token of the model before it is tokenized, and to so many
-# times as many when these turn out to be fewer tokens.
+# Before tokenization, a text is cut to CHARACTERS for each token of the model, and to WIDER times as many where that
+# turns out to be too few tokens.
 CHARACTERS = 16
 WIDER = 8
 # The last tokens of a text that was cut within a word may differ from those of the whole text.

@@ -33,7 +33,7 @@ def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threadin
     try:
         heard = model.hear(sound, left, language=language, task=task, **asked)
     except RuntimeError as problem:
-        # The library tells so of a model whose description lacks the heads that align texts with sounds.
+        # The library raises this for a model whose description lacks the heads that align text with audio.
         if "alignment" not in str(problem):
             raise
         raise InputProblem(

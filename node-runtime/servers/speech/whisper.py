@@ -17,7 +17,7 @@ from answers import InputProblem
 from json_requests import BadOutput, CallerLeft
 from speech.sound import RATE, sound_of, tone
 
-# Below this level, which is that of the noise of a good converter, nobody speaks, and what a model hears is made up.
+# Below this level, the noise of a good converter, there is no speech, and a model would invent some.
 SILENCE = 10 ** (-60 / 20)
 TASKS = ("transcribe", "translate")
 SHOWN = 8
@@ -50,7 +50,7 @@ class SpeechModel:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts that the health check tells about the model."""
+        """The facts that the health check reports about the model."""
         return {"languages": len(self._languages)}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

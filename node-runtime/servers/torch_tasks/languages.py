@@ -1,5 +1,5 @@
-"""Models of translation are told their languages in several ways: by a code before the text and another as the
-first token of the translation (M2M100, NLLB, mBART), by a mark in the text (some Marian models), or not at all."""
+"""The languages of translation models. A model takes them as a code before the text and another as the first token of
+the translation (M2M100, NLLB, mBART), as a mark in the text (some Marian models), or not at all."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Translator:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts that the health check tells about the model."""
+        """The facts that the health check reports about the model."""
         return {"max_tokens": self._most}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# A model whose configuration bounds neither texts nor positions reads and writes so many tokens.
+# The token limit of a model whose configuration bounds neither texts nor positions.
 USUAL_TOKENS = 512
 
 

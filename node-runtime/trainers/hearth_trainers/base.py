@@ -55,7 +55,7 @@ def read_base(run: Run, task: str) -> Base | None:
         raise JobError("The base model cannot be read: its files are damaged.", code="bad_base") from error
     if base_task != task:
         raise JobError(f"The base model is not one of {task}.", code="bad_base")
-    log(f"Training goes on from a model of {len(features)} columns.")
+    log(f"Training continues from a model of {len(features)} columns.")
     return _without_blanks(base) if run.job.format == "csv" else base
 
 

@@ -65,7 +65,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
 
 
 def _train_split(names: list[str]) -> list[str]:
-    # The datasets library leaves caches beside the data, which are not part of it.
+    # The datasets library leaves its caches next to the data.
     data = [name for name in names if not PurePosixPath(name).name.startswith((".", "cache-", "tmp"))]
     splits: dict[str, list[str]] = {}
     for name in data:

@@ -14,7 +14,7 @@ from .job import Job
 from .protocol import emit
 
 PROGRESS_INTERVAL_S = 0.5
-# A chart shows no more epochs than this, and each that is told is a row of the control plane.
+# A chart shows no more epochs than this, and the control plane stores a row for each that is reported.
 TOLD_EPOCHS = 2_000
 # The largest share of the time for writing checkpoints.
 CHECKPOINT_SHARE = 0.05
@@ -112,8 +112,8 @@ class EpochLoop:
             self._save(save)
 
     def losses(self) -> list[dict[str, Any]]:
-        """Returns `{epoch, train_loss, val_loss}` for the epochs that are told, and for the one with
-        the lowest validation loss."""
+        """Returns `{epoch, train_loss, val_loss}` for the reported epochs, and for the one with the lowest validation
+        loss."""
         losses = [entry["val_loss"] for entry in self.history]
         lowest = losses.index(min(losses)) + 1 if losses else 0
         return [
@@ -123,7 +123,7 @@ class EpochLoop:
         ]
 
     def _is_told(self, epoch: int) -> bool:
-        """Of a long training every n-th epoch is told, and always the first and the last."""
+        """Whether to report an epoch. A long training reports every n-th one, and always the first and the last."""
         return epoch % self._stride == 0 or epoch == 1 or (epoch == self.epoch and self.is_over)
 
     def _is_due(self) -> bool:

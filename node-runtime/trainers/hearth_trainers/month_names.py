@@ -25,7 +25,7 @@ def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarr
     """Returns the times of rows, how they were read and why, from their readings as months with a `year` (microseconds
     since 1970) and as `days` without one; None where both may be meant and the order of the rows depends on it."""
     in_turn = None if days is None else _across_new_year(days)
-    # Days that repeat in no order may be those of several years, which nothing tells apart.
+    # Days that repeat in no order may be those of several years, which nothing distinguishes.
     has_order = in_turn is not None or (days is not None and len(np.unique(days)) == len(days))
     if has_order and rank_alike([years, days if in_turn is None else in_turn]):
         either = f"they may be {DAYS_WITHOUT_YEAR}, but the order of the rows is the same either way"

@@ -19,7 +19,7 @@ from .time_columns import find_times, has_doubtful_order
 from .times import Times
 from .wording import counted
 
-# From this share of rows with a repeated time on, a column that tells them apart means several series.
+# At this share of rows with a repeated time, a column that distinguishes them means several series.
 _SEVERAL_SERIES = 0.1
 # A step this many times as long as the usual one is a gap.
 _GAP = 1.5

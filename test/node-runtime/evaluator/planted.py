@@ -80,7 +80,7 @@ def consumer(a: np.ndarray, b: np.ndarray, mapped: np.ndarray, native: np.ndarra
 
 
 def left_out(a: np.ndarray, b: np.ndarray) -> dict:
-    """The quick error of rows that were left out, beside the error of fitting without each of them."""
+    """Returns the quick leave-one-out error, and the error of refitting without each row."""
     ridge = Ridge(a)
     centred = b - b.mean(axis=0)
     quick = ridge._left_out(centred, ridge._u.T @ centred)

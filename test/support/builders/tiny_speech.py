@@ -30,8 +30,7 @@ def make(options: argparse.Namespace) -> None:
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(TEXTS * 20, trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet))
-    # The vocabularies of multilingual models have this token and others do not, which is how CTranslate2 tells them
-    # apart.
+    # Only the vocabularies of multilingual models have this token, by which CTranslate2 recognizes them.
     described = json.loads(raw.to_str())
     described["model"]["vocab"][""] = len(described["model"]["vocab"])
     raw = Tokenizer.from_str(json.dumps(described))

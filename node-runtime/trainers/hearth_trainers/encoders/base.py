@@ -125,7 +125,7 @@ def load_model(kind: Any, encoder: Encoder, settings: LoopSettings, **options: A
 
 
 def prepare(model: Any, settings: LoopSettings, *, task: str, heads: Sequence[str], device: torch.device) -> Any:
-    """Chooses what is trained: all weights, or LoRA layers on the encoder beside whole heads."""
+    """Chooses what to train: all weights, or LoRA layers on the encoder together with whole heads."""
     if settings.adapter == "none":
         if not heads:
             _freeze_pooler(model)

@@ -22,7 +22,7 @@ from .classes import Classes
 from .outputs import write_encoder
 from .texts import read_labelled_texts
 
-# So many rows of the training part are measured beside those that are held out.
+# The number of training rows that are evaluated in addition to the held-out ones.
 MAX_LEARNT = 2_000
 
 

@@ -57,8 +57,8 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
     learn, check = _split(pairs, val_set_size, seed)
     if len({(one.positive, one.negative) for one in learn}) < (1 if kind == "triplets" else 2):
         raise JobError(
-            f"Too few rows to learn from: {len(learn)} of {len(pairs)}. Pairs are told apart from those of other rows, "
-            "so at least two different ones are needed beside the part that is held out.",
+            f"Too few rows to learn from: {len(learn)} of {len(pairs)}. The model learns to distinguish pairs, so it "
+            "needs at least two different ones in addition to the part that is held out.",
             code="too_few_rows",
         )
     log(f"The dataset has {len(pairs):,} rows with {len(numbers):,} different texts; {len(check):,} rows are held out.")

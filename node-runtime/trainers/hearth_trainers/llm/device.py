@@ -20,7 +20,7 @@ def device_kind() -> str:
 
 def own_device(gpus: int = 0) -> torch.device:
     """Returns the device of this process; accelerators have one process each. Raises `NodeFault` if `gpus`
-    are reserved and PyTorch sees no CUDA: the run would take days on the processor, and nobody would know why."""
+    are reserved and PyTorch sees no CUDA: the run would take days on the CPU, for no visible reason."""
     kind = device_kind()
     if gpus > 0 and kind != "cuda":
         raise NodeFault(

@@ -38,5 +38,5 @@ class Objective(Protocol):
         ...
 
     def measures(self, loss: float) -> dict[str, float]:
-        """Returns what else is told of such a loss, by names that begin with `eval_`."""
+        """Returns further metrics of such a loss, by names that begin with `eval_`."""
         ...

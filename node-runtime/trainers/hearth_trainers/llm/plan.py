@@ -10,7 +10,7 @@ import numpy as np
 
 from .settings import LoopSettings
 
-# Rows are grouped by length within so many optimizer steps at a time.
+# The number of optimizer steps within which rows are grouped by length.
 _WINDOW_STEPS = 50
 
 
