@@ -192,7 +192,7 @@ describe('chat streams', () => {
     })
 
     assert.equal(status, 500)
-    assert.equal(body.error.message, "the model's answer could not be passed on")
+    assert.equal(body.error.message, "the model's response could not be forwarded")
     assert.equal((await chat.chat(endpoint.id)).status, 200)
   })
 
