@@ -36,7 +36,8 @@ def classes(job: Job, label: str) -> dict[str, Any]:
     from hearth_trainers.tabular import rows_with, with_written_classes
 
     codes: dict[str, Any] = {}
-    run: Any = Run(job, read_table(job, codes), SimpleNamespace(require=lambda _: None), codes)  # type: ignore[arg-type]
+    loop: Any = SimpleNamespace(require=lambda _: None)
+    run: Any = Run(job, read_table(job, codes), loop, codes)
     table = rows_with(with_written_classes(run, label), label)
     fit_features(table, label, [])
     found = sorted({str(one) for one in table.column(label).to_pylist()})

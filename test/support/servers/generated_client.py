@@ -6,6 +6,7 @@ import sys
 folder, base_url, key, run_id = sys.argv[1:]
 sys.path.insert(0, folder)
 
+# The generated package is on the path from here on.
 from hearth_client import AuthenticatedClient  # noqa: E402
 from hearth_client.api.datasets import create_dataset  # noqa: E402
 from hearth_client.api.training import get_training_run, list_training_runs  # noqa: E402

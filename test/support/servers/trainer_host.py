@@ -13,7 +13,7 @@ import sys
 
 import hearth_trainers.encoders.classification
 import hearth_trainers.encoders.embedding
-import hearth_trainers.llm.finetune  # noqa: F401
+import hearth_trainers.llm.finetune  # noqa: F401 (imported in advance, for the runs)
 
 
 def connected(path: str) -> socket.socket:
