@@ -5,15 +5,16 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 
-// `npm run bench:all -- --once [names]` runs every bench for one short round, one after the other, to see that it works; its
-// figures say nothing. `--imports` only loads what each bench imports, which takes seconds for all of them.
+// `npm run bench:all -- --once [names]` runs every bench for one short round, one after the other, to check that it
+// works; the figures are meaningless. `--imports` only loads the imports of each bench, which takes seconds for all of
+// them.
 
 const ROOT = join(import.meta.dirname, '..')
-/** How a bench says that this machine lacks something. */
+/** The exit code of a bench that needs something this machine lacks. */
 const LACKING = 2
 const TIMEOUT_MS = 20 * 60_000
 
-/** Arguments of one short round, for benches that have smaller inputs than `HEARTH_BENCH_ONCE` gives them. */
+/** Arguments for one short round of benches that accept smaller inputs than `HEARTH_BENCH_ONCE` sets. */
 const SHORT: Readonly<Record<string, readonly string[]>> = {
   copies: ['--clients', '40', '--seconds', '10', '--idle', '5'],
   console: ['--minutes', '0.2', '--seconds', '5'],
@@ -39,7 +40,7 @@ const SHORT: Readonly<Record<string, readonly string[]>> = {
   ],
 }
 
-/** Returns the file of each bench of package.json by its name. */
+/** Returns the benches in package.json: their files by name. */
 function benches(): Map<string, string> {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>
@@ -53,7 +54,7 @@ function benches(): Map<string, string> {
   )
 }
 
-/** Loads everything that a bench imports, without running the bench; throws when an import is missing. */
+/** Loads all imports of a bench without running it; throws if an import is missing. */
 async function loadImports(file: string): Promise<void> {
   const url = pathToFileURL(join(ROOT, file)).href
   const loaded = new Error(`${file} is loaded`)
@@ -63,7 +64,7 @@ async function loadImports(file: string): Promise<void> {
     load(at, context, next) {
       const module = next(at, context)
       if (at !== url || !module.source) return module
-      // Imports are loaded before the first statement.
+      // Imports are loaded before the first statement runs.
       const stop = `throw globalThis[Symbol.for('hearth.bench.loaded')]\n`
       const { source } = module
       const text = typeof source === 'string' ? source : new TextDecoder().decode(source)
@@ -122,5 +123,5 @@ for (const [name, file] of all) {
   if (end === 'fails') process.exitCode = 1
 }
 console.log(`\n${ends.join('\n')}`)
-// An import may hold the process.
+// An import may keep the process alive.
 process.exit()

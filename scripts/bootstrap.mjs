@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// `bootstrap.mjs PROGRAM ...`: runs on any Node from 20 up and needs no package. It installs the packages of this checkout when
-// they are missing or out of date, then runs the program with the Node 24 that is one of them.
+// `bootstrap.mjs PROGRAM ...`: runs on Node 20 or newer without any package. It installs the packages of this checkout
+// if they are missing or out of date, then runs the program with Node 24, which is one of the packages.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -13,10 +13,10 @@ const MODULES = join(ROOT, 'node_modules')
 const STAMP = join(MODULES, '.hearth-lock-sha256')
 const BIN = join(MODULES, '.bin')
 
-/** The supervisor waits most of its life, so it gets a small heap. */
+/** The supervisor is idle most of the time, so it gets a small heap. */
 const FLAGS = { 'embedded/start.ts': ['--max-semi-space-size=2', '--optimize-for-size'] }
 
-/** Progress goes to standard error: the output of a script may be a document. */
+/** Prints progress to standard error, because the output of a script may be a document. */
 function say(line) {
   process.stderr.write(`hearth: ${line}\n`)
 }
@@ -34,7 +34,7 @@ function read(file) {
   }
 }
 
-/** Returns whether node_modules has the packages of package-lock.json. */
+/** Returns whether node_modules matches package-lock.json. */
 function isInstalled() {
   if (!existsSync(join(BIN, 'node'))) return false
   if (read(STAMP)?.trim() === lockDigest()) return true
@@ -61,15 +61,15 @@ async function install() {
   const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
   let { code, output } = await capture(npm, ['ci', ...quiet])
-  // With a registry that lacks packages of other platforms, `npm ci` refuses a valid lock file.
+  // If the registry lacks packages of other platforms, `npm ci` rejects a valid lock file.
   if (code !== 0 && output.includes('EUSAGE')) {
-    say('npm ci does not take package-lock.json as it is; installing with npm install, versions as locked')
+    say('npm ci rejected package-lock.json; falling back to npm install with the locked versions')
     ;({ code, output } = await capture(npm, ['install', '--no-save', ...quiet]))
   }
   clearInterval(tick)
   if (code !== 0) {
     process.stderr.write(output)
-    throw new Error(`installing failed (${code}); the lines above say why.`)
+    throw new Error(`installation failed (${code}); see the output above.`)
   }
   say(`npm packages installed (${seconds(started)} s)`)
 }
@@ -88,7 +88,7 @@ function capture(command, args) {
   })
 }
 
-/** Two scripts started at once on a fresh clone: one installs, the other waits. */
+/** Installs once, even if two scripts start at the same time on a fresh clone: one installs, the other waits. */
 async function installOnce() {
   const lock = join(ROOT, '.hearth-install.lock')
   for (;;) {
@@ -111,14 +111,14 @@ async function installOnce() {
 }
 
 /**
- * Runs a program with Node 24, which also comes first on its PATH; signals to this process are passed on. A program that is
- * named by its full path is given files by the caller, and so runs where the caller is.
+ * Runs a program with Node 24, which is also first on its PATH, and forwards signals to it. A program with an absolute
+ * path gets file names from the caller, so it runs in the caller's working directory.
  */
 function run(program, args) {
   const env = {
     ...process.env,
     HEARTH_PARENT_PID: String(process.pid),
-    // With it a process starts in half the time and holds 20 MB less, because it does not load what strips types.
+    // Halves the startup time and saves 20 MB, because the process doesn't load the type stripper.
     NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(MODULES, '.cache', 'compile'),
     PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
   }
@@ -129,7 +129,7 @@ function run(program, args) {
     stdio: 'inherit',
   })
   const forward = (signal) => child.kill(signal)
-  // A terminal sends SIGINT to the whole group already; it must not end this process before its child.
+  // A terminal already sends SIGINT to the whole group; this process must not exit before its child.
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
   process.on('SIGTERM', forward)
   process.on('SIGHUP', forward)
@@ -145,7 +145,7 @@ function run(program, args) {
 
 async function main([program, ...args]) {
   if (Number(process.versions.node.split('.')[0]) < 20) {
-    say(`Node 20 or newer is needed, this is ${process.version}.`)
+    say(`Node 20 or newer is required, this is ${process.version}.`)
     return 2
   }
   if (read(STAMP)?.trim() !== lockDigest() || !existsSync(join(BIN, 'node'))) await installOnce()

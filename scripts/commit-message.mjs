@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// `commit-message.mjs FILE` (git's hook commit-msg) or `commit-message.mjs --range A..B`: says in a line each what a commit
-// message lacks, and then ends with 1. Runs on any Node from 20 up and needs no package.
+// `commit-message.mjs FILE` (git's commit-msg hook) or `commit-message.mjs --range A..B`: prints one line for each
+// problem of a commit message and then exits with 1. Runs on Node 20 or newer without any package.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
@@ -31,8 +31,7 @@ function faultsOf(message) {
 }
 
 /**
- * Returns the message in git's file without the parts that git removes: comments, and the
- * difference that `commit -v` shows.
+ * Returns the message in git's file without the parts that git removes: comments and the diff of `commit -v`.
  */
 function fromFile(file) {
   const [text = ''] = readFileSync(file, 'utf8').split(/^# -+ >8 -+$/m)

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Writes the secrets that docker-compose.yml needs into .env, once: an existing file is not changed.
+// Writes the secrets for docker-compose.yml to .env. Never changes an existing file.
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -15,9 +15,9 @@ const text = Object.entries(secrets).map(([name, value]) => `${name}=${value}\n`
 try {
   writeFileSync(file, text.join(''), { mode: 0o600, flag: 'wx' })
   process.stdout.write(
-    '.env holds fresh secrets, readable by you alone; the database and the stored secrets depend on them\n',
+    'Wrote .env with new secrets, readable only by you; the database and the stored secrets depend on them\n',
   )
 } catch (err) {
   if (err.code !== 'EEXIST') throw err
-  process.stdout.write('.env is there already and stays as it is\n')
+  process.stdout.write('.env already exists and was not changed\n')
 }

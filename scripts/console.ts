@@ -1,7 +1,7 @@
 import { readConfig } from '../platform/config.ts'
 import { buildConsole, checkConsole } from '../platform/console-build.ts'
 
-/** Builds the console into the cache, or checks its types; both install its packages there first. */
+/** Builds the console or checks its types. Both first install its packages into the cache. */
 const actions = { build: buildConsole, check: checkConsole }
 const name = process.argv[2]
 if (name !== 'build' && name !== 'check') throw new Error('console.ts takes build or check')

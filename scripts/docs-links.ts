@@ -4,10 +4,10 @@ import { join, posix, sep } from 'node:path'
 const HREF = /<(?:a|link|script|img)\b[^>]*?\s(?:href|src)="([^"]*)"/g
 const ID = /\sid="([^"]*)"/g
 const OTHER_SITE = /^(?:[a-z]+:|\/\/)/
-/** Elements that load what they name, while a page is looked at. */
+/** Matches elements that load external resources when a page is opened. */
 const LOADED = /<(?:script|img|link)\b[^>]*?\s(?:href|src)="(?:https?:)?\/\/[^"]*"/g
 
-/** Returns the faults of a built site: links to pages, places in them or files that it does not have, and what it loads from elsewhere. */
+/** Returns the faults of a built site: links to missing pages, anchors or files, and external resources. */
 export function faultsOfSite(folder: string): string[] {
   const pages = new Map(
     globSync('**/*.html', { cwd: folder }).map((path) => {

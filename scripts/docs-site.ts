@@ -18,7 +18,7 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   )
 
-/** Returns the folder of the packages of the site; installed, it has them. */
+/** Returns the package folder of the site and whether the packages are installed. */
 export async function docsPackages(cacheDir: string): Promise<{ folder: string; isInstalled: boolean }> {
   const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
   for (const name of LOCK) hash.update(await readFile(join(SOURCES, name)))
@@ -26,9 +26,9 @@ export async function docsPackages(cacheDir: string): Promise<{ folder: string; 
   return { folder, isInstalled: await exists(folder) }
 }
 
-/** Installs the packages once for each content of their lock file. */
+/** Installs the packages, once per content of their lock file. */
 async function install(folder: string): Promise<void> {
-  console.error('hearth: installing the packages of the documentation site (once for each lock file) ...')
+  console.error('hearth: installing the packages of the documentation site (once per lock file) ...')
   const draft = `${folder}.${process.pid}.new`
   await mkdir(draft, { recursive: true })
   try {
@@ -41,7 +41,7 @@ async function install(folder: string): Promise<void> {
   }
 }
 
-/** Runs Astro over a copy of the sources beside their packages; a build is left in `out`. Throws unless it ends well. */
+/** Runs Astro on a copy of the sources next to their packages; a build is written to `out`. Throws if Astro fails. */
 export async function runSite(command: 'build' | 'dev', out: string, args: string[] = []): Promise<void> {
   const { folder, isInstalled } = await docsPackages(readConfig().HEARTH_CACHE_DIR)
   if (!isInstalled) await install(folder)
@@ -59,7 +59,7 @@ export async function runSite(command: 'build' | 'dev', out: string, args: strin
       stdio: 'inherit',
     })
     const [code] = (await once(child, 'exit')) as [number | null]
-    if (code !== 0) throw new Error(`astro ${command} has ended with ${code}`)
+    if (code !== 0) throw new Error(`astro ${command} exited with ${code}`)
   } finally {
     await rm(draft, { recursive: true, force: true })
   }

@@ -52,7 +52,7 @@ node that cannot start, or has to end, says why in plain words on stderr.
 \`npm run events:write\` writes this page from the declarations.
 `
 
-/** Returns the tables of events in Markdown; docs/events.md must equal it. */
+/** Returns the page of events as Markdown; docs/events.md must equal it. */
 export function eventsDocument(): string {
   const sections = PARTS.map(({ title, declared }) => {
     const rows = Object.values(declared).flatMap(({ events }) => Object.entries(events).map(row))

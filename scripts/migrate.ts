@@ -4,7 +4,7 @@ import { explain } from '../embedded/options.ts'
 import { readConfig, required } from '../platform/config.ts'
 import { unusable } from '../platform/reason.ts'
 
-/** `npm run migrate`: brings the schema of DATABASE_URL to the newest version. */
+/** `npm run migrate`: migrates the database at DATABASE_URL to the newest schema. */
 async function main(): Promise<void> {
   await using db = openDatabase(required(readConfig(), 'DATABASE_URL'), { max: 1 })
   await connectOnce(db).catch((err: unknown) => {

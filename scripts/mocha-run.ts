@@ -10,14 +10,14 @@ export interface Counts {
   skipped: number
 }
 
-/** The outcome of one test, or of a hook that failed. */
+/** The outcome of one test, or of a failed hook. */
 export interface Ending {
   /** Relative to the checkout; empty for a failure without a file. */
   file: string
-  /** With the titles of the enclosing suites. */
+  /** Includes the titles of the enclosing suites. */
   title: string
   outcome: keyof Counts
-  /** Milliseconds of the test with its hooks, where known. */
+  /** Milliseconds of the test with its hooks, if known. */
   ms?: number
 }
 
@@ -25,19 +25,19 @@ export interface Ending {
 export interface Suite {
   name: string
   specs: string[]
-  /** The time after which it is stopped. */
+  /** The time limit in minutes. */
   minutes: number
 }
 
 interface MochaOptions {
-  /** Variables that are added to the environment of this process. */
+  /** Variables added to the environment of this process. */
   env: NodeJS.ProcessEnv
-  /** Further arguments for mocha. */
+  /** Additional arguments for mocha. */
   args?: string[]
   output?: 'live' | 'afterwards'
 }
 
-/** Runs one suite and returns the outcome of each of its tests; a run that dies or hangs counts as one more failure. */
+/** Runs one suite and returns the outcome of each test. A run that dies or hangs counts as one more failure. */
 export async function runSuite(suite: Suite, options: MochaOptions): Promise<Ending[]> {
   const { env, args = [], output = 'live' } = options
   const folder = mkdtempSync(join(tmpdir(), 'hearth-tests-'))
@@ -47,7 +47,8 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
   try {
     const command = ['mocha', '--reporter', 'scripts/recording-reporter.cjs', ...suite.specs, ...args]
     const ok = await run(command, {
-      // Threads of OpenMP wait for each other in busy loops: among other tests, two take ten times the time of one.
+      // OpenMP threads wait for each other in busy loops: next to other tests, two threads take ten times as long as
+      // one.
       env: { OMP_NUM_THREADS: '1', ...env, HEARTH_TEST_RECORD: record },
       minutes: suite.minutes,
       output,
@@ -66,17 +67,16 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
 }
 
 /**
- * The failure of a process that had to be killed after its last test: something leaks, but the
- * outcomes of its tests count.
+ * The failure of a process that had to be killed after its last test: something leaks, but the test outcomes count.
  */
 const LINGERS = 'the process ends with its last test'
 
-/** With failures in more files than this, they are not accidental. */
+/** Failures in more files than this aren't considered flaky. */
 const MAX_FILES = 5
 
 /**
- * Runs each file with failures again by itself, unless there are many such files. The new outcomes replace the earlier
- * ones; `flaky` has the failures that did not recur.
+ * Reruns each file with failures by itself, unless there are many such files. The new outcomes replace the earlier
+ * ones; `flaky` contains the failures that didn't recur.
  */
 export async function secondChance(
   first: Ending[],
@@ -90,7 +90,7 @@ export async function secondChance(
   for (const [file, before] of byFile) {
     const now = await again(file)
     const failing = new Set(now.filter(({ outcome }) => outcome === 'failed').map(({ title }) => title))
-    // A run that broke off has no outcome for the tests it did not reach.
+    // An interrupted run has no outcome for the tests that it didn't reach.
     const isWhole = now.every((ending) => ending.file === file)
     if (isWhole) flaky.push(...before.filter(({ title }) => !failing.has(title)))
     endings = [...endings.filter((ending) => ending.file !== file), ...now]
@@ -116,7 +116,7 @@ export function slowestFiles(endings: readonly Ending[], most: number): string[]
     .map(([file, ms]) => `${(ms / 1000).toFixed(1).padStart(7)} s  ${file}`)
 }
 
-/** Returns the records of the reporter, whether the run was complete, and whether its process then lived on. */
+/** Reads the reporter's records: the outcomes, whether the run was complete, and whether its process kept running. */
 function read(record: string): { endings: Ending[]; isWhole: boolean; lingers: boolean } {
   const lines = existsSync(record) ? readFileSync(record, 'utf8').split('\n').filter(Boolean) : []
   const told = lines.map((line) => JSON.parse(line) as Ending | { ended: true } | { lingers: true })

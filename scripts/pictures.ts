@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from './run-command.ts'
 
-/** The pictures of `docs/pictures`, with those that the walk through the console takes of a true run and its model. */
+/** The images of `docs/pictures`, including those that the console test takes of a real run and its model. */
 const PICTURES = {
   'console-run.png': 'readme-run.png',
   'console-endpoint.png': 'readme-endpoint.png',
 } as const
 const TEST = 'test/e2e/console.test.ts'
 
-/** Takes the pictures anew, of the console as it is. */
+/** Takes new screenshots of the current console. */
 const folder = mkdtempSync(join(tmpdir(), 'hearth-pictures-'))
 try {
   const env = { ...process.env, HEARTH_TEST_PICTURES: folder }

@@ -9,7 +9,7 @@ import { runProgram } from '../platform/processes/run-program.ts'
 // of the commits that are younger than the rules in `.vale/Hearth`. It prints one line per finding and exits with 1
 // if there is any.
 
-/** The newest version that the Go module proxies have with all of its dependencies. */
+/** The newest version that Go module proxies provide with all of its dependencies. */
 const VALE = { module: 'github.com/vale-cli/vale/v3/cmd/vale', version: 'v3.22.0' }
 /** Files of one run of Vale, so that the command line stays short enough for every system. */
 const BATCH = 400
@@ -22,14 +22,14 @@ interface Finding {
   Message: string
 }
 type Findings = Record<string, Finding[]>
-/** A piece of text that is in no comment: where it is from, and the text. */
+/** A piece of text that Vale wouldn't find by itself, and its location. */
 interface Piece {
   file: string
   line: number
   text: string
 }
 
-/** Returns the program: from the cache, or built with Go once per machine; undefined without Go. */
+/** Returns the path of Vale, built with Go once per machine; undefined without Go. */
 async function provideVale(): Promise<string | undefined> {
   const folder = join(readConfig().HEARTH_CACHE_DIR, `vale-${VALE.version}`)
   const program = join(folder, 'vale')
@@ -52,7 +52,7 @@ const git = (...args: string[]): string[] =>
 
 const lineAt = (text: string, at: number): number => text.slice(0, at).split('\n').length
 
-/** Returns the test titles of a test file, or the comments of an SQL file, which Vale does not know. */
+/** Returns the titles of a test file, or the comments of an SQL file, whose syntax Vale doesn't know. */
 function piecesOf(file: string): Piece[] {
   const text = readFileSync(file, 'utf8')
   const pattern = file.endsWith('.sql') ? SQL_COMMENT : TITLE
@@ -63,7 +63,7 @@ function piecesOf(file: string): Piece[] {
   }))
 }
 
-/** Returns the subjects of the commits after the one that brought the rules; none in a clone without that commit. */
+/** Returns the commit subjects since the commit that added the rules; none in a clone without that commit. */
 function subjects(): Piece[] {
   const [first] = git('log', '--diff-filter=A', '--format=%H', '--', '.vale.ini')
   if (first === undefined) return []
@@ -83,7 +83,7 @@ function vale(program: string, args: string[], input?: string): Findings {
   return JSON.parse(output) as Findings
 }
 
-/** Checks pieces as the lines of one source file, in which each is a comment, and names the places they are from. */
+/** Checks all pieces as comments of one source file, and maps the findings back to their locations. */
 function checkPieces(program: string, pieces: readonly Piece[]): string[] {
   const text = pieces.map((piece) => `// ${piece.text.replaceAll('\n', ' ')}\n\n`).join('')
   return Object.values(vale(program, ['--ext=.ts'], text)).flatMap((found) =>

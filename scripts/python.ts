@@ -4,12 +4,12 @@ import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import { run } from './run-command.ts'
 
-/** Locks of the Python environments that only checks need. */
+/** Lock files of the Python environments that only checks need. */
 const LOCKS = join(import.meta.dirname, 'python')
 
 /**
- * Returns the interpreter of the environment with Ruff and pytest, which the first call on a machine installs into the
- * cache folder. Throws when this machine has no suitable Python.
+ * Returns the interpreter of the environment with Ruff and pytest. The first call on a machine installs it into the
+ * cache folder. Throws if this machine has no suitable Python.
  */
 export async function pythonForChecks(): Promise<string> {
   const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: console.log, locksDir: LOCKS }

@@ -1,10 +1,10 @@
-// Mocha's `spec` reporter, and beside it a file that gets one JSON line as each test ends, for mocha-run.ts to read:
-// what was told stays told when the run dies.
+// Mocha's `spec` reporter that also appends one JSON line to a file as each test ends, for mocha-run.ts to read. The
+// recorded outcomes survive when the run dies.
 const { appendFileSync } = require('node:fs')
 const path = require('node:path')
 const { reporters } = require('mocha')
 
-/** The time that the process may live on after its last test. */
+/** How long the process may keep running after its last test. */
 const LINGER_MS = Number(process.env.HEARTH_TEST_LINGER_MS ?? 30_000)
 const OUTCOMES = { pass: 'passed', fail: 'failed', pending: 'skipped' }
 
@@ -18,7 +18,7 @@ module.exports = class RecordingReporter extends reporters.Spec {
     for (const [event, outcome] of Object.entries(OUTCOMES)) {
       runner.on(event, (test) => {
         const file = test.file ? path.relative('', test.file) : ''
-        // Since the test before it ended, so that hooks count.
+        // Measured since the end of the previous test, so that hooks count.
         const ms = Date.now() - lastAt
         lastAt += ms
         tell({ file, title: test.fullTitle(), outcome, ms })
@@ -27,7 +27,7 @@ module.exports = class RecordingReporter extends reporters.Spec {
     runner.once('end', () => {
       tell({ ended: true })
       setTimeout(() => {
-        console.error('Something that a test started was never ended; the process is killed.')
+        console.error('A test left something running; the process is killed.')
         tell({ lingers: true })
         process.kill(process.pid, 'SIGKILL')
       }, LINGER_MS).unref()

@@ -5,11 +5,11 @@ import { signalGroup } from '../platform/processes/signals.ts'
 interface RunOptions {
   env?: NodeJS.ProcessEnv
   minutes?: number
-  /** `afterwards` prints the output when the command has ended, so that it does not mix with others. */
+  /** `afterwards` prints the output when the command has ended, so that it doesn't mix with other output. */
   output?: 'live' | 'afterwards'
 }
 
-/** The time in which the last output may still arrive after a command has ended. */
+/** How long to wait for the last output after a command has ended. */
 const OUTPUT_MS = 1_000
 
 const running = new Set<ChildProcess>()
@@ -20,11 +20,11 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   })
 }
 
-/** Runs one command to its end, or until its time is up; returns whether it succeeded. */
+/** Runs one command until it ends or its time limit is reached; returns whether it succeeded. */
 export function run([command = '', ...args]: string[], options: RunOptions = {}): Promise<boolean> {
   const { env = {}, minutes = 10, output = 'live' } = options
   const stdio = output === 'live' ? ('inherit' as const) : ('pipe' as const)
-  // The command has a process group of its own, so that processes it leaves can be found.
+  // The command gets its own process group, so that we can find processes it leaves behind.
   const child = spawn(command, args, {
     stdio: ['ignore', stdio, stdio],
     env: { ...process.env, ...env },
@@ -59,7 +59,7 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
 }
 
 function stopLate(child: ChildProcess, minutes: number): void {
-  console.log(`   no end after ${minutes} minutes: stopped`)
+  console.log(`   stopped after the limit of ${minutes} minutes`)
   signalAll(child, 'SIGTERM')
   setTimeout(() => signalAll(child, 'SIGKILL'), 12_000).unref()
 }

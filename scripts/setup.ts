@@ -11,9 +11,9 @@ import { readConfig, required } from '../platform/config.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 
 /**
- * Prepares the services of a deployment: Temporal's namespace and search attributes, the bucket, the schema, and, the first
- * time, an account with its admin key in one folder and a join token for one node in another, which nodes may read.
- * Safe to repeat.
+ * Prepares the services of a deployment: Temporal's namespace and search attributes, the bucket and the schema. The
+ * first time, it also creates an account with its admin key in one folder, and a join token for one node in another
+ * folder, which nodes may read. Safe to repeat.
  */
 const [folder = '.', nodeFolder = folder] = process.argv.slice(2)
 const config = readConfig()

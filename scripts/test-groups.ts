@@ -3,25 +3,25 @@ import { availableParallelism } from 'node:os'
 import { sep } from 'node:path'
 import { countsOf, type Ending, type Suite } from './mocha-run.ts'
 
-/** Test files that are timed together. */
+/** Test files whose time is measured together. */
 interface Group {
   name: string
   /** Folders of `test/`. */
   folders: string[]
-  /** The number of files that one mocha process runs, one after the other. */
+  /** The number of files that one mocha process runs in sequence. */
   filesPerProcess: number
-  /** The largest number of its processes that run at once. */
+  /** The maximum number of its processes that run at once. */
   sideBySide: number
 }
 
-/** The group of folders that no other group names. */
+/** The group of all folders that no other group names. */
 const RULES: Group = {
   name: 'rules and outside systems',
   folders: ['domain', 'platform', 'db'],
   filesPerProcess: 20,
   sideBySide: 2,
 }
-/** Slow groups and folders come first, so that no lane is left with one slow file at the end. */
+/** Slow groups and folders come first, so that no slow file runs alone at the end. */
 const GROUPS: readonly Group[] = [
   { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
   { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 2 },
@@ -31,12 +31,12 @@ const GROUPS: readonly Group[] = [
   RULES,
 ]
 
-/** Tests use most of a core, so one lane more than cores keeps all cores busy. */
+/** A test process uses most of a core, so one lane more than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
 /** The time limit of one process of tests. */
 const MINUTES = 30
 
-/** Runs every test file of the checkout, and prints the duration of each group. A free lane takes the next process. */
+/** Runs every test file of the checkout and prints the duration of each group. A free lane takes the next process. */
 export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promise<Ending[]> {
   const groups = GROUPS.map((group) => {
     return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as Ending[] }
@@ -56,7 +56,7 @@ export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promi
     }
   }
   await Promise.all(Array.from({ length: LANES }, lane))
-  console.log('\nSeconds of the processes of each group:')
+  console.log('\nProcess seconds per group:')
   for (const { name, seconds, endings } of groups) {
     const { passed, failed, skipped } = countsOf(endings)
     const counts = `${passed} passed, ${failed} failed, ${skipped} skipped`
@@ -65,7 +65,7 @@ export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promi
   return groups.flatMap(({ endings }) => endings)
 }
 
-/** Files of a folder have similar durations, so they are distributed in turn. Throws when a folder has no files. */
+/** Distributes files round-robin, because files of a folder take similar times. Throws if a folder has no files. */
 function suitesOf(group: Group): Suite[] {
   const all = globSync('test/*/**/*.test.ts').filter((file) => groupOf(file) === group)
   const empty = group.folders.find((folder) => !all.some((file) => folderOf(file) === folder))

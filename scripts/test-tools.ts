@@ -8,15 +8,15 @@ import { runProgram } from '../platform/processes/run-program.ts'
 
 const VERSITYGW = '1.8.0'
 const TEST_SERVER = '1.38.0'
-/** Locks of the Python environments that only tests need. */
+/** Lock files of the Python environments that only tests need. */
 export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'python')
 
-/** Locks of the npm packages that only tests need, apart from those of this checkout. */
+/** Lock files of the npm packages that only tests need, separate from those of this checkout. */
 export const TEST_PACKAGES = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'npm')
 
 type Say = (line: string) => void
 
-/** A program that tests need beside the npm packages: its path, or the reason why this machine has none. */
+/** A program that tests need in addition to the npm packages: its path, or the reason why it's missing. */
 export interface Tool {
   name: string
   /** The environment variable with its path. */
@@ -45,8 +45,8 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('MCP Inspector', 'HEARTH_TEST_INSPECTOR', () =>
       ensurePackages('inspector', { cacheDir, log: say, locksDir: TEST_PACKAGES }),
     ),
-    // These are installed here and not by the first test that needs them, because the installation
-    // occupies both cores for minutes.
+    // Install these here instead of in the first test that needs them, because the installation occupies both cores
+    // for minutes.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
     await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),
     await tool('nginx', 'HEARTH_TEST_NGINX', findNginx),
@@ -61,7 +61,7 @@ async function tool(name: string, variable: string, provide: () => Promise<strin
   }
 }
 
-/** Finds a proxy like those in front of a gateway; it is never installed. */
+/** Finds nginx, a typical proxy in front of a gateway. We never install it. */
 export async function findNginx(): Promise<string> {
   const path = onPath('nginx')
   if (!path) throw new Error('there is no `nginx`')
@@ -76,7 +76,7 @@ async function versitygw(cacheDir: string, say: Say): Promise<string> {
   return target
 }
 
-/** Returns the Java server that skips time, from Maven Central, behind a script with the port as its argument. */
+/** Returns a script that starts the time-skipping Java server from Maven Central; its argument is the port. */
 async function testServer(cacheDir: string, say: Say): Promise<string> {
   const folder = join(cacheDir, `temporal-test-server-${TEST_SERVER}`)
   const script = join(folder, 'temporal-test-server')

@@ -13,7 +13,7 @@ interface Check {
   script: string
 }
 
-/** Checks that need no service; each counts as one test. */
+/** Checks that need no services; each counts as one test. */
 const CHECKS: Check[] = [
   { name: 'types', script: 'check' },
   { name: 'format', script: 'format:check' },
@@ -21,7 +21,7 @@ const CHECKS: Check[] = [
   { name: 'import rules', script: 'imports' },
   { name: 'OpenAPI document', script: 'openapi:check' },
 ]
-/** Checks of the Python in this repository. */
+/** Checks of the Python code in this repository. */
 const PYTHON_CHECKS: Check[] = [
   { name: 'Python lint and types', script: 'python:lint' },
   { name: 'Python tests', script: 'python:test' },
@@ -44,8 +44,8 @@ async function main(): Promise<void> {
       : await secondChance(first, (file) => alone(file, env))
   if (flaky.length > 0) {
     console.log(
-      '\nThese do not count: what failed, and passed when its file ran once more by itself; a process that lived on after ' +
-        'its last test. Each is a bug to be mended:',
+      '\nNot counted: tests that failed but passed when their file was rerun alone, and processes that kept running after ' +
+        'their last test. Treat each of them as a bug:',
     )
     for (const { file, title } of flaky) console.log(`flaky: ${file} :: ${title}`)
   }
@@ -66,7 +66,7 @@ async function runChecks(): Promise<Ending[]> {
 
 const reasonOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))
 
-/** Runs a check, or skips it for the reason that this machine can't run it. */
+/** Runs a check, or skips it if there is a reason why this machine can't run it. */
 async function runCheck({ name, script }: Check, reason?: string): Promise<Ending> {
   if (reason !== undefined) {
     console.log(`== ${name}: skipped (${reason})`)
@@ -78,7 +78,7 @@ async function runCheck({ name, script }: Check, reason?: string): Promise<Endin
   return { file: '', title: name, outcome: ok ? 'passed' : 'failed' }
 }
 
-/** Provides the external programs; the reason for a missing one becomes the reason of the skipped tests. */
+/** Provides the external programs. The reason why one is missing becomes the reason of the skipped tests. */
 async function tools(): Promise<NodeJS.ProcessEnv> {
   const env: NodeJS.ProcessEnv = {}
   const say = (line: string) => console.log(`   ${line}`)
@@ -91,7 +91,7 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
   return env
 }
 
-/** Starts one PostgreSQL server for all tests; if it does not start, each process of tests reports why. */
+/** Starts one PostgreSQL server for all tests. If it doesn't start, each test process reports why. */
 async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
   const server = await startDatabaseServer().catch(() => undefined)
   const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }
@@ -102,7 +102,7 @@ async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
   }
 }
 
-/** Arguments of `npm test -- ...` are mocha's: a file, --grep. */
+/** Passes the arguments of `npm test -- ...` to mocha, such as a file or --grep. */
 function runNamed(env: NodeJS.ProcessEnv): Promise<Ending[]> {
   return runSuite({ name: 'the files named', specs: [], minutes: 30 }, { env, args: ARGUMENTS })
 }

@@ -5,7 +5,7 @@ import type { Loader } from 'astro/loaders'
 import { defineCollection } from 'astro:content'
 import { idOf, OUTSIDE, pageOf, ROOT } from './pages.ts'
 
-/** Reads the pages where they are written for readers of the repository, without front matter. */
+/** Loads the pages from the repository's own Markdown files, which have no front matter. */
 const pages: Loader = {
   name: 'pages',
   async load({ store, parseData, renderMarkdown, watcher, logger }) {

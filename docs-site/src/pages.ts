@@ -1,14 +1,14 @@
 import { posix, resolve } from 'node:path'
 
-/** The repository, which is named where the site is built in a copy of its sources. */
+/** The root of the repository; set through `DOCS_ROOT` when the site is built in a copy of its sources. */
 export const ROOT = resolve(process.env['DOCS_ROOT'] ?? '..')
 
-/** The title of a page is its first heading, which the site shows above the text. */
+/** Matches the first heading of a page, which is its title; the site shows it above the text. */
 const HEADING = /^# (.+)\n+/m
-/** A relative link of Markdown: the path and what follows `#`. */
+/** Matches a relative Markdown link: the path and the `#` fragment. */
 const LINK = /\]\((?![a-z]+:|#|\/)([^)#\s]+)(#[^)\s]*)?\)/g
 
-/** Pages beside those of `docs/`, by their paths in the repository. */
+/** Pages outside `docs/`, by their repository paths. */
 export const OUTSIDE = [
   'README.md',
   'CONTRIBUTING.md',
@@ -17,10 +17,10 @@ export const OUTSIDE = [
   'CODE_OF_CONDUCT.md',
   'node-runtime/servers/README.md',
 ]
-/** The folders of other files that pages may link, by their paths in the repository. */
+/** Folders with other files that pages may link to, by their repository paths. */
 export const FILES = ['docs/openapi', 'docs/pictures', 'docs/examples']
 
-/** The pages in their order, by id; the decisions follow. */
+/** The pages in sidebar order, by id; the decisions follow. */
 export const SIDEBAR = {
   Start: ['index', 'quickstart', 'browser-quickstart', 'concepts', 'console', 'cli', 'client', 'agents'],
   Use: [
@@ -48,8 +48,8 @@ export const SIDEBAR = {
 }
 
 /**
- * Returns the id of a page, which is its address on the site. A `README.md` is the page of its folder; the root's
- * `SECURITY.md` gets a name of its own, because ids are in lower case and `docs/security.md` exists.
+ * Returns the id of a page, which is its path on the site. A `README.md` is the page of its folder. The root's
+ * `SECURITY.md` gets a different name, because ids are lower case and `docs/security.md` exists.
  */
 export const idOf = (path: string): string =>
   path
@@ -59,7 +59,7 @@ export const idOf = (path: string): string =>
     .replace(/^SECURITY$/, 'report-a-vulnerability')
     .toLowerCase() || 'index'
 
-/** Returns the address on the site of a file in the repository; undefined where it has none. */
+/** Returns the site path of a repository file; undefined if the site doesn't contain it. */
 function addressOf(path: string): string | undefined {
   const id = idOf(path)
   if (OUTSIDE.includes(path) || (path.startsWith('docs/') && path.endsWith('.md')))
@@ -67,7 +67,7 @@ function addressOf(path: string): string | undefined {
   return FILES.some((folder) => path.startsWith(`${folder}/`)) ? path.replace(/^docs/, '') : undefined
 }
 
-/** Makes a page of a file of Markdown: its title, and the text with links as the site has them. */
+/** Converts a Markdown file to a page: its title, and its text with links rewritten for the site. */
 export function pageOf(text: string, path: string): { title: string; body: string } {
   const [, title] = HEADING.exec(text) ?? []
   if (title === undefined) throw new Error(`${path} has no heading for its title`)
