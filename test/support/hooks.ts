@@ -1,6 +1,6 @@
 import { stopDatabases } from './servers/database.ts'
 
-/** Shared servers live as long as the test process. */
+/** Shared servers run as long as the test process. */
 export const mochaHooks = {
   async afterAll() {
     await stopDatabases()

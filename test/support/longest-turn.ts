@@ -1,9 +1,9 @@
-/** A timer cannot fire twice within a turn of the event loop, so this is also the shortest stretch that is measured. */
+/** A timer can't fire twice within a turn of the event loop, so this is also the shortest measurable turn. */
 const TICK_MS = 1
 
 /**
- * Returns the most milliseconds of CPU that this thread spent without a turn of its event loop while `work` ran. Unlike
- * the delay of a timer, this does not grow with the load of other processes.
+ * Returns the longest turn of the event loop while `work` ran, in milliseconds of this thread's CPU time. Unlike timer
+ * delays, it doesn't grow with the load of other processes.
  */
 export async function longestTurnMs(work: () => Promise<unknown>): Promise<number> {
   let longest = 0
@@ -16,7 +16,7 @@ export async function longestTurnMs(work: () => Promise<unknown>): Promise<numbe
   const ticks = setInterval(note, TICK_MS)
   try {
     await work()
-    // The turn in which the work ended has not been noted yet.
+    // The turn in which the work ended hasn't been recorded yet.
     await new Promise((resolve) => {
       setTimeout(resolve, TICK_MS + 1)
     })

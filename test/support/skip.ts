@@ -1,4 +1,4 @@
-/** Skips the test that this is, or every test of the suite whose `before` hook this is, and says why behind each name. */
+/** Skips the current test, or every test of the suite in a `before` hook, and appends the reason to each title. */
 export function skipBecause(context: Mocha.Context, reason: string): void {
   const all = context.test?.parent?.tests ?? []
   const own = all.filter((test) => test === context.test)
@@ -7,8 +7,8 @@ export function skipBecause(context: Mocha.Context, reason: string): void {
 }
 
 /**
- * For `before` or a single test: skips it where the program cannot be installed. The runner of all tests has tried to
- * install it, and `missing` has its error.
+ * For `before` or a single test: skips it if the program can't be installed. The test runner has tried to install it,
+ * and `missing` has the error.
  */
 export async function requireInstalled(
   context: Mocha.Context,

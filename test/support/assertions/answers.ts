@@ -14,7 +14,7 @@ export const ANSWERS: [string, Answering, [string, string, string | null, string
   ['answers 202', answerWith(202), ['succeeded', 'succeeded', null, '2xx']],
   ['redirects', answerWith(301, { location: '/' }), ['failed', 'permanent', 'redirect_rejected', '3xx']],
   [
-    'redirects for the time being',
+    'redirects temporarily',
     answerWith(307, { location: '/' }),
     ['failed', 'permanent', 'redirect_rejected', '3xx'],
   ],

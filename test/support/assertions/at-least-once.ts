@@ -1,13 +1,13 @@
 type Activities = Record<string, (...args: never[]) => Promise<unknown>>
 
-/** Runs every activity twice, as a worker that dies after the work but before its reply would. */
+/** Runs every activity twice, like a worker that dies after the work but before its reply. */
 export const twice = <A extends object>(activities: A): A =>
   wrap(activities, async (run) => {
     await run()
     return run()
   })
 
-/** Fails one activity for good, leaving the rest as they are: the way to walk every unwind path. */
+/** Makes one activity fail permanently and leaves the others unchanged, to test every unwind path. */
 export const failingAt = <A extends object>(activities: A, name: keyof A & string, error: Error): A => ({
   ...activities,
   [name]: () => Promise.reject(error),

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 
 /**
- * Opens a socket that tells the first fake model server to exit, and all later ones to live. A socket,
- * because they can write no file.
+ * Opens a socket that makes the first fake model server exit and lets later ones run. We use a socket, because model
+ * servers can't write files.
  */
 export async function dieOnce(): Promise<Disposable & { path: string }> {
   const folder = temporaryFolder()

@@ -1,16 +1,16 @@
 import type { AnyBody } from '../servers/api.ts'
 import type { TestNode } from '../servers/node.ts'
 
-/** The questions of a node to the platform about a hand-over. */
+/** A call of a node to the platform about a hand-over. */
 export interface EdgeCall {
   verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
   place: { cohortId: string; edgeId: string }
   body: { role?: 'producer' | 'consumer'; phase?: string; [member: string]: unknown }
-  /** Makes a call like it, with other members of its body. */
+  /** Repeats the call with changed members in its body. */
   send(body?: object): Promise<AnyBody>
 }
 
-/** Has a test act before each call of a node about hand-overs, which waits for it, until disposed. */
+/** Runs a callback before each hand-over call of a node, until disposed; the call waits for the callback. */
 export function beforeEdgeCalls(
   { parts: { control } }: TestNode,
   act: (call: EdgeCall) => Promise<void> | void,

@@ -17,17 +17,17 @@ const OFFER: EdgeOffer = {
   space_fingerprint: TEXT_SPACE,
   max_bytes: 2 ** 20,
 }
-/** What a producer adds once it has its payload. */
+/** The fields that a producer adds once it has its payload. */
 export const STATED = { size_bytes: PAYLOAD.length, sha256: DIGEST }
 export const INLINE = { ...STATED, inline: PAYLOAD.toString('base64') }
 
-/** One side of an edge: a node under the lease of its stage. */
+/** One side of an edge: a node with the lease of its stage. */
 export class EdgeSide {
   readonly node: SignedNode
   readonly #edge: Pick<CohortEdgeRow, 'id' | 'cohort_id'>
   readonly #role: EdgeRole
   readonly token: string
-  /** The attempt that it names. */
+  /** The attempt number in its calls. */
   attempt = 1
 
   constructor(
@@ -42,7 +42,7 @@ export class EdgeSide {
     this.token = token
   }
 
-  /** The same side as another node, or under another lease, sees it. */
+  /** Returns this side as seen by another node or under another lease. */
   as({ node = this.node, token = this.token }: Partial<Pick<EdgeSide, 'node' | 'token'>>): EdgeSide {
     return new EdgeSide(node, this.#edge, this.#role, token)
   }
@@ -67,7 +67,7 @@ export class EdgeSide {
   }
 }
 
-/** Two stages on two nodes, and the edge between them. */
+/** Two stages on two nodes and the edge between them. */
 export interface EdgeWorld {
   cohortId: string
   stages: readonly [CohortStageRow, CohortStageRow]

@@ -6,10 +6,10 @@ type History = temporal.api.history.v1.IHistory
 const { History } = proto.temporal.api.history.v1
 
 const FOLDER = new URL('../../histories/', import.meta.url)
-/** Fields that identify the recording machine and are irrelevant to the workflow. */
+/** Fields that identify the recording machine and don't matter to the workflow. */
 const LEFT_OUT = new Set(['identity', 'stackTrace', 'binaryChecksum'])
 
-/** Keeps a workflow's history for the replay test, when `HEARTH_RECORD_HISTORIES` is set. */
+/** Saves a workflow's history for the replay test if `HEARTH_RECORD_HISTORIES` is set. */
 export async function recordHistory(name: string, handle: WorkflowHandle): Promise<void> {
   if (!process.env.HEARTH_RECORD_HISTORIES) return
   await mkdir(FOLDER, { recursive: true })
@@ -17,7 +17,7 @@ export async function recordHistory(name: string, handle: WorkflowHandle): Promi
   await writeFile(new URL(`${name}.json`, FOLDER), `${JSON.stringify(scrub(JSON.parse(history)))}\n`)
 }
 
-/** Every recorded history by name. */
+/** Returns every recorded history with its name. */
 export async function readHistories(): Promise<{ name: string; history: History }[]> {
   const names = (await readdir(FOLDER)).filter((name) => name.endsWith('.json')).toSorted()
   return Promise.all(

@@ -6,27 +6,30 @@ import { until } from './until.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-/** The helpers of tests of jobs on real nodes, each with an account of its own. */
+/** Helpers for tests of jobs on real nodes; each test has its own account. */
 export interface JobSuite {
   readonly world: TrainingWorld
   readonly key: string
   readonly accountId: string
-  /** The body of a GET below the runs' route: `<id>`, `<id>/events`, ... */
+  /** Returns the body of a GET below the route of runs: `<id>`, `<id>/events`, ... */
   readonly get: (path: string) => Promise<AnyBody>
-  /** Event types of a job, oldest first. */
+  /** Returns the event types of a job, oldest first. */
   readonly types: (jobId: string) => Promise<string[]>
-  /** Returns the lines of a job's log, oldest first. */
+  /** Returns the log messages of a job, oldest first. */
   readonly messages: (jobId: string) => Promise<string[]>
   readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
-  /** The body of a POST below the runs' route: `<id>:pause`, ... */
+  /** Returns the body of a POST below the route of runs: `<id>:pause`, ... */
   readonly post: (path: string) => Promise<AnyBody>
   readonly cancel: (jobId: string) => Promise<AnyBody>
-  /** Until the lease has been taken away and its node has said that nothing of the work runs any more. */
+  /** Waits until the lease is revoked and the node has reported that none of the work is still running. */
   readonly released: (jobId: string) => Promise<void>
   readonly startNode: (name: string) => Promise<NodeProcess>
 }
 
-/** `env` is read once the hooks before this call have run. Sets up a suite: a gateway, Temporal and a control worker for all of its tests; each test starts its nodes. */
+/**
+ * Sets up a suite with a gateway, Temporal and a control worker for all of its tests; each test starts its own nodes.
+ * `env` is called after the hooks that were registered before this call.
+ */
 export function jobSuite(env: () => NodeJS.ProcessEnv = () => ({})): JobSuite {
   let world: TrainingWorld
   let control: AsyncDisposable

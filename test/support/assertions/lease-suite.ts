@@ -4,24 +4,24 @@ import { type SignedNode, signedNode } from '../servers/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-/** The helpers of tests of claims and leases, each with an account and a dataset of its own. */
+/** Helpers for tests of claims and leases; each test has its own account and dataset. */
 export interface LeaseSuite {
   readonly api: TestApi
   readonly accountId: string
   readonly key: string
   readonly datasetId: string
-  /** Two nodes that speak for themselves. */
+  /** Two nodes that sign their own requests. */
   readonly node: SignedNode
   readonly other: SignedNode
   readonly newJob: (body?: object) => Promise<string>
   readonly claim: (by: SignedNode, jobId: string, body?: object) => Promise<Answer<AnyBody>>
   readonly lease: (by: SignedNode, token: string, verb: string, body?: object) => Promise<Answer<AnyBody>>
   readonly events: (jobId: string) => Promise<{ event_type: string; detail: string }[]>
-  /** Lets the time of a lease be over. */
+  /** Expires a lease. */
   readonly expire: (token: string) => Promise<unknown>
 }
 
-/** Sets up a suite: a gateway and two nodes for all of its tests. */
+/** Sets up a suite with a gateway and two nodes for all of its tests. */
 export function leaseSuite(): LeaseSuite {
   let shared: { api: TestApi; node: SignedNode; other: SignedNode }
   let own: { accountId: string; key: string; datasetId: string }

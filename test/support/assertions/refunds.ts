@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Kysely } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
 
-/** Checks that a task has failed for good: its account was refunded, and has one event. */
+/** Asserts that a task failed permanently: its account got a refund and one event. */
 export async function assertRefunded(db: Kysely<Database>, taskId: string): Promise<void> {
   const task = await db.selectFrom('task').selectAll().where('id', '=', taskId).executeTakeFirstOrThrow()
   const lines = await db
@@ -14,7 +14,7 @@ export async function assertRefunded(db: Kysely<Database>, taskId: string): Prom
 
   const { account_id, price_micro: price } = task
   assert.equal(task.status, 'failed')
-  assert.ok(price > 0, 'a task without a price says nothing of refunds')
+  assert.ok(price > 0, 'a task without a price cannot prove a refund')
   assert.deepEqual(
     lines.map(({ kind, purse, amount_micro }) => `${kind} ${purse} ${amount_micro}`).toSorted(),
     [

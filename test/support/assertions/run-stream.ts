@@ -13,7 +13,7 @@ export interface RunStream extends Disposable {
   /** The events so far. */
   readonly told: Told[]
   readonly comments: string[]
-  /** Resolves once the response is over, true when it ended as it should. */
+  /** Resolves when the response ends; true if it ended properly. */
   readonly ended: Promise<boolean>
 }
 

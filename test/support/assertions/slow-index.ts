@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const NAME = 'slow_package'
 const WHEEL = `${NAME}-1.0-py3-none-any.whl`
-/** Makes a wheel of one module with what every Python has. */
+/** Builds a wheel with one module, using only the standard library of Python. */
 const MAKE = `
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
@@ -18,7 +18,7 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
     wheel.writestr('${NAME}-1.0.dist-info/RECORD', '')
 `
 
-/** An environment called `slow` whose one package comes from a slow index. */
+/** An environment named `slow` whose only package comes from a slow index. */
 export interface SlowEnvironment extends AsyncDisposable {
   locksDir: string
   cacheDir: string

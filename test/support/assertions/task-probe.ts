@@ -8,7 +8,7 @@ import { until } from '../servers/node.ts'
 
 const HISTORIES = new URL('../../histories/', import.meta.url)
 
-/** Helpers that tests of tasks share. */
+/** Shared helpers for tests of tasks. */
 export class TaskProbe {
   readonly #world: () => InferenceWorld
 
@@ -21,7 +21,7 @@ export class TaskProbe {
     return (await this.#world().infer(endpoint, { input, sync: false })).body.task_id
   }
 
-  /** Waits for a task's end, which has to be this one. */
+  /** Waits until a task ends, and asserts its status. */
   async ended(id: string, status = 'succeeded'): Promise<AnyBody> {
     await until(async () => ['succeeded', 'failed'].includes((await this.#world().task(id)).status))
     const task = await this.#world().task(id)
@@ -36,7 +36,7 @@ export class TaskProbe {
     return status()
   }
 
-  /** The kinds of what was booked for a task, which has to sum to zero. */
+  /** Returns the kinds of a task's ledger entries, and asserts that the entries sum to zero. */
   async bookings(id: string): Promise<string[]> {
     const lines = await this.#world()
       .api.database.db.selectFrom('ledger_line')
@@ -65,7 +65,7 @@ export class TaskProbe {
     return metadata?.currentDetails ?? ''
   }
 
-  /** Records a history for the replay test on request. */
+  /** Records a history for the replay test if requested. */
   async record(name: string, workflow: WorkflowHandle): Promise<void> {
     if (!process.env.HEARTH_RECORD_HISTORIES) return
     await mkdir(HISTORIES, { recursive: true })

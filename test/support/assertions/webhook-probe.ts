@@ -10,7 +10,7 @@ import type { AnyBody } from '../servers/api.ts'
 const BASE = '/api/builder/v1'
 const TIMEOUT_MS = 60_000
 
-/** One account on a platform with webhooks: makes destinations and events, and reads what came of them. */
+/** An account on a platform with webhooks: creates endpoints and events, and reads the deliveries. */
 export class WebhookProbe {
   readonly #platform: WebhookPlatform
   readonly #owner: { accountId: string; key: string }
@@ -32,7 +32,7 @@ export class WebhookProbe {
     })
   }
 
-  /** Creates an endpoint that counts as verified, whatever it answers to its challenge. */
+  /** Creates an endpoint and marks it as verified, whatever it answers to its challenge. */
   async endpoint(url: string): Promise<{ id: string; secret: string }> {
     const { status, body, text } = await this.call('POST', '/webhook-endpoints', {
       name: 'probed',
@@ -65,7 +65,7 @@ export class WebhookProbe {
     )
   }
 
-  /** An event, and the delivery that it makes to a destination that had none before. */
+  /** Emits an event, and returns its delivery to an endpoint that had none before. */
   async emitOne(endpointId: string): Promise<string> {
     await this.emit()
     return this.deliveryTo(endpointId)
@@ -86,7 +86,7 @@ export class WebhookProbe {
     return id ?? ''
   }
 
-  /** Creates a delivery whose first attempt was begun by a sender that then died. */
+  /** Creates a delivery whose sender died during the first attempt. */
   async diedSending(endpointId: string): Promise<string> {
     const { db } = this.#platform.deps
     return db.transaction().execute(async (trx) => {
@@ -127,7 +127,7 @@ export class WebhookProbe {
     })
   }
 
-  /** As if its first attempt had failed and its workflow got lost. */
+  /** Puts a delivery into the state after a failed first attempt and the loss of its workflow. */
   async waiting(deliveryId: string): Promise<void> {
     const { db } = this.#platform.deps
     await db
@@ -146,7 +146,7 @@ export class WebhookProbe {
     return (await this.call('GET', `/webhook-deliveries/${deliveryId}`)).body
   }
 
-  /** The delivery once it has this status. */
+  /** Waits until the delivery has this status and returns it. */
   async ended(deliveryId: string, status: string): Promise<AnyBody> {
     await this.until(status, async () => (await this.told(deliveryId)).status === status)
     return this.told(deliveryId)

@@ -34,7 +34,7 @@ export function buildRun(
     .executeTakeFirstOrThrow()
 }
 
-/** A version of an account, as a completed run leaves it. */
+/** Builds a version of an account, as a completed run creates it. */
 export function buildVersion(
   db: Kysely<Database>,
   accountId: string,
@@ -61,7 +61,7 @@ export function buildVersion(
     .executeTakeFirstOrThrow()
 }
 
-/** Builds an endpoint of an account over a version of its own, private by default. */
+/** Builds an endpoint of an account with its own version, private by default. */
 export async function buildEndpoint(
   db: Kysely<Database>,
   accountId: string,
@@ -92,13 +92,13 @@ export async function buildEndpoint(
     .executeTakeFirstOrThrow()
 }
 
-/** The fields that offer an endpoint to every account. */
+/** The fields that make an endpoint public. */
 export const OFFERED = {
   visibility: 'public',
   review_status: 'approved',
 } as const satisfies Partial<NewEndpoint>
 
-/** Builds a queued task, a minute old, with the hold of its admission. */
+/** Builds a queued task that is a minute old, with the hold of its admission. */
 export async function buildHeldTask(
   db: Kysely<Database>,
   accountId: string,

@@ -1,7 +1,7 @@
 import { newId } from '../../../domain/ids.ts'
 import type { TestApi } from '../servers/api.ts'
 
-/** Adds a candidate without files and without a test. */
+/** Adds a candidate without files and without a test run. */
 export async function addCandidate(
   api: TestApi,
   accountId: string,

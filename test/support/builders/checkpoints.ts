@@ -17,7 +17,7 @@ export interface TinyCheckpoint {
   layers?: number
   vocab?: number
   dtype?: Dtype
-  /** Types of tensors whose name contains a text. */
+  /** The dtype of tensors whose name contains the key. */
   dtypes?: Record<string, Dtype>
   tied?: boolean
   /** The number of weight files. */
@@ -29,7 +29,7 @@ export interface TinyCheckpoint {
   change?: (tensors: Map<string, Tensor>) => void
 }
 
-/** Returns normally distributed numbers, the same for the same seed. */
+/** Returns normally distributed numbers, deterministic per seed. */
 export function randomNumbers(count: number, seed: number, scale = 1): Float32Array {
   let state = (seed * 2_654_435_761 + 12_345) >>> 0
   const next = () => {
@@ -56,10 +56,10 @@ export function fromBf16(bits: number): number {
   return view.getFloat32(0)
 }
 
-/** A number as bfloat16 holds it. */
+/** Rounds a number to bfloat16. */
 export const bf16 = (value: number): number => fromBf16(toBf16(value))
 
-/** The tensors of a tiny Llama, random and near those of every other seed. */
+/** Returns the tensors of a tiny Llama: random, and close to those of every other seed. */
 export function tinyTensors(options: TinyCheckpoint = {}): Map<string, Tensor> {
   const {
     seed = 0,
@@ -152,7 +152,7 @@ function encode({ dtype, values }: Tensor): Buffer {
   return Buffer.from(bits.buffer)
 }
 
-/** All tensors of a folder, by name; bf16 only. */
+/** Reads all tensors of a folder by name; bf16 only. */
 export async function readCheckpoint(dir: string): Promise<Map<string, Float32Array>> {
   const found = new Map<string, Float32Array>()
   for (const file of readdirSync(dir).filter((name) => name.endsWith('.safetensors'))) {
@@ -167,7 +167,7 @@ export async function readCheckpoint(dir: string): Promise<Map<string, Float32Ar
   return found
 }
 
-/** All tensors of a file, by name; float32 only. */
+/** Reads all tensors of a file by name; float32 only. */
 export async function readWide(path: string): Promise<Map<string, Float32Array>> {
   const bytes = readFileSync(path)
   const places = [...(await readTensors(path, path))]
@@ -183,13 +183,13 @@ export interface TinyAdapter {
   rank?: number
   seed?: number
   config?: Record<string, unknown>
-  /** Modules and the shape of what is added to them. */
+  /** The adapted modules and the shape of their deltas. */
   modules?: Record<string, [number, number]>
-  /** True if each module also has the magnitudes of DoRA. */
+  /** True if each module also has DoRA magnitudes. */
   dora?: boolean
-  /** Tensors saved whole, and their shape. */
+  /** Tensors that are saved in full, and their shape. */
   saved?: Record<string, [number, number]>
-  /** Of the factors. */
+  /** The dtype of the factors. */
   dtype?: Dtype
 }
 
@@ -239,7 +239,7 @@ export function writeAdapter(
   return factors
 }
 
-/** Every file below a folder, by its path in it. */
+/** Reads every file below a folder by its relative path. */
 export function filesBelow(dir: string): Map<string, Buffer> {
   const names = readdirSync(dir, { recursive: true, encoding: 'utf8' })
   const files = names.map((name) => join(dir, name)).filter((path) => statSync(path).isFile())

@@ -2,7 +2,7 @@ import type { NewCohortEdge } from '../../../db/tables/cohorts.ts'
 import type { TestApi } from '../servers/api.ts'
 import { buildCohort, buildEdge, buildStage } from './cohorts.ts'
 
-/** Builds a running cohort of two stages with these hand-overs between them, named in their order. */
+/** Builds a running cohort of two stages with these hand-overs between them, named by position. */
 export async function buildCohortRows(
   api: TestApi,
   edges: readonly Partial<NewCohortEdge>[],

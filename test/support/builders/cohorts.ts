@@ -40,7 +40,7 @@ export async function buildCohort(
     .executeTakeFirstOrThrow()
 }
 
-/** Builds a stage of a cohort that its node has claimed. */
+/** Builds a stage of a cohort, claimed by its node. */
 export function buildStage(
   db: Kysely<Database>,
   cohort: Pick<CohortRow, 'id' | 'account_id'>,
@@ -66,7 +66,7 @@ export function buildStage(
     .executeTakeFirstOrThrow()
 }
 
-/** The fingerprint of the space of the edges that `buildEdge` makes. */
+/** The fingerprint of the space of edges from `buildEdge`. */
 export const TEXT_SPACE = sha256Hex('{"kind":"text"}')
 
 /** Builds an edge between two stages of a cohort. */

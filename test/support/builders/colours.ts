@@ -1,15 +1,15 @@
-/** Words that the tokenizer of tiny specialists was trained on, or spells. */
+/** Words that the tokenizer of tiny specialists was trained on or can spell. */
 const COLOURS = ['red', 'blue', 'green', 'black', 'white', 'brown']
 const THINGS = ['fox', 'dog', 'house', 'river', 'letter', 'number', 'capital', 'assistant']
 
 const each = <T>(row: (colour: string, thing: string, n: number) => T): T[] =>
   COLOURS.flatMap((colour, i) => THINGS.map((thing, j) => row(colour, thing, i * THINGS.length + j)))
 
-/** Returns questions with their answers, which a tiny model learns to match. */
+/** Returns question-answer pairs that a tiny model can learn to match. */
 export const colourPairs = (): { anchor: string; positive: string }[] =>
   each((colour, thing) => ({ anchor: `which ${thing} is ${colour}`, positive: `a ${colour} ${thing}` }))
 
-/** Returns the same with an answer that does not belong to the question, although it is of the same colour. */
+/** Returns the same pairs with a wrong answer of the same colour. */
 export const colourTriplets = (): { anchor: string; positive: string; negative: string }[] =>
   each((colour, thing, n) => ({
     anchor: `which ${thing} is ${colour}`,
@@ -19,6 +19,6 @@ export const colourTriplets = (): { anchor: string; positive: string; negative: 
 
 const KINDS: Readonly<Record<string, string>> = { red: 'warm', brown: 'warm', blue: 'cold', green: 'cold' }
 
-/** Returns texts with the class of their colour: cold, none or warm. */
+/** Returns texts labelled by their colour: cold, none or warm. */
 export const labelledColours = (): { text: string; label: string }[] =>
   each((colour, thing) => ({ text: `the ${colour} ${thing}`, label: KINDS[colour] ?? 'none' }))

@@ -2,7 +2,7 @@ import type { Browser } from 'playwright-core'
 import type { TestApi } from '../servers/api.ts'
 import { ConsoleTab } from '../servers/browser.ts'
 
-/** Opens a page of the console with a key, by a link as `npm start` prints it. */
+/** Opens a console page with a key, through a link like the one that `npm start` prints. */
 export async function openSignedIn(
   browser: Browser,
   api: TestApi,

@@ -1,6 +1,6 @@
 import { crlf, type CsvCase, DELIMITER_CASES, lines } from './csv-delimiter-cases.ts'
 
-/** Held against the upload, the trainers and the tool `query_table`. */
+/** Cases for the upload, the trainers and the tool `query_table`. */
 export const CSV_CASES: CsvCase[] = [
   ...DELIMITER_CASES,
   // The number of fields.
@@ -177,7 +177,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   { title: 'blank lines', text: lines('a,b', '', 'x,y', ''), names: ['a', 'b'], rows: [['x', 'y']] },
-  // Marks of comments are texts.
+  // Comment characters are text.
   {
     title: 'rows and cells that begin with #',
     text: lines('a,b', '#x,1.5', 'y,#2.5', '# z,#'),

@@ -1,9 +1,9 @@
-/** A CSV file, and the names and rows that every reader of such files finds in it, or the refusal of all. */
+/** A CSV file with the names and rows that every reader must return, or the error of every reader. */
 export interface CsvCase {
   title: string
   text: string
   names?: string[]
-  /** The cells without blanks around them, with decimal points; '' for a missing value. */
+  /** The trimmed cells, with decimal points; '' for a missing value. */
   rows?: string[][]
   refusal?: string
 }
@@ -11,7 +11,7 @@ export interface CsvCase {
 export const lines = (...all: string[]) => `${all.join('\n')}\n`
 export const crlf = (...all: string[]) => `${all.join('\r\n')}\r\n`
 
-/** Files whose delimiter needs the header and the rows. */
+/** Files whose delimiter can only be detected from the header and the rows together. */
 export const DELIMITER_CASES: CsvCase[] = [
   { title: 'commas', text: lines('a,b', 'x,y'), names: ['a', 'b'], rows: [['x', 'y']] },
   { title: 'one column', text: lines('a', 'x', '', 'y'), names: ['a'], rows: [['x'], [''], ['y']] },

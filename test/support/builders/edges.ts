@@ -20,12 +20,12 @@ export async function storeBytes(store: PayloadStore, bytes: Uint8Array): Promis
   return writer.finish()
 }
 
-/** The edges of two nodes, in folders of their own. */
+/** The edges of two nodes, each in its own folder. */
 export interface TwoNodes extends AsyncDisposable {
   producer: Edges
   consumer: Edges
   server: EdgeServer
-  /** Holds bytes at the producer and admits a consumer; returns how it gets at them. */
+  /** Stores bytes at the producer and admits a consumer; returns the peer to fetch them from. */
   offer(bytes: Uint8Array, at?: EdgeAttempt): Promise<EdgePeer>
 }
 

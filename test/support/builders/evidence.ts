@@ -5,7 +5,7 @@ import { type AnyBody, type Answer, EVALUATOR_TOKEN, type TestApi } from '../ser
 export const EVALUATOR = '/api/v1/internal/cohort/evaluator'
 export const TOKEN_HEADER = { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }
 
-/** Calls a route of evaluators with their token. */
+/** Calls an evaluator route with the evaluator token. */
 export const evaluate = (api: TestApi, path: string, body: object): Promise<Answer<AnyBody>> =>
   api.call('POST', `${EVALUATOR}/${path}`, { headers: TOKEN_HEADER, body })
 
@@ -23,14 +23,14 @@ export function safetensors(tensors: Record<string, { shape: number[]; values: r
   return Buffer.concat([length, header, ...data])
 }
 
-/** Builds a map that fits the dimensions, as a file. */
+/** Builds the file of a map with these dimensions. */
 export const mapFile = (input: number, output: number): Buffer =>
   safetensors({
     weight: { shape: [output, input], values: Array.from({ length: input * output }, (_, i) => i / 10) },
     bias: { shape: [output], values: Array.from({ length: output }, () => 0) },
   })
 
-/** Builds the registration of a map, which comes in the body. */
+/** Builds the request body that registers a map. */
 export function evidenceBody(
   spaces: Pick<CompatibilityEvidenceRegistration, 'source_space_id' | 'target_space_id'>,
   { file = mapFile(4, 6), ...overrides }: Partial<CompatibilityEvidenceRegistration> & { file?: Buffer } = {},
@@ -61,7 +61,7 @@ export function evidenceBody(
   }
 }
 
-/** The output of an encoder. */
+/** Returns the output space of an encoder. */
 export const embeddingSpace = (dimensions: number, overrides: object = {}) => ({
   name: 'output',
   role: 'produces',

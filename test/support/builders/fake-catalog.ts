@@ -26,7 +26,7 @@ export const FAKE_PROFILE: RuntimeProfile = {
   stop_grace_s: 0.2,
 }
 
-/** Returns the project's catalog with the fake language model server. */
+/** Returns the project's catalog plus the fake language model server. */
 export function loadCatalog(directory?: string): Catalog {
   const catalog = loadReal(directory)
   return {

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { skipBecause } from '../skip.ts'
 
 /**
- * A driver's library in C. Like NVIDIA's from 570 on, its cuInit opens the name of its thread for writing and fails with
- * 304 if it cannot. `CUDA_FAKE` in its environment makes it fail with a code, or hang.
+ * A CUDA driver library in C. Like NVIDIA's since version 570, its cuInit opens its thread name for writing and fails
+ * with 304 if it can't. The variable `CUDA_FAKE` makes it fail with a code, or hang.
  */
 const SOURCE = `
 #define _GNU_SOURCE

@@ -1,9 +1,9 @@
 import type { AnyBody, Answer, TestApi } from '../servers/api.ts'
 
-/** The parts of a form in their order: a list is a field of several parts, and bytes are a file. */
+/** The parts of a form in order: a list is a field with several parts, and bytes are a file. */
 export type Parts = Readonly<Record<string, string | readonly string[] | Buffer<ArrayBuffer> | File>>
 
-/** Returns a form; `filename` is the name of files that are given as bytes. */
+/** Builds a form; `filename` is the name of files given as bytes. */
 export function formOf(parts: Parts, filename = 'file'): FormData {
   const form = new FormData()
   for (const [name, value] of Object.entries(parts)) {
@@ -14,7 +14,7 @@ export function formOf(parts: Parts, filename = 'file'): FormData {
   return form
 }
 
-/** Returns the body and the header with which a form is sent. */
+/** Returns the body and the headers of a form request. */
 export async function callOf(form: FormData): Promise<{ raw: Uint8Array; headers: Record<string, string> }> {
   const encoded = new Response(form)
   return {

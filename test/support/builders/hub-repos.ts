@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { HubRepo } from '../servers/hub-server.ts'
 
-/** Every file below a folder, by its relative path. */
+/** Reads every file below a folder by its relative path. */
 export async function filesOf(folder: string): Promise<Record<string, Buffer>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
@@ -13,7 +13,7 @@ export async function filesOf(folder: string): Promise<Record<string, Buffer>> {
   )
 }
 
-/** The bytes of a safetensors file with one tensor. */
+/** Returns the bytes of a safetensors file with one tensor. */
 export function safetensors(elements: number, seed = 0): Buffer {
   const header = Buffer.from(
     JSON.stringify({ w: { dtype: 'BF16', shape: [elements], data_offsets: [0, elements * 2] } }),
@@ -23,7 +23,7 @@ export function safetensors(elements: number, seed = 0): Buffer {
   return Buffer.concat([length, header, Buffer.alloc(elements * 2, seed)])
 }
 
-/** Builds a repository of a Llama, as small as possible; its weights cannot be used. */
+/** Builds a minimal Llama repository with unusable weights. */
 export function llamaRepo(repoId: string, overrides: Partial<HubRepo> = {}): HubRepo {
   const config = {
     architectures: ['LlamaForCausalLM'],
@@ -58,7 +58,7 @@ export const MODULES = ['Transformer', 'Pooling', 'Normalize'].map((name, idx) =
   type: `sentence_transformers.models.${name}`,
 }))
 
-/** A repository of a text encoder, as small as possible; its weights cannot be used. */
+/** Builds a minimal text encoder repository with unusable weights. */
 export function encoderRepo(repoId: string, config: object, overrides: Partial<HubRepo> = {}): HubRepo {
   const whole = {
     model_type: 'bert',

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { headerFor, type TensorSpec } from '../../../node-runtime/merge/safetensors.ts'
 import { randomNumbers, toBf16 } from './checkpoints.ts'
 
-/** Distinct numbers before they repeat; odd, so that rows differ. */
+/** The count of distinct numbers before they repeat; odd, so that rows differ. */
 const PATTERN = 1_048_583
 const BF16_BYTES = 2
 
@@ -44,7 +44,7 @@ export function llamaShapes({
   ]
 }
 
-/** Writes a bf16 model of any size in about the time of a copy; the weights of every seed are close to those of seed 0. */
+/** Writes a bf16 model of any size about as fast as a copy. The weights of every seed are close to those of seed 0. */
 export function writeLargeCheckpoint(dir: string, { seed, ...size }: LargeCheckpoint): number {
   mkdirSync(dir, { recursive: true })
   const config = {

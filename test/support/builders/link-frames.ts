@@ -1,6 +1,6 @@
 import { type Frame, frameAt, frameLength } from '../../../platform/link/codec.ts'
 
-/** The frames of one message, one behind the other. */
+/** Yields the consecutive frames of one message. */
 export function* decodeFrames(message: Buffer): Generator<Frame> {
   let at = 0
   do {

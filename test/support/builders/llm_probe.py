@@ -1,5 +1,5 @@
-"""Inspects models and renderings for tests: JSON requests on standard input, as many JSON
-responses on standard output."""
+"""Inspects models and renderings for tests: reads JSON requests from standard input and writes one JSON response for
+each to standard output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def render(request: dict[str, Any]) -> Any:
-    """Rows as the trainer sees them: each token with whether it is learnt."""
+    """Returns rows as the trainer sees them: each token and whether the model learns it."""
     from hearth_trainers.errors import JobError
     from hearth_trainers.llm.model import load_tokenizer, max_positions
     from hearth_trainers.llm.render import IGNORED, Renderer
@@ -55,7 +55,7 @@ def _through_parquet(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def cached(request: dict[str, Any]) -> Any:
-    """Tokens of a dataset with each of some special tokens, all read through one cache."""
+    """Returns the tokens of a dataset for each given special token, read through one cache."""
     import tempfile
 
     from hearth_trainers.job import Job
@@ -94,7 +94,7 @@ def positions(request: dict[str, Any]) -> Any:
 
 
 def assistant_mask(request: dict[str, Any]) -> Any:
-    """Returns the tokens that the chat template itself marks as the assistant's."""
+    """Returns the tokens that the chat template marks as the assistant's."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(request["model"])
@@ -105,8 +105,8 @@ def assistant_mask(request: dict[str, Any]) -> Any:
 
 
 def logits(request: dict[str, Any]) -> Any:
-    """Largest difference between a merged model and its base under the adapter, and how far the adapter moved the
-    base."""
+    """Returns the largest difference between a merged model and its base with the adapter, and how much the adapter
+    changed the base."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -121,7 +121,7 @@ def logits(request: dict[str, Any]) -> Any:
 
 
 def compare(request: dict[str, Any]) -> Any:
-    """Returns the verdicts of a candidate's test, as one list for each of the merged models."""
+    """Returns the verdicts of a candidate's test, one list per merged model."""
     from hearth_trainers.llm.compare import Adapter, compare
 
     adapters = [Adapter(Path(one["dir"]), one["weight"]) for one in request["adapters"]]
@@ -134,7 +134,7 @@ def _number(value: float) -> float | None:
 
 
 def settings(request: dict[str, Any]) -> Any:
-    """Hyperparameters as a device follows them, and the learning rate of some steps as shares of its peak."""
+    """Returns the hyperparameters that apply on a device, and the learning rate of some steps relative to its peak."""
     from dataclasses import asdict
 
     from hearth_trainers.job import Job
@@ -190,9 +190,9 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 
 def family(request: dict[str, Any]) -> Any:
-    """Trains a tiny random model of a family as the trainer loads it and folds the adapter in. Returns whether it
-    learns, the number of trained weights, and how far the logits of the folded model are from those of the trained
-    one."""
+    """Trains a tiny random model of a family as the trainer loads it, then merges the adapter into it. Returns whether
+    it learns, the number of trained weights, and the largest logit difference between the merged and the trained
+    model."""
     import contextlib
     import io
     import tempfile

@@ -8,7 +8,7 @@ import { runProgram } from '../../../platform/processes/run-program.ts'
 
 const RUN_MANY = join(import.meta.dirname, 'run_many.py')
 
-/** Returns the options of a program that makes a model: `extraVocab: 3` is `--extra-vocab 3`. */
+/** Converts options to command-line flags: `extraVocab: 3` becomes `--extra-vocab 3`. */
 export const flagsOf = (options: object): string[] =>
   Object.entries(options as Record<string, unknown>).flatMap(([name, value]) => {
     const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
@@ -17,18 +17,18 @@ export const flagsOf = (options: object): string[] =>
     return [flag, typeof value === 'string' ? value : JSON.stringify(value)]
   })
 
-/** A folder that a Python program fills. */
+/** A folder that a Python program creates. */
 export interface Making {
   program: string
-  /** The inputs that the result depends on, beside the program itself. */
+  /** The inputs that the result depends on, in addition to the program itself. */
   inputs: readonly string[]
-  /** The arguments of the program, for a folder to fill. */
+  /** Returns the arguments of the program for a target folder. */
   args: (folder: string) => string[]
 }
 
 /**
- * Returns folders that Python programs have filled. Equal ones are made once per machine, and those that are missing in
- * one process, because the libraries take seconds to import.
+ * Returns folders that Python programs created. Equal ones are created once per machine, and all missing ones in one
+ * process, because the libraries take seconds to import.
  */
 export async function madeFolders(python: string, makings: readonly Making[]): Promise<string[]> {
   const kept = await Promise.all(makings.map((making) => placeOf(python, making)))
@@ -48,7 +48,7 @@ export async function madeFolders(python: string, makings: readonly Making[]): P
     })
   }
   for (const [place, draft] of drafts) {
-    // Of two that make it at once the later one throws its away.
+    // If two processes create it at once, the later one discards its copy.
     await rename(draft, place).catch(() => rm(draft, { recursive: true }))
   }
   return kept

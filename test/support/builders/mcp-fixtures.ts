@@ -11,7 +11,7 @@ import * as endpointChangeRepository from '../../../db/repositories/endpoints/ch
 import { buildEndpoint } from './build-endpoint.ts'
 import { FIXTURE_TASKS, TASK_TOOLS } from './mcp-task-fixtures.ts'
 
-/** A PNG of one red pixel, and a WAV of no sound. */
+/** A PNG with one red pixel, and a silent WAV. */
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
 const WAV = 'UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA='
 const image = { type: 'image' as const, data: PNG, mimeType: 'image/png' }
@@ -30,7 +30,7 @@ const fixture = (name: string, call: Tool['call'], inputSchema: JsonObject = NO_
 const returns = (...content: CallToolResult['content']) => Promise.resolve({ content })
 const text = (words: string) => ({ type: 'text' as const, text: words })
 
-/** The schema that has to come through unchanged. */
+/** The schema that must be passed through unchanged. */
 const SCHEMA_2020_12 = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
@@ -171,11 +171,11 @@ const PROMPTS: readonly Prompt[] = [
 
 const tools = ToolList.of([...BUILT_IN_TOOLS, ...TOOLS])
 
-/** The offer of a gateway with the fixtures that the conformance tests call by name. */
+/** The gateway's offer plus the fixtures that the conformance tests call by name. */
 export const OFFER_WITH_FIXTURES: Offer = {
   ...OFFER,
   async toolsOf(on) {
-    // The tools of the account are read, so that their changes are seen.
+    // Read the account's tools, so that changes to them are noticed.
     await OFFER.toolsOf(on)
     return tools
   },

@@ -13,7 +13,7 @@ export const operate = (
 ): Promise<Answer<AnyBody>> =>
   api.call(method, ADMIN + path, { key: OPERATIONS_KEY, ...(body !== undefined && { body }) })
 
-/** Builds the snapshots that were asked for, as the workflow does. */
+/** Builds the requested snapshots, as the workflow does. */
 export async function buildSnapshots({ database: { db }, services }: TestApi): Promise<void> {
   const activities = createMemoryActivities(services)
   const modelKey = (await services.memory.modelKey()) ?? null
@@ -49,7 +49,7 @@ export const grant = async (api: TestApi, key: string, access: 'read' | 'write')
 export const revoke = async (api: TestApi, key: string, access: 'read' | 'write'): Promise<Answer<AnyBody>> =>
   operate(api, 'DELETE', `/keys/${await keyIdOf(api, key)}/memory-grants/${access}`)
 
-/** An account with memory, a key that may read and write it, and the first snapshot. */
+/** Enables memory for an account, with a key that may read and write it and a first snapshot. */
 export async function enableMemory(api: TestApi, { accountId, key }: { accountId: string; key: string }) {
   const { status, text } = await operate(api, 'POST', `/accounts/${accountId}/memory/enable`)
   if (status !== 200) throw new Error(text)

@@ -1,7 +1,7 @@
-"""Trains adapters with PEFT (`merge_peft.py train BASE ADAPTERS KIND...`) or compares merges with it (`merge_peft.py
-compare BASE ADAPTERS MERGED KIND...`).
+"""Trains adapters with PEFT (`merge_peft.py train BASE ADAPTERS KIND...`) or compares our merges with PEFT's
+(`merge_peft.py compare BASE ADAPTERS MERGED KIND...`).
 
-An adapter and what we merged of it lie in folders named by their kind. `compare` prints one line of JSON."""
+Adapters and our merges of them are in folders named by their kind. `compare` prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, dict[str, Any]] = {"lora": {}, "dora": {"use_dora": True}, "sav
 
 
 def train(base: str, adapters: str, *kinds: str) -> None:
-    """A few steps of real training, so that both factors are far from zero."""
+    """Trains a few real steps, so that both factors are far from zero."""
     for kind in kinds:
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
@@ -36,7 +36,7 @@ def train(base: str, adapters: str, *kinds: str) -> None:
 
 
 def compare(base: str, adapters: str, merged: str, *kinds: str) -> None:
-    """Largest difference of logits: of our merge, and of PEFT's in float32, each stored in bf16."""
+    """Prints the largest logit differences of our merge and of PEFT's merge in float32, each stored in bf16."""
     print(json.dumps({kind: _compare(base, Path(adapters, kind), Path(merged, kind)) for kind in kinds}))
 
 

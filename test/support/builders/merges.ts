@@ -18,9 +18,9 @@ export interface NewVersion {
   model?: TinyCheckpoint
   large?: LargeCheckpoint
   adapter?: TinyAdapter
-  /** A folder with the version's files. */
+  /** The folder with the version's files. */
   folder?: string
-  /** Its key on queues and nodes. */
+  /** Its model key on queues and nodes. */
   model_key?: string
   runtime_profile?: string
   memory_mb?: number
@@ -31,7 +31,7 @@ export interface NewVersion {
   base_model_version_id?: string
 }
 
-/** A version of a language model, with its files in the store: `model/`, `adapter/` or both. */
+/** Adds a version of a language model, with its files in the store: `model/`, `adapter/` or both. */
 export async function addLlmVersion(
   api: TestApi,
   accountId: string,
@@ -74,7 +74,7 @@ export async function addLlmVersion(
 
 export const versionRef = (version_id: string) => ({ type: 'model_version' as const, version_id })
 
-/** Starts a merge over REST and answers with its id. */
+/** Starts a merge over REST and returns its id. */
 export async function createMerge(
   api: TestApi,
   key: string,

@@ -1,4 +1,4 @@
-"""Prints as MP3 the WAV of one channel on stdin: `python mp3_of.py <a.wav >a.mp3`."""
+"""Converts a mono WAV on stdin to MP3: `python mp3_of.py <a.wav >a.mp3`."""
 
 import io
 import sys

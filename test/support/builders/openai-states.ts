@@ -1,7 +1,7 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import type { ChatApi } from '../servers/chat-api.ts'
 
-/** A client is refused in a moment, however slow the machine. */
+/** A limit that a client exceeds quickly, even on a slow machine. */
 export const RATE_LIMITED = { HEARTH_RATE_BURST: '40', HEARTH_RATE_LIMIT: '1' }
 
 export const TOOLS = [
@@ -24,7 +24,7 @@ export const wholeToolCall = (): object => {
   return { pieces: [base64(JSON.stringify(completion))], content_type: 'application/json' }
 }
 
-/** The same in fragments. */
+/** Builds the same tool call as stream fragments. */
 export const streamedToolCall = (): object => {
   const delta = (tool_calls: object[]) => ({
     choices: [{ index: 0, delta: { tool_calls }, finish_reason: null }],
@@ -37,7 +37,7 @@ export const streamedToolCall = (): object => {
   ])
 }
 
-/** Builds a stream of a trace, a text and two calls, and its usage. */
+/** Builds a stream with reasoning, text, two tool calls and usage. */
 export const streamOfEverything = (): object => {
   const delta = (fields: object) => ({ choices: [{ index: 0, delta: fields, finish_reason: null }] })
   const call = (index: number, fields: object) => delta({ tool_calls: [{ index, ...fields }] })
@@ -71,8 +71,8 @@ function streamOf(chunks: object[]): object {
 }
 
 /**
- * Creates an endpoint whose model no node has loaded. Its recorded load time is short, so a chat waits
- * for it only about a second.
+ * Creates an endpoint whose model isn't loaded on any node. Its recorded load time is short, so a chat waits only
+ * about a second for it.
  */
 export async function coldForNow(chat: ChatApi): Promise<EndpointRow> {
   const endpoint = await chat.cold({ name: 'cold' })

@@ -1,11 +1,11 @@
 import { crc32, deflateSync } from 'node:zlib'
 
-/** Returns a PNG of this size with the greys of `greyAt`; without it the head alone, with next to nothing in it. */
+/** Returns a PNG of this size with the grey values of `greyAt`; without it, only a header with almost no data. */
 export function pngOf(width: number, height: number, greyAt?: (x: number, y: number) => number): Buffer {
   const head = Buffer.alloc(13)
   head.writeUInt32BE(width, 0)
   head.writeUInt32BE(height, 4)
-  // Eight bits of each of three colours.
+  // Eight bits per channel, three colour channels.
   head.set([8, 2], 8)
   return Buffer.concat([
     Buffer.from('89504e470d0a1a0a', 'hex'),
@@ -15,7 +15,7 @@ export function pngOf(width: number, height: number, greyAt?: (x: number, y: num
   ])
 }
 
-/** The pixels of each row, behind a byte that says that they are as they are. */
+/** Returns the pixels of each row, after a filter byte of 0 (unfiltered). */
 function rows(width: number, height: number, greyAt: (x: number, y: number) => number): Buffer {
   const bytes = Buffer.alloc(height * (1 + 3 * width))
   for (let y = 0; y < height; y++) {

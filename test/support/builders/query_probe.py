@@ -1,6 +1,6 @@
-"""Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests on stdin, as `{"text":
-FILE, "sql": QUERY}` or with the bytes of the file as `base64`, and prints as many JSON responses: the result, or the
-`error`."""
+"""Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests from stdin, such as
+`{"text": FILE, "sql": QUERY}` or with the bytes of the file as `base64`, and prints one JSON response for each: the
+result, or the `error`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads pictures with plain transformers: `python reading_probe.py` reads `[{"folder", "picture"}]` on stdin, pictures
-in base64, and prints the texts with all their tokens but the special ones."""
+"""Reads images with plain transformers: `python reading_probe.py` reads `[{"folder", "picture"}]` from stdin, images in
+base64, and prints the texts without special tokens."""
 
 import base64
 import io

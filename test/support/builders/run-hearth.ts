@@ -16,7 +16,7 @@ export interface RunOptions {
   stdin?: string
 }
 
-/** Runs `hearth` as a process of its own, with a configuration, state and data directory that are only its own. */
+/** Runs `hearth` in a separate process, with its own configuration, state and data directory. */
 export class HearthRunner implements Disposable {
   readonly #folder = temporaryFolder()
   readonly #env: NodeJS.ProcessEnv
@@ -36,12 +36,12 @@ export class HearthRunner implements Disposable {
     return this.#folder.path
   }
 
-  /** Starts a command that a test looks at while it runs. */
+  /** Starts a command that a test observes while it runs. */
   start(args: readonly string[], { env = {} }: Pick<RunOptions, 'env'> = {}): ChildProcess {
     return spawn(process.execPath, [CLI, ...args], { env: { ...this.#env, ...env }, cwd: this.folder })
   }
 
-  /** Runs a command to its end. */
+  /** Runs a command until it exits. */
   async run(args: readonly string[], { env = {}, stdin = '' }: RunOptions = {}): Promise<Ran> {
     const child = spawn(process.execPath, [CLI, ...args], { env: { ...this.#env, ...env }, cwd: this.folder })
     child.stdin.on('error', () => {})
@@ -51,8 +51,8 @@ export class HearthRunner implements Disposable {
     return { code, out, err }
   }
 
-  /** Runs a command that has to succeed, and returns what it prints with `--json`. */
-  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into answers of every shape
+  /** Runs a command that must succeed, and returns its `--json` output. */
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests read responses of every shape
   async json(args: readonly string[], options: RunOptions = {}): Promise<any> {
     const { code, out, err } = await this.run([...args, '--json'], options)
     if (code !== 0) throw new Error(`hearth ${args.join(' ')} ended with ${code}: ${err}`)

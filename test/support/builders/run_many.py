@@ -1,5 +1,5 @@
-"""Runs Python programs one after the other in one process, because their libraries take seconds to
-import: `python run_many.py '[["program.py", "argument"], ...]'`."""
+"""Runs Python programs in sequence in one process, because their libraries take seconds to import: `python run_many.py
+'[["program.py", "argument"], ...]'`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 type Row = Record<string, string | number | boolean | null>
 
-/** Repeatable numbers in [0, 1): data made on the spot is the same on every run. */
+/** Returns a generator of repeatable numbers in [0, 1), so that generated data is the same in every run. */
 function numbers(seed = 1): () => number {
   let state = seed
   return () => {
@@ -12,7 +12,7 @@ function numbers(seed = 1): () => number {
   }
 }
 
-/** Houses with a price that depends on size, age and town; some ages are missing. */
+/** Returns houses whose price depends on size, age and town; some ages are missing. */
 export function houses(count: number): Row[] {
   const next = numbers()
   const towns = { Rome: 40, Oslo: 90, Lima: 10 }
@@ -25,7 +25,7 @@ export function houses(count: number): Row[] {
   })
 }
 
-/** Monthly sales with a trend and a yearly season. */
+/** Returns monthly sales with a trend and a yearly season. */
 export function sales(count: number): Row[] {
   const next = numbers(7)
   return Array.from({ length: count }, (_, index) => {
@@ -37,7 +37,7 @@ export function sales(count: number): Row[] {
   })
 }
 
-/** Short reviews whose mood shows in one or two words. */
+/** Returns short reviews whose sentiment shows in one or two words. */
 export function reviews(count: number): Row[] {
   const next = numbers(3)
   const words = {
@@ -70,9 +70,9 @@ export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<
   return file
 }
 
-/** The numbers of 90 days in a row. */
+/** The indexes of 90 consecutive days. */
 export const DAYS = Array.from({ length: 90 }, (_, at) => at)
 
-/** Returns a day of 2023, written with the day first. */
+/** Returns a date of 2023, written with the day first. */
 export const dayFirst = (at: number): string =>
   new Date(Date.UTC(2023, 0, 1 + at)).toISOString().slice(0, 10).split('-').toReversed().join('/')

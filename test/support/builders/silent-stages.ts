@@ -8,8 +8,8 @@ import type { WorldNode } from '../servers/inference-world.ts'
 const LEASE_S = 30
 
 /**
- * Has a node claim these stages, keep their leases and do nothing more until Temporal cancels them, as one that is stuck: it
- * neither runs their models nor speaks at their hand-overs, and looks alive.
+ * Makes a node claim these stages and renew their leases, but do nothing else until Temporal cancels them. Like a stuck
+ * node, it looks alive but neither runs the models nor takes part in hand-overs.
  */
 export const stuckAt =
   (

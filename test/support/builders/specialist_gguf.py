@@ -1,5 +1,5 @@
-"""Writes a tiny BERT as GGUF: `python specialist_gguf.py SOURCE FOLDER [--pooling mean]`. FOLDER gets `model.gguf` in
-float32 and, in `plain`, the same weights for transformers."""
+"""Writes a tiny BERT as GGUF: `python specialist_gguf.py SOURCE FOLDER [--pooling mean]`. Writes `model.gguf` in float32
+to FOLDER, and the same weights for transformers to its subfolder `plain`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make(options: argparse.Namespace) -> None:
     model = (AutoModelForSequenceClassification if ranks else AutoModel).from_pretrained(source, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(source)
     with torch.no_grad():
-        # llama.cpp knows only the first type of token, so both texts of a pair are of that.
+        # llama.cpp knows only the first token type, so both texts of a pair use it.
         types = model.get_submodule("bert.embeddings" if ranks else "embeddings").token_type_embeddings.weight
         types[1] = types[0]
     model.save_pretrained(folder / "plain")

@@ -1,4 +1,4 @@
-"""Answers a list of requests from standard input with what plain transformers computes."""
+"""Answers a list of requests from standard input with the results of plain transformers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def classify(request: dict[str, Any]) -> list[list[float]]:
     tokenizer, model = opened(request["folder"], has_head=True)
     found = []
     for text in request["texts"]:
-        # In a list of its own, as rerankers are called: a pair keeps its second part when that is empty.
+        # Pass each text in a list, as rerankers are called: a pair keeps its second part even if that is empty.
         found.append(model(**tokenizer([text], truncation=True, return_tensors="pt")).logits[0].tolist())
     return found
 

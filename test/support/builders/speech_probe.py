@@ -1,5 +1,5 @@
-"""Hears a sound greedily: `python speech_probe.py transformers|ctranslate2 FOLDER` reads `{"samples", "prompts"}` on
-stdin and prints the tokens behind each prompt, and the mean of the logarithms of their probabilities."""
+"""Transcribes audio greedily: `python speech_probe.py transformers|ctranslate2 FOLDER` reads `{"samples", "prompts"}`
+from stdin and prints the tokens after each prompt, and the mean of their log probabilities."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def with_ctranslate2(folder, samples, prompts):
     for prompt in prompts:
         ids = [model.hf_tokenizer.token_to_id(token) for token in prompt]
         options = {"beam_size": 1, "suppress_blank": False, "suppress_tokens": [], "return_scores": True}
-        # The library writes half as many tokens as this.
+        # The library generates half as many tokens as this.
         [found] = model.model.generate(storage, [ids], **options, max_length=2 * TOKENS)
         heard.append([[model.hf_tokenizer.id_to_token(one) for one in found.sequences_ids[0]], found.scores[0]])
     return heard

@@ -4,8 +4,8 @@ import { GgufReader } from '../../../domain/hub/gguf.ts'
 const ALIGNMENT = 32
 
 /**
- * Splits a GGUF as llama.cpp does: the first part has all settings, and each part some of the
- * tensors. Returns their paths.
+ * Splits a GGUF as llama.cpp does: the first part has all settings, and each part has some of the tensors. Returns
+ * the paths of the parts.
  */
 export async function splitGguf(
   path: string,
@@ -47,7 +47,7 @@ export async function splitGguf(
 }
 
 interface TensorInfo {
-  /** Its description up to its offset. */
+  /** The tensor's description up to its offset. */
   head: Buffer
   offset: number
   end: number

@@ -8,11 +8,11 @@ const ROOT = join(import.meta.dirname, '..', '..', '..')
 
 interface Learned {
   columns?: Record<string, string[]>
-  /** The column that was put in order of time. */
+  /** The target column, sorted by time. */
   target?: string
   series?: number[]
   classes?: string[]
-  /** The rows with a text and a class, from 1. */
+  /** The rows with a text and a class, numbered from 1. */
   rows?: number[]
   error?: [code: string, message: string]
   warnings: string[]
@@ -20,20 +20,20 @@ interface Learned {
 
 export interface TableRequest {
   text: string
-  /** Further files of the dataset. */
+  /** Additional files of the dataset. */
   more?: string[]
-  /** A column to put in order of time; '' is the one that a forecast chooses. */
+  /** A column to sort by time; '' means the one that a forecast chooses. */
   target?: string
-  /** The `target_column` of the request, where `target` is ''. */
+  /** The `target_column` of the request, if `target` is ''. */
   named?: string
-  /** The column of times. */
+  /** The time column. */
   time?: string
-  /** Fills the gaps of the target, as forecasts do. */
+  /** Whether to fill the gaps of the target, as forecasts do. */
   filled?: boolean
   /** A column of classes; the others are features. */
   label?: string
   format?: string
-  /** Reads texts and their classes instead of a table. */
+  /** If set, reads texts and their classes instead of a table. */
   hyperparameters?: Record<string, string>
 }
 
@@ -48,11 +48,11 @@ export async function learned(files: TableRequest[]): Promise<Learned[]> {
   return JSON.parse(await text(child.stdout)) as Learned[]
 }
 
-/** Returns a CSV file of dates `d` and values `v`, the position of each date, in the order of some positions. */
+/** Returns a CSV file with dates `d` and their positions as values `v`, with the rows in the given order. */
 export const dated = (dates: string[], order = dates.map((_, i) => i)): { text: string; target: string } => ({
   text: ['d,v', ...order.map((i) => `${dates[i]},${i}`)].join('\n'),
   target: 'v',
 })
 
-/** Returns the positions of a file in no order; the count must not be a multiple of 37. */
+/** Returns shuffled positions; the count must not be a multiple of 37. */
 export const shuffled = (count: number): number[] => Array.from({ length: count }, (_, i) => (i * 37) % count)

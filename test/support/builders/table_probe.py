@@ -1,8 +1,8 @@
-"""Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as `{"text":
-CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned, the target
-in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, `named` the one
-that a request forecasts, and `more` has further files of the dataset. With `label` it reads the rows with that class
-instead, and the other columns as features; with `hyperparameters` the classes of texts."""
+"""Reads small tables as the tabular trainers do: `python table_probe.py` reads JSON requests from stdin, such as
+`{"text": CSV, "target": NUMERIC_COLUMN}`, and prints one JSON response for each: the learned columns, the target sorted
+by time (with `filled`, without gaps), and the warnings. `time` names the time column, `named` the column that a request
+forecasts, and `more` has additional files of the dataset. With `label` it reads that column as classes and the others as
+features; with `hyperparameters` it reads the classes of texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def default_series(table: Any, request: dict[str, Any]) -> str:
 
 
 def classes(job: Job, label: str) -> dict[str, Any]:
-    # These import LightGBM, which takes longer than all other reading.
+    # These modules import LightGBM, which takes longer than everything else here.
     from hearth_trainers.fitting import fit_features
     from hearth_trainers.tabular import rows_with, with_written_classes
 

@@ -1,4 +1,4 @@
-/** Returns a CSV of `rows` rows whose column `target` follows from the others, the same every time. */
+/** Returns a CSV with `rows` rows whose column `target` depends on the others; deterministic. */
 export function regressionTable(rows: number, seed = 1): Buffer {
   const next = generator(seed)
   const lines = ['age,income,region,target']

@@ -8,17 +8,17 @@ const MAKER = join(import.meta.dirname, 'tiny_generative.py')
 export interface TinyGenerative {
   kind: 'stable-diffusion' | 'ltx' | 'svd' | 'shap-e' | 'shap-e-image' | 'vits' | 'musicgen'
   seed?: number
-  /** Its pictures have one value throughout, or none that is a number. */
+  /** Makes all pixels of its images equal, or NaN. */
   fault?: 'flat' | 'nan'
 }
 
-/** For `before`: skips the tests of a suite by name, with the reason, where the environment cannot be had. */
+/** For `before`: skips the tests of a suite, with the reason, if the environment can't be installed. */
 export async function requireGenerative(this: Mocha.Context): Promise<void> {
   this.timeout(1_800_000)
   await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
 }
 
-/** Returns the folders of tiny generative models with random weights, made once per machine. */
+/** Returns the folders of tiny generative models with random weights, created once per machine. */
 export async function tinyGeneratives(all: readonly TinyGenerative[]): Promise<string[]> {
   const makings = all.map((options) => {
     const inputs = flagsOf(options)

@@ -11,7 +11,7 @@ const MAKER = join(import.meta.dirname, 'tiny_llm.py')
 const PROBE = join(import.meta.dirname, 'llm_probe.py')
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 
-/** The differences of a tiny model from the usual one. */
+/** Options that make a tiny model differ from the default one. */
 export interface TinyLlm {
   seed?: number
   hidden?: number
@@ -23,24 +23,24 @@ export interface TinyLlm {
   shardSize?: string
   tied?: boolean
   noTemplate?: boolean
-  /** Its template begins a trace for it. */
+  /** Its chat template opens a reasoning block. */
   thinks?: boolean
-  /** Its only response in pieces, none of them twice; without it the weights are random. */
+  /** Its only response, in distinct pieces; without it the weights are random. */
   says?: readonly string[]
 }
 
-/** The interpreter of the environment of language models, made on first use (minutes on a new machine). */
+/** Returns the interpreter of the language model environment, installed on first use (minutes on a new machine). */
 export const llmPython = (): Promise<string> => pythonOf('llm')
 
-/** For `before`: skips the tests of a suite by name, with the reason, where that environment cannot be had. */
+/** For `before`: skips the tests of a suite, with the reason, if that environment can't be installed. */
 export async function requireLlm(this: Mocha.Context): Promise<void> {
   this.timeout(1_800_000)
   await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
 }
 
 /**
- * Writes a tiny Llama with random weights, a byte-level tokenizer and a chat template to `folder`. Equal ones are made
- * once per machine, because the libraries take seconds to import.
+ * Writes a tiny Llama with random weights, a byte-level tokenizer and a chat template to `folder`. Equal models are
+ * created once per machine, because the libraries take seconds to import.
  */
 export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
   const inputs = flagsOf(options)
@@ -51,7 +51,7 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
 
 /**
  * Calls `llm_probe.py`, which uses the trainer's code for models and tokens. Its libraries take seconds to import, so
- * callers send many requests at once.
+ * callers should send many requests at once.
  */
 export async function probeLlm<T extends unknown[]>(
   requests: { ask: string; [name: string]: unknown }[],

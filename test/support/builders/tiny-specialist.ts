@@ -11,7 +11,7 @@ const MAKER = join(import.meta.dirname, 'tiny_specialist.py')
 const GGUF_MAKER = join(import.meta.dirname, 'specialist_gguf.py')
 const SERVERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers')
 const CONVERTER = join(SERVERS, 'specialist_convert.py')
-/** Copies what was made before it is checked, because the check changes it. */
+/** Copies a created model before it's checked, because the check changes it. */
 const CHECKED = join(import.meta.dirname, 'check_copy.py')
 const CHECK = join(SERVERS, 'specialist_check.py')
 
@@ -26,7 +26,7 @@ export const ARCHITECTURES = [
   'deberta-v2',
 ] as const
 
-/** The differences of a tiny specialist from the usual one, a BERT of embeddings. */
+/** Options that make a tiny specialist differ from the default one, a BERT for embeddings. */
 export interface TinySpecialist {
   kind?: 'embeddings' | 'rerank' | 'moderation' | 'classification'
   architecture?: (typeof ARCHITECTURES)[number]
@@ -39,28 +39,28 @@ export interface TinySpecialist {
   vocab?: number
   dtype?: 'bfloat16' | 'float16' | 'float32'
   pooling?: 'mean' | 'cls' | 'max'
-  /** The lengths to which it says its vectors may be cut. */
+  /** The lengths that it declares its vectors can be truncated to. */
   dimensions?: readonly number[]
   prompts?: Readonly<Record<string, string>>
   promptExcluded?: boolean
   unnormalized?: boolean
-  /** Without the layout of sentence-transformers. */
+  /** Omits the sentence-transformers layout. */
   plain?: boolean
-  /** The first position whose weights are no numbers. */
+  /** The first position whose weights are NaN. */
   broken?: number
 }
 
-/** The interpreter of the environment of specialists, made on first use. */
+/** Returns the interpreter of the specialist environment, installed on first use. */
 export const specialistPython = (): Promise<string> => pythonOf('specialist')
 
-/** For `before`: skips the tests of a suite by name, with the reason, where the environments cannot be had. */
+/** For `before`: skips the tests of a suite, with the reason, if the environments can't be installed. */
 export async function requireSpecialist(this: Mocha.Context): Promise<void> {
   this.timeout(1_800_000)
   await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
   await requireInstalled(this, process.env.HEARTH_TEST_SPECIALIST_MISSING, specialistPython)
 }
 
-/** Returns the folders of tiny specialists with random weights, made once per machine. */
+/** Returns the folders of tiny specialists with random weights, created once per machine. */
 export async function tinySpecialists(all: readonly TinySpecialist[]): Promise<string[]> {
   const makings = all.map((options) => {
     const inputs = flagsOf(options)
@@ -75,8 +75,8 @@ export async function tinySpecialist(options: TinySpecialist = {}): Promise<stri
 }
 
 /**
- * Returns a tiny BERT as GGUF in float32, and a folder of the same weights for transformers. llama.cpp has no types of tokens,
- * so the weights of these are equal.
+ * Returns a tiny BERT as GGUF in float32, and a folder with the same weights for transformers. llama.cpp has no token
+ * types, so the weights of the types are equal.
  */
 export async function tinySpecialistGguf(
   options: TinySpecialist,
@@ -89,12 +89,12 @@ export async function tinySpecialistGguf(
   return { path: join(folder, 'model.gguf'), plain: join(folder, 'plain') }
 }
 
-/** Writes one to `folder`, for a test that changes it. */
+/** Writes a tiny specialist to `folder`, for a test that changes it. */
 export async function makeTinySpecialist(folder: string, options: TinySpecialist = {}): Promise<void> {
   await cp(await tinySpecialist(options), folder, { recursive: true })
 }
 
-/** Returns the folders that the conversions of models made, once per machine, with the check that a node runs. */
+/** Returns the folders of converted models, created once per machine with the same check as on a node. */
 export async function convertedSpecialists(models: readonly string[]): Promise<string[]> {
   const digests = await Promise.all(models.map(digestOf))
   const converted = await madeFolders(

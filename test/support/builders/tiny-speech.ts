@@ -7,17 +7,17 @@ import { llmPython } from './tiny-llm.ts'
 const MAKER = join(import.meta.dirname, 'tiny_speech.py')
 const CONVERTER = join(import.meta.dirname, '../../../node-runtime/servers/whisper_convert.py')
 
-/** The interpreter of the environment of speech to text, made on first use. */
+/** Returns the interpreter of the speech-to-text environment, installed on first use. */
 export const whisperPython = (): Promise<string> => pythonOf('whisper')
 
-/** For `before`: skips the tests of a suite by name, with the reason, where the environments cannot be had. */
+/** For `before`: skips the tests of a suite, with the reason, if the environments can't be installed. */
 export async function requireSpeech(this: Mocha.Context): Promise<void> {
   this.timeout(1_800_000)
   await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
   await requireInstalled(this, process.env.HEARTH_TEST_WHISPER_MISSING, whisperPython)
 }
 
-/** The differences of a Whisper from the usual tiny one. */
+/** Options that make a Whisper differ from the default tiny one. */
 export interface TinySpeech {
   hidden?: number
   layers?: number
@@ -25,7 +25,7 @@ export interface TinySpeech {
   feedForward?: number
 }
 
-/** Returns the folder of a tiny Whisper with random weights, made once per machine. */
+/** Returns the folder of a tiny Whisper with random weights, created once per machine. */
 export async function tinySpeech(options: TinySpeech = {}): Promise<string> {
   const inputs = flagsOf(options)
   const making = { program: MAKER, inputs, args: (folder: string) => [folder, ...inputs] }
@@ -33,7 +33,7 @@ export async function tinySpeech(options: TinySpeech = {}): Promise<string> {
   return folder
 }
 
-/** Returns the folder of what CTranslate2 reads of a Whisper. */
+/** Returns the folder of a Whisper converted for CTranslate2. */
 export async function convertedSpeech(model: string): Promise<string> {
   const args = (out: string) => ['--model', model, '--out', out]
   const making = { program: CONVERTER, inputs: [model], args }
@@ -41,7 +41,7 @@ export async function convertedSpeech(model: string): Promise<string> {
   return folder
 }
 
-/** Returns a WAV of one channel: a tone that changes, or silence. */
+/** Returns a mono WAV: a changing tone, or silence. */
 export function wav(seconds: number, { silent = false, rate = 16_000 } = {}): Buffer<ArrayBuffer> {
   const count = Math.round(seconds * rate)
   const bytes = Buffer.alloc(44 + 2 * count)

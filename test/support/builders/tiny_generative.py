@@ -19,7 +19,7 @@ TEXTS = ["a red ball on a blue table", "waves at dusk, calm and slow", "hello wo
 
 
 def clip_text(hidden: int = 32, *, projects: bool = False) -> Any:
-    """Gives a text encoder of the CLIP family."""
+    """Returns a text encoder of the CLIP family."""
     config = t.CLIPTextConfig(
         vocab_size=514,
         hidden_size=hidden,
@@ -35,14 +35,14 @@ def clip_text(hidden: int = 32, *, projects: bool = False) -> Any:
 
 
 def clip_tokenizer() -> t.CLIPTokenizer:
-    """Gives a tokenizer with bytes as its vocabulary."""
+    """Returns a tokenizer with bytes as its vocabulary."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
     return t.CLIPTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[], model_max_length=77)
 
 
 def clip_vision(size: int, *, projects: int | None = None) -> Any:
-    """Gives an image encoder of the CLIP family."""
+    """Returns an image encoder of the CLIP family."""
     config = t.CLIPVisionConfig(
         hidden_size=32,
         image_size=size,
@@ -56,12 +56,12 @@ def clip_vision(size: int, *, projects: int | None = None) -> Any:
 
 
 def clip_images(size: int) -> Any:
-    """Gives the preprocessing of pictures for a CLIP encoder."""
+    """Returns the image preprocessing for a CLIP encoder."""
     return CLIPImageProcessorPil(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
 
 
 def t5() -> tuple[Any, Any]:
-    """Gives an encoder of texts of the T5 family and its tokenizer."""
+    """Returns a text encoder of the T5 family and its tokenizer."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.train_from_iterator(
@@ -82,7 +82,7 @@ def t5() -> tuple[Any, Any]:
 
 
 def autoencoder() -> Any:
-    """Gives the autoencoder of pictures: a factor of 2, though pipelines ask for multiples of 8."""
+    """Returns the image autoencoder. Its factor is 2, although pipelines ask for multiples of 8."""
     return d.AutoencoderKL(
         block_out_channels=[32, 64],
         in_channels=3,
@@ -94,7 +94,7 @@ def autoencoder() -> Any:
 
 
 def unet(**more: Any) -> Any:
-    """Gives the denoiser of pictures."""
+    """Returns the image denoiser."""
     return d.UNet2DConditionModel(
         block_out_channels=(32, 64),
         layers_per_block=2,
@@ -172,7 +172,7 @@ def video_diffusion() -> Any:
 
 
 def triangles(case: int) -> list[tuple[int, int, int]]:
-    """Gives triangles between the edges of a cube whose ends differ: no good surface, but one."""
+    """Returns triangles between the edges of a cube whose ends differ: not a good surface, but a valid one."""
     # The corner (x, y, z) has the bit x + 2y + 4z; the edges along x come first, then y, then z.
     ends = [
         *((2 * y + 4 * z, 1 + 2 * y + 4 * z) for z in (0, 1) for y in (0, 1)),
@@ -180,12 +180,12 @@ def triangles(case: int) -> list[tuple[int, int, int]]:
         *((x + 2 * y, x + 2 * y + 4) for y in (0, 1) for x in (0, 1)),
     ]
     crossed = [edge for edge, (a, b) in enumerate(ends) if (case >> a & 1) != (case >> b & 1)]
-    # Only in cubes whose first corner is apart: that is enough for a file.
+    # Only for cubes whose first corner differs from the rest; that's enough for a valid file.
     return [(crossed[0], crossed[1], crossed[2])] if case in (1, 254) else []
 
 
 def shap_e_renderer() -> Any:
-    """Gives the renderer of scenes. Its tables of marching cubes are a part of the weights."""
+    """Returns the scene renderer. Its marching cubes tables are part of the weights."""
     shapes = ((8, 93), (8, 8), (8, 8), (8, 8))
     renderer = d.pipelines.shap_e.renderer.ShapERenderer(
         param_shapes=shapes, d_latent=16, d_hidden=8, n_output=12, background=(0.1, 0.1, 0.1)
@@ -268,7 +268,7 @@ def musicgen(folder: Path) -> None:
         decoder_start_token_id=64, pad_token_id=64, bos_token_id=64, do_sample=True, guidance_scale=3.0, max_length=1500
     )
     for layer in model.audio_encoder.quantizer.layers:
-        # A new codebook is all zeros, with which every sound would be the same.
+        # A new codebook is all zeros, which would make all audio equal.
         layer.codebook.embed.normal_()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -286,7 +286,7 @@ MODELS: dict[str, Callable[[Path], None]] = {"vits": vits, "musicgen": musicgen}
 
 
 def spoil(pipeline: Any, fault: str) -> None:
-    """Makes the last layer of the decoder of pictures give one value, or none."""
+    """Makes the last layer of the image decoder return one constant value, or NaN."""
     last = pipeline.vae.decoder.conv_out
     with torch.no_grad():
         last.weight.zero_()

@@ -57,15 +57,14 @@ def make(options: argparse.Namespace) -> None:
 
 
 def _teach(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, says: list[str]) -> None:
-    """Computes weights with which each piece leads to the next, and anything else to the first."""
+    """Computes weights that make each piece predict the next one, and anything else the first piece."""
     width = model.config.hidden_size
     pieces = tokenizer.convert_tokens_to_ids(says)
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-        # There is one direction per token that can follow; after the norm it
-        # has the length sqrt(width).
+        # There is one direction per token that can follow; after the norm its length is sqrt(width).
         model.model.embed_tokens.weight.zero_()[:, 0] = 1
         model.lm_head.weight.zero_()
         for number, piece in enumerate(pieces, 1):
@@ -116,6 +115,6 @@ if __name__ == "__main__":
     parser.add_argument("--shard-size", default="5GB")
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--no-template", action="store_true")
-    parser.add_argument("--thinks", action="store_true", help="its template begins a trace")
-    parser.add_argument("--says", type=json.loads, default=[], help="pieces of its only answer, none of them twice")
+    parser.add_argument("--thinks", action="store_true", help="its template opens a reasoning block")
+    parser.add_argument("--says", type=json.loads, default=[], help="distinct pieces of its only answer")
     make(parser.parse_args())

@@ -1,4 +1,4 @@
-"""Writes a tiny model of OCR with random weights: `python tiny_reader.py FOLDER [--kind trocr] ...`."""
+"""Writes a tiny OCR model with random weights: `python tiny_reader.py FOLDER [--kind trocr] ...`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from transformers import (
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 FIELDS = ["<s_menu>", "<s_name>", "</s_name>", "<s_price>", "</s_price>", "</s_menu>"]
-# A page that the Donut always reads, one token after the other.
+# The page that the Donut always reads, token by token.
 PAGE = ["</s>", "<s_menu>", "<s_name>", "T", "e", "a", "</s_name>", "<s_price>", "3", "</s_price>", "</s_menu>", "</s>"]
 CERTAINTY = 1_000.0
 SIZES = {
@@ -42,7 +42,7 @@ TOKENS = 12
 
 
 def make(options: argparse.Namespace) -> None:
-    """Writes weights, config, tokenizer and the preparation of pictures."""
+    """Writes weights, config, tokenizer and image preprocessing."""
     torch.manual_seed(options.seed)
     tokenizer = _tokenizer([] if options.kind == "trocr" else FIELDS)
     encoder, decoder, processor = (_trocr if options.kind == "trocr" else _donut)(tokenizer)
@@ -62,7 +62,7 @@ def make(options: argparse.Namespace) -> None:
         decoder_start_token_id=2,
         pad_token_id=1,
         eos_token_id=2,
-        # Without these a random model hardly ever writes fields, and one letter only.
+        # Without these biases a random model hardly ever writes fields, and only one letter.
         sequence_bias=_chain(tokenizer.convert_tokens_to_ids(PAGE)) if options.kind == "donut" else None,
         no_repeat_ngram_size=2,
     )
@@ -72,7 +72,7 @@ def make(options: argparse.Namespace) -> None:
 
 
 def _overflow_on_black(model: VisionEncoderDecoderModel) -> None:
-    """White pixels are 1 and black ones -1, and the activation lets only the number of the black ones through."""
+    """Makes the encoder count black pixels: white is 1, black is -1, and the activation passes only the black ones."""
     parameters = dict(model.encoder.named_parameters())
     [patches] = [value for name, value in parameters.items() if name.endswith("patch_embeddings.projection.weight")]
     patches[0].fill_(1_000 / patches[0].numel())

@@ -29,7 +29,7 @@ NAMES = {
     "deberta-v2": "DebertaV2",
     "camembert": "Camembert",
 }
-# Their positions begin behind the number of the padding token.
+# The positions of these families start after the id of the padding token.
 OFFSET = {"roberta", "xlm-roberta", "mpnet", "camembert"}
 LABELS = {
     "rerank": ["LABEL_0"],
@@ -40,7 +40,7 @@ POOLING = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
 
 
 def make(options: argparse.Namespace) -> None:
-    """Writes weights, config, tokenizer, and the layout of sentence-transformers."""
+    """Writes weights, config, tokenizer and the sentence-transformers layout."""
     folder = Path(options.folder)
     tokenizer = _tokenizer(options)
     torch.manual_seed(options.seed)
@@ -54,7 +54,7 @@ def make(options: argparse.Namespace) -> None:
     if options.dimensions:
         config.matryoshka_dimensions = options.dimensions
     model = getattr(transformers, f"{name}{'ForSequenceClassification' if labels else 'Model'}")(config)
-    # The usual initialisation gives almost the same numbers for every text.
+    # The default initialization returns almost the same numbers for every text.
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -183,6 +183,6 @@ if __name__ == "__main__":
     parser.add_argument("--prompts", type=json.loads, default={})
     parser.add_argument("--prompt-excluded", action="store_true")
     parser.add_argument("--unnormalized", action="store_true")
-    parser.add_argument("--plain", action="store_true", help="without the layout of sentence-transformers")
-    parser.add_argument("--broken", type=int, help="the first position whose weights are no numbers")
+    parser.add_argument("--plain", action="store_true", help="without the sentence-transformers layout")
+    parser.add_argument("--broken", type=int, help="the first position whose weights are NaN")
     make(parser.parse_args())

@@ -90,7 +90,7 @@ def make(options: argparse.Namespace) -> None:
         begin_suppress_tokens=[],
         alignment_heads=[[0, 0]],
     )
-    # With this mark of the library a model would not take the settings of a request.
+    # With this flag of the library, a model would ignore the settings of a request.
     model.generation_config._from_model_config = False
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Writes a tiny model of translation with random weights: `python tiny_translator.py FOLDER [--kind nllb] ...`."""
+"""Writes a tiny translation model with random weights: `python tiny_translator.py FOLDER [--kind nllb] ...`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(options: argparse.Namespace) -> None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(8)
-    # A random model would hardly ever end.
+    # A random model would hardly ever stop generating.
     model.generation_config.max_new_tokens = 12
     model.generation_config.num_beams = 2
     model.save_pretrained(folder)

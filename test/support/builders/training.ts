@@ -57,7 +57,7 @@ export async function readyDataset(
   return id
 }
 
-/** Starts a run over REST and answers with its id. */
+/** Starts a run over REST and returns its id. */
 export async function createRun(
   api: TestApi,
   key: string,
@@ -78,7 +78,7 @@ export async function claimJob(node: SignedNode, jobId: string, leaseS = 30): Pr
   return answer.body
 }
 
-/** PUTs a file under a lease and returns its description. */
+/** Uploads a file under a lease and returns its description. */
 export async function putUnderLease(
   node: SignedNode,
   token: string,

@@ -15,7 +15,7 @@ export const WEBHOOK_BODY = {
 
 export const ifMatch = (etag: unknown): Call => ({ headers: { 'if-match': String(etag) } })
 
-/** The webhook routes of one account, without a process that delivers. */
+/** The webhook routes of one account, without a delivery worker. */
 export class WebhookRoutes {
   readonly api: TestApi
   accountId = ''
@@ -44,7 +44,7 @@ export class WebhookRoutes {
     return { ...answer, id, path: `${ENDPOINTS}/${id}` }
   }
 
-  /** Counts as verified from now on. */
+  /** Marks an endpoint as verified. */
   activate(id: string) {
     return this.api.database.db
       .updateTable('webhook_endpoint')
@@ -65,7 +65,7 @@ export class WebhookRoutes {
     return (await this.call('GET', DELIVERIES + query)).body.deliveries
   }
 
-  /** As if it had been delivered. */
+  /** Marks a delivery as delivered. */
   end(deliveryId: string) {
     return this.api.database.db
       .updateTable('webhook_delivery')

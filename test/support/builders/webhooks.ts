@@ -21,11 +21,11 @@ export interface Received {
   at: number
 }
 
-/** A webhook endpoint that answers challenges; `answer` decides about other events. */
+/** A webhook endpoint that answers challenges; `answer` decides the response to other events. */
 export interface TestDestination extends AsyncDisposable {
   readonly receiver: Receiver
   readonly received: Received[]
-  /** The status for the next events; a function gets the event. */
+  /** The status for the next events, or a function of the event. */
   answer: number | ((received: Received) => { status: number; headers?: Record<string, string> })
 }
 
@@ -58,7 +58,7 @@ export async function startDestination(
   })
 }
 
-/** A gateway with webhooks on, a Temporal server, and a worker on the `webhooks` queue. */
+/** A gateway with webhooks enabled, a Temporal server, and a worker on the `webhooks` queue. */
 export interface WebhookPlatform extends AsyncDisposable {
   readonly api: TestApi
   readonly temporal: TestTemporal

@@ -5,7 +5,7 @@ export interface ZipEntry {
   bytes: Uint8Array
   /** Unix file mode, for links. */
   mode?: number
-  /** The size that the archive claims, if it is not the real one. */
+  /** The size that the archive claims, if it differs from the real one. */
   claimedSize?: number
 }
 
@@ -13,7 +13,7 @@ const FILE = 0o100644
 const UTF8_NAME = 0x0800
 const DEFLATE = 8
 
-/** A zip archive of these entries as they are, however hostile: real archivers refuse to write such. */
+/** Builds a zip archive of these entries without validation; real archivers refuse to write hostile ones. */
 export function zip(entries: readonly ZipEntry[]): Buffer {
   const locals: Buffer[] = []
   const centrals: Buffer[] = []
