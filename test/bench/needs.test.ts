@@ -36,7 +36,7 @@ describe('benches', function () {
     return spawnSync(process.execPath, command, { encoding: 'utf8', timeout: 1_200_000 })
   }
 
-  it('load all that they import', () => {
+  it('can load all of their imports', () => {
     const { status, stdout, stderr } = benchAll('--imports')
 
     assert.equal(status, 0, stderr)
@@ -45,7 +45,7 @@ describe('benches', function () {
     assert.deepEqual(new Set(loaded), new Set(expected))
   })
 
-  // The others cost minutes: `npm run bench:all -- --once` runs all of them.
+  // The other benches take minutes; `npm run bench:all -- --once` runs all of them.
   it('print their figures after one short round', function () {
     this.timeout(1_200_000)
     const { status, stdout, stderr } = benchAll('--once', 'placement', 'tune')
@@ -60,14 +60,14 @@ describe('benches', function () {
     ['bench/warm.ts', 'nginx'],
     ['bench/aborts.ts', 'go'],
   ] as const)
-    it(`${file} says how to get ${program} before it starts anything`, () => {
+    it(`${file} explains how to get ${program} before it starts anything`, () => {
       const { status, stderr } = runAlone(file)
 
       assert.equal(status, 2, stderr)
       assert.match(stderr, new RegExp(`This bench needs ${program}\\. Get it from `))
     })
 
-  it('bench/gpu.ts says in words that the machine has no GPU', () => {
+  it('bench/gpu.ts reports that the machine has no GPU', () => {
     const { status, stderr } = runAlone('bench/gpu.ts')
 
     assert.equal(status, 2)

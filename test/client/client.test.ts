@@ -16,7 +16,7 @@ describe('the client against a gateway', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('reads a list page by page, and only as far as it is asked to', async () => {
+  it('reads a list page by page, and fetches only the pages that the caller consumes', async () => {
     const { key } = await api.account()
     const asked: string[] = []
     const h = hearth({
@@ -55,7 +55,7 @@ describe('the client against a gateway', () => {
     assert.equal((await h.datasets.list({ status: 'ready' }).all()).length, 0)
   })
 
-  it('reads lists that count their offset', async () => {
+  it('reads lists that page by offset', async () => {
     const { h } = await clientOf(api)
     const { answer } = await h.endpoints.list({ limit: 1, include_facets: true }).first()
     const all = await h.endpoints.list({ limit: 1 }).all()
@@ -64,7 +64,7 @@ describe('the client against a gateway', () => {
     assert.ok(answer.facets)
   })
 
-  it('repeats a creation under one key', async () => {
+  it('retries a creation under one idempotency key', async () => {
     const { h } = await clientOf(api)
     const idempotencyKey = '0b5b8a1e-7a53-4f5f-9d0c-0d3b4f6a2c11'
     const first = await h.datasets.create({ dataset_name: 'once', ...CSV }, { idempotencyKey })
@@ -74,7 +74,7 @@ describe('the client against a gateway', () => {
     assert.equal((await h.datasets.list().all()).length, 1)
   })
 
-  it('throws the code, the sentence and the request id of a refusal', async () => {
+  it('throws the code, the message and the request id of a rejected request', async () => {
     const { h } = await clientOf(api)
 
     await assert.rejects(h.runs.get('01890000-0000-7000-8000-000000000000'), (err: unknown) => {
@@ -94,7 +94,7 @@ describe('the client against a gateway', () => {
     await assert.rejects(stranger.tasks.queue(), { status: 401, code: 'unauthenticated' })
   })
 
-  it('says when nothing answers, and when something else does', async () => {
+  it('reports an unreachable platform, and a server that is not Hearth', async () => {
     const nobody = hearth({ baseUrl: 'http://127.0.0.1:1', apiKey: 'key', tries: 2 })
     await assert.rejects(nobody.platform.capabilities(), { status: 0, code: 'unreachable' })
     const other = hearth({
@@ -105,20 +105,20 @@ describe('the client against a gateway', () => {
     await assert.rejects(other.platform.capabilities(), { status: 404, code: 'unexpected_answer' })
   })
 
-  it('refuses ids that would make another path', async () => {
+  it('rejects ids that would change the request path', async () => {
     const { h } = await clientOf(api)
 
     for (const id of ['', '.', '..']) await assert.rejects(h.datasets.delete(id), /dataset_id/)
   })
 
-  it('reads what answers with a failure status', async () => {
+  it('reads the body of a failure status that the operation allows', async () => {
     const { h } = await clientOf(api)
     const { status } = await h.platform.health()
 
     assert.equal(typeof status, 'string')
   })
 
-  it('stops at a signal', async () => {
+  it('stops when the signal is aborted', async () => {
     const { h } = await clientOf(api)
     const abort = new AbortController()
     abort.abort(new Error('enough'))
@@ -128,8 +128,8 @@ describe('the client against a gateway', () => {
   })
 })
 
-describe('the client and refusals that pass', () => {
-  it('comes back after the time that a 429 names', async () => {
+describe('the client and transient errors', () => {
+  it('retries after the Retry-After of a 429', async () => {
     await using api = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
     const { key } = await api.account()
     const statuses: number[] = []
@@ -158,7 +158,7 @@ describe('the client and refusals that pass', () => {
     await assert.rejects(h.tasks.queue({ signal: abort }), { name: 'TimeoutError' })
   })
 
-  it('sends nothing twice that may have happened and has no key', async () => {
+  it('does not retry a request that may have succeeded and has no idempotency key', async () => {
     let calls = 0
     const broken = hearth({
       baseUrl: 'http://hearth.test',

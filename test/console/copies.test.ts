@@ -23,7 +23,7 @@ describe('copies in the console', function () {
     return body
   }
 
-  it('are shown and set by an admin, with the last changes and their reasons', async () => {
+  it('are shown to an admin, who can set them, with the last changes and their reasons', async () => {
     const { id } = await endpoint(on.caller.accountId)
     const schedule = [{ cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 2 }]
     await on.api.call('PUT', `/api/builder/v1/endpoints/${id}/scaling`, {
@@ -46,7 +46,7 @@ describe('copies in the console', function () {
     await panel.getByLabel('Idle timeout in seconds').fill('0')
     await save.click()
 
-    // The schedule takes the place of the least number.
+    // The schedule replaces the minimum.
     await panel.getByRole('row', { name: /Now 2 wanted, 0 loaded, 0 loading/ }).waitFor()
     await panel.getByRole('row', { name: /Why fewer .*node/ }).waitFor()
     await panel.getByRole('row', { name: 'Idle copies stay loaded' }).waitFor()
@@ -62,7 +62,7 @@ describe('copies in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('keep the text that was typed when the gateway rejects it', async () => {
+  it('keep the typed text when the gateway rejects it', async () => {
     const { id } = await endpoint(on.caller.accountId)
     await using tab = await on.open(`/endpoints/${id}`)
     const panel = tab.page.getByRole('region', { name: 'Copies' })
@@ -87,7 +87,7 @@ describe('copies in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('are not shown of tools and of endpoints of others', async () => {
+  it('are not shown for tools and for endpoints of other accounts', async () => {
     const other = await on.api.account()
     const [foreign, tool] = [await endpoint(other.accountId), await endpoint(on.caller.accountId, 'tool')]
     for (const { id } of [foreign, tool]) {

@@ -19,7 +19,7 @@ describe('datasets in the console', function () {
     await on?.[Symbol.asyncDispose]()
   })
 
-  it('are uploaded, and show their first rows and what is in their columns', async () => {
+  it('are uploaded, and show their first rows and a summary of their columns', async () => {
     await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
     const file = { name: 'people.csv', mimeType: 'text/csv', buffer: Buffer.from(CSV) }
     const chooser = tab.page.waitForEvent('filechooser')
@@ -39,7 +39,7 @@ describe('datasets in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('are trained on, with the column to predict as one of theirs', async () => {
+  it('offer their columns as the column to predict in the training form', async () => {
     const id = await readyDataset(on.api, on.accountId, { columns: ['age', 'income', 'price'] })
     await using tab = await openSignedIn(browser, on.api, `/datasets/${id}`, on.key)
     await tab.page.getByRole('combobox', { name: /^What to train/ }).click()
@@ -63,7 +63,7 @@ describe('datasets in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('of a name that is taken are told before they are uploaded, and those that failed are deleted', async () => {
+  it('warn about a name that is in use before the upload, and can be deleted when they failed', async () => {
     const failed = await readyDataset(on.api, on.accountId, { status: 'failed' })
     await readyDataset(on.api, on.accountId)
     await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
@@ -84,7 +84,7 @@ describe('datasets in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('that cannot be read say so in the words of the gateway', async () => {
+  it("show the gateway's message when they cannot be read", async () => {
     await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
     const chooser = tab.page.waitForEvent('filechooser')
     await tab.page.getByRole('button', { name: 'File' }).click()

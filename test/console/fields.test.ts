@@ -3,8 +3,8 @@ import { fieldsOf, inOrder } from '../../console/src/playground/fields.ts'
 
 const NUMBER = { 'ui:options': { inputType: 'number' } }
 
-describe('the fields of the playground', () => {
-  it('follow the columns of the table, which `x-order` names, also those that may be left out', () => {
+describe('playground fields', () => {
+  it('follow the column order in `x-order`, including optional columns', () => {
     const instance = {
       properties: { age: { type: ['number', 'null'] }, city: {}, rooms: {} },
       required: ['rooms', 'city'],
@@ -23,8 +23,8 @@ describe('the fields of the playground', () => {
     )
   })
 
-  it('of models of before 0.13 follow the columns too, and what may be left out comes last', () => {
-    // The database keeps the members of an object by the length of their names.
+  it('follow the column order for models older than 0.13, with optional columns last', () => {
+    // The database (jsonb) orders the members of an object by the length of their names.
     const instance = {
       type: 'object',
       properties: { age: { type: 'number' }, city: { type: 'string' }, rooms: { type: 'number' } },
@@ -46,7 +46,7 @@ describe('the fields of the playground', () => {
     })
   })
 
-  it('are those of the schema, whatever it requires beside them', () => {
+  it('are the properties of the schema, whatever else it requires', () => {
     const shown = fieldsOf({ properties: { a: { type: 'string' } }, required: ['a', 'gone'] })
 
     assert.deepEqual(shown['ui:order'], ['a', '*'])

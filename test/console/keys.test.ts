@@ -11,7 +11,7 @@ describe('keys in the console', function () {
 
   const me = (key: string) => on.api.call('GET', '/api/builder/v1/me', { key })
 
-  it('are made with limits, shown once, and revoked', async () => {
+  it('are created with limits, shown once, and revoked', async () => {
     await using tab = await on.open('/account')
     await tab.page.getByLabel(/^Name of the new key/).fill('for the shop')
     await tab.page.getByLabel('Requests a minute').fill('5')
@@ -47,7 +47,7 @@ describe('keys in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('are not offered to a key that may not change them', async () => {
+  it('cannot be changed by a key without permission', async () => {
     await using tab = await on.open('/account', await on.api.key(on.caller.accountId, 'viewer'))
     await tab.page.getByText(/^Only a key with the role admin/).waitFor()
 

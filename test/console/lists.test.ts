@@ -27,7 +27,7 @@ describe('long lists in the console', function () {
   const firstName = ({ page }: ConsoleTab): Promise<string | null> =>
     page.locator('tbody tr').first().getByRole('link').textContent()
 
-  it('of endpoints are ordered, filtered and turned by the gateway', async () => {
+  it('of endpoints are sorted, filtered and paged by the gateway', async () => {
     for (let n = 0; n < 60; n++) {
       const name = `listed-${String(n).padStart(2, '0')}`
       const task_type = n % 20 === 7 ? 'embeddings' : 'regression'
@@ -57,7 +57,7 @@ describe('long lists in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('of runs are sorted by the gateway, by name and by creation', async () => {
+  it('of runs are sorted by the gateway, by name and by creation time', async () => {
     const dataset_id = await readyDataset(on.api, on.caller.accountId)
     for (const job_name of ['middle', 'first', 'last'])
       await createRun(on.api, on.caller.key, { dataset_id, job_name })
@@ -79,7 +79,7 @@ describe('long lists in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('of lines begin at the end, go back page by page, and have each new line once', async () => {
+  it('of log lines start at the end, page backwards, and show each new line once', async () => {
     const { db } = on.api.database
     const jobId = await createRun(on.api, on.caller.key, {
       dataset_id: await readyDataset(on.api, on.caller.accountId),
@@ -113,7 +113,7 @@ describe('long lists in the console', function () {
     await lines.getByText('line 1 of').waitFor()
 
     const texts = await lines.allTextContents()
-    // The platform has written a line before these.
+    // The platform wrote a line before these.
     const numbers = texts.flatMap((text) => Number(/line (\d+) of/.exec(text)?.[1]) || [])
     assert.deepEqual(
       numbers,

@@ -11,7 +11,7 @@ describe('models in the console', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** A run that has made a version. */
+  /** Creates a run that produced a version. */
   async function madeVersion(name: string): Promise<{ jobId: string; versionId: string }> {
     const dataset = await readyDataset(on.api, on.caller.accountId)
     const jobId = await createRun(on.api, on.caller.key, { dataset_id: dataset, job_name: name })
@@ -32,7 +32,7 @@ describe('models in the console', function () {
     return { modelId: answer.body.model_id, versionId }
   }
 
-  it('registers what a run made, and walks through its lineage by keyboard', async () => {
+  it('registers the result of a run, and navigates its lineage by keyboard', async () => {
     const { jobId } = await madeVersion('walked')
     await using tab = await on.open(`/runs/${jobId}`)
     await tab.page.getByRole('button', { name: 'Register' }).click()
@@ -52,7 +52,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('names the columns that a version did not learn from', async () => {
+  it('lists the columns that a version did not learn from', async () => {
     const { jobId, versionId } = await madeVersion('picky')
     const left_out_columns = [{ column: 'id', reason: 'it is a text with 60 different values' }]
     await on.api.database.db
@@ -74,7 +74,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('serves a version from its page, and names the endpoint among what it is used for', async () => {
+  it('serves a version from its page, and lists the endpoint among its uses', async () => {
     const { modelId } = await registered('Served one')
     await using tab = await on.open(`/models/${modelId}`)
     await tab.page.getByLabel(/^Name of the endpoint/).fill('Not a name')
@@ -98,7 +98,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('merges models by a form', async () => {
+  it('merges models with a form', async () => {
     const names = ['first part', 'second part']
     for (const name of names) await registered(name)
     await using tab = await on.open('/models')
@@ -119,7 +119,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('disables a model with a reason, and sends it to its test again', async () => {
+  it('disables a model with a reason, and sends it back to testing', async () => {
     await using tab = await on.open('/models')
     await tab.page.getByRole('tab', { name: 'Registry' }).click()
     const row = tab.page.getByRole('row', { name: /tabular-regression/ }).first()
@@ -136,7 +136,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('shows a viewer no button that would be refused', async () => {
+  it('shows a viewer no button whose request would be rejected', async () => {
     const { modelId } = await registered('seen')
     const key = await on.api.key(on.caller.accountId, 'viewer')
     await using tab = await on.open(`/models/${modelId}`, key)

@@ -22,7 +22,7 @@ describe('operators in the console', function () {
     return tab
   }
 
-  it('see what needs attention, and what to do about it', async () => {
+  it('see what needs attention, and how to fix it', async () => {
     await using tab = await open('/')
     const panel = tab.page.getByRole('region', { name: 'Needs attention' })
     await panel.waitFor()
@@ -35,7 +35,7 @@ describe('operators in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('stop all new work only at a second press', async () => {
+  it('stop all new work only after a confirmation', async () => {
     await using tab = await open('/kill-switch')
     const asked: string[] = []
     tab.page.on('request', (request) => {
@@ -56,7 +56,7 @@ describe('operators in the console', function () {
     assert.deepEqual(asked, ['/api/v1/admin/killswitch/activate'])
   })
 
-  it('read that the connection is lost, on any page, and when it is back', async () => {
+  it('see on every page when the connection is lost and when it is restored', async () => {
     await using tab = await open('/runs')
     await tab.page.getByRole('table', { name: 'runs' }).waitFor()
     const lost = tab.page.getByText('Connection lost')
@@ -69,7 +69,7 @@ describe('operators in the console', function () {
     await lost.waitFor({ state: 'detached' })
   })
 
-  it('see what is open', async () => {
+  it('see the open work', async () => {
     await using tab = await open('/queues')
     const work = tab.page.getByRole('table', { name: 'open work' })
 
@@ -78,7 +78,7 @@ describe('operators in the console', function () {
     assert.deepEqual(await tab.barriers(), [])
   })
 
-  it('find the workflow of a run and of a task, and accounts do not', async () => {
+  it('see the workflow of a run and of a task, while accounts do not', async () => {
     const { api, caller } = on
     const taskId = await buildHeldTask(api.database.db, caller.accountId, { status: 'failed' })
     for (const [path, id] of [
@@ -97,7 +97,7 @@ describe('operators in the console', function () {
     }
   })
 
-  it('find an account by a part of its name, and who changed what', async () => {
+  it('find an account by part of its name, and see who changed what', async () => {
     const headers = { 'x-api-key': OPERATIONS_KEY }
     const body = { name: 'Wool and Linen' }
     const made = await on.api.call('POST', '/api/v1/admin/accounts', { headers, body })

@@ -14,7 +14,7 @@ describe('results in the console', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Opens the page of a task that has ended with this result. */
+  /** Opens the page of a task that ended with this result. */
   const opened = async (result: object, more: Partial<NewTask> = {}) => {
     const ended = {
       status: 'succeeded',
@@ -28,7 +28,7 @@ describe('results in the console', function () {
     return on.open(`/tasks/${id}`)
   }
 
-  it('that are sounds can be heard, from signed addresses', async () => {
+  it('play audio from signed URLs', async () => {
     const sound = wav(1)
     await on.api.services.objects.put('made/sound.wav', sound, { contentType: 'audio/wav' })
     const output = {
@@ -49,7 +49,7 @@ describe('results in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('of tools are shown as what a program printed, and as a picture', async () => {
+  it('show the printed output and the images of tools', async () => {
     await using program = await opened({ stdout: '42\n', stderr: 'a warning\n', exit_code: 3 })
     await program.page.getByLabel('what it printed', { exact: true }).getByText('42').waitFor()
     await program.page.getByLabel('what it complained of', { exact: true }).getByText('a warning').waitFor()

@@ -5,7 +5,7 @@ import { OPERATIONS_KEY } from '../support/servers/api.ts'
 import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
 import { ChatApi } from '../support/servers/chat-api.ts'
 
-/** The pages with the heading that each has; those of operators are opened with the operations key. */
+/** The pages with their headings; operator pages are opened with the operations key. */
 const PAGES = [
   ['/', 'Overview'],
   ['/runs', 'Runs'],
@@ -23,10 +23,10 @@ const PAGES = [
   ['/audit', 'Audit'],
 ] as const
 
-/** The width of a small telephone. */
+/** The width of a small phone. */
 const NARROW = 360
 
-describe('pages of the console', function () {
+describe('console pages', function () {
   this.timeout(60_000)
   let browser: Browser
   let world: ChatApi
@@ -84,7 +84,7 @@ describe('pages of the console', function () {
 
   for (const scheme of ['light', 'dark'] as const) {
     for (const [path, heading] of PAGES) {
-      it(`${path} has no barrier and breaks no rule in ${scheme} colours`, async () => {
+      it(`${path} has no accessibility barriers and no policy violations in ${scheme} colours`, async () => {
         await using tab = await open(path, { scheme })
         await settled(tab, heading)
 
@@ -95,7 +95,7 @@ describe('pages of the console', function () {
       })
     }
 
-    it(`the pages of single things do neither in ${scheme} colours`, async () => {
+    it(`detail pages have no accessibility barriers and no policy violations in ${scheme} colours`, async () => {
       const things = [
         [`/runs/${runId}`, 'prices', 'run'],
         [`/datasets/${datasetId}`, 'table', 'dataset'],
@@ -113,7 +113,7 @@ describe('pages of the console', function () {
     })
   }
 
-  it('fits a narrow screen, where the pages are behind a button', async () => {
+  it('fits a narrow screen, with the navigation behind a button', async () => {
     await using tab = await open('/', { width: NARROW })
     const wide: string[] = []
     const single = [
@@ -139,7 +139,7 @@ describe('pages of the console', function () {
     assert.deepEqual(wide, [])
   })
 
-  it('shows the answer of a language model while it comes', async () => {
+  it('shows the answer of a language model while it is streamed', async () => {
     await using tab = await open(`/endpoints/${endpoint.id}`)
     await tab.page.getByLabel('Message').fill('Hello there')
     await tab.page.getByLabel('Message').press('Enter')
@@ -152,7 +152,7 @@ describe('pages of the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('makes a form of a schema and checks it without compiling code', async () => {
+  it('builds a form from a schema and validates it without compiling code', async () => {
     await using tab = await open(`/endpoints/${form.id}`)
     await tab.page.getByRole('button', { name: 'Run' }).click()
     await tab.page.getByText(/Not sent: age is needed/).waitFor({ state: 'attached' })
@@ -165,7 +165,7 @@ describe('pages of the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('asks for the operations key on pages of operators', async () => {
+  it('asks for the operations key on operator pages', async () => {
     await using tab = await ConsoleTab.open(browser, world.api.baseUrl)
     await tab.page.goto(`/console/kill-switch#key=${world.caller.key}`)
     await tab.page.getByLabel(/^Operations key/).fill('wrong')
@@ -178,7 +178,7 @@ describe('pages of the console', function () {
     await tab.page.getByText('Normal operation').waitFor()
     assert.deepEqual(tab.faults, [])
   })
-  it('says what to paste for an agent, which then lists its tools', async () => {
+  it('shows the configuration for an agent, which then lists its tools', async () => {
     await using tab = await open('/agents')
     await tab.page.getByRole('combobox', { name: 'Agent' }).click()
     await tab.page.getByRole('option', { name: 'Cursor' }).click()

@@ -36,7 +36,7 @@ const EXAMPLE = {
 }
 const TASK_ID = '01970000-0000-7000-8000-000000000001'
 
-describe('the form of the playground', function () {
+describe('playground form', function () {
   this.timeout(60_000)
   let on: ConsoleWorld
   let path: string
@@ -51,7 +51,7 @@ describe('the form of the playground', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Answers in place of a node, and keeps what was asked. */
+  /** Answers instead of a node, and records the requests. */
   async function answering({ page }: ConsoleTab): Promise<{ instances: object[] }[]> {
     const asked: { instances: object[] }[] = []
     await page.route('**/infer:async', (route) => {
@@ -70,7 +70,7 @@ describe('the form of the playground', function () {
   const field = ({ page }: ConsoleTab, name: string, row = 1) =>
     page.getByRole('group', { name: `Row ${row}`, exact: true }).getByLabel(new RegExp(`^${name}`))
 
-  it('names the field that was left empty, goes there, and sends nothing until it is filled', async () => {
+  it('names and focuses an empty field, and sends nothing until it is filled', async () => {
     await using tab = await on.open(path)
     const asked = await answering(tab)
     await run(tab)
@@ -98,7 +98,7 @@ describe('the form of the playground', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('begins with one row, adds others, and keeps what was typed for the code', async () => {
+  it('starts with one row, adds others, and keeps the typed values for the code view', async () => {
     await using tab = await on.open(path)
     await field(tab, 'rooms').fill('7')
     await tab.page.getByRole('button', { name: 'Add a row' }).click()
@@ -116,7 +116,7 @@ describe('the form of the playground', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('uses the width of a telephone', async () => {
+  it('uses the full width of a phone', async () => {
     await using tab = await on.open(path)
     await tab.page.setViewportSize({ width: 390, height: 800 })
     const box = await field(tab, 'rooms').boundingBox()
@@ -125,7 +125,7 @@ describe('the form of the playground', function () {
     assert.ok((box?.width ?? 0) > 270, String(box?.width))
   })
 
-  it('takes its rows from a table, also more than it has fields for', async () => {
+  it('fills its rows from a table, even more rows than it shows fields for', async () => {
     await using tab = await on.open(path)
     const asked = await answering(tab)
     await tab.page.getByText('Fill the rows from a table').click()
@@ -149,10 +149,10 @@ describe('the form of the playground', function () {
   })
 })
 
-describe('the words of the playground', () => {
+describe('playground texts', () => {
   const schema = rowSchemaOf(INPUT_SCHEMA)!
 
-  it('read tables with commas, tabs and quotation marks, in the types of the columns', () => {
+  it('parse tables with commas, tabs and quotes into the types of the columns', () => {
     assert.deepEqual(rowsOfTable('\uFEFFcity,note,rooms\r\n"Oslo, ""N""",x,3\r\n\r\nBergen,,many', schema), [
       { rooms: 3, city: 'Oslo, "N"' },
       { rooms: 'many', city: 'Bergen' },
@@ -162,14 +162,14 @@ describe('the words of the playground', () => {
     ])
   })
 
-  it('say what is wrong with a table', () => {
+  it('explain what is wrong with a table', () => {
     const all = `rooms,city\n${'1,a\n'.repeat(101)}`
     assert.throws(() => rowsOfTable(all, schema), /These are 101 rows; the model takes at most 100/)
     assert.throws(() => rowsOfTable('rooms,city\n1,"a', schema), /Line 2 has a quotation mark/)
     assert.throws(() => rowsOfTable('rooms,city\n', schema), /no rows below/)
   })
 
-  it('say faults plainly, at the field that they are about', () => {
+  it('show validation errors in plain words at their field', () => {
     const at = (error: string, instanceLocation: string, keyword = 'x') =>
       faultOf({ keyword, error, instanceLocation })
 
@@ -186,7 +186,7 @@ describe('the words of the playground', () => {
     assert.equal(at('Something else.', '#').stack, 'The input is not right: Something else.')
   })
 
-  it('say a label with its probability, and round numbers', () => {
+  it('show a label with its probability, and round numbers', () => {
     assert.equal(inWords({ label: true, probabilities: { true: 0.97123, false: 0.02877 } }), 'true (97.1 %)')
     assert.equal(inWords({ label: 'cat' }), 'cat')
     assert.equal(inWords(0.123456), '0.1235')

@@ -5,21 +5,21 @@ import { WEBHOOK_BODY, WebhookRoutes } from '../support/builders/webhook-routes.
 import type { ConsoleTab } from '../support/servers/browser.ts'
 import { ConsoleWorld } from '../support/servers/console-world.ts'
 
-/** Pages of operators are not among them: they ask for the operations key, whatever the role. */
+/** Without operator pages: these ask for the operations key, whatever the role. */
 const LISTS = ['', 'runs', 'models', 'endpoints', 'datasets', 'tasks', 'webhooks', 'agents', 'account']
 
-/** The names of buttons that look, sort, filter, find or copy. */
+/** The names of buttons that only show, sort, filter, find or copy something. */
 const LOOKS = [
   /^(?:Open|Compare|Earlier lines|Show more|Zoom In|Zoom Out|Fit View)$/,
   /^(?:Name|Created|Requests)(?: [↑↓])?$/,
   /^(?:Get|Copy) /,
-  // The next step of a lineage, and the tools that an agent sees.
+  // The next step of a lineage, and the tools of an agent.
   /^[a-z ]+: /,
   /^[a-z0-9._-]+$/,
 ]
 const lookOf = (name: string): RegExp | undefined => LOOKS.find((look) => look.test(name))
 
-/** The buttons that only admins are offered; an operator would be refused. */
+/** The buttons that only admins see; the gateway would reject an operator. */
 const OF_ADMINS = [
   'Add a receiver',
   'Delete table',
@@ -43,7 +43,7 @@ describe('roles in the console', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Opens a page as a role, and fills what its forms require. */
+  /** Opens a page in a role, and fills the required fields of its forms. */
   async function visit({ page }: ConsoleTab, role: string, path: string, part?: string): Promise<void> {
     await page.goto(`/console/${path}`)
     await page.getByRole('banner').getByText(`, ${role}`).waitFor()
@@ -70,7 +70,7 @@ describe('roles in the console', function () {
         all.map((each) => (each.ariaLabel ?? each.textContent ?? '').trim()),
       )
 
-  /** Presses every button of every page once, each on a page that was opened anew; returns their names. */
+  /** Presses every button of every page once, each on a freshly opened page; returns their names. */
   async function pressAll(role: 'viewer' | 'operator'): Promise<{ seen: string[]; refused: string[] }> {
     const key = await on.api.key(on.caller.accountId, role)
     await using tab = await on.open('/', key)
@@ -87,7 +87,7 @@ describe('roles in the console', function () {
         await visit(tab, role, path, part)
         for (const name of new Set(await names(tab))) {
           seen.add(name)
-          // Those that look do the same on each page.
+          // Buttons that only show something do the same on each page.
           const kind = String(lookOf(name) ?? `${path} ${part ?? ''} ${name}`)
           if (pressed.has(kind)) continue
           pressed.add(kind)
@@ -104,7 +104,7 @@ describe('roles in the console', function () {
     return { seen: [...seen], refused }
   }
 
-  it('show a viewer no button that changes anything, and none that is refused', async () => {
+  it('show a viewer no button that changes anything or is rejected', async () => {
     const { seen, refused } = await pressAll('viewer')
 
     assert.deepEqual(
@@ -115,7 +115,7 @@ describe('roles in the console', function () {
     assert.ok(seen.length > 5, String(seen))
   })
 
-  it('show an operator no button that is refused', async () => {
+  it('show an operator no button that is rejected', async () => {
     const { seen, refused } = await pressAll('operator')
 
     assert.deepEqual(refused, [])
@@ -136,7 +136,7 @@ describe('roles in the console', function () {
     assert.deepEqual(ofAdmins, [])
   })
 
-  it('show an admin what only admins may do', async () => {
+  it('show an admin the actions that only admins may perform', async () => {
     await using tab = await on.open('/webhooks')
     const seen: string[] = []
     const dataset = paths.find((path) => path.startsWith('datasets/')) ?? ''
@@ -154,7 +154,7 @@ describe('roles in the console', function () {
   })
 })
 
-/** Makes one of everything that has a page, in each state that offers something else. */
+/** Creates one of everything that has a page, in each state that offers different actions. */
 async function things({ api, caller: { accountId, key } }: ConsoleWorld): Promise<string[]> {
   const { db } = api.database
   const now = new Date()

@@ -19,7 +19,7 @@ describe('runs in the console', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Writes what a node writes while it trains. */
+  /** Writes what a node reports while it trains. */
   async function epoch(jobId: string, at: number): Promise<void> {
     const { db } = on.api.database
     const losses = { train_loss: 1 / (at + 1), val_loss: 1.2 / (at + 1) }
@@ -40,7 +40,7 @@ describe('runs in the console', function () {
       .where('id', '=', jobId)
       .execute()
 
-  it('asks for a key, refuses an unknown one, and keeps a known one for the tab', async () => {
+  it('asks for a key, rejects an unknown one, and stores a valid one for the tab', async () => {
     await using tab = await ConsoleTab.open(on.browser, on.api.baseUrl)
     const { page } = tab
     await page.goto('/console/')
@@ -61,7 +61,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('takes the key of a link and removes it from the address', async () => {
+  it('reads the key from a link and removes it from the URL', async () => {
     await using tab = await on.open('/runs', caller.key)
 
     await tab.page.getByRole('heading', { name: 'Runs' }).waitFor()
@@ -71,7 +71,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('lists runs, and one that is made while the list is open', async () => {
+  it('lists runs, including one that is created while the list is open', async () => {
     await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'earlier' })
     await using tab = await on.open('/runs', caller.key)
     await tab.page.getByRole('link', { name: 'earlier' }).waitFor()
@@ -82,7 +82,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('moves the curves and the log of a run that goes on', async () => {
+  it('updates the curves and the log of a running run', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'moving' })
     await begin(jobId)
     await epoch(jobId, 0)
@@ -116,7 +116,7 @@ describe('runs in the console', function () {
     await tab.picture('compare-light')
   })
 
-  it('shows of a run that has ended what came after its end was known', async () => {
+  it('shows data of an ended run that arrived after its end', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'hasty' })
     await begin(jobId)
     await epoch(jobId, 0)
@@ -138,7 +138,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('names the columns that a run left out, with the reasons, and the warnings about its data', async () => {
+  it('shows the columns that a run left out, with the reasons, and its data warnings', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'picky' })
     const left_out_columns = [
       { column: 'id', reason: 'it is a text with 60 different values' },
@@ -166,7 +166,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('says how long ago an ended run was made, while its page is open', async () => {
+  it('updates the age of an ended run while its page is open', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'old' })
     await on.api.database.db
       .updateTable('training_run')
@@ -185,7 +185,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('runs one again under a name of its own, and shows nothing of the earlier one', async () => {
+  it('reruns a run under a new name, and shows nothing of the earlier one', async () => {
     const { db } = on.api.database
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'houses' })
     await db

@@ -17,7 +17,7 @@ describe('serving the console', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  it('gives every address below /console/ the same document', async () => {
+  it('returns the same document for every path below /console/', async () => {
     const pages = await Promise.all(
       ['/console/', '/console/runs', '/console/runs/no-such-run', '/console/a/b/c'].map((path) =>
         api.call('GET', path),
@@ -32,7 +32,7 @@ describe('serving the console', function () {
     }
   })
 
-  it('leads the address without a slash to the page', async () => {
+  it('redirects the path without a trailing slash', async () => {
     const root = await fetch(api.baseUrl, { redirect: 'manual' })
     assert.deepEqual([root.status, root.headers.get('location')], [302, 'console/'])
     const icon = await fetch(`${api.baseUrl}/favicon.ico`)
@@ -42,7 +42,7 @@ describe('serving the console', function () {
     assert.deepEqual([status, headers.location], [308, '/console/'])
   })
 
-  it('allows scripts of this origin and styles of this response only', async () => {
+  it('allows only scripts of this origin and styles of this response', async () => {
     const { headers, text } = await api.call('GET', '/console/')
 
     const [, nonce = ''] = /'nonce-([^']+)'/.exec(policyOf(headers)) ?? []
@@ -58,7 +58,7 @@ describe('serving the console', function () {
     assert.doesNotMatch(text, /(?:src|href)="https?:/)
   })
 
-  it('allows the origin of a bucket, where browsers see and send files', async () => {
+  it('allows the origin of a bucket, where browsers load and upload files', async () => {
     const env = {
       S3_BUCKET: 'models',
       S3_ENDPOINT: 'http://127.0.0.1:1',
@@ -81,7 +81,7 @@ describe('serving the console', function () {
     assert.notEqual(policyOf(first.headers), policyOf(second.headers))
   })
 
-  it('lets browsers keep the assets for good', async () => {
+  it('lets browsers cache the assets permanently', async () => {
     const { text } = await api.call('GET', '/console/')
     const assets = [...text.matchAll(/(?:src|href)="(\/console\/assets\/[^"]+)"/g)].map(
       ([, path = '']) => path,
@@ -96,7 +96,7 @@ describe('serving the console', function () {
     }
   })
 
-  it('packs assets for browsers that unpack them', async () => {
+  it('compresses assets for browsers that accept it', async () => {
     const { text } = await api.call('GET', '/console/')
     const [, path = ''] = /src="(\/console\/assets\/[^"]+\.js)"/.exec(text) ?? []
     const plain = await request(api.baseUrl + path)
@@ -110,7 +110,7 @@ describe('serving the console', function () {
     assert.ok(small.length < whole.length / 2, `${small.length} of ${whole.length}`)
   })
 
-  it('has no file beside the assets', async () => {
+  it('serves no file other than the assets', async () => {
     for (const name of ['missing.js', '..%2Findex.html', '..%2F..%2F..%2Fpackage.json', '.js']) {
       const { status } = await api.call('GET', `/console/assets/${name}`)
       assert.equal(status, 404, name)
@@ -119,7 +119,7 @@ describe('serving the console', function () {
 })
 
 describe('a gateway without a built console', () => {
-  it('shows a page that says what to do', async () => {
+  it('shows a page that explains how to build it', async () => {
     using empty = temporaryFolder()
     await using api = await startApi({ config: { HEARTH_CACHE_DIR: empty.path } })
 

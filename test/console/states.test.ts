@@ -11,7 +11,7 @@ import { NodeEnvironment, NodeModelState, NodeStatus } from '../../schemas/node.
 import { TrainingRunStatus } from '../../schemas/training-run.ts'
 import { AttemptOutcome, VerificationStatus, WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 
-/** A paused run keeps its status, so its pause is no state of the API. */
+/** A paused run keeps its status, so the pause isn't a state in the API. */
 const NAMED: Record<Exclude<Stateful, 'pause'>, TSchema> = {
   run: TrainingRunStatus,
   task: TaskStatus,
@@ -34,7 +34,7 @@ const NAMED: Record<Exclude<Stateful, 'pause'>, TSchema> = {
 
 describe('states in the console', () => {
   for (const [as, vocabulary] of Object.entries(NAMED)) {
-    it(`has words for every state of: ${as}`, () => {
+    it(`have a label for every state of: ${as}`, () => {
       const worded = Object.keys(STATES[as as Stateful])
       assert.ok(valuesOf(vocabulary).length > 0)
       assert.deepEqual(
@@ -44,7 +44,7 @@ describe('states in the console', () => {
     })
   }
 
-  it('says of all that waits or has failed what comes next, or what to do', () => {
+  it('explain the next step for everything that waits or has failed', () => {
     for (const [as, states] of Object.entries(STATES))
       for (const [state, [tone, words, then]] of Object.entries(states)) {
         assert.ok(words.length > 2, `${as} ${state}`)

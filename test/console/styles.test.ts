@@ -6,13 +6,13 @@ import { inConsolePackages } from '../../platform/console-build.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { requireConsole } from '../support/servers/browser.ts'
 
-describe('a build of the console', function () {
+describe('console build', function () {
   this.timeout(180_000)
   before(async function () {
     await requireConsole(this)
   })
 
-  /** Builds a copy of the console with a change, and returns what the build says. */
+  /** Builds a copy of the console with a change, and returns the build output. */
   async function buildWith(change: (sources: string) => Promise<void>): Promise<string> {
     let said = 'built'
     await inConsolePackages(
@@ -37,20 +37,20 @@ describe('a build of the console', function () {
   }
   const badge = `import '@mantine/core/styles/Badge.css'\n`
 
-  it('fails where the styles of a component that is used are missing', async () => {
+  it('fails when the styles of a used component are missing', async () => {
     const said = await buildWith((sources) => replaceIn(join(sources, 'mantine.ts'), badge, ''))
 
     assert.match(said, /Badge has no styles in index/)
   })
 
-  it('fails where a page uses a component whose styles come with other pages', async () => {
+  it('fails when a page uses a component whose styles are loaded by other pages', async () => {
     const page = `import { Slider } from '@mantine/core'\ndocument.title = String(<Slider />)\n`
     const said = await buildWith((sources) => appendFile(join(sources, 'pages/operators/audit.tsx'), page))
 
     assert.match(said, /Slider has no styles in /)
   })
 
-  it('fails where styles are in another order than those of Mantine, or nothing uses them', async () => {
+  it('fails when styles are unused or not in the order of Mantine', async () => {
     const said = await buildWith(async (sources) => {
       await replaceIn(join(sources, 'mantine.ts'), badge, '')
       await appendFile(join(sources, 'mantine.ts'), badge)

@@ -4,7 +4,7 @@ import { buildCohort, buildEdge, buildStage } from '../support/builders/cohorts.
 import type { ConsoleTab } from '../support/servers/browser.ts'
 import { ConsoleWorld } from '../support/servers/console-world.ts'
 
-describe('what waits or has failed in the console', function () {
+describe('waiting and failed work in the console', function () {
   this.timeout(60_000)
   let on: ConsoleWorld
   before(async function () {
@@ -14,14 +14,14 @@ describe('what waits or has failed in the console', function () {
 
   const note = ({ page }: ConsoleTab, title: string) => page.getByRole('note').filter({ hasText: title })
 
-  it('says that webhooks are off, and who turns them on', async () => {
+  it('shows that webhooks are off, and who can enable them', async () => {
     await using tab = await on.open('/webhooks')
     await note(tab, 'Webhooks are off').getByText('An operator turns that on').waitFor()
 
     assert.deepEqual(tab.faults, [])
   })
 
-  it('says why a run waits, and that a paused one goes on when it is resumed', async () => {
+  it('shows why a run waits, and that a paused run continues when it is resumed', async () => {
     const { db } = on.api.database
     const waiting_reason = 'there is no node with a GPU that works for this account'
     const waiting = { status: 'pending', waiting_reason, waiting_since: new Date() } as const
@@ -37,7 +37,7 @@ describe('what waits or has failed in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('tells below a list, once and for every reader, what to do about the states in it', async () => {
+  it('explains the states in a list once, below the list, accessible to every reader', async () => {
     const { db } = on.api.database
     const failed = { status: 'failed', error: 'instances: age is missing', completed_at: new Date() } as const
     for (let i = 0; i < 2; i++) await buildHeldTask(db, on.caller.accountId, failed)
@@ -50,7 +50,7 @@ describe('what waits or has failed in the console', function () {
     assert.deepEqual(await tab.barriers(), [])
   })
 
-  it('says why a task has failed, and what becomes of its price', async () => {
+  it('shows why a task failed, and that its price is refunded', async () => {
     const failed = { status: 'failed', error: 'instances: age is missing', completed_at: new Date() } as const
     const id = await buildHeldTask(on.api.database.db, on.caller.accountId, failed)
     await using tab = await on.open(`/tasks/${id}`)
@@ -60,7 +60,7 @@ describe('what waits or has failed in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('shows the stages and the hand-overs of a cohort while it runs', async () => {
+  it('shows the stages and hand-overs of a running cohort', async () => {
     const { db } = on.api.database
     const request = JSON.stringify({ outputs: [] })
     const cohort = await buildCohort(db, on.caller.accountId, { name: 'read and answer', request })

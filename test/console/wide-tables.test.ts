@@ -6,7 +6,7 @@ import { readyDataset } from '../support/builders/training.ts'
 import type { ConsoleTab } from '../support/servers/browser.ts'
 import { ConsoleWorld } from '../support/servers/console-world.ts'
 
-/** The width of most telephones. */
+/** The width of most phones. */
 const NARROW = 390
 
 /** The members of a region in the page that the test reads. */
@@ -16,7 +16,7 @@ interface Scrolled {
   clientWidth: number
 }
 
-describe('tables in the console that are wider than the screen', function () {
+describe('console tables wider than the screen', function () {
   this.timeout(120_000)
   let on: ConsoleWorld
   let runs: string[]
@@ -44,7 +44,7 @@ describe('tables in the console that are wider than the screen', function () {
       clientWidth,
     }))
 
-  /** Pictures a few pixels at both edges of a region, above the words of its first row. */
+  /** Captures a few pixels at both edges of a region, above the text of its first row. */
   async function edges(tab: ConsoleTab, name: string): Promise<{ left: string; right: string }> {
     const box = await regionOf(tab, name).boundingBox()
     assert.ok(box)
@@ -62,7 +62,7 @@ describe('tables in the console that are wider than the screen', function () {
     ] as const
 
   for (const scheme of ['light', 'dark'] as const) {
-    it(`show at an edge that there is more, and only there, in ${scheme} colours`, async () => {
+    it(`mark only the edges with more content, in ${scheme} colours`, async () => {
       for (const [path, name] of shown()) {
         await using tab = await openSignedIn(on.browser, on.api, path, on.caller.key, {
           scheme,
@@ -92,7 +92,7 @@ describe('tables in the console that are wider than the screen', function () {
     })
   }
 
-  it('show nothing at the edges of a screen that they fit', async () => {
+  it('have no edge marks on a screen that they fit', async () => {
     await using tab = await on.open('/runs')
     await regionOf(tab, 'runs').waitFor()
 

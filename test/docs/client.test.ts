@@ -11,7 +11,7 @@ const EXAMPLES = [...readFileSync(join(ROOT, 'docs/client.md'), 'utf8').matchAll
   ([, text = '']) => text,
 )
 
-/** Compiles programs in a project that has this one among its packages, and returns what the compiler says. */
+/** Compiles programs in a project that depends on this package, and returns the compiler output. */
 async function compile(programs: readonly string[]): Promise<string> {
   using folder = temporaryFolder()
   const packages = join(folder.path, 'node_modules')
@@ -34,7 +34,7 @@ describe('docs/client.md', () => {
     assert.equal(await compile(EXAMPLES), '')
   })
 
-  it('has a client whose types refuse what no route takes', async () => {
+  it('documents a client whose types reject values that no route accepts', async () => {
     const [, second = ''] = EXAMPLES
     const wrong = second.replace("status: 'failed'", "status: 'borken'")
     assert.notEqual(wrong, second)

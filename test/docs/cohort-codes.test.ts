@@ -15,7 +15,7 @@ import {
 import { valuesOf } from '../../schemas/common.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** The places where the faults of cohorts, of their stages and of endpoints in a cohort are made. */
+/** The sources that produce errors of cohorts, of their stages and of endpoints in a cohort. */
 const SOURCES = [
   'activities/control/cohorts',
   'activities/control/housekeeping/reconcile.ts',
@@ -29,12 +29,12 @@ const SOURCES = [
   'workflows/cohort',
   'workflows/cohort-run.ts',
 ]
-/** The rest of a line that gives a code, up to its message, and constants that say they are one. */
+/** Matches the part of a line that sets a code, up to its message, and constants that are documented as codes. */
 const GIVEN =
   /\bcode(?:: | = )((?:(?!message)[^\n])*)|\/\*\* The code of [^\n]*\n(?:export )?const \w+ = ([^\n]*)/g
 const WORD = /(?<!\[)'([a-z]+(?:_[a-z]+)*)'/g
 
-/** Returns the codes that a source gives. */
+/** Returns the codes in a source file. */
 const codesIn = (text: string): string[] =>
   [...text.matchAll(GIVEN)].flatMap(([, member, constant]) =>
     [...(member ?? constant ?? '').matchAll(WORD)].map(([, word]) => word!),
@@ -64,10 +64,10 @@ describe('docs/cohorts.md', () => {
   for (const [name, vocabulary] of Object.entries(vocabularies))
     it(`names all ${name}`, () => assert.deepEqual(missing(valuesOf(vocabulary)), []))
 
-  it('names every code that the error of a cohort or a stage may have', () => {
+  it('lists every error code of a cohort or a stage', () => {
     const codes = [...new Set(SOURCES.flatMap(textsAt).flatMap(codesIn))].toSorted()
 
-    // Those of one kind of place each, so that none is left out unseen.
+    // One code of each kind of source, so that the search can't silently skip a kind.
     for (const code of ['not_taken', 'node_lost', 'input_refused', 'timeout', 'stage_unfinished', 'no_room'])
       assert.ok(codes.includes(code), `${code} is not among ${codes.join(', ')}`)
     assert.deepEqual(missing(codes), [])

@@ -8,11 +8,11 @@ import { blocksOf } from '../support/builders/cohorts-page.ts'
 
 const FILES = globSync('docs/examples/cohorts/*.json').toSorted()
 const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as PlanRequest
-/** The part of the table with 32 columns that the page leaves out. */
+/** The part of the 32-column table that the page omits. */
 const LEFT_OUT = Array.from({ length: 29 }, (_, i) => `"x${i + 2}": 0`).join()
 
-describe('the graphs of docs/cohorts.md', () => {
-  it('are those of the files, which its commands name', () => {
+describe('graphs of docs/cohorts.md', () => {
+  it('equal the example files that its commands name', () => {
     const shown = blocksOf('json').map(
       (text) => JSON.parse(text.replace('"...": 0', LEFT_OUT)) as PlanRequest,
     )
@@ -36,22 +36,22 @@ describe('the graphs of docs/cohorts.md', () => {
   }
 })
 
-describe('the commands of the pages', () => {
+describe('commands in the documentation', () => {
   const PAGES = ['README.md', ...globSync('docs/*.md')]
   const commands = PAGES.flatMap((page) => blocksOf('sh', page)).join('')
 
-  it('give no model a name that another page has given', () => {
+  it('never import two models under the same name', () => {
     const names = [...commands.matchAll(/ --name ([a-z][\w-]*) --path/g)].map(([, name]) => name)
 
     assert.ok(names.length > 2)
     assert.deepEqual(names, [...new Set(names)])
   })
 
-  it('find the data directory wherever it is', () => {
+  it('use HEARTH_DATA_DIR for the data directory', () => {
     assert.doesNotMatch(commands.replaceAll('${HEARTH_DATA_DIR:-.hearth}', ''), /\.hearth\b/)
   })
 
-  it('call functions of which docs/cohorts.md has a list', () => {
+  it('call only functions that docs/cohorts.md lists', () => {
     const script = readFileSync('docs/examples/cohorts/functions.sh', 'utf8')
     const defined = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name)
     const page = readFileSync('docs/cohorts.md', 'utf8')

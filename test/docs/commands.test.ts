@@ -12,7 +12,7 @@ const DOCUMENTS = [
   ...globSync('docs/**/*.md'),
 ]
 
-/** npm's own commands, and words that follow npm in prose. */
+/** Commands of npm itself, and words that follow "npm" in prose. */
 const OF_NPM = new Set(['cache', 'ci', 'install', 'packages', 'run'])
 
 /** Returns the commands in the documents, by a pattern whose first group is the command's name. */
@@ -21,7 +21,7 @@ const typed = (pattern: RegExp) =>
     [...readFileSync(file, 'utf8').matchAll(pattern)].map(([, words = '']) => ({ file, words })),
   )
 
-/** Returns the first word that should be a subcommand and is not; nothing when the command exists. */
+/** Returns the first word that isn't an existing subcommand; undefined if the command exists. */
 function unknownWord(program: Command, words: readonly string[]): string | undefined {
   const [word, ...rest] = words
   if (program.commands.length === 0 || word === undefined || !/^[a-z][a-z-]*$/.test(word)) return undefined
@@ -31,8 +31,8 @@ function unknownWord(program: Command, words: readonly string[]): string | undef
   return found ? unknownWord(found, rest) : word
 }
 
-describe('the commands that the documents name', () => {
-  it('are scripts of package.json', () => {
+describe('commands named in the documentation', () => {
+  it('exist as scripts in package.json', () => {
     const named = typed(/\bnpm (?:run )?([a-z][a-z:-]*)/g).filter(({ words }) => !OF_NPM.has(words))
 
     assert.ok(named.length > 10)
@@ -42,7 +42,7 @@ describe('the commands that the documents name', () => {
     )
   })
 
-  it('are commands of hearth', async () => {
+  it('exist as hearth commands', async () => {
     const program = await wholeProgram()
     const named = [
       ...typed(/\bnpx hearth((?: +[a-z][a-z-]*)+)/g),

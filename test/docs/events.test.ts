@@ -6,18 +6,18 @@ const SOURCES =
   '{activities,api,cli,db,domain,embedded,node-runtime,platform,schemas,workers,workflows}/**/*.ts'
 const NAMES = DECLARED.flatMap(({ events }) => Object.keys(events))
 
-describe('events of the log', () => {
-  it('are documented as they are declared', () => {
+describe('log events', () => {
+  it('are documented in docs/events.md as they are declared', () => {
     assert.equal(readFileSync('docs/events.md', 'utf8'), eventsDocument(), 'run: npm run events:write')
   })
 
-  it('are documented of every folder that declares some', () => {
+  it('are documented for every folder that declares events', () => {
     const declaring = globSync(SOURCES).filter((file) => /= defineEvents\(/.test(readFileSync(file, 'utf8')))
 
     assert.deepEqual(declaring.toSorted(), DECLARED.map(({ file }) => file).toSorted())
   })
 
-  it('have each a name of its own, which is a noun and what became of it', () => {
+  it('have unique names that consist of a noun and a participle', () => {
     assert.equal(new Set(NAMES).size, NAMES.length)
     assert.deepEqual(
       NAMES.filter((name) => !/^[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*$/.test(name)),
@@ -25,7 +25,7 @@ describe('events of the log', () => {
     )
   })
 
-  it('come from somewhere', () => {
+  it('are all emitted somewhere', () => {
     const declaring = new Set(DECLARED.map(({ file }) => file))
     const sources = globSync(SOURCES).filter((file) => !declaring.has(file))
     const text = sources.map((file) => readFileSync(file, 'utf8')).join('\n')

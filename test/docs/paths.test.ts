@@ -3,11 +3,11 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 
 const DOCUMENTS = ['README.md', 'CONTRIBUTING.md', ...globSync('docs/**/*.md')]
 
-/** A path of the repository in backticks, without the part behind a `#` or a symbol's name. */
+/** Matches a repository path in backticks, without a `#` fragment or a symbol name. */
 const PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|mjs|cjs|py|json|yml|sh))`/g
 const FOLDERS = new Set(globSync('*/').map((folder) => folder.replace(/[/\\]$/, '')))
 
-describe('the files that the documents name', () => {
+describe('files named in the documentation', () => {
   it('exist', () => {
     const named = DOCUMENTS.flatMap((file) =>
       [...readFileSync(file, 'utf8').matchAll(PATH)]

@@ -11,8 +11,8 @@ import { skipBecause } from '../support/skip.ts'
 const PAGES = [...OUTSIDE, ...globSync('docs/**/*.md')]
 const MAX_PICTURE_BYTES = 150_000
 
-describe('the documentation site', () => {
-  it('has a title for each page, and a page or file for each of its links', () => {
+describe('documentation site', () => {
+  it('has a title for each page, and a target for each link', () => {
     for (const path of PAGES) assert.ok(pageOf(readFileSync(path, 'utf8'), path).title.length > 0, path)
   })
 
@@ -23,7 +23,7 @@ describe('the documentation site', () => {
     assert.deepEqual(shown.toSorted(), pages.toSorted())
   })
 
-  it('leads to pages from links, and refuses a file that it does not have', () => {
+  it('rewrites links to pages, and rejects links to files that it does not contain', () => {
     const page = (link: string) =>
       pageOf(`# A title\n\nSee [it](${link}).\n`, 'docs/decisions/0001-x.md').body
 
@@ -35,17 +35,17 @@ describe('the documentation site', () => {
     assert.throws(() => page('../../deploy/x.yml'), /links deploy\/x\.yml, which the site does not have/)
   })
 
-  it('has pictures of the console that are small', () => {
+  it('has small console screenshots', () => {
     const shown = [...readFileSync('README.md', 'utf8').matchAll(/!\[[^\]]+\]\((docs\/pictures\/[^)]+)\)/g)]
 
     assert.equal(shown.length, 2)
     for (const [, path = ''] of shown) assert.ok(statSync(path).size < MAX_PICTURE_BYTES, path)
   })
 
-  it('is built with a page for each operation and without a dead link, and loads nothing from elsewhere', async function () {
+  it('builds with a page for each operation, without dead links and without external resources', async function () {
     this.timeout(600_000)
     const { isInstalled } = await docsPackages(readConfig().HEARTH_CACHE_DIR)
-    if (!isInstalled) skipBecause(this, 'its packages are not installed; npm run docs:build does it')
+    if (!isInstalled) skipBecause(this, 'its packages are not installed; run npm run docs:build')
     using folder = temporaryFolder()
     await runSite('build', folder.path)
 
@@ -64,7 +64,7 @@ describe('the documentation site', () => {
     assert.deepEqual(faultsOfSite(folder.path), [])
   })
 
-  it('would tell of a dead link, a missing place and what it loads from elsewhere', () => {
+  it('reports dead links, missing anchors and external resources', () => {
     using folder = temporaryFolder()
     mkdirSync(join(folder.path, 'a'))
     writeFileSync(

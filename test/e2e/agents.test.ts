@@ -10,7 +10,7 @@ import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/
 
 const ENDED = ['completed', 'failed', 'cancelled']
 
-describe('an agent of a platform', function () {
+describe('an agent on a platform', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -23,7 +23,7 @@ describe('an agent of a platform', function () {
     data?.[Symbol.dispose]()
   })
 
-  const job = 'trains a model by tools, serves it and asks it'
+  const job = 'trains, serves and calls a model with tools'
 
   for (const revision of REVISIONS) {
     it(`${job}, with the TypeScript client in ${revision}`, async () => {
@@ -34,7 +34,7 @@ describe('an agent of a platform', function () {
     })
   }
 
-  it('reads the table, the log and the measures of its run', async () => {
+  it('reads the table, the log and the metrics of its run', async () => {
     const { ready } = platform
     await using mcp = await connectMcp({ baseUrl: ready.base_url }, ready.api_key, { revision: '2026-07-28' })
     const textOf = async (uri: string) => {
@@ -58,7 +58,7 @@ describe('an agent of a platform', function () {
   describe('with the Inspector', () => {
     before(requireInspector)
 
-    it(`${job}, a process a call`, async () => {
+    it(`${job}, with one process per call`, async () => {
       const { ready } = platform
       const mcp = inspector({ baseUrl: ready.base_url, key: ready.api_key })
 
@@ -66,7 +66,7 @@ describe('an agent of a platform', function () {
     })
   })
 
-  describe('with clients of Python', () => {
+  describe('with Python clients', () => {
     before(requirePythonMcp)
 
     for (const client of PYTHON_CLIENTS) {
@@ -82,7 +82,7 @@ describe('an agent of a platform', function () {
 
 type Caller = Pick<McpClient, 'call'>
 
-/** Everything that an agent does for a model, by tools; only the file goes over REST. */
+/** Does the whole job of an agent with tools; only the file is uploaded over REST. */
 async function doTheJob(mcp: Caller, job_name: string, key: string): Promise<void> {
   const model_config_id = 'tabular-regression'
   const { model_configs: configs } = await result(mcp, 'list_trainable_models')
@@ -122,7 +122,7 @@ async function result(mcp: Caller, name: string, args: object = {}): Promise<Any
   return body
 }
 
-/** Asks a model, and waits on as the answer says. */
+/** Calls a model, and waits for the task as the response says. */
 async function waited(mcp: Caller, args: object) {
   let answer = await result(mcp, 'run_inference', args)
   while (answer.status !== 'succeeded')

@@ -9,7 +9,7 @@ import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/
 
 const FUNCTIONS = 'docs/examples/cohorts/functions.sh'
 
-describe('docs/cohorts.md, followed word for word', function () {
+describe('commands of docs/cohorts.md', function () {
   this.timeout(900_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -24,7 +24,7 @@ describe('docs/cohorts.md, followed word for word', function () {
   })
   after(async () => {
     if (second?.pid && second.exitCode === null) {
-      // As Ctrl-C does, which reaches every process of a terminal.
+      // Like Ctrl-C, which signals every process of a terminal.
       process.kill(-second.pid, 'SIGINT')
       await once(second, 'exit')
     }
@@ -32,7 +32,7 @@ describe('docs/cohorts.md, followed word for word', function () {
     data?.[Symbol.dispose]()
   })
 
-  /** Types the block of a page that has these words into a shell, whose `HEARTH_DATA_DIR` is that of the test. */
+  /** Runs the block of a page that contains `words` in a shell with the test's `HEARTH_DATA_DIR`. */
   function typed(
     words: string,
     page = 'docs/cohorts.md',
@@ -49,7 +49,7 @@ describe('docs/cohorts.md, followed word for word', function () {
     return { child, said: () => text, output: once(child, 'close').then(() => text) }
   }
 
-  it('gives the verdict of a panel (S1)', async () => {
+  it('return the verdict of a panel (S1)', async () => {
     const output = await typed('train urgency').output
 
     assert.match(output, /urgency: (?:pending|running), 0 s[^]*Endpoint urgency serves it/)
@@ -58,13 +58,13 @@ describe('docs/cohorts.md, followed word for word', function () {
     assert.match(output, /"verdict": "Take the first\."/)
   })
 
-  it('gives the same by HTTP', async () => {
+  it('return the same verdict over HTTP', async () => {
     const output = await typed('cohorts:run').output
 
     assert.match(output, /"feasible":true[^]*"verdict": "Take the first\."/)
   })
 
-  it('puts a new encoder before an old classifier, once evidence is there (S2)', async () => {
+  it('put a new encoder in front of an old classifier once evidence is registered (S2)', async () => {
     const refused = await typed('vectors.mjs').output
     const registered = await typed('same_as').output
     const measured = await typed('measure').output
@@ -79,27 +79,27 @@ describe('docs/cohorts.md, followed word for word', function () {
     assert.match(revoked, /evidence_revoked/)
   })
 
-  it('registers evidence of a program of its own (docs/cohorts-evaluator.md)', async () => {
+  it('register evidence from a custom program (docs/cohorts-evaluator.md)', async () => {
     const output = await typed('evidence.mjs', 'docs/cohorts-evaluator.md').output
 
     assert.match(output, /"evidence_id":"[-0-9a-f]{36}","status":"active"/)
   })
 
-  it('reads a prompt on one node and goes on with it on another (S3)', async () => {
+  it('read a prompt on one node and continue it on another (S3)', async () => {
     const { child, said } = typed('npx node workers/node.ts')
     second = child
     await eventually('a second node', () => said().includes('taking work') || undefined, 120_000)
 
     const output = await typed('prefill-decode.json').output
 
-    // The plan chooses which of the two nodes reads.
+    // The plan chooses which of the two nodes reads the prompt.
     const [, reader] = /stage\.succeeded prefill attempt 1 on (\w+)/.exec(output) ?? []
     const [, writer] = /stage\.succeeded decode attempt 1 on (\w+)/.exec(output) ?? []
     assert.ok(reader && writer && reader !== writer && [reader, writer].includes('second'), output)
     assert.match(output, /"answer": "I have read all of it, and go on here\."/)
   })
 
-  it('hands over the vectors of many texts in frames', async () => {
+  it('hand over the vectors of many texts in frames', async () => {
     const output = await typed('many-texts.json').output
 
     assert.match(output, /vectors +embedding +direct, session/)

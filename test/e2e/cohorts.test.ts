@@ -51,7 +51,7 @@ describe('a cohort on three nodes', function () {
     folder[Symbol.dispose]()
   })
 
-  it('runs a panel under fire: only the draft whose node is killed is repeated (S1)', async () => {
+  it('retries only the draft whose node is killed while a panel runs (S1)', async () => {
     const others = [...nodes.keys()]
     const here = { node_ids: [own] }
     const mail = { from: { stage_id: 'input', path: '/mail' } }
@@ -198,7 +198,7 @@ describe('a cohort on three nodes', function () {
   const nodeIds = async (): Promise<string[]> =>
     (await admin('GET', '/admin/nodes')).nodes.map(({ node_id }: AnyBody) => node_id)
 
-  /** Starts a further node of the account, as an operator does. */
+  /** Starts another node of the account, as an operator does. */
   async function startNode(name: string): Promise<void> {
     const known = await nodeIds()
     const { node_token: token } = await admin('POST', '/admin/node-tokens', {

@@ -14,7 +14,7 @@ import { startDestination, type TestDestination } from '../support/builders/webh
 import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
-/** A cold model is loaded first, by PyTorch, on a busy machine. */
+/** PyTorch loads a cold model first, on a busy machine. */
 const LONG = { timeout: 180_000 }
 
 describe('the console of a platform', function () {
@@ -60,7 +60,7 @@ describe('the console of a platform', function () {
   const goTo = (name: string): Promise<void> =>
     tab.page.getByRole('navigation').getByRole('link', { name, exact: true }).click()
 
-  /** Keeps the page as a picture in both themes, and has it checked in both. */
+  /** Saves a screenshot of the page in both themes, and checks its accessibility in both. */
   async function look(name: string): Promise<void> {
     for (const scheme of ['light', 'dark'] as const) {
       await tab.page.emulateMedia({ colorScheme: scheme })
@@ -75,7 +75,7 @@ describe('the console of a platform', function () {
     await importModel(new AdminClient(base_url, operations_key), { name, path, task, accountId: account_id })
   }
 
-  it('lets one sign in', async () => {
+  it('lets a user sign in', async () => {
     await tab.page.goto('/console/')
     await tab.page.getByLabel(/^API key/).fill(platform.ready.api_key)
     await look('sign-in')
@@ -84,7 +84,7 @@ describe('the console of a platform', function () {
     await look('overview')
   })
 
-  it('adds a receiver of webhooks, and tries it', async () => {
+  it('adds a webhook endpoint and tests it', async () => {
     await goTo('Webhooks')
     await tab.page.getByLabel(/^Name of the receiver/).fill('builds')
     await tab.page.getByLabel(/^Address/).fill(receiver.receiver.url('/', 'localhost'))
@@ -121,7 +121,7 @@ describe('the console of a platform', function () {
     await look('dataset')
   })
 
-  it('trains on it while the curve moves', async () => {
+  it('trains on the table and updates the curve', async () => {
     await tab.page.getByRole('combobox', { name: /^What to train/ }).click()
     await tab.page.getByRole('option', { name: 'Tabular regression' }).click()
     await tab.page.getByRole('combobox', { name: 'Column to predict' }).fill('target')
@@ -145,7 +145,7 @@ describe('the console of a platform', function () {
     await tab.picture('readme-run', 900)
   })
 
-  it('delivers what it told of the run once more', async () => {
+  it('replays a webhook delivery about the run', async () => {
     await goTo('Webhooks')
     const deliveries = tab.page.getByRole('table', { name: 'deliveries' })
     await deliveries
@@ -163,7 +163,7 @@ describe('the console of a platform', function () {
     await look('delivery')
   })
 
-  it('registers the result, and follows its lineage', async () => {
+  it('registers the result and shows its lineage', async () => {
     await goTo('Runs')
     await look('runs')
     await tab.page.getByRole('link', { name: 'houses' }).click()
@@ -177,7 +177,7 @@ describe('the console of a platform', function () {
     await look('model')
   })
 
-  it('serves it and asks it in the playground', async () => {
+  it('serves the model and calls it in the playground', async () => {
     await goTo('Runs')
     await tab.page.getByRole('link', { name: 'houses' }).click()
     await tab.page.getByLabel(/^Name of the endpoint/).fill('house-prices')
@@ -194,7 +194,7 @@ describe('the console of a platform', function () {
     await look('code')
   })
 
-  it('shows the stream of a language model', async () => {
+  it('shows the streamed answer of a language model', async () => {
     const path = join(folder.path, 'chatty')
     await makeTinyLlm(path, { says: ['Good ', 'evening', ', ', 'Ann'] })
     await imported('chatty', path, 'chat')
@@ -208,7 +208,7 @@ describe('the console of a platform', function () {
     await look('chat')
   })
 
-  it('compares the vectors of texts, and shows a picture that was made', async () => {
+  it('compares the vectors of texts, and shows a generated image', async () => {
     const [painter = ''] = await tinyGeneratives([{ kind: 'stable-diffusion' }])
     await imported('nearby', await tinySpecialist(), 'embeddings')
     await imported('painter', painter, 'text-to-image')
@@ -230,7 +230,7 @@ describe('the console of a platform', function () {
     await look('picture')
   })
 
-  it('shows operators a node with its models, and where a workflow is', async () => {
+  it('shows operators a node with its models, and the state of a workflow', async () => {
     await goTo('Nodes')
     await tab.page.getByLabel(/^Operations key/).fill(platform.ready.operations_key)
     await press('Open')
@@ -249,7 +249,7 @@ describe('the console of a platform', function () {
     }
   })
 
-  it('stops new work by the kill switch, names it on the overview, and takes it back', async () => {
+  it('stops new work with the kill switch, shows it on the overview, and releases it', async () => {
     await goTo('Kill switch')
     await tab.page.getByLabel(/^Reason/).fill('a walk through the console')
     await press('Stop all new work…')

@@ -39,7 +39,7 @@ interface Run {
   metrics: Record<string, number>
 }
 
-describe('the way from rows to an encoder that is asked', function () {
+describe('fine-tuning an encoder, from rows to inference', function () {
   this.timeout(900_000)
   const stack = new AsyncDisposableStack()
   let platform: TestPlatform
@@ -142,7 +142,7 @@ describe('the way from rows to an encoder that is asked', function () {
     return place
   }
 
-  /** Returns the mean reciprocal rank of the positives of rows, by the vectors that an endpoint gives. */
+  /** Returns the mean reciprocal rank of the rows' positives, by the vectors of an endpoint. */
   async function rankOf(endpoint: string, rows: readonly { anchor: string; positive: string }[]) {
     const texts = [...rows.map(({ anchor }) => anchor), ...rows.map(({ positive }) => positive)]
     const { embeddings } = await ask<{ embeddings: number[][] }>(endpoint, texts)
@@ -155,7 +155,7 @@ describe('the way from rows to an encoder that is asked', function () {
     return ranks.reduce((sum, rank) => sum + 1 / rank, 0) / rows.length
   }
 
-  it('tunes an imported embedder on triplets, which then finds its own rows better than its base', async () => {
+  it('tunes an imported embedder on triplets so that it ranks its own rows better than its base', async () => {
     const rows = colourTriplets()
     const jobId = await start('triplets', { ...EMBEDDING, base: fromBase() }, { dataset_type: 'triplets' })
     const { metrics } = await completed(jobId)
@@ -175,7 +175,7 @@ describe('the way from rows to an encoder that is asked', function () {
     assert.ok(nodes.some(({ id }) => id === `version:${base.version_id}`))
   })
 
-  it('tunes a classifier on an encoder of the hub, which answers with its labels as transformers does', async () => {
+  it('tunes a classifier on a hub encoder that returns the same labels as transformers', async () => {
     const jobId = await start('labelled', CLASSIFIER)
     const { metrics } = await completed(jobId)
     await served(jobId, 'tuned-classifier')
@@ -196,7 +196,7 @@ describe('the way from rows to an encoder that is asked', function () {
     )
   })
 
-  it('goes on from the last checkpoint after the sudden end of its node', async () => {
+  it('resumes a run from the last checkpoint after its node is killed', async () => {
     const jobId = await start(
       'pairs',
       { ...EMBEDDING, base: fromBase() },
@@ -219,7 +219,7 @@ describe('the way from rows to an encoder that is asked', function () {
     await ready(jobId)
   })
 
-  it('stops at once when it is cancelled', async () => {
+  it('stops a run at once when it is cancelled', async () => {
     const jobId = await start('pairs', { ...EMBEDDING, base: fromBase() }, { epochs: 1000, seed: 5 })
     await eventually('its first epoch', async () => {
       const { metrics } = await platform.api.get<{ metrics: { epochs: unknown[] } }>(
@@ -234,7 +234,7 @@ describe('the way from rows to an encoder that is asked', function () {
     assert.deepEqual([status, version_id], ['cancelled', null])
   })
 
-  it('ends runs that nothing can be learnt from with a sentence', async () => {
+  it('fails runs that cannot learn anything with a one-sentence reason', async () => {
     const cases: [string, object, RegExp][] = [
       [
         'alike',

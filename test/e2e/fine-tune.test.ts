@@ -35,7 +35,7 @@ interface Chat {
   usage: { completion_tokens: number }
 }
 
-describe('the way from rows to a chat', function () {
+describe('fine-tuning a language model, from rows to a chat', function () {
   this.timeout(900_000)
   const folder = temporaryFolder()
   let data: ReturnType<typeof dataDirectory>
@@ -92,7 +92,7 @@ describe('the way from rows to a chat', function () {
     }
   }
 
-  /** The words of the first event of a type, once there is one. */
+  /** Waits for the first event of a type and returns its detail. */
   async function happened(jobId: string, type: string): Promise<string> {
     for (;;) {
       const { events } = await platform.api.get<{ events: { event_type: string; detail: string }[] }>(
@@ -127,7 +127,7 @@ describe('the way from rows to a chat', function () {
     return JSON.parse(text) as Chat
   }
 
-  it('fine-tunes a model of the hub, registers what came out and chats with it', async () => {
+  it('fine-tunes a hub model, registers the result and chats with it', async () => {
     const jobId = await start()
     const run = await ended(jobId)
 
@@ -150,7 +150,7 @@ describe('the way from rows to a chat', function () {
     assert.ok(usage.completion_tokens > 0)
   })
 
-  it('goes on from what came out, and begins where that ended', async () => {
+  it('continues training from the result, with its weights as the start', async () => {
     const base = await ended(tuned)
     retrained = await start({ base: { type: 'job', job_id: tuned } })
     const run = await ended(retrained)
@@ -166,7 +166,7 @@ describe('the way from rows to a chat', function () {
     assert.match(await answer.body.text(), /in use: the endpoint sums serves it/)
   })
 
-  it('merges what came out, once, while the node, the API and the control worker are killed', async () => {
+  it('merges the result exactly once while the node, the API and the control worker are killed', async () => {
     const sources = [
       { type: 'job', job_id: tuned },
       { type: 'job', job_id: retrained },
@@ -198,7 +198,7 @@ describe('the way from rows to a chat', function () {
     assert.equal((await chat('blended-chat')).choices[0]?.message.role, 'assistant')
   })
 
-  it('takes a cancelled run up again where its last checkpoint was', async () => {
+  it('starts an equal run from the last checkpoint of a cancelled one', async () => {
     const cancelled = await start({}, { seed: 8, num_epochs: 10 })
     assert.match(await happened(cancelled, 'checkpoint'), /^step \d+$/)
     await platform.api.post(`/training/runs/${cancelled}/cancel`)
@@ -211,7 +211,7 @@ describe('the way from rows to a chat', function () {
     assert.equal(run.metrics.epochs.length, 10)
   })
 
-  it('survives the sudden end of its node, from the last checkpoint', async () => {
+  it('resumes from the last checkpoint after the node of the run is killed', async () => {
     const jobId = await start({}, { seed: 9, num_epochs: 10 })
     await happened(jobId, 'checkpoint')
     platform.kill('node')
@@ -223,7 +223,7 @@ describe('the way from rows to a chat', function () {
     assert.equal(run.metrics.epochs.length, 10)
   })
 
-  it('ends a run whose base cannot be had with a sentence that says why', async () => {
+  it('fails a run with a one-sentence reason when its base model is not available', async () => {
     const run = await ended(await start({}, { base_model: 'nobody/nothing' }))
 
     assert.equal(run.status, 'failed')

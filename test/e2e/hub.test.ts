@@ -9,7 +9,7 @@ import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/
 
 const BUILDER = '/api/builder/v1'
 
-describe('a model of the hub', function () {
+describe('a hub model', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let hub: TestHub
@@ -51,7 +51,7 @@ describe('a model of the hub', function () {
       (one: { model_config_id: string }) => one.model_config_id === modelId,
     )
 
-  it('that is a language model is registered in one call, downloaded by its first request, tested, and then ready to chat', async () => {
+  it('is registered in one call, downloaded by its first request, tested, and then ready to chat', async () => {
     const entry = await call('GET', `${BUILDER}/models/hf/acme%2Fchatty/info`)
     assert.equal(entry.body.compatibility.status, 'compatible', JSON.stringify(entry.body))
     const order = { repo_id: 'acme/chatty', task_type: 'text-generation' }
@@ -75,7 +75,7 @@ describe('a model of the hub', function () {
     assert.equal(chat.body.choices.length, 1)
   })
 
-  it('that moderates is converted and answers by its task type, in its test as well', async () => {
+  it('is converted for moderation and answers as its task type requires, also in its test', async () => {
     const order = { repo_id: 'acme/moderator', task_type: 'moderation' }
     const registered = await call('POST', `${BUILDER}/models/hf/register`, order)
     assert.equal(registered.status, 201, JSON.stringify(registered.body))

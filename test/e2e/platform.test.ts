@@ -31,7 +31,7 @@ describe('the embedded platform', function () {
   before(async () => {
     data = dataDirectory()
     proxy = await recordingProxy()
-    // A company's proxy, with exceptions in capitals only: nothing that stays on this machine may go through it.
+    // A corporate proxy with exceptions only in upper case. Local traffic must never go through it.
     const env = { http_proxy: proxy.url, https_proxy: proxy.url, no_proxy: '', NO_PROXY: '.corp.invalid' }
     platform = await startTestPlatform(data.path, { env })
   })
@@ -41,7 +41,7 @@ describe('the embedded platform', function () {
     data?.[Symbol.dispose]()
   })
 
-  it('tells in its ready file where it is and by what keys it is used', async () => {
+  it('writes its URL and its keys to the ready file', async () => {
     const { ready } = platform
 
     assert.match(ready.base_url, /^http:\/\/127\.0\.0\.1:\d+$/)
@@ -50,12 +50,12 @@ describe('the embedded platform', function () {
     assert.deepEqual(await platform.h.datasets.list().all(), [])
   })
 
-  it('keeps its secrets to its owner', () => {
+  it('stores its secrets readable only by their owner', () => {
     assert.equal(statSync(join(data.path, 'secrets.json')).mode & 0o777, 0o600)
     assert.equal(statSync(join(data.path, 'ready.json')).mode & 0o777, 0o600)
   })
 
-  it('sends nothing of its own through the proxy of the environment', () => {
+  it('sends none of its internal traffic through the proxy in the environment', () => {
     assert.deepEqual(
       proxy.asked.filter((host) => /^(localhost|127\.|\[::1\])/.test(host)),
       [],
@@ -81,7 +81,7 @@ describe('the embedded platform', function () {
     assert.equal(later.status, 'succeeded')
   })
 
-  it('refuses a second supervisor on the same data with one sentence', async () => {
+  it('refuses to start a second supervisor on the same data, with a one-sentence error', async () => {
     const second = startSupervisor(data.path, [])
     const text: string[] = []
     second.stderr?.on('data', (chunk) => text.push(String(chunk)))
@@ -91,7 +91,7 @@ describe('the embedded platform', function () {
     assert.match(text.join(''), /^Another Hearth \(pid \d+\) is running on [^\n]+\n$/)
   })
 
-  it('stops within ten seconds, leaves no process, and goes on with running work at the next start', async () => {
+  it('stops within ten seconds without leaving processes, and resumes running work at the next start', async () => {
     const run = await longRun(platform)
     await eventually('the run', async () => ((await status(platform, run)) === 'running' ? true : undefined))
     const before = platform.ready
@@ -110,7 +110,7 @@ describe('the embedded platform', function () {
     assert.equal(ended, 'completed')
   })
 
-  it('gives its node nothing by which to get around the gate, or to be the platform', function () {
+  it('gives its node no credentials to bypass the gate or to act as the platform', function () {
     if (!LINUX) this.skip()
     const environment = readFileSync(`/proc/${platform.pidOf('node')}/environ`, 'utf8').split('\0')
     const names = environment.map((line) => line.split('=')[0] ?? '')
@@ -121,7 +121,7 @@ describe('the embedded platform', function () {
     )
   })
 
-  it('lets a removed node end for good, and joins anew at the next start', async () => {
+  it('does not restart a removed node, and joins a new one at the next start', async () => {
     const admin = (method: 'GET' | 'DELETE', path: string) =>
       request(`${platform.ready.base_url}/api/v1/admin/nodes${path}`, {
         method,
@@ -148,7 +148,7 @@ describe('the embedded platform', function () {
     assert.equal((await infer(platform.h, endpoint)).status, 'succeeded')
   })
 
-  it('leaves nothing running when the supervisor is killed, and starts again on its data', async () => {
+  it('leaves no process running when the supervisor is killed, and restarts on its data', async () => {
     platform.supervisor.kill('SIGKILL')
     await once(platform.supervisor, 'exit')
 
@@ -163,13 +163,13 @@ describe('the embedded platform', function () {
 })
 
 describe('npm start', function () {
-  it('begins anew with --fresh, with a new account and nothing of the old', async () => {
+  it('starts over with --fresh, with a new account and no old data', async () => {
     using data = dataDirectory()
     const first = await startTestPlatform(data.path)
     await uploadTable(first.h, regressionTable(10))
     await first.stop()
 
-    // The platform uses a configured address, and a namespace of its own.
+    // The platform uses the configured address, with its own namespace.
     const port = await freePort()
     const env = {
       HEARTH_HOST: '0.0.0.0',
@@ -183,11 +183,11 @@ describe('npm start', function () {
     assert.notEqual(second.ready.account_id, first.ready.account_id)
     assert.notEqual(second.ready.api_key, first.ready.api_key)
     assert.deepEqual(await second.h.datasets.list().all(), [])
-    // Its row is there once the workflow has read the file.
+    // The row count is known once the workflow has read the file.
     assert.equal((await uploadTable(second.h, regressionTable(10))).num_samples, 10)
   })
 
-  it('ends when npm is told to, although npm tells its scripts nothing', async () => {
+  it('stops when npm receives SIGTERM, although npm does not signal its scripts', async () => {
     using data = dataDirectory()
     const readyFile = join(data.path, 'ready.json')
     const env = { ...process.env, HEARTH_DATA_DIR: data.path, HEARTH_PORT: '0' }
@@ -201,7 +201,7 @@ describe('npm start', function () {
       await eventually('the end of every process', () => processesOn(data.path).length === 0 || undefined)
   })
 
-  it('refuses options that it does not know and settings that make no sense, with one sentence each', async () => {
+  it('rejects unknown options and invalid settings with one sentence each', async () => {
     using data = dataDirectory()
     const wrongOption = await runToEnd(['--frehs'], { HEARTH_DATA_DIR: data.path })
     const wrongSetting = await runToEnd([], { HEARTH_DATA_DIR: data.path, HEARTH_PORT: 'eighty' })
@@ -232,7 +232,7 @@ async function runToEnd(args: string[], env: NodeJS.ProcessEnv): Promise<{ code:
   return { code, stderr }
 }
 
-/** Starts a run of some ten seconds with checkpoints. */
+/** Starts a run of about ten seconds with checkpoints. */
 async function longRun({ h }: TestPlatform): Promise<string> {
   const { dataset_id: datasetId } = await uploadTable(h, regressionTable(4000))
   const { job_id: jobId } = await h.runs.create({

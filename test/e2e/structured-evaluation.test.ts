@@ -24,7 +24,7 @@ const KINDS: Readonly<Record<string, string>> = {
 }
 const kindOf = (text: string): string => KINDS[text.split(' ')[1] ?? ''] ?? 'none'
 
-describe('a classifier of the vectors of one encoder', function () {
+describe('a classifier trained on the vectors of one encoder', function () {
   this.timeout(900_000)
   const stack = new AsyncDisposableStack()
   let platform: TestPlatform
@@ -123,7 +123,7 @@ describe('a classifier of the vectors of one encoder', function () {
     }
   }
 
-  it('takes the vectors of its encoder in half precision, mapped, and answers alike', async () => {
+  it('accepts mapped half-precision vectors of its encoder and returns the same answers', async () => {
     const source = await encoder('halved', { seed: 1, dtype: 'float16' })
 
     const run = await evaluate(source)
@@ -135,7 +135,7 @@ describe('a classifier of the vectors of one encoder', function () {
     assert.deepEqual([adapter?.input_dimensions, adapter?.output_dimensions], [WIDTH, WIDTH])
   })
 
-  it('does not take those of an encoder that is too narrow for what it tells apart', async () => {
+  it('rejects the vectors of an encoder that is too narrow for its classes', async () => {
     const run = await evaluate(await encoder('narrow', { seed: 7, hidden: 4, heads: 1 }))
 
     assert.equal(run.status, 'rejected', JSON.stringify(run))

@@ -5,23 +5,23 @@ import { readConfig } from '../../platform/config.ts'
 
 const config = readConfig({ HEARTH_PORT: '0', HEARTH_DATA_DIR: '/data' })
 
-describe('the options of npm start', () => {
-  it('are a data directory and a port from the environment, and nothing fresh, when none is given', () => {
+describe('npm start options', () => {
+  it('default to the data directory and port from the environment, without --fresh', () => {
     assert.deepEqual(startOptions([], config), { dataDir: '/data', port: 0, fresh: false })
   })
 
-  it('take a ready file and --fresh', () => {
+  it('accept a ready file and --fresh', () => {
     const options = startOptions(['--ready-file', '/tmp/ready.json', '--fresh'], config)
 
     assert.deepEqual(options, { dataDir: '/data', port: 0, fresh: true, readyFile: '/tmp/ready.json' })
   })
 
-  it('ask for help with --help', () => {
+  it('show the help with --help', () => {
     assert.equal(startOptions(['--help'], config), undefined)
   })
 
   for (const argv of [['--frseh'], ['now'], ['--ready-file'], ['--ready-file='], ['--fresh=1']]) {
-    it(`refuse ${argv.join(' ')} with one sentence`, () => {
+    it(`reject ${argv.join(' ')} with one sentence`, () => {
       assert.throws(
         () => startOptions(argv, config),
         (err) => err instanceof UsageError && /^[^\n]+\.$/.test(err.message),

@@ -8,8 +8,8 @@ import { createOutput } from '../../embedded/output.ts'
 import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-describe('the console of npm start', () => {
-  it('has the sentences of events, with their fields, and the log file the whole lines', async () => {
+describe('npm start output', () => {
+  it('shows event messages with their fields, and writes full lines to the log file', async () => {
     using folder = temporaryFolder()
     const event = {
       level: 30,
@@ -37,8 +37,8 @@ describe('the console of npm start', () => {
   })
 })
 
-describe('a log file of the embedded platform', () => {
-  it('is rotated by size, and has every line of its newest files in order', async () => {
+describe('embedded platform log file', () => {
+  it('is rotated by size, and has all lines of its newest files in order', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'x.log')
     const files = [path, ...Array.from({ length: MAX_LOG_FILES - 1 }, (_, i) => `${path}.${i + 1}`)]
@@ -47,7 +47,7 @@ describe('a log file of the embedded platform', () => {
     for (const line of written.slice(0, 1_500)) file.write(line)
     file.end()
     await until(() => readFileSync(path, 'utf8').endsWith('line 1499 ü\n'))
-    // A restarted child continues the file.
+    // A restarted child appends to the file.
     file = new LogFile(path, 4_000)
     for (const line of written.slice(1_500)) file.write(line)
     file.end()
@@ -67,7 +67,7 @@ describe('a log file of the embedded platform', () => {
     assert.ok(!existsSync(`${path}.${MAX_LOG_FILES}`))
   })
 
-  it('takes a line that is longer than the limit', async () => {
+  it('accepts a line that is longer than the limit', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'x.log')
     const file = new LogFile(path, 100)
@@ -77,14 +77,14 @@ describe('a log file of the embedded platform', () => {
     assert.equal(readFileSync(`${path}.1`, 'utf8').length, 501)
   })
 
-  it('loses lines, and nothing else, where its folder cannot be written', () => {
+  it('only loses lines when its folder is not writable', () => {
     const file = new LogFile('/proc/nowhere/x.log', 10)
     for (let i = 0; i < 100; i++) file.write('a line')
     file.end()
   })
 
   for (const [name, code, breakDisk, repair] of [
-    // A full disk, as Linux imitates it: the file opens, and each write fails.
+    // /dev/full simulates a full disk: the file opens, and every write fails.
     [
       'a full disk has room',
       'ENOSPC',
@@ -96,7 +96,7 @@ describe('a log file of the embedded platform', () => {
     ],
     ['its folder exists', 'ENOENT', () => {}, (path: string) => mkdirSync(dirname(path))],
   ] as const)
-    it(`continues soon after ${name} again, and reports how many lines it lost`, async () => {
+    it(`resumes soon after ${name} again, and reports how many lines it lost`, async () => {
       using folder = temporaryFolder()
       const path = join(folder.path, code === 'ENOENT' ? 'missing' : '', 'x.log')
       breakDisk(path)

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { loadSecrets } from '../../embedded/secrets.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-describe('the secrets of a data directory', () => {
-  it('are made once, for their owner alone', () => {
+describe('data directory secrets', () => {
+  it('are created once, readable only by their owner', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'secrets.json')
 
@@ -16,7 +16,7 @@ describe('the secrets of a data directory', () => {
     assert.equal(new Set(Object.values(made)).size, 4)
   })
 
-  it('keep what an earlier version has made, and get the token of evaluators that it lacked', () => {
+  it('keep the values of an earlier version, and add the evaluator token that it lacked', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'secrets.json')
     const { evaluator_token: _, ...earlier } = loadSecrets(file)

@@ -25,7 +25,7 @@ async function listening(server: Server, socket?: string): Promise<AsyncDisposab
   }
 }
 
-/** Accepts connections, as a Temporal server does while it starts, and leaves every call unanswered. */
+/** Accepts connections like a Temporal server that is starting, and never answers a call. */
 function silentTemporal(): Promise<AsyncDisposable & { port: number }> {
   const server = createHttp2Server()
   server.on('stream', (stream, headers) => {
@@ -38,14 +38,14 @@ function silentTemporal(): Promise<AsyncDisposable & { port: number }> {
   return listening(server as unknown as Server)
 }
 
-describe('a start whose servers say nothing', () => {
-  it('does not wait for PostgreSQL longer than it was told to', async () => {
+describe('start with unresponsive servers', () => {
+  it('stops waiting for PostgreSQL after the configured time', async () => {
     using folder = temporaryFolder()
     const reached: string[] = []
     const over = (what: string) => createServer(() => reached.push(what))
     await using _socket = await listening(over('socket'), join(folder.path, '.s.PGSQL.5432'))
     await using server = await listening(over('TCP'))
-    // The path of a socket in the second folder would be too long.
+    // A socket path in the second folder would be too long.
     const clusters = [
       { dataDir: folder.path, port: 5_432, password: 'x' },
       { dataDir: `/${'nowhere'.repeat(20)}`, port: server.port, password: 'x' },
@@ -56,7 +56,7 @@ describe('a start whose servers say nothing', () => {
     assert.deepEqual([...new Set(reached)], ['socket', 'TCP'])
   })
 
-  it('does not wait for an answer of Temporal longer than it was told to', async () => {
+  it('stops waiting for Temporal after the configured time', async () => {
     await using server = await silentTemporal()
     const place = localPlace(`127.0.0.1:${server.port}`, 'default')
 
@@ -64,7 +64,7 @@ describe('a start whose servers say nothing', () => {
     await assert.rejects(queueIsPolled(place, 'control', 300))
   })
 
-  it('names the log of a Temporal server that it started itself, and no setting', async () => {
+  it('names the log file instead of a setting for a Temporal server that it started', async () => {
     await using server = await silentTemporal()
     const place = localPlace(`127.0.0.1:${server.port}`, 'default')
     const ready = temporalReady(place, { timeoutMs: 300, log: '/data/logs/temporal.log' })

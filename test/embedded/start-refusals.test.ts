@@ -13,7 +13,7 @@ interface End {
   stderr: string
 }
 
-/** `npm start` without npm, up to its end. */
+/** Runs the program of `npm start`, without npm, until it exits. */
 async function start(env: NodeJS.ProcessEnv, main = 'embedded/start.ts'): Promise<End> {
   using folder = temporaryFolder()
   const child = spawn(process.execPath, [main], {
@@ -29,10 +29,10 @@ async function start(env: NodeJS.ProcessEnv, main = 'embedded/start.ts'): Promis
 const KEYS = Buffer.alloc(32, 7).toString('base64')
 const NOWHERE = 'postgres://me:secret@127.0.0.1:1/none'
 
-describe('npm start on a machine that does not fit its settings', function () {
+describe('npm start with settings that do not fit the machine', function () {
   this.timeout(60_000)
 
-  /** One line, and nothing was begun. */
+  /** Asserts that the program printed one line and started nothing. */
   const assertTold = ({ code, stdout, stderr }: End, line: RegExp): void => {
     assert.match(stderr, line)
     assert.match(stderr, /^[^\n]+\n$/)
@@ -40,18 +40,18 @@ describe('npm start on a machine that does not fit its settings', function () {
     assert.doesNotMatch(stdout, /PostgreSQL on port/)
   }
 
-  it('says in one line that its folder cannot be made', async () => {
+  it('reports in one line that it cannot create its folder', async () => {
     const end = await start({ HEARTH_DATA_DIR: join(import.meta.filename, 'data') })
 
     assertTold(end, /^HEARTH_DATA_DIR cannot be .*: a file exists at this path\.$/m)
     assert.equal(end.code, 1)
   })
 
-  it('says in one line that it cannot listen at its host', async () => {
+  it('reports in one line that it cannot listen on its host', async () => {
     assertTold(await start({ HEARTH_HOST: '192.0.2.1' }), /^HEARTH_HOST must be an address of this machine/)
   })
 
-  it('says in one line that its port is taken', async () => {
+  it('reports in one line that its port is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1')
     await once(other, 'listening')
     const { port } = other.address() as AddressInfo
@@ -65,7 +65,7 @@ describe('npm start on a machine that does not fit its settings', function () {
     ['a migration', 'scripts/migrate.ts'],
     ['a gateway', 'api/main.ts'],
   ] as const) {
-    it(`says in one line, without its password, that ${name} cannot reach the database`, async () => {
+    it(`reports in one line, without the password, that ${name} cannot reach the database`, async () => {
       const env = { DATABASE_URL: NOWHERE, TEMPORAL_ADDRESS: 'x:1', HEARTH_ENCRYPTION_KEYS: KEYS }
       const { code, stdout, stderr } = await start(env, main)
       const told = stdout + stderr
@@ -77,7 +77,7 @@ describe('npm start on a machine that does not fit its settings', function () {
     })
   }
 
-  it('says in one line that a gateway cannot listen', async () => {
+  it('reports in one line that a gateway cannot listen', async () => {
     const env = { DATABASE_URL: NOWHERE, TEMPORAL_ADDRESS: 'x:1', HEARTH_HOST: '192.0.2.1' }
     const { code, stdout } = await start(env, 'api/main.ts')
 
@@ -85,7 +85,7 @@ describe('npm start on a machine that does not fit its settings', function () {
     assert.equal(code, 2)
   })
 
-  it('ends at once at SIGTERM while it waits for a server that says nothing', async () => {
+  it('exits at once on SIGTERM while it waits for an unresponsive server', async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1')
     await once(silent, 'listening')
     const { port } = silent.address() as AddressInfo

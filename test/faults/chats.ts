@@ -15,20 +15,20 @@ import { checkBooks } from './work.ts'
 export type Victim = Process | 'model server'
 
 const PRELOAD = new URL('../support/servers/serve-fake-llm.ts', import.meta.url).href
-/** For a platform that serves the models of `importChatModel`. */
+/** The environment of a platform that serves the models of `importChatModel`. */
 export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${PRELOAD}` }
 
 const STREAMS = 8
 const WHOLES = 3
 const LATE = 2
 /**
- * Each takes more than 5 s, with the 2 s of the cold load, so all begin before their victim is killed
- * and none has ended by then.
+ * Each takes more than 5 s, including the 2 s of the cold load. So all of them have started, and none has ended, when
+ * their victim is killed.
  */
 const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
 const WHOLE = { fake: { delay_ms: 5_000 } }
 const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
-/** Chats do not need these once they have begun. */
+/** Processes that a chat doesn't need once it has started. */
 const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'gate', 'temporal', 'postgres'])
 const PRICE_MICRO = 10_000
 
@@ -39,7 +39,7 @@ export interface Chat {
   kind: 'stream' | 'whole' | 'cold' | 'late'
   end: End
   taskId: string | undefined
-  /** The error in place of a response. */
+  /** The error that the client got instead of a response. */
   said: string
 }
 
@@ -48,7 +48,7 @@ export interface ChatModel {
   modelKey: string
 }
 
-/** Imports a language model with a price that no node has loaded yet. */
+/** Imports a language model that has a price and isn't loaded on any node yet. */
 export async function importChatModel(
   platform: TestPlatform,
   name: string,
@@ -60,13 +60,13 @@ export async function importChatModel(
   const client = new AdminClient(base_url, operations_key)
   const model = { name, path: folder.path, task: 'chat', profile: 'fake-llm', accountId }
   const { endpoint_id: endpointId, model_key: modelKey } = await importModel(client, model)
-  // Imported models cost nothing, and then there are no books to check.
+  // Imported models are free, which would leave no ledger entries to check.
   await using db = openDatabase(databaseUrl(platform), { max: 1 })
   await db.updateTable('endpoint').set({ price_micro: PRICE_MICRO }).where('id', '=', endpointId).execute()
   return { endpointId, modelKey }
 }
 
-/** Waits until the model answers, whole and as a stream. */
+/** Waits until the model answers, both as a whole response and as a stream. */
 export async function chatsAgain(platform: TestPlatform, model: ChatModel): Promise<void> {
   for (const body of [{}, { stream: true }]) {
     await eventually('an answer', async () => {
@@ -76,7 +76,7 @@ export async function chatsAgain(platform: TestPlatform, model: ChatModel): Prom
   }
 }
 
-/** Chats in flight over a model that is loaded, and one that waits for a model to be. */
+/** Chats in flight with a loaded model, and one that waits for a model to load. */
 export class ChatsInFlight {
   readonly #platform: TestPlatform
   readonly #models: readonly [warm: ChatModel, cold: ChatModel]
@@ -93,7 +93,7 @@ export class ChatsInFlight {
     ]
   }
 
-  /** Resolves when every stream has begun. */
+  /** Resolves when every stream has started. */
   static async begin(platform: TestPlatform, warm: ChatModel, cold: ChatModel): Promise<ChatsInFlight> {
     await chatsAgain(platform, warm)
     const chats = new ChatsInFlight(platform, warm, cold)
@@ -101,18 +101,18 @@ export class ChatsInFlight {
     return chats
   }
 
-  /** Fails if one has ended: it would say nothing of what a victim's death does to it. */
+  /** Fails if a chat has ended already: it couldn't show the effect of the victim's death. */
   assertInFlight(): void {
-    for (const { chat } of this.#open) assert.equal(chat.end, undefined, `a ${chat.kind} ended too soon`)
+    for (const { chat } of this.#open) assert.equal(chat.end, undefined, `a ${chat.kind} ended too early`)
   }
 
-  /** Two more, now that the victim is gone. */
+  /** Opens two more chats after the victim is killed. */
   askMore(): void {
     const [warm] = this.#models
     for (let i = 0; i < LATE; i++) this.#open.push(openChat(this.#platform, warm, 'late', { stream: true }))
   }
 
-  /** Fails unless clients, tasks and books agree on how each chat ended, and that is as it should be. */
+  /** Fails unless clients, tasks and ledger agree on the outcome of each chat, and the outcome is allowed. */
   async check(victim: Victim): Promise<void> {
     const chats = await Promise.all(this.#open.map(({ ended }) => ended))
     const tasks = await this.#endedTasks()
@@ -126,11 +126,11 @@ export class ChatsInFlight {
     }
     const whole = chats.filter(({ end }) => end === 'whole')
     const succeeded = [...tasks.values()].filter((status) => status === 'succeeded')
-    assert.equal(succeeded.length, whole.length, 'a chat was booked that its client did not see')
+    assert.equal(succeeded.length, whole.length, 'a chat was charged that its client did not receive')
     for (const taskId of tasks.keys()) await checkBooks(this.#platform, taskId)
   }
 
-  /** Returns every task that these chats became, by its id. */
+  /** Returns the tasks of these chats by id. */
   async #endedTasks(): Promise<Map<string, string>> {
     await using db = openDatabase(databaseUrl(this.#platform), { max: 1 })
     const ids = this.#models.map(({ endpointId }) => endpointId)
@@ -149,16 +149,16 @@ export class ChatsInFlight {
 
 /** Returns the outcomes that are allowed for a chat while this victim is away. */
 function expected(victim: Victim, kind: Chat['kind']): End[] {
-  // The request may be refused before a database or a gateway is back.
+  // The request may be rejected before the database or the gateway is back.
   if (kind === 'late' && (victim === 'postgres' || victim === 'api')) return ['whole', 'refused', 'cut']
   if (BESIDE_THE_WAY.has(victim)) return ['whole']
   if (victim === 'api') return ['cut']
   if (kind === 'stream') return ['failed']
-  // Nothing has been said yet, so it is done again, unless the one node there is stays away too long for it.
+  // No token was sent yet, so the platform retries, unless the only node is away for too long.
   return ['whole', 'refused']
 }
 
-/** The servers of a model: one, unless some were left behind. */
+/** Returns the server processes of a model: one, unless some were left behind. */
 export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
   const servers = processesOn(dataDir).filter(
     ({ command }) => command.includes(modelKey) && !command.includes('launcher.py'),
@@ -166,7 +166,7 @@ export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
   return servers.map(({ pid }) => pid)
 }
 
-/** Sends the request at once; the outcome is available when it has ended. */
+/** Sends the request at once; the outcome is available when the chat has ended. */
 export function openChat(
   { ready }: TestPlatform,
   { endpointId }: ChatModel,

@@ -8,10 +8,10 @@ import type { ChatModel } from './chats.ts'
 import { persistently } from './work.ts'
 
 const ENDED = ['succeeded', 'failed', 'cancelled']
-/** The time that each stage of `chain` works, unless set. */
+/** The default duration of each stage of `chain`. */
 export const STAGE_MS = 2_000
 
-/** Three stages, each of which says something to the next. */
+/** Returns a graph of three stages, each of which passes its output to the next. */
 export function chain({ endpointId }: ChatModel, stageMs = STAGE_MS): PlanRequest {
   const input = { messages: [{ role: 'user', content: '' }], fake: { delay_ms: stageMs } }
   const names = ['first', 'second', 'third']
@@ -28,7 +28,7 @@ export function chain({ endpointId }: ChatModel, stageMs = STAGE_MS): PlanReques
   }
 }
 
-/** The cohorts of a platform, as a caller sees them whose requests may fail for a while. */
+/** The cohorts of a platform, for a caller whose requests may fail for a while. */
 export class Cohorts {
   readonly #platform: TestPlatform
 
@@ -40,7 +40,7 @@ export class Cohorts {
     return persistently('the platform', () => this.accept(plan, text))
   }
 
-  /** Starts a run by one request; returns its task. */
+  /** Starts a run with one request; returns its task. */
   async accept(plan: PlanRequest, text: string): Promise<string> {
     return (await this.#call('/cohorts:run', { plan, input: { text } })).task_id
   }
@@ -92,7 +92,7 @@ export class Cohorts {
   }
 }
 
-/** Each of three stages was held, captured and paid out once, and nothing was refunded. */
+/** Asserts that each of the three stages was held, captured and paid out once, and nothing was refunded. */
 export async function assertPaidOnce(cohorts: Cohorts, taskId: string): Promise<void> {
   const { entries, sums } = await cohorts.bookings(taskId)
   assert.equal(sums.total_micro, 0)

@@ -11,10 +11,10 @@ import { startReceiver } from '../support/servers/receiver.ts'
 
 /** A webhook endpoint that answers its challenge, accepts every event and records it. */
 export interface Inbox extends AsyncDisposable {
-  /** By event id: how often it arrived, at which paths, and with which bodies. */
+  /** By event id: the number of arrivals, the paths and the bodies. */
   readonly received: ReadonlyMap<string, { times: number; paths: Set<string>; bodies: Set<string> }>
   url(path: string): string
-  /** Returns the settings that let a platform deliver to it; its certificate is written to the folder. */
+  /** Returns the settings that let a platform deliver to it, and writes its certificate to the folder. */
   environment(folder: string): NodeJS.ProcessEnv
 }
 
@@ -63,8 +63,8 @@ export const undelivered = async (db: Kysely<Database>): Promise<{ id: string; s
 }
 
 /**
- * Spares the test what only waits: the time after which an attempt counts as interrupted, for those whose sender is known to be
- * dead, and the pause before the next one.
+ * Skips waiting times: the time after which an attempt counts as interrupted, when its sender is known to be dead, and
+ * the pause before the next attempt.
  */
 export async function hurry(
   db: Kysely<Database>,
@@ -85,7 +85,7 @@ export async function hurry(
   for (const { id, status } of await undelivered(db)) {
     if (status !== 'retrying') continue
     const workflow = temporal.workflow.getHandle(WORKFLOW_ID.delivery(id))
-    // Its start may still be to come.
+    // The workflow may not have started yet.
     await workflow.signal(retryDeliveryNow).catch(() => {})
   }
 }

@@ -10,7 +10,7 @@ const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postg
 /** The middle of the second of three stages. */
 const KILL_AFTER_MS = 3_000
 
-describe('a cohort under way when a process is killed', function () {
+describe('a running cohort', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -35,14 +35,14 @@ describe('a cohort under way when a process is killed', function () {
       await cohorts.begun(taskId)
       await sleep(KILL_AFTER_MS)
       platform.kill(victim)
-      // A run is accepted while Temporal is down, and begins when it is back.
+      // A run is accepted while Temporal is down, and starts when Temporal is back.
       const late = victim === 'temporal' && (await cohorts.accept(chain(model), 'accepted meanwhile'))
 
       const seen = await cohorts.ended(taskId)
 
       assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
       const { stages } = seen
-      // Only a lost node costs an attempt; work under way goes on without the others.
+      // Only a lost node costs an attempt; running work continues without the other processes.
       if (victim !== 'node' && victim !== 'postgres') {
         assert.deepEqual(
           stages.map(({ attempt }: AnyBody) => attempt),

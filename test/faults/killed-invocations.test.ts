@@ -28,7 +28,7 @@ interface Keyed {
   body: object
 }
 
-describe('invocations under way when a process is killed', function () {
+describe('running invocations', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -69,7 +69,7 @@ describe('invocations under way when a process is killed', function () {
   })
 
   for (const victim of VICTIMS) {
-    it(`are each done once when ${victim} is killed and clients repeat them, with one event`, async () => {
+    it(`each run once and emit one event when ${victim} is killed and clients retry them`, async () => {
       const requests: Keyed[] = [
         ...Array.from({ length: 6 }, () => keyed(warm, { input: INPUT, sync: false })),
         ...Array.from({ length: 6 }, () => keyed(warm, { input: INPUT, sync_timeout_s: 20 })),

@@ -22,7 +22,7 @@ interface Task {
   error: string | null
 }
 
-describe('models of every kind at work', function () {
+describe('running models of every kind', function () {
   this.timeout(900_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -43,7 +43,7 @@ describe('models of every kind at work', function () {
   })
 
   for (const victim of ['model servers', 'node', 'api'] as const) {
-    it(`end what they began, once, over a SIGKILL of ${victim}, and serve on`, async () => {
+    it(`finish their requests exactly once when ${victim} is killed, and continue to serve`, async () => {
       const work = await begin()
       const direct = kinds.map((kind) => infer(kind, kind.long).catch(() => undefined))
       await sleep(700)
@@ -64,7 +64,7 @@ describe('models of every kind at work', function () {
     })
   }
 
-  it('stop at a cancel, and serve on', async () => {
+  it('stop a cancelled request and continue to serve', async () => {
     const work = await begin()
     await sleep(700)
     const cancelled = await Promise.all(
@@ -86,7 +86,7 @@ describe('models of every kind at work', function () {
     }
     const since = performance.now()
     await Promise.all(kinds.map((kind) => answers(kind)))
-    assert.ok(performance.now() - since < 20_000, 'what was cancelled still holds the models')
+    assert.ok(performance.now() - since < 20_000, 'cancelled requests still occupy the models')
   })
 
   /** Queues two long requests of each kind. */

@@ -20,7 +20,7 @@ interface Run {
   metrics: { epochs?: unknown[] } | null
 }
 
-describe('work under way when a process is killed', function () {
+describe('running work', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -47,7 +47,7 @@ describe('work under way when a process is killed', function () {
   })
 
   for (const victim of VICTIMS) {
-    it(`ends as it should when ${victim} is killed, and nothing is booked twice`, async () => {
+    it(`ends correctly when ${victim} is killed, and nothing is charged twice`, async () => {
       const untouched = cold.get(victim)
       const untouchedLlm = coldLlms.get(victim)
       assert.ok(untouched && untouchedLlm)
@@ -56,7 +56,7 @@ describe('work under way when a process is killed', function () {
       await eventually('the run', async () => (await epochsOf(run)) > 0 || undefined)
       await endings(platform, [await accepted(warm)])
 
-      // All kinds of work at once: chats, an ingest, the run, a cold load, queued and direct requests.
+      // All kinds of work at once: chats, an ingest, a run, a cold load, queued and direct requests.
       const chats = await ChatsInFlight.begin(platform, warmLlm, untouchedLlm)
       const ingest = persistently('the ingest', () => platform.api.post<{ num_samples: number }>(commit))
       const first = await accepted(untouched)
@@ -97,7 +97,7 @@ describe('work under way when a process is killed', function () {
     })
   }
 
-  it('chats end as they should when their model server is killed', async () => {
+  it('ends chats correctly when their model server is killed', async () => {
     const untouched = coldLlms.get('model server')
     assert.ok(untouched)
     const chats = await ChatsInFlight.begin(platform, warmLlm, untouched)
@@ -111,7 +111,7 @@ describe('work under way when a process is killed', function () {
     await chatsEnded(chats, 'model server')
   })
 
-  it('leaves no process behind once everything is stopped', async () => {
+  it('leaves no process behind after everything is stopped', async () => {
     await platform.stop()
 
     assert.deepEqual(processesOn(data.path), [])
@@ -126,7 +126,7 @@ describe('work under way when a process is killed', function () {
 
   async function accepted(model: Model): Promise<Accepted> {
     const task = await ask(platform, model)
-    assert.ok(task, 'the request was refused before anything was killed')
+    assert.ok(task, 'the request was rejected before anything was killed')
     return task
   }
 

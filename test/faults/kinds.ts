@@ -14,10 +14,10 @@ const PRICE_MICRO = 10_000
 /** A model of one kind with a price. */
 export interface Kind extends Model {
   name: string
-  /** An input on which it works for a second or more, and one that is done at once. */
+  /** An input that takes a second or more, and one that finishes at once. */
   long: object
   short: object
-  /** Part of the command of its server. */
+  /** Part of the command line of its server. */
   server: string
 }
 
@@ -56,7 +56,7 @@ const RECIPES: readonly Recipe[] = [
   },
 ]
 
-/** Imports one model of each kind, with prices, so that there are books to check. */
+/** Imports one model of each kind, with prices, so that there are ledger entries to check. */
 export async function importKinds(platform: TestPlatform): Promise<Kind[]> {
   const { base_url, operations_key, account_id: accountId } = platform.ready
   const client = new AdminClient(base_url, operations_key)
@@ -71,7 +71,7 @@ export async function importKinds(platform: TestPlatform): Promise<Kind[]> {
   return kinds
 }
 
-/** Returns the processes of a kind's server, without the program that watches it. */
+/** Returns the server processes of a kind, without the watchdog program. */
 export const serversOfKind = (dataDir: string, { server }: Kind): number[] =>
   processesOn(dataDir)
     .filter(({ command }) => command.includes(server) && !command.includes('launcher.py'))

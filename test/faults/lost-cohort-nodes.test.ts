@@ -16,10 +16,10 @@ interface Watched {
   process: NodeProcess
 }
 
-/** The minutes by which the clocks of nodes are off. */
+/** The clock offsets of nodes, in minutes. */
 const CLOCKS: Record<string, number> = { stays: 4, 'takes-over': -4 }
 
-/** Moves what a process of Node takes for the time. */
+/** Shifts the clock of a Node.js process. */
 const clockOff = (minutes: number): string =>
   `--import data:text/javascript,${encodeURIComponent(
     `const now=Date.now,D=Date,by=${minutes * 60_000};D.now=()=>now()+by;globalThis.Date=new Proxy(D,{construct:(d,a)=>Reflect.construct(d,a.length?a:[D.now()])})`,
@@ -31,17 +31,18 @@ const CASES = ['offering', 'handed', 'taking', 'working', 'both'] as const
 type Case = (typeof CASES)[number]
 
 /**
- * Five runs are under way when two nodes are killed at one moment: each has a victim at another place of a hand-over. The
- * platform has to find out about lost nodes only once that way. The clocks of those that stay are eight minutes apart.
+ * Two nodes are killed at one moment while five runs are active. Each run loses a node at a different point of a
+ * hand-over, so the platform has to detect lost nodes only once. The clocks of the surviving nodes are eight minutes
+ * apart.
  */
-describe('nodes that are killed during hand-overs of cohorts', function () {
+describe('nodes killed during hand-overs of cohorts', function () {
   this.timeout(600_000)
   const folder = temporaryFolder()
   const stack = new AsyncDisposableStack()
   const over = Promise.withResolvers<void>()
   const runs = {} as Record<Case, Accepted>
   const seen = {} as Record<Case, AnyBody>
-  /** By how many minutes the clocks of nodes were ahead at their last requests, by their ids. */
+  /** The minutes by which each node's clock was ahead at its last request, by node id. */
   const ahead = new Map<unknown, number>()
   let world: PromptWorld
   let isOver = false
@@ -107,7 +108,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     return { nodeId: row.id, process }
   }
 
-  /** Accepts the runs while nothing begins yet, each with the nodes on which its stages are to begin. */
+  /** Accepts the runs before anything can start, each with the nodes on which its stages should start. */
   async function placeAll(): Promise<void> {
     const both = [stays, takesOver]
     const places: Record<Case, [Watched[], Watched[]]> = {
@@ -138,7 +139,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     }
   }
 
-  /** Holds each run at its place, by what a node is about to tell; returns those that are there. */
+  /** Holds each run at its point, when a node is about to report it; returns the runs that have reached it. */
   async function holdAll(): Promise<ReadonlySet<Case>> {
     const edge = async (name: Case) => (await world.cohorts.summary(runs[name])).edges[0].edge_id as string
     const places = new Map<string, Case>([
@@ -156,7 +157,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
       const name = isWorking ? 'working' : places.get(path.slice(path.lastIndexOf('/') + 1))
       if (!name || isOver) return
       held.add(name)
-      // The last words of the victims are never heard.
+      // The last requests of the victims never arrive.
       await (name === 'offering' || name === 'handed' ? over.promise : new Promise(() => {}))
     })
     return held
@@ -179,20 +180,20 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     assert.equal((await world.cohorts.result(runs[name])).answer, SAID)
   }
 
-  it('are replaced when they were to be fetched from: the prompt is read again', async () => {
+  it('are replaced as producers before the transfer: the prompt is read again', async () => {
     await assertSaid('offering')
     const { prefill } = attemptsIn(seen.offering)
     assert.equal(prefill, 'succeeded 2')
     assert.equal(edgeOf('offering').producer_node_id, stays.nodeId)
   })
 
-  it('are not missed once their payload has arrived', async () => {
+  it('are not replaced once their payload has arrived', async () => {
     await assertSaid('handed')
     assert.deepEqual(attemptsIn(seen.handed), { prefill: 'succeeded 1', decode: 'succeeded 1' })
     assert.equal(edgeOf('handed').attempt, 1)
   })
 
-  it('are replaced between transferred and consumed, without the prompt being read again (S3)', async () => {
+  it('are replaced as consumers after the transfer, without reading the prompt again (S3)', async () => {
     assert.equal(seen.taking.status, 'succeeded', JSON.stringify(seen.taking))
     assert.deepEqual(attemptsIn(seen.taking), { prefill: 'succeeded 1', decode: 'succeeded 2' })
     const replanned = (await world.cohorts.events(runs.taking)).find(
@@ -216,20 +217,20 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     assert.equal((await world.cohorts.result(runs.taking)).answer, answer.choices[0].message.content)
   })
 
-  it('are replaced while the model answers, from the payload that is still held', async () => {
+  it('are replaced while the model answers, from the payload that the producer still stores', async () => {
     await assertSaid('working')
     assert.deepEqual(attemptsIn(seen.working), { prefill: 'succeeded 1', decode: 'succeeded 2' })
     assert.equal(edgeOf('working').attempt, 2)
   })
 
-  it('are both replaced when both were lost', async () => {
+  it('are both replaced when producer and consumer are lost', async () => {
     await assertSaid('both')
     assert.match(attemptsIn(seen.both)['prefill']!, /^succeeded [2-9]/)
     for (const side of ['producer_node_id', 'consumer_node_id'])
       assert.ok([stays.nodeId, takesOver.nodeId].includes(edgeOf('both')[side]))
   })
 
-  it('are handed over to from a clock that is eight minutes behind as well as from one ahead', async () => {
+  it('are replaced by nodes whose clocks are eight minutes behind or ahead', async () => {
     assert.deepEqual(
       [stays, takesOver].map(({ nodeId }) => ahead.get(nodeId)),
       [CLOCKS['stays'], CLOCKS['takes-over']],
@@ -244,7 +245,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     assert.deepEqual([edge.attempt, edge.transport], [1, 'direct'])
   })
 
-  it('are paid for each stage once, however often it was tried', async () => {
+  it('are paid once per stage, whatever the number of attempts', async () => {
     for (const name of CASES) {
       const { by_purse } = (await world.cohorts.bookings(runs[name])).sums
       assert.equal(by_purse[`account:${world.on.accountId}`], -2 * PRICE, name)

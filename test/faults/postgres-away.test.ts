@@ -10,14 +10,14 @@ import type { TestPlatform } from '../support/servers/platform.ts'
 import { type ChatModel, chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from './chats.ts'
 import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
 
-/** The time for which nodes repeat their calls, which is 60 s where nothing is set. */
+/** How long nodes retry their calls; 60 s by default. */
 const RETRY_S = Number(process.env.HEARTH_NODE_RETRY_S ?? 20)
-/** After that a node tries for 5 s to say that it gives up. */
+/** After that time a node tries for 5 s to report that it gives up. */
 const LONG_S = RETRY_S + 10
-/** The server needs up to 5 s more to be started again. */
+/** Restarting the server takes up to another 5 s. */
 const SHORT_S = RETRY_S / 2
 
-describe('work under way while Postgres is away', function () {
+describe('running work during an outage of Postgres', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -38,7 +38,7 @@ describe('work under way while Postgres is away', function () {
     data?.[Symbol.dispose]()
   })
 
-  /** Ends the server, which cannot start again before the time has passed. */
+  /** Stops the server and keeps it from restarting for this time. */
   async function awayFor(seconds: number): Promise<void> {
     const [there, away] = ['postgres', 'postgres-away'].map((name) => join(data.path, name))
     renameSync(there!, away!)
@@ -48,7 +48,7 @@ describe('work under way while Postgres is away', function () {
   }
   const attempts = ({ stages }: AnyBody) => stages.map(({ attempt }: AnyBody) => attempt)
 
-  it('goes on as if nothing had happened in a cohort when that is for less than nodes retry', async () => {
+  it('continues a cohort unaffected when the outage is shorter than the retries of nodes', async () => {
     const taskId = await cohorts.run(chain(model), 'short')
     await cohorts.begun(taskId, 1)
 
@@ -60,7 +60,7 @@ describe('work under way while Postgres is away', function () {
     await assertPaidOnce(cohorts, taskId)
   })
 
-  it('repeats what was at work in a cohort when that is for longer, keeps what was finished, and pays once', async () => {
+  it('retries the running stages of a cohort after a longer outage, keeps finished ones, and pays once', async () => {
     const taskId = await cohorts.run(chain(model), 'long')
     await cohorts.begun(taskId, 1)
 
@@ -77,7 +77,7 @@ describe('work under way while Postgres is away', function () {
     await assertPaidOnce(cohorts, taskId)
   })
 
-  it('goes on as if nothing had happened to a task when that is for less than nodes retry', async () => {
+  it('continues a task unaffected when the outage is shorter than the retries of nodes', async () => {
     const input = { messages: [{ role: 'user', content: 'hi' }], fake: { delay_ms: 3_000 } }
     const path = `/endpoints/${model.endpointId}/infer:async`
     const { task_id: id } = await platform.api.post<AnyBody>(path, { input })

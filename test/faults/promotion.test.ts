@@ -32,7 +32,7 @@ interface Registry {
   models: { model_config_id: string; lifecycle_status: string; lifecycle_note: string | null }[]
 }
 
-describe('a model of the hub on its way to ready when a process is killed', function () {
+describe('a hub model on its way to ready', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let hub: TestHub
@@ -47,7 +47,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
   })
   after(() => stack.disposeAsync())
 
-  /** A repository of its own for each victim, so that there is something to download. */
+  /** Registers a separate repository for each victim, so that there is something to download. */
   async function register(name: string): Promise<Registered> {
     using folder = temporaryFolder()
     await writeTinyGguf(join(folder.path, WEIGHTS), { answer: ['I', ' am', ' for', ` ${name}`, '.'] })
@@ -57,7 +57,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
   }
 
   const task = (id: string) => persistently('the task', () => platform.api.get<Task>(`/tasks/${id}`))
-  /** The gateway reads the heads of files, for the spaces of the model. */
+  /** The gateway reads the headers of files to learn the model's spaces. */
   const isOfHead = (range?: string) => range?.startsWith('bytes=0-')
   /** Returns the ranges of download requests since then; the first request has no range. */
   const ranges = (from: number) =>
@@ -91,7 +91,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
       await kill(victim)
       hub.faults.halfway = undefined
       half.resolve()
-      // Its test has waited for the download since it began; now it loads the model and runs an inference.
+      // The model's test has waited for the download; now it loads the model and runs an inference.
       await eventually('the end of the download', () => partsOf(data).length === 0 || undefined)
       await kill(victim)
 
@@ -115,7 +115,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
     })
   }
 
-  it('leaves nothing half done and no process behind', async () => {
+  it('leaves no partial files and no process behind', async () => {
     await platform.stop()
 
     assert.deepEqual(partsOf(data), [])
@@ -123,8 +123,8 @@ describe('a model of the hub on its way to ready when a process is killed', func
   })
 })
 
-/** Downloads and models on the node's disk that are not whole. */
+/** Returns the incomplete downloads and models on the node's disk. */
 function partsOf(data: string): string[] {
-  // Unlike a recursive listing, a glob tolerates a folder that is renamed meanwhile.
+  // Unlike a recursive listing, a glob tolerates folders that are renamed at the same time.
   return globSync('**/weights/**/*.part', { cwd: data })
 }

@@ -19,7 +19,7 @@ const VICTIMS: Process[] = ['api', 'control', 'temporal', 'postgres']
 describe('webhooks while processes are killed', function () {
   this.timeout(600_000)
 
-  it('deliver each of 5,000 events, again only under the same id, and miss no attempt in their history', async () => {
+  it('deliver each of 5,000 events, repeat them only under the same id, and record every attempt', async () => {
     await using inbox = await startInbox()
     const { received } = inbox
     using data = dataDirectory()
@@ -58,14 +58,15 @@ describe('webhooks while processes are killed', function () {
       .execute()
     assert.equal(events.length, EVENTS)
     for (const { id } of events) assert.ok(received.has(id), `event ${id} did not arrive`)
-    for (const [id, { bodies }] of received) assert.equal(bodies.size, 1, `event ${id} came with two bodies`)
+    for (const [id, { bodies }] of received)
+      assert.equal(bodies.size, 1, `event ${id} arrived with two bodies`)
     await assertHistory(db)
     const again = [...received.values()].filter(({ times }) => times > 1).length
-    assert.ok(again < EVENTS / 10, `${again} came more than once`)
+    assert.ok(again < EVENTS / 10, `${again} arrived more than once`)
   })
 })
 
-/** Every delivery made its attempts one after the other: none is missing, twice, or left without an end. */
+/** Asserts that every delivery made its attempts in sequence: none is missing, duplicated or unfinished. */
 async function assertHistory(db: Kysely<Database>): Promise<void> {
   const deliveries = await db
     .selectFrom('webhook_delivery as d')
@@ -101,7 +102,7 @@ function eventOf(accountId: string): TerminalEvent {
   }
 }
 
-/** An event is accepted once it is in the database: whoever writes it tries until it is. */
+/** Retries until the event is in the database, because only then is it accepted. */
 async function persistently(write: () => Promise<void>): Promise<void> {
   for (const since = Date.now(); ;) {
     try {

@@ -7,15 +7,15 @@ import { type BuilderClient, uploadTable } from '../support/servers/builder-clie
 
 const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
 const ENDED = new Set(['succeeded', 'failed'])
-/** Each request costs its books a look, so that more of them lengthen a test without a further proof. */
+/** The ledger of every request is checked, so more requests would only make the test slower. */
 const BURST_PAUSE_MS = 25
 
-/** A platform as its clients see it. */
+/** The client's view of a platform. */
 export interface Served {
   api: BuilderClient
 }
 
-/** A model with a price that no node has loaded yet. */
+/** A model that has a price and isn't loaded on any node yet. */
 export interface Model {
   endpointId: string
 }
@@ -23,7 +23,7 @@ export interface Model {
 /** A request that the platform has accepted. */
 export interface Accepted {
   taskId: string
-  /** The result, when the response already had it. */
+  /** The result, if the response already contained it. */
   reported?: string
 }
 
@@ -55,7 +55,7 @@ export async function makeModel({ api }: Served, name: string, seed: number): Pr
   return { endpointId }
 }
 
-/** A file put under a signed URL, ready to be committed. */
+/** Uploads a file to a signed URL, ready to be committed. */
 export async function putTable(
   { api }: Served,
   rows: number,
@@ -81,7 +81,7 @@ export async function putTable(
   return { datasetId, commit: `/datasets/${datasetId}/uploads/${uploadId}/commit` }
 }
 
-/** A run of many short epochs, which checkpoints on its way. */
+/** Starts a run of many short epochs with checkpoints. */
 export async function startRun({ api }: Served, datasetId: string, epochs = 1500): Promise<string> {
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: 'under-fire',
@@ -92,7 +92,7 @@ export async function startRun({ api }: Served, datasetId: string, epochs = 1500
   return jobId
 }
 
-/** Repeats a call that is safe to repeat until the platform answers it. */
+/** Retries an idempotent call until the platform answers it. */
 export function persistently<T>(what: string, call: () => Promise<T>): Promise<T> {
   let last: unknown
   return eventually(
@@ -108,13 +108,13 @@ export function persistently<T>(what: string, call: () => Promise<T>): Promise<T
   })
 }
 
-/** One asynchronous request. */
+/** Sends one asynchronous request. */
 export async function inferLater({ api }: Served, model: Model): Promise<Accepted> {
   const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
   return { taskId: answer.task_id }
 }
 
-/** One synchronous request, which becomes a queued task when the model is not there in time. */
+/** Sends one synchronous request, which becomes a queued task if the model isn't loaded in time. */
 export async function inferNow({ api }: Served, model: Model): Promise<Accepted> {
   const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer`, {
     input: INPUT,
@@ -123,11 +123,11 @@ export async function inferNow({ api }: Served, model: Model): Promise<Accepted>
   return { taskId: answer.task_id, ...(ENDED.has(answer.status) && { reported: answer.status }) }
 }
 
-/** Sends one asynchronous request; returns `undefined` when the platform refused it. */
+/** Sends one asynchronous request; returns `undefined` if the platform rejected it. */
 export const ask = (platform: Served, model: Model): Promise<Accepted | undefined> =>
   inferLater(platform, model).catch(() => undefined)
 
-/** Sends requests to a warm model, `width` at a time, until stopped; returns all that were accepted. */
+/** Sends requests to a warm model, `width` at a time, until stopped; returns the accepted ones. */
 export function burst(platform: Served, model: Model, width: number) {
   const accepted: Accepted[] = []
   let stopped = false
@@ -161,7 +161,7 @@ export async function endings({ api }: Served, accepted: Accepted[]): Promise<Ma
     const task = await eventually(
       `the end of task ${taskId}`,
       async () => {
-        // Hundreds that have ended already are read faster than the limit of requests a second allows.
+        // Reading hundreds of ended tasks in a row would exceed the request rate limit.
         const current = await api.get<Task>(`/tasks/${taskId}`).catch((err: unknown) => {
           if (!String(err).includes('answered 429')) throw err
         })
@@ -180,7 +180,7 @@ interface Audit {
   sums: { total_micro: number }
 }
 
-/** Fails unless the books of a task balance and say once what happened to it. */
+/** Fails unless the ledger entries of a task balance, and each kind of entry exists once. */
 export async function checkBooks(
   { ready }: { ready: { base_url: string; operations_key: string } },
   taskId: string,

@@ -8,7 +8,7 @@ const SCRIPT = resolve('scripts/commit-message.mjs')
 const HOOKS = resolve('.githooks')
 const BODY = '\n\nBecause of a reason.\n'
 
-/** Nothing of the user's own git, or of a git that runs these tests, leads to another repository or another hook. */
+/** Isolates the tests from the user's git configuration and from a git process that runs these tests. */
 const GIT_ENV = {
   PATH: process.env['PATH'],
   GIT_CONFIG_GLOBAL: '/dev/null',
@@ -24,7 +24,7 @@ function run(command: string, args: string[], cwd: string): { status: number | n
   return { status, lines: stderr.split('\n').filter(Boolean) }
 }
 
-/** Returns the hook's faults for a message. */
+/** Returns the errors that the hook reports for a message. */
 function faultsOf(message: string): string[] {
   using folder = temporaryFolder()
   const file = join(folder.path, 'COMMIT_EDITMSG')
@@ -47,14 +47,14 @@ function repository(): { path: string; commit(message: string): void } & Disposa
   return { path: folder.path, commit, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }
 
-describe('the check of commit messages', () => {
+describe('commit message check', () => {
   for (const subject of [
     'feat: runs say why they wait',
     'fix(api): an answer is told once',
     'refactor!: links speak version 3',
     `docs: ${'é'.repeat(66)}`,
   ]) {
-    it(`takes "${subject}" with a body`, () => {
+    it(`accepts "${subject}" with a body`, () => {
       assert.deepEqual(faultsOf(subject + BODY), [])
     })
   }
@@ -72,7 +72,7 @@ describe('the check of commit messages', () => {
     ['fix: it works\n', /expected a body after a blank line that says why$/],
   ]
   for (const [message, fault] of REFUSED) {
-    it(`says in one line what is wrong with ${JSON.stringify(message)}`, () => {
+    it(`reports in one line what is wrong with ${JSON.stringify(message)}`, () => {
       const [line = '', ...others] = faultsOf(message)
 
       assert.match(line, fault)
@@ -80,11 +80,11 @@ describe('the check of commit messages', () => {
     })
   }
 
-  it('says everything that is wrong at once', () => {
+  it('reports all errors at once', () => {
     assert.equal(faultsOf(`${'Everything changes. '.repeat(4)}\nand more`).length, 4)
   })
 
-  it('asks releases, reverts and merges for no body', () => {
+  it('requires no body for releases, reverts and merges', () => {
     for (const message of [
       'chore: release 0.13.0',
       'revert: links speak version 3',
@@ -96,14 +96,14 @@ describe('the check of commit messages', () => {
     assert.equal(faultsOf('chore: other things').length, 1)
   })
 
-  it('reads past what git takes out of a message by itself', () => {
+  it('ignores the parts that git removes from a message', () => {
     const cut = '# ------------------------ >8 ------------------------\n'
 
     assert.deepEqual(faultsOf(`# What is it?\nfix: it works${BODY}# On branch main\n${cut}diff --git`), [])
     assert.match(faultsOf(`fix: it works\n\n# Please enter\n${cut}diff --git`).join('\n'), /expected a body/)
   })
 
-  it('names the commits of a range that are not in order, and passes over merges', () => {
+  it('names the invalid commits of a range, and skips merges', () => {
     using repo = repository()
     repo.commit('no type at all\n\nBecause.')
     repo.commit('fixup! feat: a beginning\n\nBecause.')
@@ -122,7 +122,7 @@ describe('the check of commit messages', () => {
     assert.equal(absent.status, 2)
   })
 
-  it('is what the hook of this repository does', () => {
+  it('is installed as the commit-msg hook of this repository', () => {
     using repo = repository()
     run('git', ['config', 'core.hooksPath', HOOKS], repo.path)
     const commit = (message: string) =>

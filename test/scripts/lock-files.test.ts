@@ -5,10 +5,10 @@ interface Lock {
   packages: Record<string, { integrity?: string; link?: boolean; inBundle?: boolean }>
 }
 
-describe('the lock files of npm', () => {
-  // npm leaves the integrity out when it makes a lock file from an installed folder (npm/cli#4460).
+describe('npm lock files', () => {
+  // npm omits the integrity when it creates a lock file from an installed folder (npm/cli#4460).
   for (const file of globSync('**/package-lock.json', { exclude: ['**/node_modules/**'] }))
-    it(`pin every package by its digest, those of other platforms too (${file})`, () => {
+    it(`pin every package by its digest, also packages for other platforms (${file})`, () => {
       const { packages } = JSON.parse(readFileSync(file, 'utf8')) as Lock
       const bare = Object.entries(packages).filter(
         ([path, { integrity, link, inBundle }]) => path !== '' && !link && !inBundle && !integrity,
@@ -16,7 +16,7 @@ describe('the lock files of npm', () => {
       assert.deepEqual(
         bare.map(([path]) => path),
         [],
-        'remove these entries and run `npm install --package-lock-only` where there is no node_modules',
+        'remove these entries and run `npm install --package-lock-only` in a folder without node_modules',
       )
     })
 })

@@ -11,7 +11,7 @@ const SPECS = {
   'unsteady.test.cjs': `describe('one', () => { it('passes', () => {}); it('fails once', () => { ${ONCE} }) })`,
   'hook.test.cjs': `describe('two', () => { before('its start', () => { ${ONCE} }); it('comes after', () => {}) })`,
   'broken.test.cjs': `it('fails once', () => { ${ONCE} }); it('always fails', () => { throw new Error('no') })`,
-  // A timer in the process itself, and a child that holds on to what it prints.
+  // Leaves a timer in the process, and a child that keeps the output stream open.
   'leaking.test.cjs': `it('leaves something behind', () => {
     setInterval(() => {}, 1_000)
     require('node:child_process').spawn('sleep', ['90'], { stdio: 'inherit' })
@@ -25,10 +25,10 @@ interface Told {
   flaky: Ending[]
 }
 
-describe('the runner of npm test', () => {
+describe('npm test runner', () => {
   let told: Told
 
-  /** In a process of its own, whose output is that of failing tests. */
+  /** Runs in a separate process, because its output is that of failing tests. */
   before(async () => {
     using folder = temporaryFolder()
     const specs = Object.entries(SPECS).map(([name, body]) => {
@@ -48,16 +48,16 @@ describe('the runner of npm test', () => {
     told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Told
   })
 
-  it('counts every test, a hook that fails, and a process that does not end', () => {
+  it('counts every test, a failing hook, and a process that does not exit', () => {
     assert.deepEqual(told.before, { passed: 3, failed: 6, skipped: 1 })
   })
 
-  it('takes the second run of a file with failures in place of its first', () => {
-    // The broken one fails again, and the dying one leaves a run that broke off.
+  it('replaces the results of a file with failures with those of its second run', () => {
+    // The broken file fails again, and the dying one leaves an incomplete run.
     assert.deepEqual(told.after, { passed: 6, failed: 2, skipped: 1 })
   })
 
-  it('names each failure that did not come again', () => {
+  it('lists each failure that did not recur', () => {
     assert.deepEqual(
       told.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
       [
@@ -69,7 +69,7 @@ describe('the runner of npm test', () => {
     )
   })
 
-  it('gives no second chance when many files fail', async () => {
+  it('does not rerun files when many of them fail', async () => {
     const first = Array.from({ length: 6 }, (_, n): Ending => {
       return { file: `${n}.test.ts`, title: 'it', outcome: 'failed' }
     })

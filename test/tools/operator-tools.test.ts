@@ -14,7 +14,7 @@ import { scriptTool } from '../support/servers/tools.ts'
 const CLI = fileURLToPath(new URL('../../cli/hearth.ts', import.meta.url))
 const ANY_IMAGE = `sha256:${'0'.repeat(64)}`
 
-describe('tools of operators', function () {
+describe('operator tools', function () {
   this.timeout(60_000)
   let world: ToolWorld
   before(async () => {
@@ -30,7 +30,7 @@ describe('tools of operators', function () {
     ...change,
   })
 
-  it('are refused with the field that is wrong', async () => {
+  it('are rejected with the name of the wrong field', async () => {
     const cases: [object, RegExp][] = [
       [{ image: undefined }, /image/],
       [{ image: 'busybox:latest' }, /image/],
@@ -56,7 +56,7 @@ describe('tools of operators', function () {
     }
   })
 
-  it('cannot take the name of an endpoint', async () => {
+  it('cannot use the name of an endpoint', async () => {
     const { accountId } = world
     const { buildEndpoint } = await import('../support/builders/build-endpoint.ts')
     await buildEndpoint(world.api.database.db, accountId, { name: 'mine' })
@@ -64,7 +64,7 @@ describe('tools of operators', function () {
     assert.equal((await admin('POST', '/tools', tool({ slug: 'mine' }))).status, 409)
   })
 
-  it('are offered, replaced, withdrawn and offered again', async () => {
+  it('are added, replaced, removed and added again', async () => {
     const added = await admin('POST', '/tools', tool())
     assert.equal(added.status, 201, added.text)
     const again = await admin('POST', '/tools', tool({ description: 'Shouts louder.' }))
@@ -80,7 +80,7 @@ describe('tools of operators', function () {
     await until(async () => (await world.call('shout', {})).status === 503)
   })
 
-  it('of the catalog stay withdrawn at the next start', async () => {
+  it('from the catalog stay removed after a restart', async () => {
     const { registerTools } = await import('../../api/tools/register.ts')
     assert.equal((await admin('DELETE', '/tools/fetch_page')).status, 204)
     await registerTools(world.api.services)
@@ -91,13 +91,13 @@ describe('tools of operators', function () {
     assert.ok(!slugs.includes('fetch_page'))
   })
 
-  it('are not kept loaded', async () => {
+  it('cannot be kept warm', async () => {
     const { body } = await admin('GET', '/tools')
     const { status } = await admin('PUT', `/endpoints/${body.tools[0].endpoint_id}/min-warm`, { min_warm: 1 })
     assert.equal(status, 422)
   })
 
-  it('run in a container of their image, added by a command', async function () {
+  it('run in a container of their image when added with the CLI', async function () {
     this.timeout(180_000)
     await using engine = await requireEngine(this, { withImage: false })
     const image = await nodeImage(engine)

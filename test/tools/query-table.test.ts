@@ -19,7 +19,7 @@ describe('CSV files in query_table', function () {
     return result ?? {}
   }
 
-  it('refuses a file whose rows have other fields than its header, by line and counts', async () => {
+  it('rejects a file whose rows and header differ in the number of fields, with line and counts', async () => {
     const cases: [text: string, message: string][] = [
       [
         lines('time,temp', ...many(500, (i) => `${i},1.5`), 'time,temp,hum', '1,2,3'),
@@ -48,7 +48,7 @@ describe('CSV files in query_table', function () {
       assert.equal(found[i]?.error, `file_url: ${message}`, text.slice(0, 60))
   })
 
-  it('takes no row or cell for a comment', async () => {
+  it('treats no row or cell as a comment', async () => {
     const units = await query(
       lines('unit,rent', ...many(50, (i) => `${i % 5 === 0 ? '#' : ''}${100 + i},${i}`)),
       'select count(*) as n, sum(rent) as rent, max(unit) as unit from data',
@@ -64,7 +64,7 @@ describe('CSV files in query_table', function () {
     assert.deepEqual(first.rows, [{ s: 4 }])
   })
 
-  it('takes the delimiter from the header, whatever the rows hold', async () => {
+  it('detects the delimiter from the header, whatever the rows contain', async () => {
     const geo = await query(lines('Lat;Lon', '46,9;7,4', '47,1;8,5'))
     const bars = await query(
       lines('Min|Max', ...many(30, (i) => `${i},5|${i},7`)),
@@ -82,7 +82,7 @@ describe('CSV files in query_table', function () {
     assert.deepEqual([bars.rows, named.rows], [[{ n: 30 }], [{ s: 3 }]])
   })
 
-  it('asks for the delimiter where the header has two that fit', async () => {
+  it('asks for the delimiter when two of them fit the header', async () => {
     const { error } = await query(lines('name;first,age', 'a;b,3', 'c;d,4'))
 
     assert.equal(
@@ -91,7 +91,7 @@ describe('CSV files in query_table', function () {
     )
   })
 
-  it('takes the first line for the names of the columns, and notes where they could be values', async () => {
+  it('uses the first line as column names, and adds a note when it looks like values', async () => {
     const years = await query(
       lines('Country,1990,1991', 'Chad,1,2', 'Mali,3,4'),
       'select sum("1990") as s from data',
@@ -106,7 +106,7 @@ describe('CSV files in query_table', function () {
     assert.deepEqual(cases.rows, [{ ID: 1, id_1: 2 }])
   })
 
-  it('notes numbers in other notations, which it compares as texts', async () => {
+  it('adds a note about numbers in other notations, which it compares as text', async () => {
     const prices = await query(
       lines('Ort;Betrag;Anzahl', 'a, b;"9,5";1', 'c, 4;10,25;2'),
       'select max(Betrag) as m from data',
@@ -150,7 +150,7 @@ describe('CSV files in query_table', function () {
     )
   })
 
-  it('leaves marks of missing values out of numbers and dates, and says so', async () => {
+  it('reads markers of missing values in numbers and dates as NULL, and adds a note', async () => {
     const { rows, columns, note } = await query(
       lines('n,x,d,t', '100,1.5,2020-01-02,NA', 'NA,-,n/a,DE', ' 20 ,2.5,2021-03-04,CH'),
     )
@@ -167,7 +167,7 @@ describe('CSV files in query_table', function () {
     assert.match(String(note), /^marks such as NA or - are no values in "/)
   })
 
-  it('reads codes, ids and times with marks of missing values as it does without', async () => {
+  it('reads codes, ids and times with markers of missing values as it does without', async () => {
     const columns: [kind: string, values: string[]][] = [
       ['VARCHAR', ['02134', '10001']],
       ['VARCHAR', ['+41791234567', '+41797654321']],
@@ -207,7 +207,7 @@ describe('CSV files in query_table', function () {
     }
   })
 
-  it('counts NaN as no value', async () => {
+  it('treats NaN as a missing value', async () => {
     const sql = 'select count(*) filter (b > 100) as n, max(b) as m from data'
     const found = await queried(
       python,
@@ -219,7 +219,7 @@ describe('CSV files in query_table', function () {
     for (const { rows } of found) assert.deepEqual(rows, [{ n: 1, m: 150 }])
   })
 
-  it('reads wide files with marks in every column', async () => {
+  it('reads wide files with markers of missing values in every column', async () => {
     const cells = (of: (i: number) => string) => many(300, of).join(',')
     const { rows, columns } = await query(
       lines(
@@ -267,7 +267,7 @@ describe('CSV files in query_table', function () {
     assert.equal(wide?.error, 'file_url: line 1: not UTF-8 (it looks like UTF-16)')
   })
 
-  it('names the line where the names of the columns are missing or never closed', async () => {
+  it('names the line where column names are missing or a quote is never closed', async () => {
     const texts = ['sep=;\n', '\na,b\n1,2\n', '   \n1\n', 'sep=,\n\na,b\n1,2\n', '"a,b\n1,2\n']
     const found = await queried(
       python,
@@ -287,7 +287,7 @@ describe('CSV files in query_table', function () {
     )
   })
 
-  it('leaves texts that are booleans for DuckDB alone', async () => {
+  it('does not convert texts that only DuckDB considers booleans', async () => {
     const { rows } = await query(lines('sex,ok,paid', 'F,true,no', 'F,FALSE,yes'))
 
     assert.deepEqual(rows, [
@@ -296,7 +296,7 @@ describe('CSV files in query_table', function () {
     ])
   })
 
-  it('adds its notes to an error of the query, which they may explain', async () => {
+  it('adds its notes to a query error, because they may explain it', async () => {
     const [found] = await queried(python, [
       { text: lines('a;b', '1.234;x', '980;y'), sql: 'select avg(a) from data' },
     ])
@@ -304,7 +304,7 @@ describe('CSV files in query_table', function () {
     assert.match(String(found?.error), /^sql: .*avg.*; points may be between thousands in "a"/)
   })
 
-  it('leaves numbers whose points may be between thousands as texts, or notes how it reads them', async () => {
+  it('reads numbers with possible thousands separators as text, or adds a note how it reads them', async () => {
     const cases: [text: string, first: string | number, note: RegExp | undefined][] = [
       [
         lines('a;b', '1.234;x', '980;y'),
@@ -340,7 +340,7 @@ describe('CSV files in query_table', function () {
     }
   })
 
-  it('leaves out blanks around cells, as trainings do', async () => {
+  it('trims blanks around cells, as training does', async () => {
     const spaced = await query(lines('price, city, "kind"', '200, Zug, "a, b"', '300, , "c"', '5, Bern, "d"'))
     const some = await query(lines('price,city', '200, Zug', '300,Bern'))
 

@@ -9,7 +9,7 @@ import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts
 import { requireToolPython } from '../support/servers/tools.ts'
 import { skipBecause } from '../support/skip.ts'
 
-describe('tools of the catalog', function () {
+describe('catalog tools', function () {
   this.timeout(30_000)
   let world: ToolWorld
   let node: WorldNode
@@ -18,14 +18,14 @@ describe('tools of the catalog', function () {
     world = await startToolWorld()
     node = await world.toolNode()
     if (node.parts.tools.report().length === 0)
-      skipBecause(this, 'this kernel lets the node make no namespaces')
+      skipBecause(this, 'this kernel does not let the node create namespaces')
   })
   after(async () => {
     await node?.[Symbol.asyncDispose]()
     await world?.[Symbol.asyncDispose]()
   })
 
-  it('computes', async () => {
+  it('calculate an expression', async () => {
     const { status, body } = await world.call('calculator', { expression: '(2 + 3) * 2^10' })
 
     assert.equal(status, 200, JSON.stringify(body))
@@ -34,14 +34,14 @@ describe('tools of the catalog', function () {
     const task = await world.task(body.task_id)
     assert.deepEqual(task.result, body.result)
   })
-  it('tells the time', async () => {
+  it('return the current time', async () => {
     const { body } = await world.call('current_time', { timezone: 'Asia/Kathmandu' })
     assert.equal(body.status, 'succeeded', body.message)
     assert.match(body.result.time, /\+05:45$/)
     assert.ok(Math.abs(body.result.unix_s - Date.now() / 1000) < 10)
   })
 
-  it('runs programs, whose failure is a result', async () => {
+  it('run programs, and return a failing program as a result', async () => {
     const python = await world.call('run_python', { code: 'print(6 * 7)' })
     const script = await world.call('run_javascript', {
       code: "console.log('out'); console.error('err'); process.exit(3)",
@@ -51,7 +51,7 @@ describe('tools of the catalog', function () {
     assert.deepEqual(script.body.result, { stdout: 'out\n', stderr: 'err\n', exit_code: 3 })
   })
 
-  it('reads files of the own storage', async function () {
+  it('read files from the storage of the platform', async function () {
     this.timeout(300_000)
     await requireToolPython(this)
     const file = new File(['n\n1\n2\n'], 'numbers.csv', { type: 'text/csv' })
@@ -64,7 +64,7 @@ describe('tools of the catalog', function () {
     assert.equal(forged.body.message, 'file_url: its address has expired or was modified')
   })
 
-  it('refuses a bad input with its field', async () => {
+  it('reject an invalid input with the name of its field', async () => {
     const { status, body } = await world.call('run_python', { code: 'pass', timeout_s: 301 })
 
     assert.equal(status, 422)
@@ -73,7 +73,7 @@ describe('tools of the catalog', function () {
     assert.equal((await world.call('calculator', { expression: '1', more: 2 })).status, 422)
   })
 
-  it('says what is wrong with what a schema cannot check', async () => {
+  it('report errors in an input that a schema cannot check', async () => {
     const wrong = await world.call('calculator', { expression: '1 / 0' })
     const zone = await world.call('current_time', { timezone: 'Mars/Base' })
 
@@ -82,7 +82,7 @@ describe('tools of the catalog', function () {
     assert.match(zone.body.message, /timezone: "Mars\/Base" is no time zone/)
   })
 
-  it('fails what takes longer than its time', async () => {
+  it('fail a call that exceeds its time limit', async () => {
     const began = performance.now()
     const { body } = await world.call('run_python', { code: 'while True: pass', timeout_s: 1 })
 
@@ -91,7 +91,7 @@ describe('tools of the catalog', function () {
     assert.ok(performance.now() - began < 5_000)
   })
 
-  it('runs as a task, an action and an MCP tool, with the same result', async () => {
+  it('return the same result as a task, an action and an MCP tool', async () => {
     await using _control = await world.control()
     const { api, key } = world
     const { turns } = node.parts.tools
@@ -135,7 +135,7 @@ describe('tools of the catalog', function () {
     assert.match(mcp.text, /1180591620717411303424/)
   })
 
-  it('fails a queued task that its tool refuses once, with the sentence', async () => {
+  it('fail a queued task after one attempt when the tool rejects it, with its message', async () => {
     await using _control = await world.control()
     const { api, key } = world
     const queued = await api.call('POST', '/api/builder/v1/endpoints/calculator/infer:async', {
@@ -147,7 +147,7 @@ describe('tools of the catalog', function () {
     assert.match(task.error, /^expression: it cannot be read at column/)
   })
 
-  it('is never loaded, also when the gateway has not heard of it from the node', async () => {
+  it('are never loaded, even if the node has not reported them to the gateway yet', async () => {
     const { api, key, temporal } = world
     const toolKey = 'tool:calculator'
     const queued = await api.call('POST', '/api/builder/v1/endpoints/calculator/infer:async', {
@@ -176,7 +176,7 @@ describe('tools of the catalog', function () {
     assert.ok(node.parts.models.report().every(({ model_key }) => !model_key.startsWith('tool:')))
   })
 
-  it('stops a program whose task is cancelled', async () => {
+  it('stop a program when its task is cancelled', async () => {
     const { api, key } = world
     const { body } = await world.call(
       'run_python',
@@ -191,7 +191,7 @@ describe('tools of the catalog', function () {
     await until(() => node.parts.driver.running.length === 0)
   })
 
-  it('is refused with 503 where no node can confine it', async () => {
+  it('return 503 when no node can confine the tool', async () => {
     await node[Symbol.asyncDispose]()
     await until(() => world.api.services.links.placement.count('tool:calculator').warm === 0)
     for (const verb of ['infer', 'infer:async']) {

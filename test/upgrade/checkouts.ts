@@ -16,13 +16,13 @@ import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const ROOT = resolve(import.meta.dirname, '..', '..')
 
-/** A released version: found by its commit, so that a clone without tags will do. */
+/** A released version, identified by its commit, so that clones without tags work. */
 export interface Release {
   tag: string
   commit: string
 }
 
-/** Releases in the order in which they were made. */
+/** Releases, oldest first. */
 export const RELEASES = JSON.parse(
   readFileSync(join(import.meta.dirname, 'releases.json'), 'utf8'),
 ) as Release[]
@@ -33,7 +33,7 @@ export interface Checkout extends Disposable {
   readonly path: string
 }
 
-/** The sources of a release. Throws where the commit is not in this clone. */
+/** Checks out the sources of a release. Throws if the commit isn't in this clone. */
 export async function checkOutRelease({ tag, commit }: Release): Promise<Checkout> {
   const folder = temporaryFolder()
   const archive = join(folder.path, 'sources.tar')
@@ -45,11 +45,11 @@ export async function checkOutRelease({ tag, commit }: Release): Promise<Checkou
   return { name: tag, path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }
 
-/** A migration that no version has. Like a real later one it only adds. */
+/** A migration that no version has. Like a real future migration, it only adds. */
 const LATER_MIGRATION = `alter table task add column made_up_for_the_upgrade_test integer;
 create table made_up_for_the_upgrade_test (id integer primary key);
 `
-/** A frame of a type that no version has: every channel of the later version sends one each second. */
+/** A frame type that no version knows: every channel of the later version sends one each second. */
 const LATER_FRAME = `
     const later = setInterval(() => {
       const frame = Buffer.alloc(11)
@@ -61,8 +61,7 @@ const LATER_FRAME = `
 `
 
 /**
- * Copies the working tree as a possible later version: with a further migration, and frames of a type
- * that no other version knows.
+ * Copies the working tree as a hypothetical later version, with one more migration and an unknown frame type.
  */
 export async function makeLaterVersion(): Promise<Checkout> {
   const folder = temporaryFolder()
@@ -73,7 +72,7 @@ export async function makeLaterVersion(): Promise<Checkout> {
   })
   for (const file of stdout.split('\n').filter(Boolean)) {
     mkdirSync(join(path, dirname(file)), { recursive: true })
-    // Deleted files that are not committed yet are still listed.
+    // Git still lists files whose deletion isn't committed yet.
     try {
       cpSync(join(ROOT, file), join(path, file))
     } catch (err) {
@@ -89,12 +88,15 @@ export async function makeLaterVersion(): Promise<Checkout> {
 function addLaterFrame(file: string): void {
   const source = readFileSync(file, 'utf8')
   const constructor = /constructor\(socket: WebSocket.*\{\n/.exec(source)
-  if (!constructor) throw new Error('the constructor of LinkChannel reads otherwise; mend the upgrade test')
+  if (!constructor) throw new Error('the constructor of LinkChannel has changed; update the upgrade test')
   const at = constructor.index + constructor[0].length
   writeFileSync(file, source.slice(0, at) + LATER_FRAME + source.slice(at))
 }
 
-/** The packages of this checkout where they are the same, else those that the version itself locks, installed once per machine. */
+/**
+ * Provides packages: those of this checkout if the lock file is equal, else the version's own, installed once per
+ * machine.
+ */
 async function providePackages(path: string): Promise<void> {
   const lock = readFileSync(join(path, 'package-lock.json'))
   const isOurs = lock.equals(readFileSync(join(ROOT, 'package-lock.json')))
@@ -102,11 +104,11 @@ async function providePackages(path: string): Promise<void> {
   symlinkSync(packages, join(path, 'node_modules'))
 }
 
-/** The installation occupies both cores for half a minute, so it is cached under the digest of the lock file. */
+/** Installing occupies both cores for half a minute, so the result is cached by the digest of the lock file. */
 async function installedPackages(path: string, lock: Buffer): Promise<string> {
   const digest = createHash('sha256').update(lock).update(`${process.platform} ${process.arch}`).digest('hex')
   const installed = join(readConfig().HEARTH_CACHE_DIR, 'release-packages', digest.slice(0, 16))
-  // Packages find each other by the name of this folder.
+  // Packages resolve each other by the name of this folder.
   const packages = join(installed, 'node_modules')
   if (existsSync(packages)) return packages
   const draft = `${installed}.${process.pid}.new`

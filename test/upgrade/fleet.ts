@@ -35,11 +35,11 @@ interface Process {
   readonly main: Main
   readonly version: string
   readonly child: ChildProcess
-  /** Its output, for the report of a failure. */
+  /** Its output, for error reports. */
   readonly lines: string[]
 }
 
-/** PostgreSQL, Temporal, one folder of objects, and on them the processes of several versions at once. */
+/** PostgreSQL, Temporal and an object folder, shared by the processes of several versions. */
 export class Fleet implements AsyncDisposable {
   readonly database: TestDatabase
   readonly temporal: TestTemporal
@@ -47,7 +47,7 @@ export class Fleet implements AsyncDisposable {
   readonly #env: NodeJS.ProcessEnv
   readonly #folder: string
   readonly #processes: Process[] = []
-  /** Gateways that respond, the newest first. */
+  /** Gateways that respond, newest first. */
   readonly #gateways: { process: Process; baseUrl: string }[] = []
   readonly #gatePorts: number[] = []
   #apiKey = ''
@@ -89,7 +89,7 @@ export class Fleet implements AsyncDisposable {
     return fleet
   }
 
-  /** The Builder API at whichever gateway answers. */
+  /** The Builder API of the first gateway that answers. */
   readonly api: BuilderClient = {
     get: (path) => this.#anywhere((client) => client.get(path)),
     post: (path, body) => this.#anywhere((client) => client.post(path, body)),
@@ -100,7 +100,9 @@ export class Fleet implements AsyncDisposable {
     return { base_url: this.#gateways[0]?.baseUrl ?? '', operations_key: OPERATIONS_KEY }
   }
 
-  /** Brings up all processes of a version beside what runs, in the order of docs/upgrading.md; waits until its node works. */
+  /**
+   * Starts all processes of a version next to the running ones, in the order of docs/upgrading.md; waits for its node.
+   */
   async start(version: Checkout): Promise<void> {
     this.#spawn(version, 'control')
     const gateway = this.#spawn(version, 'api')
@@ -125,7 +127,7 @@ export class Fleet implements AsyncDisposable {
     await eventually(`a node of ${version.name}`, async () => (await this.#online()) > before || undefined)
   }
 
-  /** Stops all processes of a version as an operator would, nodes first, so that their work goes elsewhere. */
+  /** Stops all processes of a version as an operator would: nodes first, so that their work moves to other nodes. */
   async stop(version: Checkout): Promise<void> {
     for (const main of ['node', 'gate', 'api', 'control'] as const) {
       for (const one of this.#processes.filter(
@@ -137,14 +139,14 @@ export class Fleet implements AsyncDisposable {
     }
   }
 
-  /** Lines of errors that the processes wrote, with who wrote them. */
+  /** Returns the error lines of the processes, each with its process. */
   errors(): string[] {
     return this.#processes.flatMap(({ main, version, lines }) =>
       lines.filter((line) => (parse(line)?.level ?? 50) >= 50).map((line) => `${version} ${main}: ${line}`),
     )
   }
 
-  /** Returns whether a process of this kind and version still runs. */
+  /** Returns whether a process of this kind and version is still running. */
   runs(version: Checkout, main: Main): boolean {
     return this.#processes.some(
       (one) =>
@@ -165,7 +167,7 @@ export class Fleet implements AsyncDisposable {
       cwd: version.path,
       env: {
         ...(main === 'node' ? forNode(this.#env) : this.#env),
-        // Its files have another path in each run, so its cache is removed with them.
+        // The files have a new path in each run, so store the cache with them.
         NODE_COMPILE_CACHE: join(version.path, '.compile-cache'),
         ...env,
       },
@@ -217,7 +219,7 @@ export class Fleet implements AsyncDisposable {
     return JSON.parse(text) as T
   }
 
-  /** A gateway that does not listen has not received the request, so another one gets it. */
+  /** A gateway that doesn't listen hasn't received the request, so send it to another one. */
   async #anywhere<T>(ask: (client: BuilderClient) => Promise<T>): Promise<T> {
     let last: unknown = new Error('no gateway runs')
     for (const { baseUrl } of this.#gateways.slice()) {
@@ -233,7 +235,7 @@ export class Fleet implements AsyncDisposable {
   }
 }
 
-/** Nodes get neither the database nor Temporal. */
+/** Removes the addresses of the database and Temporal, which nodes must not have. */
 const forNode = (env: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   Object.fromEntries(
     Object.entries(env).filter(
@@ -258,7 +260,7 @@ function parse(line: string): Line | undefined {
   }
 }
 
-/** Puts one address before several servers: a connection goes to the first that accepts it. */
+/** Balances one address over several servers: a connection goes to the first server that accepts it. */
 async function balance(port: number, targets: () => readonly number[]): Promise<Server> {
   const server = createServer((client) => {
     client.on('error', () => client.destroy())

@@ -10,9 +10,9 @@ import { type Checkout, checkOutRelease, makeLaterVersion, RELEASES } from './ch
 import { Fleet } from './fleet.ts'
 
 const ROWS = 40_000
-/** A run of so many epochs is still at work after the change of versions, however fast the machine is. */
+/** A run with this many epochs outlasts the change of versions on any machine. */
 const EPOCHS_WITHOUT_END = 20_000
-/** The long run may wait for the node that this one occupies, so it is short. */
+/** Kept short, because the long run may wait for the node that this run occupies. */
 const SHORT_EPOCHS = 100
 
 interface Run {
@@ -22,7 +22,7 @@ interface Run {
 }
 
 for (const release of RELEASES) {
-  describe(`${release.tag} and a later version over one database`, function () {
+  describe(`${release.tag} and a later version on one database`, function () {
     this.timeout(900_000)
     let older: Checkout
     let later: Checkout
@@ -40,15 +40,14 @@ for (const release of RELEASES) {
       later?.[Symbol.dispose]()
     })
 
-    it('hand all work over when the later one takes the place of the older', () =>
-      moveToWorkflow(older, later))
+    it('hand over all work when the later version replaces the older one', () => moveToWorkflow(older, later))
 
-    it('hand all work over when the older one comes back, with the later migration in place', () =>
+    it('hand over all work when the older version returns, with the later migration in place', () =>
       moveToWorkflow(later, older))
   })
 }
 
-/** Work continues while the processes of one version start beside those of the other, which then stop. */
+/** Starts the processes of one version next to those of the other, then stops the others, while work continues. */
 async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> {
   await using fleet = await Fleet.open()
   await fleet.start(first)
@@ -57,14 +56,14 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
   const asked = [...(await queue(fleet, model, 8))]
   const direct = burst(fleet, model, 2)
   const long = await startRun(fleet, table, EPOCHS_WITHOUT_END)
-  // A node trains one at a time, so this one waits for a node at the change, or is at work.
+  // A node trains one run at a time, so this run is either waiting or running at the change.
   const short = await startRun(fleet, table, SHORT_EPOCHS)
   await trainsBeyond(fleet, long, 0)
 
   await fleet.start(second)
   assert.ok(fleet.runs(first, 'api') && fleet.runs(second, 'api'))
   asked.push(...(await queue(fleet, model, 8)))
-  // Both versions carry requests, report states and poll for a while.
+  // Let both versions serve requests, report states and poll for a while.
   await sleep(4_000)
   await fleet.stop(first)
   const changedAt = Date.now()
@@ -98,7 +97,7 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
 const readRun = ({ api }: Fleet, run: string) => api.get<Run>(`/training/runs/${run}`)
 const lastEpoch = ({ metrics }: Run) => metrics?.epochs?.at(-1)?.epoch ?? 0
 
-/** Waits until a run tells an epoch after the given one. */
+/** Waits until a run reports an epoch after the given one. */
 async function trainsBeyond(fleet: Fleet, run: string, epoch: number): Promise<void> {
   const isBeyond = async () => {
     const now = await readRun(fleet, run)
@@ -112,12 +111,12 @@ async function queue(fleet: Fleet, model: Model, count: number) {
   const taken = await Promise.all(Array.from({ length: count }, () => ask(fleet, model)))
   assert.ok(
     taken.every((one) => one !== undefined),
-    `a request was not taken:\n${fleet.errors().join('\n')}`,
+    `a request was not accepted:\n${fleet.errors().join('\n')}`,
   )
   return taken.filter((one) => one !== undefined)
 }
 
-/** Every task and run that has ended has one event. */
+/** Asserts that every ended task and run has exactly one event. */
 async function assertOneEventEach({ database: { db } }: Fleet): Promise<void> {
   const { rows } = await sql<{ missing: number }>`
     select count(*)::int as missing from task
@@ -126,7 +125,7 @@ async function assertOneEventEach({ database: { db } }: Fleet): Promise<void> {
   assert.deepEqual(rows, [{ missing: 0 }])
 }
 
-/** Workflows that processes of both versions worked on have gone on after the change, and no worker has refused a history. */
+/** Asserts that workflows of both versions continued after the change, and that no worker rejected a history. */
 async function assertGoneOn(
   { temporal }: Fleet,
   workflowIds: readonly string[],

@@ -3,7 +3,7 @@ import type { Hearth } from '../../../client/index.ts'
 import { Progress } from '../../../embedded/demo/progress.ts'
 import { train } from '../../../embedded/demo/steps.ts'
 
-describe('the progress of the demo', () => {
+describe('demo progress', () => {
   it('prints every step with its result and stores it', async () => {
     let printed = ''
     const progress = new Progress(new AbortController().signal, (text) => (printed += text))
@@ -18,7 +18,7 @@ describe('the progress of the demo', () => {
     )
   })
 
-  it('is silent once it is asked to stop: no more epochs, no further step', async () => {
+  it('prints no more epochs or steps after a stop request', async () => {
     const stop = new AbortController()
     let printed = ''
     const progress = new Progress(stop.signal, (text) => (printed += text))

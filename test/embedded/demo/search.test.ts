@@ -17,11 +17,11 @@ const CSV = [
 ].join('\n')
 const TEXTS = ['old obese slow', 'old obese slow', 'young lean fast', 'young lean fast', 'young obese slow']
 
-describe('the search of the demo', function () {
+describe('demo search', function () {
   this.timeout(120_000)
   before(requireSpecialist)
 
-  it('says rows in words', () => {
+  it('describes rows in words', () => {
     assert.deepEqual(describeRows(CSV), [
       {
         text: 'fifties obese high-pressure low-hdl high-triglycerides high-sugar',
@@ -41,7 +41,7 @@ describe('the search of the demo', function () {
     ])
   })
 
-  it('finds texts by words that occur with theirs, with a model that the real server reads', async () => {
+  it('finds texts by co-occurring words, with a model that the real server loads', async () => {
     using folder = temporaryFolder()
     await writeWordModel(folder.path, learnWords(TEXTS))
     await using server = await startSpecialist(folder.path)
@@ -56,7 +56,7 @@ describe('the search of the demo', function () {
     assert.ok(unseen?.every((value) => value === 0))
   })
 
-  it('is told why where no node runs tools', async () => {
+  it('reports why no node runs tools', async () => {
     await using api = await startApi()
     await registerTools(api.services)
     const { key } = await api.account()

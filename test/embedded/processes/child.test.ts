@@ -12,8 +12,8 @@ import { eventually, SOON_MS, until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { liveInGroup } from '../../support/servers/platform.ts'
 
-describe('a child that is kept up', () => {
-  it('is started again when it is killed', async () => {
+describe('supervised child process', () => {
+  it('is restarted when it is killed', async () => {
     using folder = temporaryFolder()
     const child = start(folder.path, ['-c', 'exec sleep 300'])
     const first = child.pid
@@ -28,7 +28,7 @@ describe('a child that is kept up', () => {
     assert.equal(identify(second), undefined)
   })
 
-  it('is killed with its whole group when it does not end in time', async () => {
+  it('is killed with its whole process group when it does not exit in time', async () => {
     using folder = temporaryFolder()
     const child = start(folder.path, ['-c', "trap '' TERM; sleep 300 & echo started; wait; wait"])
     const pid = child.pid
@@ -43,7 +43,7 @@ describe('a child that is kept up', () => {
     await until(() => liveInGroup(pid).length === 0, SOON_MS)
   })
 
-  it('ends by itself when the process that watches over it is killed', async () => {
+  it('exits by itself when its supervisor is killed', async () => {
     const program = `
       import { spawn } from 'node:child_process'
       const args = ['--import', '${join(import.meta.dirname, '../../../embedded/processes/die-with-parent.ts')}', '-e', 'setInterval(() => {}, 1000)']
@@ -55,7 +55,7 @@ describe('a child that is kept up', () => {
     const pid = await new Promise<number>((resolve) =>
       parent.stdout.once('data', (text) => resolve(Number(text))),
     )
-    // Long enough for the child to have loaded what watches its parent.
+    // Long enough for the child to load the code that watches its parent.
     await new Promise((resolve) => setTimeout(resolve, 500))
 
     parent.kill('SIGKILL')

@@ -6,8 +6,8 @@ import { lockDataDir } from '../../../embedded/processes/data-lock.ts'
 import { identify } from '../../../platform/processes/process-identity.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-describe('the lock of a data directory', () => {
-  it('refuses a second supervisor and says which process has it', () => {
+describe('data directory lock', () => {
+  it('rejects a second supervisor and names the process that holds the lock', () => {
     using folder = temporaryFolder()
     lockDataDir(folder.path)
 
@@ -17,7 +17,7 @@ describe('the lock of a data directory', () => {
     )
   })
 
-  it('can be taken again once it is released', () => {
+  it('can be acquired again after it is released', () => {
     using folder = temporaryFolder()
     lockDataDir(folder.path).release()
 
@@ -26,7 +26,7 @@ describe('the lock of a data directory', () => {
     assert.equal(existsSync(join(folder.path, 'supervisor.lock')), false)
   })
 
-  it('is taken over from a supervisor that is gone, also when its pid lives on in another process', () => {
+  it('is taken over from a dead supervisor, even if another process reuses its pid', () => {
     using folder = temporaryFolder()
     const stale = { ...identify(process.pid), started: '1' }
     writeFileSync(join(folder.path, 'supervisor.lock'), JSON.stringify(stale))
@@ -34,7 +34,7 @@ describe('the lock of a data directory', () => {
     lockDataDir(folder.path).release()
   })
 
-  it('is taken over when a crash tore the file', () => {
+  it('is taken over when a crash truncated the file', () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'supervisor.lock'), '{"pid":')
 

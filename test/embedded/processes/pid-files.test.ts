@@ -10,8 +10,8 @@ import { identify } from '../../../platform/processes/process-identity.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { liveInGroup } from '../../support/servers/platform.ts'
 
-describe('what an earlier supervisor left running', () => {
-  it('is ended with its whole process group, even when it ignores being asked', async () => {
+describe('process left by an earlier supervisor', () => {
+  it('is killed with its whole process group, even when it ignores SIGTERM', async () => {
     using folder = temporaryFolder()
     const child = spawn('sh', ['-c', "trap '' INT; sleep 300 & wait"], { detached: true, stdio: 'ignore' })
     const pid = pidOf(child)
@@ -25,7 +25,7 @@ describe('what an earlier supervisor left running', () => {
     assert.deepEqual(readdirSync(folder.path), [])
   })
 
-  it('is left alone when the pid belongs to another process by now', async () => {
+  it('is left alone when another process has reused the pid', async () => {
     using folder = temporaryFolder()
     const child = spawn('sleep', ['300'], { detached: true, stdio: 'ignore' })
     const pid = pidOf(child)

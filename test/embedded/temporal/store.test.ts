@@ -14,7 +14,9 @@ import { until } from '../../support/assertions/until.ts'
 import { dataDirectory, processesOn, startSupervisor } from '../../support/servers/platform.ts'
 import { RawTemporal } from '../../support/servers/raw-temporal.ts'
 
-/** Made by server 1.29.1 without fairness, as Hearth 0.12.0 ran it: 44 activities wait on `train.cpu`, 10 workflows on `waiting`. */
+/**
+ * Written by server 1.29.1 without fairness (Hearth 0.12.0): 44 activities on `train.cpu`, 10 workflows on `waiting`.
+ */
 const OLD_STORE = join(import.meta.dirname, '..', '..', 'fixtures', 'temporal-1.29.db.gz')
 const RUNS = [
   ...Array.from({ length: 40 }, (_, i) => `run-a-${i}`),
@@ -22,7 +24,7 @@ const RUNS = [
   'run-first',
 ]
 
-describe('the store of the embedded Temporal server', () => {
+describe('embedded Temporal server store', () => {
   let folder: string
   let file: string
   let cli: string
@@ -46,7 +48,7 @@ describe('the store of the embedded Temporal server', () => {
         }),
     })
 
-  it('hands out every waiting task of an older server exactly once', async () => {
+  it('dispatches every waiting task of an older server exactly once', async () => {
     writeFileSync(file, gunzipSync(readFileSync(OLD_STORE)))
     const { partitions } = await upgrade([])
     assert.equal(partitions, 4)
@@ -59,11 +61,11 @@ describe('the store of the embedded Temporal server', () => {
       workflows.toSorted(),
       Array.from({ length: 10 }, (_, i) => `wf-${i}`),
     )
-    // Fails on the older schema, which lacks a table that schedules need.
+    // The older schema lacks a table that schedules need, so this would fail on it.
     await temporal.createSchedule('housekeeping')
   })
 
-  it('is left alone when the same server wrote it', async () => {
+  it('is left unchanged when the same server version wrote it', async () => {
     const lines: string[] = []
     assert.equal((await upgrade(lines)).partitions, 1)
     assert.ok(!existsSync(file))
@@ -73,14 +75,14 @@ describe('the store of the embedded Temporal server', () => {
     assert.deepEqual(lines, [])
   })
 
-  it('stays as it was when it cannot be read', async () => {
+  it('is left unchanged when it cannot be read', async () => {
     writeFileSync(file, 'not a database, though as long as the header of one would be'.repeat(4))
     await assert.rejects(upgrade([]), /The file is unchanged/)
     assert.match(readFileSync(file, 'utf8'), /^not a database/)
     assert.ok(!existsSync(`${file}.next`) && !existsSync(`${file}.server`))
   })
 
-  it('is refused, and unchanged, when a newer server wrote it', async () => {
+  it('is rejected and left unchanged when a newer server wrote it', async () => {
     const own = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)'
     const program = join(folder, 'temporal')
     writeFileSync(program, `#!/bin/sh\necho '${own}'\n`, { mode: 0o755 })
@@ -113,7 +115,7 @@ describe('the store of the embedded Temporal server', () => {
   })
 
   for (const signal of ['SIGTERM', 'SIGKILL'] as const)
-    it(`is unchanged, with no process on it, when ${signal} ends the supervisor during the upgrade`, async () => {
+    it(`is unchanged and unused when ${signal} stops the supervisor during the upgrade`, async () => {
       using data = dataDirectory()
       const store = join(data.path, 'temporal', 'temporal.db')
       const content = gunzipSync(readFileSync(OLD_STORE))
@@ -129,15 +131,15 @@ describe('the store of the embedded Temporal server', () => {
 
       supervisor.kill(signal)
       await exited
-      // The system needs a moment to end the children of a killed process, such as those of initdb.
+      // The system needs a moment to end the children of a killed process, such as initdb's.
       await until(() => servers().length === 0, 5_000)
       assert.deepEqual(servers(), [])
       assert.ok(readFileSync(store).equals(content))
     })
 })
 
-describe('the embedded Temporal server', () => {
-  it("gives another account its turn, and a run of priority 1 the next one, in one account's flood", async () => {
+describe('embedded Temporal server', () => {
+  it("interleaves another account and a priority 1 run into one account's flood", async () => {
     const cli =
       process.env.HEARTH_TEST_TEMPORAL ?? (await findTemporalCli(readConfig().HEARTH_CACHE_DIR, () => {}))
     const folder = mkdtempSync(join(tmpdir(), 'hearth-temporal-'))
@@ -158,8 +160,8 @@ describe('the embedded Temporal server', () => {
   })
 })
 
-describe('a Temporal CLI on PATH', () => {
-  it('is used when its server is of line 1.32 or newer', () => {
+describe('Temporal CLI on PATH', () => {
+  it('is used when its server version is 1.32 or newer', () => {
     for (const version of [
       'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)',
       'temporal version 1.10.0 (Server 1.40.2, UI 2.60.0)',
