@@ -38,7 +38,7 @@ describe('vector payloads', () => {
 
   it('must have one length and finite numbers', () => {
     for (const wrong of [[], [[]], [[1], [1, 2]]])
-      assert.throws(() => writeVectors(wrong, SPACE), failsWith(/one length/))
+      assert.throws(() => writeVectors(wrong, SPACE), failsWith(/equal length/))
     for (const number of [Number.NaN, Infinity, 1e39])
       assert.throws(() => writeVectors([[number]], SPACE), failsWith(/finite/))
   })
@@ -68,9 +68,9 @@ describe('vector payloads', () => {
       bias: { shape: [2], numbers: [0, 0] },
     })
 
-    assert.throws(() => mapVector(readMap(file), new Float32Array(3)), failsWith(/3 numbers/))
+    assert.throws(() => mapVector(readMap(file), new Float32Array(3)), failsWith(/3 dimensions/))
     const uneven = fileOf({ weight: { shape: [2, 1], numbers: [1, 1] }, bias: { shape: [1], numbers: [0] } })
-    assert.throws(() => readMap(uneven), failsWith(/biases/))
+    assert.throws(() => readMap(uneven), failsWith(/one bias per output/))
   })
 
   it('are rejected in any other form', () => {

@@ -162,7 +162,7 @@ describe('a direct edge transfer', () => {
     const [foreign] = await probeCandidates(peer, [other.server.candidates[0]!.url])
 
     assert.equal(mine?.ok, true)
-    assert.match(foreign?.error ?? '', /another key/)
+    assert.match(foreign?.error ?? '', /a different key/)
     await assert.rejects(receive({ ...peer, url: other.server.candidates[0]!.url }), failsWith('unreachable'))
   })
 

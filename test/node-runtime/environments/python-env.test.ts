@@ -109,7 +109,7 @@ describe('a locked Python environment', () => {
       process.env['PATH'] = PATH
     }
 
-    assert.match(said.join('\n'), /making it with .*\/python3\.12 /)
+    assert.match(said.join('\n'), /creating it with .*\/python3\.12 /)
   })
 
   it('is locked by hash and names no package index', async () => {
