@@ -84,12 +84,12 @@ export const SETTINGS = {
   HEARTH_TRUSTED_PROXIES: setting(
     'subnets',
     '',
-    'Comma-separated networks (CIDR) of proxies whose X-Forwarded-For is trusted for the address of a request; if empty, no proxy is trusted.',
+    'Comma-separated networks (CIDR) of proxies whose X-Forwarded-For is trusted; if empty, no proxy is trusted.',
   ),
   HEARTH_MAX_CONNECTIONS: setting(
     'count',
     '10000',
-    'Maximum open connections of a gateway. Clients without a valid credential may use a quarter of them and one account a tenth (at least 16); a twentieth is reserved for operators and nodes.',
+    'Maximum open connections of a gateway. Clients without a valid credential get a quarter, one account a tenth (at least 16). A twentieth is reserved for operators and nodes.',
   ),
   HEARTH_ADDRESS_CONNECTIONS: setting(
     'count',
@@ -129,7 +129,7 @@ export const SETTINGS = {
   HEARTH_ACCOUNT_STORAGE_GB: setting(
     'integer',
     undefined,
-    'Gigabytes (of 10^9 bytes) that an account may store in the object store, including uploads in progress; 0 is no limit. When absent, 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work count, but are always stored. Use `hearth quotas set --storage` to set it for one account.',
+    'Gigabytes (of 10^9 bytes) that an account may store; 0 is no limit. When absent, 100, but at most half of the disk of HEARTH_OBJECT_DIR. `hearth quotas set --storage` sets it for one account.',
   ),
   HEARTH_ACCOUNT_COPIES: setting(
     'integer',
@@ -144,7 +144,7 @@ export const SETTINGS = {
   HEARTH_ACCOUNT_LISTINGS_MB: setting(
     'count',
     '1000',
-    'Total size in megabytes (of 10^6 bytes) of the descriptions, schemas and examples of all endpoints of an account; beyond it a registration or a longer listing gets 409.',
+    'Megabytes (of 10^6 bytes) that the descriptions, schemas and examples of all endpoints of an account may have. Beyond it, a registration or a longer listing gets 409.',
   ),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'URL of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
@@ -227,27 +227,27 @@ export const SETTINGS = {
   HEARTH_IDLE_UNLOAD_S: setting(
     'integer',
     '1800',
-    'Node: seconds without a request after which a loaded model is unloaded; 0 is never. The `idle_timeout_s` of an endpoint takes precedence. Pinned models and models that operators keep warm stay loaded.',
+    'Node: seconds without a request after which a model is unloaded; 0 is never. `idle_timeout_s` of an endpoint takes precedence. Pinned models and models kept warm stay loaded.',
   ),
   HEARTH_NODE_EDGE_MB: setting(
     'integer',
     '0',
-    'Node: disk space in MB for the payloads that stages of cohorts hand over; 0 uses a quarter of the free space at start, at most 10240.',
+    'Node: disk space in MB for payloads of cohort stages. 0 uses a quarter of the free space at start, at most 10240.',
   ),
   HEARTH_NODE_EDGE_LISTEN: setting(
     'address',
     '127.0.0.1:0',
-    'Node: host:port at which other nodes fetch the payloads of its stages, 0.0.0.0:0 for every address of the machine; if empty, all payloads go through the object store.',
+    'Node: host:port at which other nodes fetch payloads of its stages; 0.0.0.0:0 is every address of the machine. If empty, all payloads go through the object store.',
   ),
   HEARTH_EDGE_NETWORKS: setting(
     'subnets',
     '',
-    'Comma-separated networks (CIDR) in which nodes may fetch payloads of cohort stages from each other, for the API and for nodes; if empty, private and public networks. Link-local and metadata addresses are never allowed, and loopback only on one machine.',
+    'API and nodes: comma-separated networks (CIDR) in which nodes may fetch payloads from each other. If empty, private and public networks; never link-local, loopback only on one machine.',
   ),
   HEARTH_NODE_RETRY_S: setting(
     'patience',
     '60',
-    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which the node retries a call that no gateway can answer, for example while the database is down; after that the stage or task fails and is retried.`,
+    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which the node retries a call that no gateway can answer. Then the stage or task fails and is retried.`,
   ),
   HEARTH_NODE_PINNED: setting(
     'list',
@@ -257,8 +257,7 @@ export const SETTINGS = {
   HEARTH_NODE_PREPARE: setting(
     'list',
     'all',
-    'Node: comma-separated environments of runtime profiles and tools (llamacpp, tools, tabular, llm, vllm) to install in the background ' +
-      'after joining: all, none, or their names. The others are installed when they are first needed.',
+    'Node: environments to install in the background after joining: all, none, or names (llamacpp, tools, tabular, llm, vllm). The others are installed on first use.',
   ),
   HEARTH_CONTAINER_SOCKET: setting(
     'path',

@@ -37,17 +37,23 @@ export const DECLARED = PARTS.flatMap(({ declared }) =>
   Object.entries(declared).map(([file, { events }]) => ({ file, events })),
 )
 
-const HEAD = `# Events of the log
+const HEAD = `# Log events
 
-Each line of a process's log is a JSON object and an event. \`event\` is its name, which does not change and is never used for
-something else: count and alarm by it, as a \`msg\` may get better words. \`level\` is a number (10 trace, 20 debug, 30 info,
-40 warn, 50 error, 60 fatal), \`time\` is in milliseconds since 1970, and \`msg\` is the sentence. Words in braces stand for a
-text that comes with each line; where there is no sentence, the \`msg\` is that of the error, if any.
+Each line of a process's log is a JSON object and an event. Count and alert by \`event\`: names never change and are never reused.
+A \`msg\` may be reworded.
 
-Below, a field is followed by its type; one with a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`. Lines
-about an HTTP request have its \`request_id\` as well, and \`temporal.log\`, which passes on what Temporal's SDK logs, has
-further fields of the SDK. What trainers and model servers print belongs to their runs, and is no event; a worker, gate or
-node that cannot start, or has to end, says why in plain words on stderr.
+| field | meaning |
+| --- | --- |
+| \`event\` | the name |
+| \`level\` | 10 trace, 20 debug, 30 info, 40 warn, 50 error, 60 fatal |
+| \`time\` | milliseconds since 1970 |
+| \`msg\` | the sentence below, with the values of this line for words in braces; without a sentence, the error's message |
+| \`request_id\` | in lines about an HTTP request |
+
+* In the tables, a field is followed by its type. One with a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`.
+* \`temporal.log\` repeats logs of Temporal's SDK and has its fields too.
+* Output of trainers and model servers belongs to their runs and is not an event.
+* A worker, gate or node that cannot start or must exit says why in plain text on stderr.
 
 \`npm run events:write\` writes this page from the declarations.
 `
