@@ -6,8 +6,8 @@ const STYLES = /\/@mantine\/core\/styles\/([A-Z]\w*)\.css$/
 const ALL = '@mantine/core/styles.css'
 
 /**
- * Fails a build whose pages lack the styles of a component of Mantine that they use, that has styles which nothing uses, or
- * that has them in another order than Mantine's own file of all styles, where others come after those they build on.
+ * Fails the build if pages lack the styles of a Mantine component that they use, if styles are unused, or if their
+ * order differs from Mantine's file of all styles, where components follow the ones they build on.
  */
 export const mantineStyles = (): Plugin => ({
   name: 'mantine-styles',

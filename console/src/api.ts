@@ -9,7 +9,7 @@ export const ADMIN = '/api/v1/admin'
 
 let made: { key: string; client: Hearth } | undefined
 
-/** Returns the client of the account whose key this tab has. */
+/** Returns the client for the account of this tab's key. */
 export function client(): Hearth {
   const key = keyOf('api') ?? ''
   if (made?.key !== key)
@@ -20,7 +20,7 @@ export function client(): Hearth {
 const uncached = (url: string, init?: RequestInit): Promise<Response> =>
   fetch(url, { ...init, cache: 'no-store' })
 
-/** Returns the same client, which tells which part of what it sends has gone, from 0 to 1; `fetch` cannot. */
+/** Returns a client that reports upload progress from 0 to 1, which `fetch` can't do. */
 export const sendingClient = (onSent: (part: number) => void): Hearth =>
   hearth({ baseUrl: location.origin, apiKey: keyOf('api') ?? '', fetch: sending(onSent) })
 
@@ -49,11 +49,11 @@ interface CallOptions {
   signal?: AbortSignal
 }
 
-/** Calls a route by its path and returns the parsed answer. Those of operators are sent with the operations key. */
+/** Calls a route by its path and returns the parsed response. Sends the operations key to operator routes. */
 export async function call<T>(path: string, options: CallOptions = {}): Promise<T> {
   const answer = await open(path, options)
   const text = await answer.text()
-  // The API validates its own answers, so their types are those that the caller names.
+  // The API validates its own responses, so trust the type that the caller names.
   return (text === '' ? undefined : JSON.parse(text)) as T
 }
 
@@ -110,7 +110,7 @@ async function* chunksOf(readable: ReadableStream<string>): AsyncGenerator<strin
   }
 }
 
-/** Builds the query of an address from the values that are given. */
+/** Builds a query string from the values that are set. */
 export function withQuery(
   path: string,
   query: Record<string, string | number | boolean | null | undefined>,

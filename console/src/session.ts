@@ -1,6 +1,8 @@
 import { useSyncExternalStore } from 'react'
 
-/** Keys live as long as the tab. They are sent as headers, so that no other page can make the browser use them. */
+/**
+ * Keys are stored as long as the tab is open. They're sent as headers, so no other page can make the browser use them.
+ */
 export type KeyName = 'api' | 'operations'
 
 const STORED: Record<KeyName, string> = { api: 'hearth.key', operations: 'hearth.operations-key' }
@@ -24,7 +26,7 @@ export function useKey(name: KeyName): string | null {
   )
 }
 
-/** Takes the keys of a link that `npm start` printed, `#key=…&operations_key=…`, and removes them from the address. */
+/** Reads the keys from a link that `npm start` printed, `#key=…&operations_key=…`, and removes them from the URL. */
 export function takeKeysOfAddress(): void {
   const given = new URLSearchParams(location.hash.slice(1))
   if (!given.has('key') && !given.has('operations_key')) return

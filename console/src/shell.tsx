@@ -95,7 +95,7 @@ export function Shell() {
   )
 }
 
-/** The account that the key is of, and its role, which says why a button is missing. */
+/** Shows the account and the role of the key; the role explains why a button is missing. */
 function Identity() {
   const me = useMe().data
   return (

@@ -3,7 +3,7 @@ import { type FormEvent, useState } from 'react'
 import { HearthError, BUILDER, call } from './api.ts'
 import { setKey } from './session.ts'
 
-/** Asks for an API key, tries it, and keeps it for as long as the tab is open. */
+/** Asks for an API key, verifies it, and stores it as long as the tab is open. */
 export function SignIn({ onSignedIn }: { onSignedIn: () => void }) {
   const [key, setText] = useState('')
   const [problem, setProblem] = useState<string>()

@@ -13,7 +13,7 @@ import type {
   WebhookEndpoint,
 } from './types.ts'
 
-/** The tone of a state with its words; what waits or has failed also says what happens next, or what to do. */
+/** The tone and label of a state. Waiting and failed states also say what happens next, or what to do. */
 export type Words =
   | readonly [tone: 'good' | 'busy' | 'off', words: string]
   | readonly [tone: 'wait' | 'bad', words: string, then: string]
@@ -28,7 +28,7 @@ const RUN: Of<Run['status']> = {
   cancelled: ['off', 'Cancelled'],
 }
 
-/** A paused run keeps its status. */
+/** A paused run keeps its status, so the pause has its own entry. */
 const PAUSE: Of<'paused'> = {
   paused: ['wait', 'Paused', 'It goes on from its last checkpoint once it is resumed.'],
 }
@@ -188,7 +188,7 @@ const FOUND: Of<NonNullable<Task['model_state']>> = {
   cold: ['off', 'Absent, and was downloaded first'],
 }
 
-/** The words of every state that the API names, by what it is the state of. */
+/** The labels of every state in the API, by the kind of resource. */
 export const STATES = {
   run: RUN,
   pause: PAUSE,
@@ -211,7 +211,7 @@ export const STATES = {
 }
 export type Stateful = keyof typeof STATES
 
-/** The state of a dataset tells whether a file is there to be read. */
+/** Returns the state of a dataset: `reading` once the platform reads the file of a pending one. */
 export const datasetState = ({ status, is_reading }: Dataset): string =>
   status === 'pending' && is_reading ? 'reading' : status
 
@@ -219,7 +219,7 @@ export const datasetState = ({ status, is_reading }: Dataset): string =>
 export const wordsOf = (as: Stateful, state: string): Words =>
   (STATES[as] as Of<string>)[state] ?? ['off', state.replaceAll('_', ' ')]
 
-/** The words of what waits, where the API says for what. */
+/** The texts for waiting work, if the API says what it waits for. */
 export const waitingFor = (reason: string | null | undefined): string | undefined =>
   reason ? `Waiting: ${reason}` : undefined
 

@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 
-/** Runs what a button does: says when it is busy, keeps what went wrong, and loads the page's lists again. */
+/** Runs a button's action: tracks whether it's busy, stores its error, and reloads the lists of the page. */
 export function useAction() {
   const queries = useQueryClient()
   const [isBusy, setBusy] = useState(false)

@@ -6,7 +6,7 @@ import { NEWEST } from './parts/data-table.tsx'
 /** How often lists load again while their page is visible. */
 const LIST_INTERVAL_MS = 4_000
 
-/** Reads an address again and again; `every: false` reads it once. */
+/** Polls a path; `every: false` reads it once. */
 export function useApi<T>(
   path: string | null,
   { every = LIST_INTERVAL_MS, headers }: { every?: number | false; headers?: Record<string, string> } = {},
@@ -17,7 +17,7 @@ export function useApi<T>(
     enabled: path !== null,
     refetchInterval: every,
     retry: shouldRetry,
-    // Data of another resource are not shown as those of this one until it is read.
+    // Never show data of another resource while this one is loading.
     placeholderData: (previous, query) =>
       placeOf(query?.queryKey[0]) === placeOf(path) ? previous : undefined,
   })
@@ -51,8 +51,8 @@ export function usePages<K extends string, T>(
 }
 
 /**
- * Reads a list in pages, newest first until the head of a column asks for another order; returns what a `DataTable` shows
- * of it. `isNamed` is for lists that are also sorted by name.
+ * Reads a list in pages, newest first unless a column header selects another order; returns the props for a
+ * `DataTable`. `isNamed` is for lists that can also be sorted by name.
  */
 export function useSortedPages<K extends string, T>(
   path: string,
@@ -66,7 +66,7 @@ export function useSortedPages<K extends string, T>(
   return { rows: more.rows, error: more.error, more, sorted, onSort }
 }
 
-/** What the API refuses it refuses again. */
+/** Requests that the API rejects aren't retried, because it would reject them again. */
 function shouldRetry(count: number, err: Error): boolean {
   return count < 2 && (!(err instanceof HearthError) || err.status === 0 || err.status >= 500)
 }

@@ -20,14 +20,14 @@ export interface RunFeed {
 }
 
 const NOTHING: RunFeed = { lines: [], epochs: [], events: [], progress: null, attempt: null }
-/** A run that talks without pause must not fill the memory of the tab; "Earlier lines" has the rest. */
+/** Limits the lines of a very verbose run in the tab's memory; "Earlier lines" loads the rest. */
 const KEPT_LINES = 1_000
-/** The page is drawn anew this often at most. */
+/** The minimum interval between renders. */
 const DRAW_INTERVAL_MS = 250
 
 /**
- * Follows a run from a place in its log on; a change of its state loads what is known of it again. A run that ends is
- * followed to the end of what it has told, which may be later.
+ * Follows a run from a position in its log. Each change of its state reloads the run. An ended run is followed until
+ * its last event, which may arrive after its end.
  */
 export function useRunFeed(runId: string, after: string | null | undefined, isOpen: boolean): RunFeed {
   const [opened, setOpened] = useState('')
@@ -55,7 +55,7 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
         timer ??= setTimeout(draw, DRAW_INTERVAL_MS)
       }
     }
-    // The page asks for the run itself as well, and says so when the gateway is gone.
+    // The page also polls the run itself, and shows when the gateway is unreachable.
     follow(after).catch(() => {})
     return () => {
       control.abort()
@@ -84,7 +84,7 @@ function extended(feed: RunFeed, news: readonly RunEvent[]): RunFeed {
     else if (event === 'event') next.events.push(data)
     else if (event === 'progress') next.progress = data
     else if (event === 'status') {
-      // Another attempt goes on at an earlier checkpoint; what it has is loaded again.
+      // Another attempt resumes at an earlier checkpoint, so reload its data.
       if (next.attempt !== null && next.attempt !== data.attempt) next.epochs = []
       next.attempt = data.attempt
     }
@@ -93,7 +93,7 @@ function extended(feed: RunFeed, news: readonly RunEvent[]): RunFeed {
   return next
 }
 
-/** Joins what was read with what came later, where both may have the same. */
+/** Merges the loaded entries with later ones; both may contain the same entries. */
 export function joined<T>(read: readonly T[], later: readonly T[], keyOf: (item: T) => unknown): T[] {
   if (later.length === 0) return [...read]
   return [...new Map([...read, ...later].map((item) => [keyOf(item), item])).values()]

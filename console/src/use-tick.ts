@@ -11,7 +11,7 @@ function tick(): void {
   for (const draw of drawn) draw()
 }
 
-/** One timer serves all times of the page; it stands still while nobody sees them. */
+/** Starts or stops the one timer for all times on the page: it runs only while the page is visible and shows times. */
 function arrange(): void {
   const isNeeded = drawn.size > 0 && document.visibilityState === 'visible'
   if (isNeeded) timer ??= setInterval(tick, TICK_MS)

@@ -18,7 +18,7 @@ const json = (value: object): string => JSON.stringify(value, null, 2)
 const KEY = 'YOUR_API_KEY'
 const HEADERS = { Authorization: `Bearer ${KEY}` }
 
-/** What to paste for agents that speak MCP over HTTP, and where. */
+/** The configuration for agents that speak MCP over HTTP, and where to paste it. */
 const CLIENTS: Record<string, { where: string; paste: (url: string) => string }> = {
   'Claude Code': {
     where: 'In a shell.',

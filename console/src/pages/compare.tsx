@@ -19,7 +19,7 @@ interface Compared {
   epochs: Epoch[]
 }
 
-/** Several runs beside each other: one loss of each in one chart, and where their settings differ. */
+/** Compares several runs: one loss of each in one chart, and the settings in which they differ. */
 export function Compare() {
   const { runs: wanted = '' } = useSearch({ from: '/compare' })
   const ids = wanted.split(',').filter(Boolean).slice(0, MAX_COMPARED)
@@ -118,7 +118,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
   )
 }
 
-/** A setting is shown as it was given: a seed has no separators. */
+/** Shows a setting as it was entered: a seed has no digit separators. */
 const asGiven = (value: unknown): unknown => (typeof value === 'number' ? String(value) : value)
 
 async function read(id: string): Promise<Compared> {

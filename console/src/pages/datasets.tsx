@@ -20,7 +20,10 @@ const FORMATS: Record<string, StorageFormat> = {
   parquet: 'parquet',
   zip: 'hf_dataset',
 }
-/** Larger files go to the object store itself, which has to let this page do so where it is elsewhere. */
+/**
+ * Larger files are uploaded directly to the object store, whose CORS rules must allow this page if it's on another
+ * origin.
+ */
 const MAX_IN_A_FORM = 100_000_000
 
 export function Datasets() {
@@ -69,7 +72,7 @@ export function Datasets() {
 
 const isFailed = ({ status }: Dataset): boolean => status === 'failed'
 
-/** A failed dataset is deleted in the list; one that can be trained on is deleted on its page. */
+/** Deletes a failed dataset in the list; a usable dataset is deleted on its page. */
 const CHANGE: Column<Dataset> = {
   head: 'Change',
   cell: (dataset) => isFailed(dataset) && <DeleteDataset dataset={dataset} />,

@@ -18,7 +18,7 @@ import { useMay } from '../use-may.ts'
 
 const SchemaForm = lazy(() => import('../playground/schema-form.tsx'))
 const Embedder = lazy(() => import('../playground/embedder.tsx'))
-/** The kinds of language models, which converse. */
+/** The task types of language models, which get a chat. */
 const CHATS = new Set(['chat', 'code', 'text-generation'])
 
 const nodes = (count: number): string => (count === 1 ? '1 node' : `${number(count)} nodes`)
@@ -57,7 +57,7 @@ export function EndpointPage() {
   )
 }
 
-/** The ways to use an endpoint. What was typed to try it stays, and the code asks the same. */
+/** The ways to use an endpoint. The typed input stays, and the code examples send the same input. */
 function Parts({ of }: { of: Endpoint }) {
   const mayAsk = useMay('operator')
   const [input, setInput] = useState<unknown>()
@@ -98,7 +98,7 @@ function Parts({ of }: { of: Endpoint }) {
   )
 }
 
-/** A cold model is no fault, so its words stand beside it and not on top of the page. */
+/** A cold model isn't an error, so its note appears next to its state instead of at the top of the page. */
 function Readiness({ of }: { of: NonNullable<Endpoint['readiness']> }) {
   return (
     <>

@@ -34,7 +34,10 @@ export function Overview() {
 
 const COLOURS = { critical: 'red', warning: 'yellow', notice: 'blue' } as const
 
-/** What operators should look at, once the tab has the operations key. The gateway keeps its answer for two seconds. */
+/**
+ * Shows what needs an operator's attention, once the tab has the operations key. The gateway caches the response for 2
+ * s.
+ */
 function NeedsAttention() {
   const key = useKey('operations')
   const { data } = useApi<{ attention: Attention[] }>(key === null ? null : `${ADMIN}/overview`)

@@ -30,7 +30,7 @@ const AgainForm = lazy(() => import('../parts/again-form.tsx'))
 /** The events of a stream that was cut off are read again this often. */
 const REREAD_INTERVAL_MS = 10_000
 
-/** Each run has a page of its own, so that nothing of another one stays on it. */
+/** Gives each run a separate page component, so that no state of another run stays on it. */
 export function RunPage() {
   const { runId } = useParams({ from: '/runs/$runId' })
   return <PageOfRun key={runId} runId={runId} />
@@ -45,7 +45,7 @@ function PageOfRun({ runId }: { runId: string }) {
   const kind = run.data?.job_type === 'merge' ? 'merge' : 'run'
   const workflow = useWorkflow(run.data && { kind, id: runId })
   const isOpen = run.data?.status === 'pending' || run.data?.status === 'running'
-  // Everything else is read behind the log, so that it lacks nothing of what comes after its last line.
+  // Read everything else after the log, so that it's at least as new as the last log line.
   const log = useRead(['log of run', runId], () => client().runs.logs(runId, { limit: LINES }))
   const metrics = useApi<{ metrics: { epochs: Epoch[] } & Record<string, unknown> }>(
     log.data ? `${path}/metrics` : null,
@@ -162,7 +162,7 @@ function PageOfRun({ runId }: { runId: string }) {
   )
 }
 
-/** Of a pending run: the reason why no node takes it, or its place behind other runs. */
+/** For a pending run: the reason why no node takes it, or its position behind other runs. */
 function whyItWaits({ status, paused, waiting, queue_position: before }: Run): ReactNode {
   if (waiting)
     return (

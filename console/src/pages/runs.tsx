@@ -8,7 +8,7 @@ import { RunTable } from '../parts/run-table.tsx'
 import type { Run } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 
-/** The chart has as many colours that one can tell apart. */
+/** The chart has this many distinguishable colours. */
 export const MAX_COMPARED = 8
 
 export function Runs() {

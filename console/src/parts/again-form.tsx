@@ -8,7 +8,7 @@ import { useApi, useRead } from '../use-api.ts'
 import { Failure, Panel } from './page.tsx'
 import { Columns, defaultsOf, faultsOf, SettingFaults, type Settings, SettingsForm } from './run-settings.tsx'
 
-/** Starts a run as an earlier one, with a name of its own and whatever is changed. */
+/** Reruns an earlier run under a new name, with changes. */
 export default function AgainForm({ run: of, onClose }: { run: Run; onClose: () => void }) {
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()

@@ -27,7 +27,7 @@ const figure = (value: number | null): string =>
 
 const WIDE = 100
 
-/** Tells whether the first losses would leave of all others a flat line. */
+/** Returns whether the first losses are so large that all others would be a flat line. */
 function isWide(curves: readonly Curve[]): boolean {
   let [least, most] = [Number.POSITIVE_INFINITY, 0]
   for (const { values } of curves)
@@ -41,7 +41,7 @@ function showLast(plot: uPlot): void {
   if (plot.cursor.idx === null && last >= 0 && plot.legend.idx !== last) plot.setLegend({ idx: last })
 }
 
-/** Lines over a common x; new points move the lines without drawing the whole page again. */
+/** Lines over a common x axis. New points update the lines without rendering the whole page. */
 export function Chart({ label, xName, x, curves }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(null)

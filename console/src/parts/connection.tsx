@@ -14,7 +14,7 @@ const isLost = (cache: QueryCache): boolean =>
         query.isActive() && (isUnanswered(query.state.fetchFailureReason) || isUnanswered(query.state.error)),
     )
 
-/** Says on every page that the platform cannot be reached; the data of before stay visible, so nothing else shows it. */
+/** Shows on every page that the platform is unreachable. Nothing else would, because earlier data stay visible. */
 export function Connection() {
   const cache = useQueryClient().getQueryCache()
   const subscribe = useCallback((notify: () => void) => cache.subscribe(notify), [cache])

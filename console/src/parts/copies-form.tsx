@@ -12,7 +12,7 @@ const TARGETS = {
 }
 type TargetKind = keyof typeof TARGETS
 
-/** Numbers are kept as they were typed. */
+/** Numbers are stored as typed. */
 interface Wanted {
   min: string
   max: string
@@ -84,7 +84,7 @@ function wantedOf({ min, max, target_in_flight, target_wait_ms, idle_timeout_s }
   }
 }
 
-/** Says what is wrong with a number; the API checks its upper limit. */
+/** Returns what is wrong with a number; the API checks the upper limit. */
 function faultOf(member: Count, wanted: Wanted): string | undefined {
   const text = wanted[member]
   if (member === 'idle') return /^\d{0,7}$/.test(text) ? undefined : 'Seconds; 0 is never'

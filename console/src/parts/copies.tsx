@@ -9,7 +9,7 @@ import { DataTable } from './data-table.tsx'
 import { Facts, Time } from './facts.tsx'
 import { Loading, Panel } from './page.tsx'
 
-/** The copies of an own endpoint's model, with why there are so many. */
+/** The model copies of an endpoint of this account, and why there are that many. */
 export function Copies({ endpointId }: { endpointId: string }) {
   const { data, error } = useApi<Scaling>(`${BUILDER}/endpoints/${endpointId}/scaling`)
   const mayChange = useMay('admin')

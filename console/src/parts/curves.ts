@@ -12,7 +12,7 @@ const NAMES: Record<string, string> = {
   eval_perplexity: 'Evaluation perplexity',
 }
 
-/** Returns the losses of a run as lines; perplexity has another scale and is listed with the other metrics. */
+/** Returns the losses of a run as lines. Perplexity has another scale, so it's listed with the other metrics. */
 export function lossCurves(epochs: readonly Epoch[]): { x: number[]; curves: Curve[] } {
   const keys = ['train_loss', 'val_loss', 'eval_loss'].filter((key) =>
     epochs.some((epoch) => typeof epoch[key] === 'number'),

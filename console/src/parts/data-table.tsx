@@ -6,7 +6,7 @@ import { Wide } from './wide.tsx'
 
 export interface Column<T> {
   head: string
-  /** The state of a row; what to do about those on the page is told below the table. */
+  /** The state of a row. A legend below the table explains the states on the page. */
   state?: (row: T) => StateProps | undefined
   cell?: (row: T) => ReactNode
   align?: 'right'
@@ -19,7 +19,7 @@ export interface Sorted {
   order: 'asc' | 'desc'
 }
 
-/** The order in which lists begin. */
+/** The initial order of lists. */
 export const NEWEST: Sorted = { by: 'created_at', order: 'desc' }
 
 interface DataTableProps<T> {
@@ -27,7 +27,7 @@ interface DataTableProps<T> {
   columns: readonly Column<T>[]
   rows: readonly T[] | undefined
   idOf: (row: T) => string
-  /** What to say, and to do, when there is none. */
+  /** The text for an empty list, with what to do. */
   empty: ReactNode
   error?: Error | null
   sorted?: Sorted

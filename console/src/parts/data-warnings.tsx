@@ -1,7 +1,7 @@
 import { List, Text } from '@mantine/core'
 import type { DataWarning } from '../types.ts'
 
-/** The warnings of a run about its data; nothing without any. */
+/** The data warnings of a run; renders nothing if there are none. */
 export function DataWarnings({ of }: { of: unknown }) {
   if (!Array.isArray(of) || of.length === 0) return null
   const warnings = of as DataWarning[]

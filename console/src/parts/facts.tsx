@@ -21,7 +21,7 @@ export function Facts({ of }: { of: Readonly<Record<string, ReactNode>> }) {
   )
 }
 
-/** Shows the time since a moment, and goes on by itself. */
+/** Shows the time since a moment, and updates itself. */
 export function Time({ at }: { at: string | null | undefined }) {
   useTick()
   return at ? (
@@ -33,7 +33,7 @@ export function Time({ at }: { at: string | null | undefined }) {
   )
 }
 
-/** Shows the time between two moments, or until now, and goes on by itself. */
+/** Shows the time between two moments, or until now, and updates itself. */
 export function Lasted({ from, to }: { from: string | null; to: string | null }) {
   useTick()
   return <>{lasted(from, to)}</>

@@ -8,7 +8,7 @@ export interface Graph {
 
 const SERVED = 'served_as'
 
-/** Adds the endpoints of a model to what its versions were made of. */
+/** Adds the endpoints of a model to the lineage of its versions. */
 export function withEndpoints({ nodes, edges }: Lineage, endpoints: ModelUsage['endpoints'] = []): Graph {
   const versions = new Map(nodes.map(({ id, details }) => [details['version_id'], id]))
   const served = endpoints.flatMap(({ endpoint_id, name, status, version_id }) => {
@@ -27,7 +27,7 @@ export function withEndpoints({ nodes, edges }: Lineage, endpoints: ModelUsage['
   }
 }
 
-/** Returns the version that everything else of a graph was made for. */
+/** Returns the version that the rest of the graph leads to. */
 export const versionOf = ({ nodes, edges }: Graph): string | undefined => {
   const made = edges.filter(({ relation }) => relation !== SERVED)
   return nodes.find(({ id, type }) => type !== 'endpoint' && !made.some(({ from }) => from === id))?.id

@@ -14,7 +14,7 @@ import { Failure, Panel } from './page.tsx'
 const KEYS = `${BUILDER}/keys`
 const DAY_MS = 86_400_000
 
-/** The keys of the account, for its admins: made, listed and revoked. */
+/** Lets admins of the account create, list and revoke its keys. */
 export function Keys() {
   return useMay('admin') ? (
     <KeyPanel />
@@ -99,7 +99,7 @@ const ROLES = {
 }
 type Role = keyof typeof ROLES
 
-/** Numbers are kept as they were typed. */
+/** Numbers are stored as typed. */
 interface Wanted {
   name: string
   role: Role
@@ -123,7 +123,7 @@ const BLANK: Wanted = {
 const COUNTS = ['days', 'requests', 'tokens', 'credits'] as const
 type Count = (typeof COUNTS)[number]
 
-/** Says what is wrong with a number; an empty field is no limit. */
+/** Returns what is wrong with a number; an empty field means no limit. */
 function faultOf(member: Count, typed: string): string | undefined {
   if (typed === '') return undefined
   if (member === 'credits') return /^\d+(?:\.\d+)?$/.test(typed) ? undefined : 'A number, such as 2.5'
@@ -131,7 +131,7 @@ function faultOf(member: Count, typed: string): string | undefined {
   return isCount.test(typed) ? undefined : 'A whole number from 1 on'
 }
 
-/** Members that were left empty are no limits. */
+/** Omits empty fields, which mean no limit. */
 function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): CreateApiKey {
   const named = models.split(',').flatMap((text) => text.trim() || [])
   const limits: KeyLimits = {

@@ -1,7 +1,7 @@
 import { List, Text } from '@mantine/core'
 import type { LeftOutColumn } from '../types.ts'
 
-/** The columns of a table that a model did not learn from, each with the reason; nothing where none is known. */
+/** The columns that a model didn't learn from, each with the reason; renders nothing if there are none. */
 export function LeftOutColumns({ of }: { of: unknown }) {
   if (!Array.isArray(of) || of.length === 0) return null
   const columns = of as LeftOutColumn[]

@@ -10,7 +10,7 @@ interface StepProps {
   onGo: (id: string) => void
 }
 
-/** One thing of a lineage, with what it was made of and what was made of it; the way through the graph by keyboard. */
+/** One item of a lineage with its origins and results, to navigate the graph by keyboard. */
 export function LineageStep({ of, at, onGo }: StepProps) {
   const node = of.nodes.find(({ id }) => id === at)
   if (!node) return null
@@ -87,7 +87,7 @@ function Ways({ of, title, ways, onGo }: WaysProps) {
   )
 }
 
-/** Runs, merges, datasets and endpoints have pages of their own. */
+/** Runs, merges, datasets and endpoints have their own pages. */
 function OwnPage({ of: { details } }: { of: Graph['nodes'][number] }) {
   const { job_id, dataset_id, endpoint_id } = details
   if (typeof job_id === 'string')

@@ -16,7 +16,7 @@ const METHODS = {
 type Method = keyof typeof METHODS
 /** A list in a picker must not grow without end; others are named by the id of their version. */
 const OFFERED = 100
-/** The configs of runs whose result is a language model, or an adapter of one; the others cannot be merged. */
+/** The configs whose result is a language model or an adapter of one; results of other configs can't be merged. */
 const LANGUAGE_MODEL = /^llm-/
 const OTHER_MODEL = /^(?:tabular|time-series|text-classification|embedding)/
 const CHAT_TASK_TYPES = new Set(['chat', 'code', 'text-generation'])

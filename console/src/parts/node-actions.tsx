@@ -7,7 +7,7 @@ interface NodeActionProps {
   run: (action: () => Promise<unknown>) => Promise<void>
 }
 
-/** Lets a node finish what it has and take nothing new, or takes that back. */
+/** Drains a node, so that it finishes its work and accepts no new work, or resumes it. */
 export function NodeAction({ of: { node_id, name, status }, run }: NodeActionProps) {
   const action = status === 'draining' ? 'resume' : 'drain'
   const words = status === 'draining' ? 'Resume' : 'Drain'

@@ -4,7 +4,7 @@ import { ADMIN, HearthError, call } from '../api.ts'
 import { setKey, useKey } from '../session.ts'
 import { Panel } from './page.tsx'
 
-/** Asks for the operations key before it shows a page of operators. */
+/** Asks for the operations key before it shows an operator page. */
 export function OperatorGate({ children }: { children: ReactNode }) {
   const key = useKey('operations')
   const [text, setText] = useState('')

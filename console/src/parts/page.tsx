@@ -55,7 +55,7 @@ export function Panel({
   )
 }
 
-/** Says what went wrong in the words of the API, or that something is still loading. */
+/** Shows the API's error message, or that something is still loading. */
 export function Loading({ error, what }: { error: Error | null; what: string }) {
   if (error) return <Problem error={error} title={`The ${what} could not be loaded`} />
   return (
@@ -97,5 +97,5 @@ function Problem({ error, title }: { error: Error; title: string }) {
   )
 }
 
-/** The API names a field by its place in the body of the request; a form has only its fields. */
+/** The API names a field by its path in the request body; a form knows only its field names. */
 const withoutBody = (message: string): string => message.replaceAll(/(?<=^|[;,] )body\.(?=[\w.[\]-]+: )/g, '')

@@ -7,7 +7,7 @@ import { useAction } from '../use-action.ts'
 import { Failure, Panel } from './page.tsx'
 import { Serve } from './serve-form.tsx'
 
-/** Puts what a run made to use: as a model with versions, or as an endpoint that answers. */
+/** Puts the result of a run to use: as a model with versions, or as an endpoint. */
 export function RegisterForm({ run: of }: { run: Run }) {
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()

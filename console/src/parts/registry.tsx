@@ -14,7 +14,7 @@ interface Move {
   entry: RegistryEntry
   to: Status
 }
-/** The steps that an admin of an account may take; a candidate becomes ready by its test. */
+/** The lifecycle steps that an account admin may take; a candidate becomes ready through its test. */
 const STEPS: Record<Status, readonly (readonly [to: Status, words: string])[]> = {
   candidate: [['disabled', 'Disable']],
   ready: [
@@ -25,7 +25,7 @@ const STEPS: Record<Status, readonly (readonly [to: Status, words: string])[]> =
   disabled: [['candidate', 'Test again']],
 }
 
-/** What can be trained and asked, with its way from candidate to preferred. */
+/** The models that can be trained and called, with their lifecycle from candidate to preferred. */
 export function Registry() {
   const models = usePages<'models', RegistryEntry>(`${BUILDER}/models/registry`, 'models')
   const mayMove = useMay('admin')

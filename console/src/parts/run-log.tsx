@@ -5,21 +5,21 @@ import type { RunLogs } from '../types.ts'
 import type { Line } from '../use-run-feed.ts'
 import { Failure, Panel } from './page.tsx'
 
-/** The lines that are read at a time. */
+/** Lines per request. */
 export const LINES = 500
-/** More lines than this are not kept on the page, for the sake of its memory. */
+/** The page keeps at most this many lines, to limit its memory. */
 const MAX_LINES = 5_000
 
 interface RunLogProps {
   runId: string
   /** The newest lines when the page was opened. */
   read: RunLogs | undefined
-  /** The lines that have come since. */
+  /** The lines that have arrived since. */
   live: readonly Line[]
   isOpen: boolean
 }
 
-/** The newest lines of a run's log. It follows the end until the reader asks for earlier ones, and goes on at the end. */
+/** The newest lines of a run's log. Follows the end until the user loads earlier lines, and resumes at the end. */
 export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
   const [earlier, setEarlier] = useState<Pick<RunLogs, 'logs' | 'next_cursor'>>()
   const [problem, setProblem] = useState<Error>()

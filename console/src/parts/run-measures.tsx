@@ -20,7 +20,7 @@ interface RunMeasuresProps {
   scalars: readonly (readonly [string, unknown])[]
 }
 
-/** The measures of a run in words, and where its validation loss was lowest. */
+/** The metrics of a run, and the epoch with the lowest validation loss. */
 export function RunMeasures({ run: { hyperparameters }, epochs, scalars }: RunMeasuresProps) {
   const best = bestOf(epochs)
   const share = hyperparameters['val_set_size']

@@ -2,7 +2,7 @@ import { Group, Progress, Text } from '@mantine/core'
 import { seconds } from '../format.ts'
 import type { RunProgress as Of } from '../types.ts'
 
-/** The progress of a run, in a bar and in words. */
+/** The progress of a run, as a bar and as text. */
 export function RunProgress({ of: { pct, step, of, eta_s } }: { of: Of }) {
   return (
     <Group gap="sm" wrap="nowrap">

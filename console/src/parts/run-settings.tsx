@@ -10,7 +10,7 @@ export type Settings = Record<string, unknown>
 
 interface SettingsProps {
   of: HyperparameterSchema
-  /** The values of the settings that nobody changes. */
+  /** The values of settings that the user doesn't change. */
   usual: Settings
   value: Settings
   onChange: (value: Settings) => void
@@ -20,11 +20,11 @@ interface SettingsProps {
 const OFFERED_COLUMNS = 50
 const isColumn = (name: string): boolean => name.endsWith('_column')
 
-/** The settings of a kind of model where none is given. */
+/** Returns the default settings of a config. */
 export const defaultsOf = (schema: HyperparameterSchema): Settings =>
   Object.fromEntries(Object.entries(schema.properties).map(([name, { default: each }]) => [name, each]))
 
-/** The settings that name a column of the dataset; which one to predict is what a run is about. */
+/** The settings that name a column of the dataset, most importantly the column to predict. */
 export function Columns({
   of,
   usual,
@@ -54,7 +54,7 @@ export function Columns({
   )
 }
 
-/** Which column it is when none is named. */
+/** Describes which column is used when none is named. */
 function chosenOf(name: string, description: string, columns: readonly string[]): string {
   if (name !== 'target_column') return 'chosen by itself'
   if (columns.includes('target')) return 'target'
@@ -71,7 +71,7 @@ export function SettingsForm({ of, usual, value, onChange }: SettingsProps) {
   const schema = formOf(of)
   const fields = Object.entries(uiOf(schema)).map(([name, ui]) => [
     name,
-    // A number that is too large is refused in words, and never replaced by another one.
+    // Reject a number that is too large with a message instead of clamping it.
     schema.properties?.[name]
       ? { ...ui, 'ui:options': { ...ui?.['ui:options'], clampBehavior: 'none' } }
       : ui,
@@ -90,7 +90,7 @@ export function SettingsForm({ of, usual, value, onChange }: SettingsProps) {
   )
 }
 
-/** Says which settings would be refused. */
+/** Returns the settings that the API would reject. */
 export function SettingFaults({ of }: { of: readonly string[] }) {
   if (of.length === 0) return null
   return (
@@ -107,7 +107,7 @@ export function faultsOf(of: HyperparameterSchema, settings: Settings): string[]
   return validator.validateFormData(shown(schema, settings), schema).errors.map(({ stack }) => stack)
 }
 
-/** The schema without columns, whose descriptions say what is allowed. */
+/** The schema without column settings; the descriptions say what is allowed. */
 function formOf(of: HyperparameterSchema): RJSFSchema {
   const properties = Object.entries(of.properties)
     .filter(([name]) => !isColumn(name))
@@ -120,7 +120,7 @@ function rangeOf({ minimum, maximum }: { minimum?: number; maximum?: number }): 
   if (maximum !== undefined) return `At most ${figure(maximum)}.`
   return minimum === undefined ? '' : `At least ${figure(minimum)}.`
 }
-/** Small shares keep all their digits. */
+/** Small fractions keep all of their digits. */
 const figure = (value: number): string => (Number.isInteger(value) ? number(value) : String(value))
 
 /** A run may have settings that the form lacks. */

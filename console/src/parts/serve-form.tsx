@@ -14,11 +14,11 @@ const endpointName = (text: string): string =>
     .replaceAll(/^[._-]+|[._-]+$/g, '')
 
 interface ServeProps {
-  /** The run that made what is served. */
+  /** The run that produced the served version. */
   jobId: string
   /** The name that is proposed for the endpoint. */
   name: string
-  /** Further fields, which come before the name. */
+  /** Additional fields, shown above the name. */
   children?: ReactNode
 }
 
@@ -64,7 +64,7 @@ interface ServeFormProps {
   versions: readonly ModelVersion[]
 }
 
-/** Serves a version that a run made as an endpoint; an import has one already. */
+/** Serves a version from a run as an endpoint; an imported model already has one. */
 export function ServeForm({ model, versions }: ServeFormProps) {
   const offered = versions.flatMap(({ job_id, name, lifecycle_status: status }) =>
     job_id !== null && status !== 'disabled' ? [{ value: job_id, label: name }] : [],

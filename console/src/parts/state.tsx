@@ -9,7 +9,7 @@ export interface StateProps {
   words?: string | undefined
 }
 
-/** A state in words; its colour is never the only sign. */
+/** A state as text, so that its colour is never the only sign. */
 export function State({ as, of, words }: StateProps) {
   const [tone, usual] = wordsOf(as, of)
   return (
@@ -26,7 +26,7 @@ export function runStateOf(run: Run): StateProps {
   return { ...state, words: state.as === 'pause' ? undefined : waitingFor(run.waiting?.reason) }
 }
 
-/** Says once of each state that waits or has failed what happens next, or what to do. */
+/** Explains each waiting or failed state once: what happens next, or what to do. */
 export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefined)[] }) {
   const told = new Map<string, StateProps>()
   for (const state of states) if (state) told.set(`${state.as} ${state.of}`, { as: state.as, of: state.of })
@@ -46,7 +46,10 @@ export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefi
   )
 }
 
-/** Says of what waits or has failed why it does, as far as the API knows, and what to do. Other states need no words. */
+/**
+ * Explains why something waits or has failed, as far as the API knows, and what to do. Other states need no
+ * explanation.
+ */
 export function StateNote({ as, of, why }: Omit<StateProps, 'words'> & { why?: ReactNode }) {
   const [tone, words, then] = wordsOf(as, of)
   if (then === undefined) return null

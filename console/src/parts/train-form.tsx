@@ -27,7 +27,7 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
   const data = config && schema.data
   const usual = data ? defaultsOf(data.schema) : {}
   const faults = data ? faultsOf(data.schema, { ...usual, ...settings }) : []
-  // Trees begin with nothing; to go on from earlier ones is a setting as others are.
+  // Tree models start from scratch; continuing from earlier trees is an ordinary setting.
   const isTable = config?.category === 'ml_classical'
   const begin = <BaseChoice value={base} onChange={setBase} />
 

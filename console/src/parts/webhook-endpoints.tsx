@@ -35,7 +35,7 @@ const COLUMNS: readonly Column<WebhookEndpoint>[] = [
   { head: 'Secret ends in', cell: ({ secret_hint }) => <span className="mono">{secret_hint}</span> },
 ]
 
-/** The receivers of an account: added, tried, switched off, given another secret, removed. */
+/** Lets an account add, test, disable, rotate and remove its webhook endpoints. */
 export function WebhookEndpoints({ of }: { of: Listed }) {
   const maySend = useMay('operator')
   const mayChange = useMay('admin')

@@ -20,7 +20,7 @@ export const EVENTS: readonly EventType[] = [
   'training.merge.cancelled',
 ]
 
-/** Adds a receiver; its secret is told once. */
+/** Adds a webhook endpoint; its secret is shown once. */
 export function WebhookForm({ onMade }: { onMade: (endpoint: EndpointWithSecret) => void }) {
   const { run, isBusy, problem } = useAction()
   const [name, setName] = useState('')

@@ -13,7 +13,7 @@ interface Chunk {
   error?: { message: string }
 }
 
-/** Only the newest messages are sent and kept, so that a long evening does not fill the memory of the tab. */
+/** Only the newest messages are sent and stored, so that a long chat doesn't fill the memory of the tab. */
 const KEPT = 40
 
 export function Chat({ endpoint }: { endpoint: Endpoint }) {
@@ -27,7 +27,7 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
   useEffect(() => () => running?.abort(), [running])
   const end = useRef<HTMLDivElement>(null)
   useEffect(() => {
-    // Newer browsers return a promise, which an effect must not.
+    // Newer browsers return a promise, which an effect must not return.
     void end.current?.scrollIntoView({ block: 'nearest' })
   }, [messages])
 

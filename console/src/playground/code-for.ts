@@ -18,8 +18,8 @@ const OPENAI: Record<string, (name: string) => Asked> = {
 const CHATS = new Set(['chat', 'code', 'text-generation'])
 
 /**
- * Returns programs that call an endpoint with what its form holds; the key comes from the environment, so that none is copied
- * with the text.
+ * Returns programs that call an endpoint with the input in its form. They read the key from the environment, so that no
+ * key is copied with the code.
  */
 export function codeFor(endpoint: Endpoint, input: unknown = startOf(endpoint)): Code[] {
   const openai = OPENAI[CHATS.has(endpoint.task_type) ? 'chat' : endpoint.task_type]
@@ -98,7 +98,7 @@ for chunk in stream:
 }
 `
 
-/** JSON is Python but for three words, which may also stand inside of texts. */
+/** JSON is valid Python except for three literals, which may also appear inside strings. */
 function pythonic(value: unknown, indent = ''): string {
   const words = { true: 'True', false: 'False', null: 'None' }
   return json(value, indent).replaceAll(

@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../types.ts'
 import type { Cell, Row, RowSchema } from './rows.ts'
 
-/** Returns the rows of a table whose first line names the columns. Columns that the model does not take are left out. */
+/** Returns the rows of a table whose first line names the columns. Omits columns that the model doesn't accept. */
 export function rowsOfTable(text: string, { columns, required, most }: RowSchema): Row[] {
   const [head = [], ...lines] = cellsOf(text.replace(/^\uFEFF/, ''))
   const missing = required.filter((name) => !head.includes(name))
@@ -18,7 +18,7 @@ export function rowsOfTable(text: string, { columns, required, most }: RowSchema
   )
 }
 
-/** Splits a table at commas, or at tabs or semicolons where its first line has one. Lines without text are left out. */
+/** Splits a table at tabs or semicolons if its first line has one, else at commas. Skips blank lines. */
 function cellsOf(text: string): string[][] {
   const [first = ''] = text.split('\n', 1)
   const mark = ['\t', ';'].find((each) => first.includes(each)) ?? ','
@@ -34,7 +34,10 @@ function cellsOf(text: string): string[][] {
   return lines.filter((cells) => cells.some((each) => each !== ''))
 }
 
-/** Returns the value of a cell, or the cell itself where it is none of its column; the check of the form says so then. */
+/**
+ * Converts a cell to its column's type. Returns the text itself if it doesn't fit; the form's validation then reports
+ * it.
+ */
 function valueOf(cell: string, { type }: JsonSchema): Cell {
   const types = [type].flat()
   if (cell === '') return undefined

@@ -14,7 +14,7 @@ interface Made {
 /** The table has a column for each. */
 const MAX_COLUMNS = 12
 
-/** Turns texts into vectors, and says how near they are to each other. */
+/** Turns texts into vectors, and shows how similar they are. */
 export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
   const [text, setText] = useState(
     'A cat sleeps on the sofa.\nA kitten naps on the couch.\nThe invoice is due in May.',

@@ -1,16 +1,16 @@
-/** A fault as the validator tells it; the location is a JSON pointer. */
+/** A validation error as reported by the validator; the location is a JSON pointer. */
 interface Found {
   keyword: string
   error: string
   instanceLocation: string
 }
-/** A fault in plain words, as the form library takes it. */
+/** A validation error in plain words, in the form library's format. */
 export interface Fault {
   name: string
   /** The field that it is shown at, in the notation of the form library. */
   property: string
   message: string
-  /** The same words with the number of the row. */
+  /** The same message with the row number. */
   stack: string
 }
 
@@ -22,7 +22,7 @@ const KINDS: Record<string, string> = {
   array: 'a list',
   object: 'an object',
 }
-/** Patterns of the validator's messages, each with the words that follow the name of a field in its place. */
+/** Patterns of the validator's messages, each with the text that replaces it after the field name. */
 const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
   [/required property (".*")\.$/s, () => 'is needed'],
   [/ Expected "(.*)"\.$/, (types) => `has to be ${kindsOf(types)}`],
@@ -33,7 +33,7 @@ const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
   [/ too many items \(\d+ > (\d+)\)/, (most) => `takes at most ${most}`],
 ]
 
-/** Says a fault of the validator in plain words, at the field that it is about. */
+/** Converts a validation error to plain words at the affected field. */
 export function faultOf({ keyword, error, instanceLocation }: Found): Fault {
   const path = pathOf(instanceLocation)
   const missing = / required property "(.*)"\.$/s.exec(error)?.[1]

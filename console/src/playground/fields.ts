@@ -1,12 +1,12 @@
 import type { JsonSchema } from '../types.ts'
 
-/** Fields with these names hold text of several lines. */
+/** Fields with these names contain multi-line text. */
 const LONG = new Set(['code', 'prompt', 'negative_prompt', 'sql', 'text', 'query'])
 const TEXT = { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }
 /** A number that may be left out would else be a text. */
 const NUMBER = { 'ui:options': { inputType: 'number' } }
 
-/** The wildcard of the form library's order, which stands for all other fields. */
+/** The wildcard for all other fields in the form library's order. */
 const REST = '*'
 
 /** The UI schema of fields, by their names and by keywords of the form library. */
@@ -45,8 +45,9 @@ export function inOrder(value: unknown, schema: JsonSchema): unknown {
 }
 
 /**
- * Returns the fields that come first. Members of an object lose their order in the database; `x-order` has that of the columns
- * of a table, and where it is absent, as in models of before 0.13, required fields come first, in the order of `required`.
+ * Returns the fields that come first. The database doesn't preserve the order of object members. `x-order` has the
+ * order of a table's columns. Without it, as in models older than 0.13, required fields come first, in the order of
+ * `required`.
  */
 function orderOf(schema: JsonSchema): string[] {
   const names = propertiesOf(schema)

@@ -13,7 +13,7 @@ interface FileOfProps {
   onSent: (field: string, url: string) => void
 }
 
-/** Sends a file of this machine for a field that takes the address of one. */
+/** Uploads a local file for a field that accepts the URL of a file. */
 export function FileOf({ endpoint, onSent }: FileOfProps) {
   const fields = Object.keys((endpoint.input_schema['properties'] ?? {}) as object).filter(isFile)
   const [field = '', setField] = useState(fields[0])

@@ -9,7 +9,7 @@ interface Artifact {
   size_bytes?: number
 }
 
-/** The answer of a model or a tool: its files to see and to hear, the output of a program, and all of it as JSON. */
+/** The result of a model or a tool: its images and audio, the output of a program, and the whole result as JSON. */
 export function Outputs({ of }: { of: Record<string, unknown> }) {
   const files = Array.isArray(of['output_artifacts']) ? (of['output_artifacts'] as Artifact[]) : []
   const { image_base64: picture, content_type: type, stdout, stderr, exit_code: code } = of

@@ -5,7 +5,7 @@ interface Verdict {
   probabilities?: Record<string, number>
 }
 
-/** Says a prediction in few characters: a rounded number, or a label with its probability. */
+/** Formats a prediction briefly: a rounded number, or a label with its probability. */
 export function inWords(prediction: unknown): string {
   const { label, probabilities } = Object(prediction) as Verdict
   if (label === undefined) return measure(prediction)

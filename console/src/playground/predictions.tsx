@@ -13,7 +13,7 @@ interface PredictionsProps {
   schema: JsonSchema
 }
 
-/** The rows that a model was asked about, each with what it predicts; nothing for other answers. */
+/** The rows that were sent to a model, each with its prediction; renders nothing for other results. */
 export function Predictions({ of: { predictions }, input, schema }: PredictionsProps) {
   const rows = rowsIn(input)
   const columns = rowSchemaOf(schema)

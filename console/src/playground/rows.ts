@@ -4,14 +4,14 @@ import { inOrder, itemsOf, propertiesOf } from './fields.ts'
 export type Cell = string | number | boolean | null | undefined
 export type Row = Record<string, Cell>
 
-/** The rows that a model takes: their columns in order, and the most at once. */
+/** The rows that a model accepts: their columns in order, and the maximum number per request. */
 export interface RowSchema {
   columns: readonly (readonly [name: string, schema: JsonSchema])[]
   required: readonly string[]
   most: number
 }
 
-/** Returns what rows a model takes, or undefined for one that takes something else than the cells of a table. */
+/** Returns the rows that a model accepts, or undefined if its input isn't tabular. */
 export function rowSchemaOf(schema: JsonSchema): RowSchema | undefined {
   const instances = propertiesOf(schema)['instances']
   const row = instances && itemsOf(instances)

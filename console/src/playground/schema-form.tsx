@@ -24,7 +24,7 @@ interface SchemaFormProps {
   onInput: (input: unknown) => void
 }
 
-/** A form made from the endpoint's schema, or the same input as text, and the result. */
+/** A form generated from the endpoint's schema, or the same input as text, and the result. */
 export default function SchemaForm({ endpoint, input: typed, onInput }: SchemaFormProps) {
   const input = typed ?? startOf(endpoint)
   const schema = endpoint.input_schema as RJSFSchema
@@ -67,7 +67,7 @@ export default function SchemaForm({ endpoint, input: typed, onInput }: SchemaFo
     try {
       onInput(JSON.parse(text))
     } catch {
-      // Text that is half written is no input yet.
+      // Incomplete JSON text isn't an input yet.
     }
   }
   function fill(instances: Row[]) {

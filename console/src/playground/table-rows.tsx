@@ -53,11 +53,11 @@ export function FromTable({ of, onRows }: FromTableProps) {
   )
 }
 
-/** More rows have no fields of their own: thousands of fields would hold up the page. */
+/** Rows beyond this number get no form fields, because thousands of fields would freeze the page. */
 export const MAX_FIELDS = 20
 const SHOWN = 5
 
-/** The beginning of many rows, in place of their fields. */
+/** Shows the first rows of many, instead of form fields. */
 export function ManyRows({ of, rows, onRows }: FromTableProps & { rows: readonly Row[] }) {
   return (
     <div>
@@ -76,7 +76,7 @@ interface RowTableProps {
   caption: string
   of: RowSchema
   rows: readonly Row[]
-  /** The words about each row, which come before its cells. */
+  /** The text about each row, shown before its cells. */
   first?: { head: string; cellOf: (at: number) => string }
 }
 

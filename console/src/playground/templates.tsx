@@ -1,7 +1,7 @@
 import { Button, Group, Text } from '@mantine/core'
 import type { ArrayFieldItemTemplateProps, IconButtonProps, TemplatesType } from '@rjsf/utils'
 
-/** An item of a list, below its number and not beside a column of arrows, so that its fields have the width. */
+/** A list item below its number, without a column of arrow buttons, so that its fields get the full width. */
 function Item({ buttonsProps, children, index, schema, totalItems }: ArrayFieldItemTemplateProps) {
   const isRow = schema.type === 'object'
   const name = `Row ${index + 1}`
@@ -36,7 +36,7 @@ function AddButton({ className, disabled, id, onClick }: IconButtonProps) {
   )
 }
 
-/** The parts of forms that differ from those of the form library. */
+/** The form templates that replace those of the form library. */
 export const TEMPLATES: Partial<Omit<TemplatesType, 'ButtonTemplates'>> & {
   ButtonTemplates: Partial<TemplatesType['ButtonTemplates']>
 } = { ArrayFieldItemTemplate: Item, ButtonTemplates: { AddButton } }

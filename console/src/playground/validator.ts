@@ -11,7 +11,7 @@ import {
 } from '@rjsf/utils'
 import { faultOf } from './faults.ts'
 
-/** Checks forms without compiling schemas to code, which the policy of the page refuses. */
+/** Validates forms without compiling schemas to code, which the page's content security policy forbids. */
 const validator: ValidatorType = {
   validateFormData(formData, schema, customValidate) {
     const errors = faultsOf(formData, schema)
@@ -32,7 +32,7 @@ function faultsOf(formData: unknown, schema: RJSFSchema): RJSFValidationError[] 
   return errors.filter(({ keyword }) => keyword !== 'properties' && keyword !== 'items').map(faultOf)
 }
 
-/** A field that was emptied is a member without a value: the validator throws at one, and a request has none. */
+/** Removes members without a value, which cleared fields leave: the validator throws on them. */
 const withoutGaps = (formData: unknown): unknown => JSON.parse(JSON.stringify(formData ?? null))
 
 export default validator

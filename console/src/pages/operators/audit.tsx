@@ -42,7 +42,7 @@ function Changes() {
           <TextInput
             key={name}
             label={label}
-            // Each letter would ask the platform anew.
+            // Searching on every keystroke would send a request for each letter.
             onBlur={({ currentTarget: { value } }) => setFilter((now) => ({ ...now, [name]: value.trim() }))}
             onKeyDown={({ key, currentTarget }) => key === 'Enter' && currentTarget.blur()}
             w={220}
