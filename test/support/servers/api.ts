@@ -26,7 +26,7 @@ export interface Answer<B = unknown> {
   status: number
   headers: Record<string, string | string[] | undefined>
   text: string
-  /** Parsed when the answer is JSON. */
+  /** Parsed if the response is JSON. */
   body: B
 }
 
@@ -34,7 +34,7 @@ export interface Call {
   /** An API key, sent as `X-API-Key`. */
   key?: string
   body?: unknown
-  /** Sent as it is, in place of `body`. */
+  /** Sent unchanged, instead of `body`. */
   raw?: string | Uint8Array | NodeJS.ReadableStream
   headers?: Record<string, string>
 }
@@ -48,7 +48,7 @@ export interface TestApi extends AsyncDisposable {
   readonly database: TestDatabase
   /** Returns the number of connections to the gateway, including links. */
   connections(): Promise<number>
-  /** Has requests wait, by their path and headers, before the gateway hears of them. */
+  /** Delays requests, by path and headers, before the gateway receives them. */
   holdRequests(hold: (path: string, headers: IncomingHttpHeaders) => Promise<void>): void
   /** `path` is absolute: `/api/builder/v1/datasets`. */
   call<B = AnyBody>(method: string, path: string, call?: Call): Promise<Answer<B>>
@@ -60,7 +60,7 @@ export interface TestApi extends AsyncDisposable {
 
 export interface TestApiOptions extends AppOptions {
   env?: NodeJS.ProcessEnv
-  /** Shares a database with another gateway of the test, which has to outlive this one. */
+  /** Shares the database of another gateway in the test, which has to outlive this one. */
   database?: TestDatabase
   config?: Partial<Config>
   idleLimits?: IdleLimits
@@ -72,7 +72,7 @@ export function connectTo(url: string): Socket {
   return connect(Number(port), hostname)
 }
 
-/** A real gateway over a database of its own; answers are checked against the schemas that declare them. */
+/** Starts a real gateway with its own database. Responses are validated against their declared schemas. */
 export async function startApi({
   env,
   database: shared,
@@ -93,7 +93,7 @@ export async function startApi({
       HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,
       HEARTH_EVALUATOR_TOKEN: EVALUATOR_TOKEN,
       HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 7).toString('base64'),
-      // Tests change destinations one after the other; those of the limits set their own.
+      // Tests change destinations in quick succession; the tests of the limits set their own.
       HEARTH_WEBHOOK_CHALLENGES: '100000',
       HEARTH_WEBHOOK_COOLDOWN_S: '0',
       HEARTH_LOG_LEVEL: process.env.HEARTH_LOG_LEVEL ?? 'silent',
@@ -144,7 +144,7 @@ export async function startApi({
   }
 }
 
-/** `TestApi.call` for a gateway at another address. */
+/** Like `TestApi.call`, for a gateway at another URL. */
 export async function callApi<B = AnyBody>(url: string, method: string, call: Call = {}): Promise<Answer<B>> {
   const headers: Record<string, string> = {
     ...(call.key !== undefined && { 'x-api-key': call.key }),

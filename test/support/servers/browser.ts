@@ -9,16 +9,16 @@ import { buildConsole } from '../../../platform/console-build.ts'
 import { requireInstalled } from '../skip.ts'
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'chrome']
-/** Where each page is kept as a picture, to look at. */
+/** The folder for screenshots of each page, for manual review. */
 const PICTURES = process.env.HEARTH_TEST_PICTURES ?? join(tmpdir(), 'hearth-console-pictures')
 
-/** For `before`: builds the console, or skips the suite where its packages cannot be installed. */
+/** For `before`: builds the console, or skips the suite if its packages can't be installed. */
 export async function requireConsole(context: Mocha.Context): Promise<void> {
   context.timeout(180_000)
   await requireInstalled(context, undefined, () => buildConsole(readConfig().HEARTH_CACHE_DIR, () => {}))
 }
 
-/** For `before`: skips the suite where there is no Chromium. `CHROMIUM_PATH` names one that is not on the path. */
+/** For `before`: skips the suite if there is no Chromium. `CHROMIUM_PATH` names one that isn't on the PATH. */
 export async function requireBrowser(context: Mocha.Context): Promise<Browser> {
   const path = chromiumPath()
   const missing = path === undefined ? `there is no ${NAMES[0]} on the path` : undefined
@@ -45,7 +45,7 @@ function isProgram(path: string): boolean {
   }
 }
 
-/** A tab that notes what the console must never do. */
+/** A tab that records what the console must never do. */
 export class ConsoleTab implements AsyncDisposable {
   readonly page: Page
   readonly context: BrowserContext
@@ -83,7 +83,10 @@ export class ConsoleTab implements AsyncDisposable {
     return tab
   }
 
-  /** Returns what axe calls serious or critical. It measures no contrast over shadows, so those of wide tables are off meanwhile. */
+  /**
+   * Returns axe's serious and critical findings. Hides the shadows of wide tables, because axe can't measure contrast
+   * over them.
+   */
   async barriers(): Promise<string[]> {
     const shaded = this.page.locator('.wide')
     const paint = (background: string): Promise<void> =>
@@ -98,10 +101,10 @@ export class ConsoleTab implements AsyncDisposable {
       .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`))
   }
 
-  /** Pictures the whole page, or what a window of this height shows of it. */
+  /** Takes a screenshot of the whole page, or of a window of this height. */
   async picture(name: string, height?: number): Promise<void> {
     await mkdir(PICTURES, { recursive: true })
-    // A part that stays in its place while the page scrolls would be pictured in the middle of it.
+    // Scroll up first; otherwise fixed parts would appear in the middle of the screenshot.
     await this.page.locator('html').evaluate((html: { scrollTop: number }) => (html.scrollTop = 0))
     const path = join(PICTURES, `${name}.png`)
     if (height === undefined) {
@@ -110,7 +113,7 @@ export class ConsoleTab implements AsyncDisposable {
     }
     const usual = this.page.viewportSize()
     await this.page.setViewportSize({ width: usual?.width ?? height, height })
-    // The borders of fields are still on their way from the colours of another scheme.
+    // Wait for the colour transition of field borders after a change of the scheme.
     await this.page.waitForTimeout(400)
     await this.page.screenshot({ path })
     if (usual) await this.page.setViewportSize(usual)

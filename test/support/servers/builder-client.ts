@@ -1,6 +1,6 @@
 import { request } from 'undici'
 
-/** The Builder API in single requests: unlike those of `client/` none is repeated, which would hide a fault. */
+/** A client of the Builder API that never retries, unlike `client/`, because a retry would hide a fault. */
 export interface BuilderClient {
   get<T>(path: string): Promise<T>
   post<T>(path: string, body?: unknown): Promise<T>
@@ -14,7 +14,7 @@ interface UploadFile {
   type?: string
 }
 
-/** Makes a client of a running platform; a response other than 2xx throws with the platform's own message. */
+/** Creates a client of a running platform. Throws the platform's message for a response other than 2xx. */
 export function builderClient(baseUrl: string, apiKey: string): BuilderClient {
   const url = (path: string) => `${baseUrl}/api/builder/v1${path}`
   const headers = { 'x-api-key': apiKey }
@@ -33,7 +33,7 @@ export function builderClient(baseUrl: string, apiKey: string): BuilderClient {
       const form = new FormData()
       for (const [field, value] of Object.entries(fields)) form.append(field, value)
       form.append('file', new Blob([new Uint8Array(bytes)], { type }), name)
-      // undici's own FormData is not used, because its request hangs when undici was loaded before Node's fetch (8.12).
+      // We don't use undici's FormData, because its request hangs when undici was loaded before Node's fetch (8.12).
       const answer = await fetch(url(path), { method: 'POST', headers, body: form })
       return answerOf(path, { statusCode: answer.status, body: answer })
     },

@@ -1,5 +1,5 @@
-"""Reads responses as the PyTorch model server does: responses as JSON on standard input, the output
-of each on standard output."""
+"""Parses responses as the PyTorch model server does: reads responses as JSON from standard input, and writes the parsed
+output of each to standard output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llm.thoughts import Thoughts, closing_of
 def read(
     texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: Any
 ) -> dict[str, object]:
-    """The whole of one answer, and whether it ended within a call."""
+    """Returns the complete parsed answer, and whether it ended within a tool call."""
     answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)
     pieces = []
     for text in texts:

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 
-/** Files of one authority, of servers for `temporal.test` and for this machine, and of a client. */
+/** Certificate files of one authority, of servers for `temporal.test` and this machine, and of a client. */
 export interface Certificates {
   ca: string
   cert: string
@@ -14,7 +14,7 @@ export interface Certificates {
 
 const DAYS = '2'
 
-/** Creates them in a folder with OpenSSL; undefined where OpenSSL is missing. */
+/** Creates the certificates in a folder with OpenSSL; returns undefined if OpenSSL is missing. */
 export function makeCertificates(folder: string): Certificates | undefined {
   const file = (name: string) => join(folder, `${name}.pem`)
   const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' })

@@ -7,7 +7,7 @@ import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions 
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
 
 const FAKE_LLM = fileURLToPath(new URL('fake-llm.ts', import.meta.url))
-/** The start of Node is most of the load time of a fake model server. */
+/** Starting Node is most of the load time of a fake model server. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
 type Weights = Parameters<typeof addModel>[1]
@@ -22,7 +22,7 @@ export interface FakeStats {
   last: string
 }
 
-/** A gateway, a real node with fake language models, and an account that has endpoints over them. */
+/** A gateway, a real node with fake language models, and an account with endpoints for them. */
 export class ChatApi implements AsyncDisposable {
   readonly api: TestApi
   readonly node: TestNode
@@ -44,7 +44,7 @@ export class ChatApi implements AsyncDisposable {
     await this.api[Symbol.asyncDispose]()
   }
 
-  /** Creates an endpoint over a model that is loaded on these nodes, by default on the first. */
+  /** Creates an endpoint for a model that is loaded on these nodes, by default on the first. */
   async warm(
     overrides: Partial<NewEndpoint> = {},
     nodes: readonly TestNode[] = [this.node],
@@ -57,7 +57,7 @@ export class ChatApi implements AsyncDisposable {
     return endpoint
   }
 
-  /** Creates an endpoint over a model that no node has. */
+  /** Creates an endpoint for a model that no node has. */
   async cold(weights: Weights, overrides: Partial<NewEndpoint> = {}): Promise<EndpointRow> {
     const modelKey = await addModel(this.api, weights)
     const { db } = this.api.database
@@ -75,7 +75,7 @@ export class ChatApi implements AsyncDisposable {
     })
   }
 
-  /** Notes what loads of a model have taken on a kind of node. */
+  /** Records measured load times of a model on a kind of node. */
   async measured(
     { model_key }: Pick<EndpointRow, 'model_key'>,
     start_state: 'cold' | 'cached',
@@ -109,7 +109,7 @@ export class ChatApi implements AsyncDisposable {
   }
 }
 
-/** Another node with fake language models. */
+/** Starts another node with fake language models. */
 export const startChatNode = (api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> =>
   startNode(api, { concurrency: 256, server: FAKE_LLM_SERVER, ...options })
 
@@ -131,11 +131,11 @@ export async function openStream(
 export interface FollowedStream {
   /** The data of the events so far. */
   readonly events: readonly string[]
-  /** Settles at the end: true when the stream was complete, false when its connection broke. */
+  /** Settles at the end: true if the stream was complete, false if its connection broke. */
   readonly isWhole: Promise<boolean>
 }
 
-/** Reads a stream as it comes. */
+/** Reads a stream as it arrives. */
 export function follow({ body }: Awaited<ReturnType<typeof openStream>>): FollowedStream {
   let text = ''
   const read = async () => {

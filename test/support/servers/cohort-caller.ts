@@ -13,7 +13,7 @@ export interface Accepted {
   cohort_id: string
 }
 
-/** Asks about the cohorts of a world's account. */
+/** Runs and reads the cohorts of a world's account. */
 export class CohortCaller {
   readonly #world: InferenceWorld
 
@@ -31,7 +31,7 @@ export class CohortCaller {
     return api.call(method, path, { key, headers, ...(body && { body }) })
   }
 
-  /** Starts a run of a graph, or of a plan by its id. */
+  /** Runs a graph, or a plan by its id. */
   async run(
     plan: PlanRequest | string,
     input: object = {},
@@ -73,7 +73,7 @@ export class CohortCaller {
     return (await this.call('GET', `/api/v1/tasks/${task_id}/cohort/events?limit=500`)).body.events
   }
 
-  /** Returns the bookings of a run, as the operator reads them. */
+  /** Returns the ledger entries of a run, as an operator reads them. */
   async bookings({ task_id }: Accepted): Promise<AnyBody> {
     const headers = { 'x-api-key': OPERATIONS_KEY }
     const path = `/api/v1/admin/audit/task/${task_id}`
@@ -87,7 +87,7 @@ export class CohortCaller {
   }
 }
 
-/** The attempts of each stage, with its status. */
+/** Returns the status and the attempts of each stage. */
 export const attemptsIn = ({ stages }: AnyBody): Record<string, string> =>
   Object.fromEntries(
     stages.map(({ stage_id, status, attempt }: AnyBody) => [stage_id, `${status} ${attempt}`]),

@@ -8,7 +8,7 @@ interface Caller {
   key: string
 }
 
-/** A browser before a gateway that serves the console, with an account of its own. */
+/** A browser and a gateway that serves the console, with its own account. */
 export class ConsoleWorld implements AsyncDisposable {
   readonly browser: Browser
   readonly api: TestApi
@@ -20,7 +20,7 @@ export class ConsoleWorld implements AsyncDisposable {
     this.caller = caller
   }
 
-  /** For `before`: skips the suite where the console cannot be built or there is no Chromium. */
+  /** For `before`: skips the suite if the console can't be built or there is no Chromium. */
   static async start(context: Mocha.Context, options: TestApiOptions = {}): Promise<ConsoleWorld> {
     await requireConsole(context)
     const browser = await requireBrowser(context)

@@ -10,7 +10,7 @@ import { until } from '../assertions/until.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { skipBecause } from '../skip.ts'
 
-/** The image of the tests: busybox and Node, from this machine's own files, because no registry is used. */
+/** The test image: busybox and Node from this machine's own files, because tests use no registry. */
 export const TEST_IMAGE = 'localhost/hearth-test:1.0'
 
 /** A real container engine for the tests of one suite. */
@@ -20,8 +20,8 @@ export interface Engine extends AsyncDisposable {
 }
 
 /**
- * For `before`: the engine of this machine, else a Podman service of our own; skips by name where neither can be.
- * `withImage` builds the image of the tests.
+ * For `before`: finds the engine of this machine, else starts our own Podman service; skips the suite if neither works.
+ * `withImage` builds the test image.
  */
 export async function requireEngine(
   context: Mocha.Context,
@@ -45,7 +45,7 @@ export async function requireEngine(
   }
 }
 
-/** Writes a configuration of podman that a machine without systemd and with small limits can run; answers its file. */
+/** Writes a Podman configuration for machines without systemd and with low limits; returns its file. */
 export function podmanConfiguration(folder: string): string {
   const file = join(folder, 'containers.conf')
   writeFileSync(
@@ -66,7 +66,7 @@ export async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const own = readConfig().HEARTH_CONTAINER_SOCKET
   if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
   await runProgram('podman', ['--version']).catch(() => {
-    throw new Error('neither Docker nor Podman is here')
+    throw new Error('neither Docker nor Podman is installed')
   })
   const { path: folder } = stack.use(temporaryFolder())
   const configuration = podmanConfiguration(folder)
@@ -74,7 +74,7 @@ export async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const storage = ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')]
   const service = spawn('podman', [...storage, 'system', 'service', '--time=0', `unix://${socketPath}`], {
     env: { ...process.env, CONTAINERS_CONF: configuration },
-    // It leaves a file about a lack of memory in its folder.
+    // Podman may leave an out-of-memory file in its working folder.
     cwd: folder,
     stdio: 'ignore',
   })
@@ -114,7 +114,7 @@ async function buildImage(docker: Docker): Promise<void> {
   const steps = await new Promise<{ status?: string }[]>((done, fail) =>
     docker.modem.followProgress(progress, (err, all: { status?: string }[]) => (err ? fail(err) : done(all))),
   )
-  // Not every engine accepts a name at the import.
+  // Not every engine accepts a name when it imports an image.
   const [repo = '', tag = ''] = TEST_IMAGE.split(/:(?=[^:]*$)/)
   const id = steps.findLast(({ status }) => /^(sha256:)?[0-9a-f]{12,}\s*$/.test(status ?? ''))?.status ?? ''
   await docker.getImage(id.trim()).tag({ repo, tag })
@@ -127,7 +127,7 @@ async function withLibraries(file: string): Promise<[string, string][]> {
   return [[file, join('/bin', basename(file))], ...libraries.map((path): [string, string] => [path, path])]
 }
 
-/** Makes an image of Node alone, from this machine's own files, and returns its id. */
+/** Builds an image with only Node, from this machine's own files, and returns its id. */
 export async function nodeImage({ socketPath }: Engine): Promise<string> {
   using folder = temporaryFolder()
   const root = join(folder.path, 'root')

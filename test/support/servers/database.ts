@@ -21,14 +21,14 @@ export interface TestDatabase extends AsyncDisposable {
 
 /** A PostgreSQL server with the migrated template. */
 export interface DatabaseServer {
-  /** Its URL up to the name of a database. */
+  /** Its URL without the database name. */
   readonly address: string
   stop(): Promise<void>
 }
 
 let server: Promise<DatabaseServer> | undefined
 
-/** Creates a database, migrated unless it is to be empty. */
+/** Creates a database, migrated unless `isEmpty` is set. */
 export async function startDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
   const { address } = await (server ??= ownOrShared())
   const name = `test_${randomUUID().replaceAll('-', '')}`
@@ -45,7 +45,7 @@ export async function startDatabase({ isEmpty = false } = {}): Promise<TestDatab
   }
 }
 
-/** The server of all processes of `npm test`; one for this process where there is none. */
+/** Returns the server that all processes of `npm test` share; else starts one for this process. */
 async function ownOrShared(): Promise<DatabaseServer> {
   const { HEARTH_TEST_POSTGRES: address } = process.env
   return address ? { address, stop: async () => {} } : startDatabaseServer()
@@ -77,7 +77,7 @@ export async function startDatabaseServer(): Promise<DatabaseServer> {
   return { address, stop }
 }
 
-/** Stops what tests started; the mocha root hook calls it. */
+/** Stops the servers that tests started; the mocha root hook calls it. */
 export async function stopDatabases(): Promise<void> {
   const started = await server?.catch(() => undefined)
   await started?.stop()

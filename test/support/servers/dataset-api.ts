@@ -8,7 +8,7 @@ import { startControlWorker, startTemporal, type TestTemporal } from './temporal
 export const DATASETS = '/api/builder/v1/datasets'
 export const CSV = 'age,name\n31,Ada\n45,Grace\n'
 
-/** Whatever the dataset routes answer. */
+/** The fields that any dataset route may return. */
 export interface Body {
   dataset_id: string
   account_id: string
@@ -32,7 +32,7 @@ export interface Body {
 
 type FormFile = { text: string | Uint8Array<ArrayBuffer>; part?: string }
 
-/** A multipart body as clients send it, with its header. */
+/** Returns a multipart body as clients send it, with its header. */
 export async function form(
   fields: Record<string, string>,
   file?: FormFile,
@@ -42,7 +42,7 @@ export async function form(
   return callOf(formOf(fileFirst ? { ...part, ...fields } : { ...fields, ...part }))
 }
 
-/** A gateway with Temporal, a control worker and one account, and the calls that dataset tests are made of. */
+/** A gateway with Temporal, a control worker and one account, and the calls that dataset tests need. */
 export class DatasetApi implements AsyncDisposable {
   readonly temporal: TestTemporal
   readonly api: TestApi
@@ -101,7 +101,7 @@ export class DatasetApi implements AsyncDisposable {
     return this.call('POST', `/${id}/uploads/${uploadId}/commit`)
   }
 
-  /** Does the init and the PUT, without the commit. */
+  /** Starts an upload and PUTs the file, without the commit. */
   async send(id: string, text: string): Promise<string> {
     const { upload_id, signed_url } = await this.init(id)
     const { status } = await this.put(signed_url, text)
@@ -123,7 +123,7 @@ export class DatasetApi implements AsyncDisposable {
     }, 20_000)
   }
 
-  /** The keys of everything stored for a dataset. */
+  /** Returns the keys of all objects stored for a dataset. */
   async objectsOf(id: string): Promise<string[]> {
     const folders = ['incoming', 'datasets'].map((stage) => `${stage}/${this.accountId}/${id}/`)
     const lists = folders.map((folder) => Array.fromAsync(this.api.services.objects.list(folder)))

@@ -4,7 +4,7 @@ import { json } from 'node:stream/consumers'
 import type Docker from 'dockerode'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 
-/** A fake container engine that has every image, records each container that it is asked to create, and refuses it. */
+/** A fake container engine that has every image. It records each request to create a container, and rejects it. */
 export interface EngineRecorder extends AsyncDisposable {
   readonly socketPath: string
   readonly created: readonly Docker.ContainerCreateOptions[]

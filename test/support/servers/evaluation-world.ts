@@ -33,7 +33,7 @@ export class EvaluationWorld implements AsyncDisposable {
   static async start(): Promise<EvaluationWorld> {
     await using stack = new AsyncDisposableStack()
     const on = stack.use(await startInferenceWorld())
-    // Every activity of the control plane is repeated, as by a worker that dies before its reply.
+    // Run every control activity twice, as if a worker died before its reply.
     stack.use(await on.control(twice))
     const { accountId } = on
     const node = stack.use(await on.node({ realCatalog: true, memoryMb: 12_000, accountId }))
@@ -61,7 +61,7 @@ export class EvaluationWorld implements AsyncDisposable {
     return { ...model, spaceId: body.spaces[0].space_id as string }
   }
 
-  /** Stores a dataset of these texts, as an upload leaves it. */
+  /** Stores a dataset of these texts, as an upload would. */
   async texts(texts: readonly string[]): Promise<string> {
     const { db, objects } = this.on.api.services
     const id = newId()
@@ -87,7 +87,7 @@ export class EvaluationWorld implements AsyncDisposable {
     return id
   }
 
-  /** Stores what a trainer has made as a model with an endpoint, as a completed run leaves it. */
+  /** Stores the result of a trainer as a model with an endpoint, as a completed run would. */
   async trained(name: string, { events, outputDir, result }: TrainerRun): Promise<EndpointRow> {
     const { db, objects } = this.on.api.services
     const listing = {
@@ -116,7 +116,7 @@ export class EvaluationWorld implements AsyncDisposable {
     return (await this.on.api.call('GET', `${EVALUATOR}/structured-runs/${runId}`, { headers })).body
   }
 
-  /** Starts a run and waits for its end. */
+  /** Starts a run and waits until it ends. */
   async run(body: object): Promise<AnyBody> {
     const started = await evaluate(this.on.api, 'structured-runs', body)
     if (started.status !== 202) throw new Error(started.text)

@@ -5,33 +5,33 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// A language model server for tests: `node fake-llm.ts <model dir>`. What it does is said in the request's `fake`.
+// A language model server for tests: `node fake-llm.ts <model dir>`. The request's `fake` field controls its behaviour.
 
 /** The behaviour that a request can specify; everything is optional. */
 interface Fake {
-  /** The tokens of the response, and the time between two of them. */
+  /** The number of tokens in the response, and the time between two of them. */
   tokens?: number
   gap_ms?: number
   /** The delay before the first byte. */
   delay_ms?: number
   status?: number
-  /** Refuses requests with more messages. */
+  /** Rejects requests with more messages. */
   most_messages?: number
   /** The message of that response; with `echoes` the request itself, as the message or as the whole body. */
   message?: string
   echoes?: 'message' | 'body'
-  /** The pieces of the response's whole body, each in a write of its own (base64). */
+  /** The complete response body in pieces (base64), each sent in a separate write. */
   pieces?: string[]
   content_type?: string
   /** Bytes of text in every token. */
   size?: number
   no_done?: boolean
   no_usage?: boolean
-  /** Ends the process after so many tokens; -1 before the first byte. */
+  /** Exits the process after this many tokens; -1 means before the first byte. */
   die_after?: number
-  /** Answers, and listens no more, though its process lives on. */
+  /** Responds, then stops listening, while its process keeps running. */
   deaf?: boolean
-  /** Ends the process when whoever listens at this socket says so: see `dieOnce`. */
+  /** Exits the process when the listener of this socket says so: see `dieOnce`. */
   die_once?: string
 }
 
@@ -39,14 +39,14 @@ interface Asked {
   stream?: boolean
   model?: string
   fake?: Fake
-  /** The same as JSON, for routes that pass no unknown fields on. */
+  /** The same as JSON, for routes that drop unknown fields. */
   user?: string
   messages?: unknown[]
 }
 
 /** `remembered` counts the requests with memory of an account. */
 const stats = { requests: 0, in_flight: 0, aborted: 0, remembered: 0, last: '' }
-/** The requests that it runs and has waiting. */
+/** The numbers of running and waiting requests. */
 const engine = { running: 0, waiting: 0 }
 const metrics = () =>
   [
@@ -95,7 +95,7 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   if (fake.status && fake.echoes) return answer(res, { error: { message: body, param: body } }, fake.status)
   if (fake.status)
     return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)
-  // Only the first request of a load names no model.
+  // Only the first request after a load names no model.
   if (weights.served !== undefined && ![weights.served, ''].includes(model)) {
     return answer(res, { error: { message: `the model ${model} does not exist` } }, 404)
   }
@@ -159,7 +159,7 @@ async function events(res: ServerResponse, fake: Fake, name: string): Promise<vo
   res.end(fake.no_done ? undefined : 'data: [DONE]\n\n')
 }
 
-/** A model of embeddings that counts words; texts with the same words are near to each other. */
+/** An embedding model that counts words, so texts with the same words are close to each other. */
 async function embed(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const { text } = JSON.parse(await read(req)) as { text: string | string[] }
   if ([text].flat().some((each) => each.includes('POISON')))
@@ -194,11 +194,11 @@ const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.js
   unusable?: boolean
   /** The only model name that it accepts, and under which it responds. */
   served?: string
-  /** How many requests it runs at once. */
+  /** The number of requests that it runs at once. */
   runs?: number
-  /** True to respond under the name in the request. */
+  /** True to respond under the model name in the request. */
   echo?: boolean
-  /** True for a model of embeddings that takes lists of texts. */
+  /** True for an embedding model that accepts lists of texts. */
   batches?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)

@@ -7,35 +7,35 @@ import { startGatedApi } from './gate.ts'
 import { signedNode, type SignedNode } from './signed-node.ts'
 import { startTemporal, type TestTemporal } from './temporal.ts'
 
-/** The route at which nodes request their credential for Temporal. */
+/** The route where nodes request their Temporal credential. */
 export const CREDENTIAL = '/api/v1/nodes:temporal-credential'
 type Service = Connection['workflowService']
 
 /** A node that the test itself controls, with a connection to the gate. */
 export interface GateNode extends SignedNode {
-  /** The connection that the SDK would use, to the gate and with the node's credential. */
+  /** The connection that the SDK would use: to the gate, with the node's credential. */
   connection: Connection
   service: Service
   poll(queue: string, withinMs?: number): ReturnType<Service['pollActivityTaskQueue']>
 }
 
-/** Temporal, a gateway and the gate between them and nodes. */
+/** Temporal, a gateway, and the gate between them and the nodes. */
 export interface GateWorld extends AsyncDisposable {
   api: TestApi
   temporal: TestTemporal
   gateAddress: string
-  /** A node at the world's gate, or at another one. */
+  /** Connects a node to the world's gate, or to another gate. */
   node(name?: string, options?: { address?: string; sharing?: NodeSharing }): Promise<GateNode>
-  /** As whoever has this token. */
+  /** Connects to the gate with this token. */
   connect(token: string | undefined, address?: string): Connection
-  /** Schedules an activity on that queue, of a hand-made workflow with this id. */
+  /** Schedules an activity on a queue, from a hand-made workflow with this id. */
   schedule(queue: string, options?: { workflowId?: string; input?: object }): Promise<string>
 }
 
 export interface GateWorldOptions {
   holdMs?: number
   env?: NodeJS.ProcessEnv
-  /** The test's server; a server of its own when absent. */
+  /** The test's Temporal server; starts one if absent. */
   temporal?: TestTemporal
 }
 

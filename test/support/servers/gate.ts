@@ -4,13 +4,13 @@ import { type OpenGate, openGate } from '../../../workers/gate/open-gate.ts'
 import { startApi, type TestApi, type TestApiOptions } from './api.ts'
 import type { TestTemporal } from './temporal.ts'
 
-/** A gateway on a Temporal server, and the gate by which its nodes reach that server. */
+/** A gateway on a Temporal server, and the gate through which its nodes reach that server. */
 export interface GatedApi {
   readonly api: TestApi
   readonly gate: OpenGate
 }
 
-/** Starts both, to be closed with the stack. */
+/** Starts both; closing the stack stops them. */
 export async function startGatedApi(
   stack: AsyncDisposableStack,
   temporal: Pick<TestTemporal, 'address'>,
@@ -27,7 +27,7 @@ export async function startGatedApi(
   return { api, gate: stack.use(await startGate(api, holdMs === undefined ? {} : { holdMs })) }
 }
 
-/** A gate in this process, as the settings of a gateway of the test say. */
+/** Starts a gate in this process with the settings of a test gateway. */
 export const startGate = (
   { services: { config } }: TestApi,
   { port = config.HEARTH_GATE_PORT, ...options }: { holdMs?: number; port?: number } = {},

@@ -4,10 +4,12 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import type { AnyBody } from './api.ts'
 
-/** The gateway that named it is gone, so it is read from any other. */
+/** The gateway that issued this URL is gone, so the input is read from any other gateway. */
 const INPUT_URL = 'http://127.0.0.1:1/api/v1/tasks/1/input?lease_token=x'
 
-/** A gateway whose database is away for the first calls to these routes, or that answers them with another error. */
+/**
+ * A gateway whose database is unavailable for the first calls to these routes, or that returns another error for them.
+ */
 export async function gatewayAwayFor(
   calls: number,
   routes: RegExp,

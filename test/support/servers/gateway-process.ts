@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 
 const MAIN = join(import.meta.dirname, '../../../api/main.ts')
 
-/** A line of a gateway's log. */
+/** A log line of a gateway. */
 interface Line {
   msg?: string
   level: number
@@ -15,18 +15,18 @@ interface Line {
   [field: string]: unknown
 }
 
-/** A gateway as a process of its own. */
+/** A gateway in a separate process. */
 export interface GatewayProcess extends AsyncDisposable {
   child: ChildProcess
   lines: Line[]
-  /** Returns the first matching line, once it is there. */
+  /** Waits for the first matching line and returns it. */
   line(wanted: (line: Line) => boolean): Promise<Line>
-  /** Returns its address and id, once it is ready. */
+  /** Waits until it's ready, and returns its URL and id. */
   ready(): Promise<{ baseUrl: string; gatewayId: string }>
   kill(): Promise<void>
 }
 
-/** Returns the settings of a gateway with a database of the test, without Temporal. */
+/** Returns the settings of a gateway with a test database and without Temporal. */
 export const gatewayEnv = (databaseUrl: string, objectDir: string): NodeJS.ProcessEnv => ({
   PATH: process.env.PATH,
   DATABASE_URL: databaseUrl,

@@ -1,4 +1,4 @@
-"""Uses a generated client as a caller would, and prints what it understood as one line of JSON."""
+"""Uses a generated client as a caller would, and prints the parsed results as one line of JSON."""
 
 import json
 import sys

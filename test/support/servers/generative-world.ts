@@ -35,7 +35,7 @@ export class GenerativeWorld implements AsyncDisposable {
     return this.on.import({ name, path, task })
   }
 
-  /** Asks an endpoint and waits for its answer. */
+  /** Calls an endpoint and waits for its result. */
   async ask(name: string, input: object): Promise<AnyBody> {
     const { api, key } = this.on
     const body = { input, sync_timeout_s: 300 }
@@ -54,7 +54,7 @@ export class GenerativeWorld implements AsyncDisposable {
     return (await uploadInput(this.on, name, new File([bytes], 'file', { type }))).body.input_url as string
   }
 
-  /** The keys of all files that were made for tasks. */
+  /** Returns the keys of all files that tasks created. */
   async outputs(): Promise<string[]> {
     const keys: string[] = []
     for await (const { key } of this.on.api.services.objects.list('tasks/')) keys.push(key)

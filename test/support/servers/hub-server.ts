@@ -22,17 +22,17 @@ export interface HubRepo {
 
 /** The faults of the next file requests. */
 interface Faults {
-  /** Answers with 429 and says when to come again. */
+  /** Returns 429 with Retry-After. */
   limited: { left: number; seconds: number }
-  /** Breaks the connection in the middle of the bytes. */
+  /** Breaks the connection halfway through the bytes. */
   cut: number
   /** Sends wrong bytes of the right length. */
   corrupt: number
-  /** Sends the second half of the bytes only once this is over. */
+  /** Sends the second half of the bytes only after this promise settles. */
   halfway: Promise<void> | undefined
 }
 
-/** A hub as small as it can be: model search, model info, files by revision with redirects, ranges, gating and rate limits. */
+/** A minimal hub: model search, model info, and files by revision with redirects, ranges, gating and rate limits. */
 export interface TestHub extends AsyncDisposable {
   readonly url: string
   readonly faults: Faults
@@ -40,9 +40,9 @@ export interface TestHub extends AsyncDisposable {
   readonly requests: readonly { line: string; query: string; headers: IncomingMessage['headers'] }[]
   /** Commits to the default branch. */
   put(repo: HubRepo): void
-  /** Commits to another branch, or, as `refs/pr/<n>`, what anybody proposes. */
+  /** Commits to another branch, or to a pull request as `refs/pr/<n>`. */
   propose(ref: string, repo: HubRepo): void
-  /** Names a commit of the repository, wherever it is. */
+  /** Tags any commit of the repository. */
   tag(repoId: string, name: string, commit: string): void
   /** Returns the number of downloads of this file. */
   downloads(path: string): number
@@ -53,20 +53,20 @@ const blobId = (bytes: Buffer) =>
   createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
 const isLfs = (path: string) => /\.(safetensors|gguf|bin)$/.test(path)
 
-/** Returns a digest of the repository's present state, as its commit id. */
+/** Returns a digest of the repository's current state as its commit id. */
 export const commitOf = ({ files }: HubRepo): string => {
   const hash = createHash('sha1')
   for (const [path, bytes] of Object.entries(files)) hash.update(path).update(sha256(bytes))
   return hash.digest('hex')
 }
 
-/** One commit of a repository, with its id at hand. */
+/** A commit of a repository, with its precomputed id. */
 interface Commit {
   sha: string
   repo: HubRepo
 }
 
-/** A repository with its history: the default branch, oldest commit first, and what other names point to. */
+/** A repository with its history: the default branch, oldest commit first, and the targets of other names. */
 interface Stored {
   main: Commit[]
   refs: Map<string, Commit>
@@ -166,8 +166,8 @@ function answer(exchange: Exchange): void {
 const mayRead = ({ req }: Exchange): boolean => req.headers.authorization === `Bearer ${HUB_TOKEN}`
 
 /**
- * Returns the requested repository and commit; undefined once the request was refused. A private
- * repository looks absent.
+ * Returns the requested repository and commit; undefined if the request was rejected. A private repository looks
+ * absent.
  */
 function find(
   exchange: Exchange,
@@ -188,7 +188,7 @@ function find(
   return undefined
 }
 
-/** Commits back from a revision, newest first, in pages of at most 1,000. */
+/** Lists the commits back from a revision, newest first, in pages of at most 1,000. */
 function listCommits(exchange: Exchange, repoId: string, revision: string): void {
   const { res, url } = exchange
   const found = find(exchange, repoId, revision)

@@ -10,7 +10,7 @@ const INPUT_SCHEMA = JSON.stringify({
   'x-unknown-keyword': true,
 })
 
-/** A gateway and a real node with one model loaded, and an account that has an endpoint over it. */
+/** A gateway, a real node with one loaded model, and an account with an endpoint for it. */
 export class InferenceApi implements AsyncDisposable {
   readonly api: TestApi
   readonly node: TestNode

@@ -21,7 +21,7 @@ import { startControlWorker, startTemporal, type TestTemporal } from './temporal
 type Weights = Parameters<typeof addModel>[1]
 type Order = Omit<Parameters<typeof importModel>[1], 'accountId'>
 
-/** A gateway, Temporal, and as many real nodes as a test starts. */
+/** A gateway, Temporal, and the real nodes that a test starts. */
 export interface InferenceWorld extends AsyncDisposable {
   readonly api: TestApi
   readonly gate: OpenGate
@@ -30,7 +30,7 @@ export interface InferenceWorld extends AsyncDisposable {
   readonly key: string
   /** Runs the control worker until disposed. */
   control(wrap?: (activities: ControlActivities) => object): Promise<AsyncDisposable>
-  /** A node with its queues; `wrap` may change its activities. */
+  /** Starts a node with its queues; `wrap` may change its activities. */
   node(options?: TestNodeOptions, wrap?: (activities: NodeActivities) => NodeActivities): Promise<WorldNode>
   endpoint(weights: Weights, overrides?: Partial<NewEndpoint>, memoryMb?: number): Promise<EndpointRow>
   /** Imports a model as an operator does. */
@@ -41,7 +41,7 @@ export interface InferenceWorld extends AsyncDisposable {
 }
 
 export interface WorldNode extends TestNode {
-  /** Ends like a lost machine: its queues close without an end of their work. */
+  /** Ends like a lost machine: its queues close without finishing their work. */
   readonly queues: ActivityQueues
   readonly access: GateAccess
 }
@@ -119,7 +119,7 @@ async function startWorldNode(
   const open = () => {
     const { sharing = 'shared', slots, jobs = false } = options ?? {}
     const wanted = wantedQueues(parts, { draining: false, sharing })
-    // Tests of jobs have workers of their own.
+    // Tests of jobs start their own workers.
     const placed = [...wanted].filter(([queue]) => jobs || !/^(?:train|merge)\./.test(queue))
     const own = QUEUES.node(nodeId)
     queues.want(

@@ -20,7 +20,7 @@ export interface Caller {
   key: string
 }
 
-/** A node of the expected graph, by the id that callers see. */
+/** A node of the expected graph, with the id that callers see. */
 export interface Drawn {
   id: string
   label: string
@@ -46,7 +46,7 @@ export interface Made {
 export const isMade = (one: Made | Drawn | null): one is Made => one !== null && 'versionId' in one
 const nodeOf = (one: Made | Drawn): string => (isMade(one) ? `version:${one.versionId}` : one.id)
 
-/** Makes models through the routes that callers and nodes use, and notes what was done. */
+/** Creates models through the routes that callers and nodes use, and records the expected lineage. */
 export class LineageWorld {
   readonly api: TestApi
   readonly #hub: TestHub
@@ -105,7 +105,7 @@ export class LineageWorld {
     }
   }
 
-  /** A model at an address of the account's own. */
+  /** Adds a model at a storage address of the account. */
   async store(owner: Caller): Promise<Drawn> {
     using folder = temporaryFolder()
     writeCheckpoint(folder.path)
@@ -125,7 +125,7 @@ export class LineageWorld {
     return { id: `dataset:${id}`, label }
   }
 
-  /** A run from its request to its version. `base` is what it truly starts from, `body` what the request says. */
+  /** Takes a run from its request to its version. `base` is the actual starting model, `body` the request. */
   async run(
     owner: Caller,
     {
@@ -175,7 +175,7 @@ export class LineageWorld {
     }
   }
 
-  /** Makes a merge, from its request to its version. `parts` are the models that take part, the base first. */
+  /** Takes a merge from its request to its version. `parts` are the merged models, the base first. */
   async merge(
     owner: Caller,
     { parts, base, body }: { parts: (Made | Drawn)[]; base: Made | Drawn | null; body: object },
@@ -209,7 +209,7 @@ export class LineageWorld {
     }
   }
 
-  /** The lineage of a model as the route shows it. */
+  /** Returns the lineage of a model from the route. */
   async lineageOf({ owner, versionId }: Made): Promise<{ nodes: AnyBody[]; edges: AnyBody[] }> {
     const { model_id } = await this.post(owner, '/models', {
       name: `model of ${versionId}`,
@@ -253,7 +253,7 @@ export const refOf = (one: Made | Drawn, by: 'version' | 'job' = 'version'): Art
     : { type: 'model_version', version_id: one.versionId }
 }
 
-/** Everything that the lineage of a model has to show: what its owner may see of it and of whatever it was made of. */
+/** Returns the expected lineage of a model: everything of it and of its origins that its owner may see. */
 export function expectedLineage(model: Made): { nodes: Drawn[]; edges: string[] } {
   const nodes = new Map<string, Drawn>()
   const edges = new Set<string>()

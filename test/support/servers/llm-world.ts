@@ -11,14 +11,14 @@ import { requireInstalled } from '../skip.ts'
 import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
 import { startNode, type TestNode, until } from './node.ts'
 
-/** For `before`: skips the suite by name, with the reason, where llama.cpp cannot be installed. */
+/** For `before`: skips the suite, with the reason, if llama.cpp can't be installed. */
 export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {
   this.timeout(600_000)
   const install = () => ensurePackages('llamacpp', { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {} })
   await requireInstalled(this, process.env.HEARTH_TEST_LLAMACPP_MISSING, install)
 }
 
-/** A gateway and a node that serve real language models, which are made for the test. */
+/** A gateway and a node that serve real language models created for the test. */
 export class LlmWorld implements AsyncDisposable {
   readonly api: TestApi
   readonly node: TestNode
@@ -45,12 +45,12 @@ export class LlmWorld implements AsyncDisposable {
     this.#folder[Symbol.dispose]()
   }
 
-  /** Returns the path of a model before its import. */
+  /** Returns the local path of a model before its import. */
   pathOf(name: string): string {
     return join(this.#folder.path, name)
   }
 
-  /** A tiny model in either form, imported as an operator does it; `says` are the pieces of its only answer. */
+  /** Imports a tiny model in either form as an operator does; `says` are the pieces of its only answer. */
   async import(
     name: string,
     form: 'gguf' | 'folder',
@@ -58,7 +58,7 @@ export class LlmWorld implements AsyncDisposable {
     like: TinyLlm = {},
   ): Promise<ImportedModel> {
     const path = this.pathOf(form === 'gguf' ? `${name}.gguf` : name)
-    // With its letters as tokens, a GGUF needs room for the description of a tool.
+    // This GGUF has letters as tokens, so a tool description needs a longer context.
     if (form === 'gguf') await writeTinyGguf(path, says && { answer: says, context: 4_096 })
     else await makeTinyLlm(path, says ? { ...like, says } : like)
     const client = new AdminClient(this.api.baseUrl, OPERATIONS_KEY)
@@ -77,7 +77,7 @@ export class LlmWorld implements AsyncDisposable {
   }
 }
 
-/** The chunks of a stream, parsed; the last one is the text `[DONE]`. */
+/** Parses the chunks of a stream; the last one is the text `[DONE]`. */
 export function chunksOf(text: string): unknown[] {
   const data = text.split('\n\n').filter((event) => event.startsWith('data: '))
   return data.map((event) => {

@@ -1,6 +1,6 @@
-"""Runs the programs of model servers on a machine without a GPU, as if CUDA failed where a request says so.
+"""Runs model server programs on a machine without a GPU, and simulates CUDA failures that a request names.
 
-A loss is as CUDA makes it: the call fails, and every later one of this process does too."""
+A lost GPU behaves as with CUDA: the call fails, and so does every later call of the process."""
 
 import os
 import sys
@@ -44,7 +44,7 @@ torch.cuda.synchronize = synchronize
 
 
 class Turns:
-    """A model that answers one request at a time, like translators and readers of pictures."""
+    """A model that answers one request at a time, like translation and OCR models."""
 
     task = "ocr"
 
@@ -94,7 +94,7 @@ def serve_chats(folder):
     generate = LanguageModel.generate
 
     def generate_or_fail(self, generation, on_token, guide=None):
-        # A request names its failure by its seed.
+        # The seed of a request selects its failure.
         fail(dict(enumerate([*LOSSES, *FAILURES])).get(generation.sampling.seed))
         return generate(self, generation, on_token, guide)
 

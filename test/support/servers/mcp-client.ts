@@ -1,13 +1,13 @@
 import { Client, type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import type { AnyBody, TestApi } from './api.ts'
 
-/** The revisions of the protocol that clients speak. */
+/** The protocol revisions of clients. */
 export const REVISIONS = ['2025-11-25', '2026-07-28'] as const
 export type Revision = (typeof REVISIONS)[number]
 
 interface McpOptions extends ClientOptions {
   revision?: Revision
-  /** The query of the address, for example `?names=safe`. */
+  /** The query of the URL, for example `?names=safe`. */
   search?: string
 }
 
@@ -59,7 +59,7 @@ interface TaskParams {
   arguments?: object
 }
 
-/** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
+/** Returns a 2026-07-28 client that declares task support; the official client has no methods for tasks. */
 export function withTasks(api: Pick<TestApi, 'call'>, key: string) {
   const revision = '2026-07-28'
   const _meta = {

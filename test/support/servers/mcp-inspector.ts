@@ -6,7 +6,7 @@ import { TEST_PACKAGES } from '../../../scripts/test-tools.ts'
 import { requireInstalled } from '../skip.ts'
 import type { McpClient, ToolAnswer } from './mcp-client.ts'
 
-/** For `before`: skips the suite by name, with the reason, where the Inspector cannot be installed. */
+/** For `before`: skips the suite, with the reason, if the Inspector can't be installed. */
 export async function requireInspector(this: Mocha.Context): Promise<void> {
   this.timeout(600_000)
   await requireInstalled(this, process.env.HEARTH_TEST_INSPECTOR_MISSING, inspectorPackages)
@@ -25,7 +25,7 @@ interface Printed {
   structuredContent?: unknown
 }
 
-/** Calls tools by the command line of the MCP Inspector, which is a process for each call. */
+/** Calls tools with the CLI of the MCP Inspector, one process per call. */
 export function inspector({ baseUrl, key }: { baseUrl: string; key: string }): Pick<McpClient, 'call'> {
   return {
     async call(name, args = {}) {

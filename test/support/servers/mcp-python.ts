@@ -10,16 +10,16 @@ import type { ToolAnswer } from './mcp-client.ts'
 
 const SCRIPT = join(import.meta.dirname, 'mcp_client.py')
 
-/** The official client of Python in both revisions, and that of FastMCP. */
+/** The official Python client in both revisions, and the FastMCP client. */
 export const PYTHON_CLIENTS = ['mcp', 'mcp-legacy', 'fastmcp'] as const
 
-/** A client in a Python process of its own. */
+/** A client in a separate Python process. */
 export interface PythonMcp extends AsyncDisposable {
   call(name: string, args?: object): Promise<ToolAnswer & { progress: string[] }>
   names(): Promise<string[]>
 }
 
-/** For `before`: skips the suite by name, with the reason, where the clients cannot be installed. */
+/** For `before`: skips the suite, with the reason, if the clients can't be installed. */
 export async function requirePythonMcp(this: Mocha.Context): Promise<void> {
   this.timeout(600_000)
   await requireInstalled(this, process.env.HEARTH_TEST_MCP_MISSING, mcpPython)
@@ -34,7 +34,7 @@ export async function startPythonMcp(
   client: (typeof PYTHON_CLIENTS)[number],
   { baseUrl, key }: { baseUrl: string; key: string },
 ): Promise<PythonMcp> {
-  // A gateway on this machine must not be reached through a proxy.
+  // Local gateways must not be reached through a proxy.
   const env = pythonProcessEnv({ NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' })
   const child = spawn(await mcpPython(), [SCRIPT, client, `${baseUrl}/mcp`, key], {
     env,
@@ -45,7 +45,7 @@ export async function startPythonMcp(
   const ask = async <T>(name: string, args: object): Promise<T> => {
     child.stdin.write(`${JSON.stringify({ name, args })}\n`)
     const { value, done } = await lines.next()
-    if (done) throw new Error('the Python client ended; what it said stands above')
+    if (done) throw new Error('the Python client exited; see its output above')
     return JSON.parse(value) as T
   }
   return {

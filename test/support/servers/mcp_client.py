@@ -1,4 +1,4 @@
-"""Calls tools with an official client: each JSON line on stdin is a call, and each on stdout its result."""
+"""Calls tools with an official client: each JSON line on stdin is a call, each JSON line on stdout its result."""
 
 import asyncio
 import json

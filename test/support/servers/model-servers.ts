@@ -12,25 +12,25 @@ import { llmPython } from '../builders/tiny-llm.ts'
 import type { AnyBody } from './api.ts'
 import { realPython } from './python.ts'
 
-/** A payload file as a consumer hears of it. */
+/** A payload file as described to a consumer. */
 export interface SentPayload {
   file: string
   size_bytes: number
   sha256: string
 }
 
-/** A model server, started as a node starts it, in all its confinement. */
+/** A model server, started like on a node, with full confinement. */
 export interface StartedServer {
   server: ModelServer
   post(path: string, body: unknown): Promise<{ status: number; body: AnyBody }>
-  /** Takes a payload of another server into the exchange folder of this one. */
+  /** Moves a payload of another server to the exchange folder of this one. */
   take(from: StartedServer, file: string): Promise<SentPayload>
-  /** Puts bytes into its exchange folder. */
+  /** Writes bytes to its exchange folder. */
   put(file: string, bytes: Uint8Array): Promise<SentPayload>
   bytesOf(file: string): Promise<Buffer>
 }
 
-/** Starts the servers of some models with their real profiles. */
+/** Starts model servers with their real profiles. */
 export class ModelServers implements AsyncDisposable {
   readonly #folder = temporaryFolder()
   readonly #driver = new ProcessDriver({ stateDir: this.#folder.path, python: async () => realPython() })

@@ -7,18 +7,18 @@ import { temporaryFolder } from '../builders/temporary-folder.ts'
 import type { TestApi } from './api.ts'
 import { processesOn } from './platform.ts'
 
-/** A node as a process of its own, which can be killed. */
+/** A node in a separate process, which a test can kill. */
 export interface NodeProcess extends AsyncDisposable {
   readonly name: string
   readonly dir: string
   /** Resolves when the process has exited, with its exit code, its output and the warnings of its log. */
   readonly ended: Promise<{ code: number | null; said: string; warned: string[] }>
-  /** Its trainers, by their command line. */
+  /** Returns the pids of its trainers, found by their command line. */
   trainers(): number[]
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
 }
 
-/** Starts the node's main with a gateway of the test, which sends it the address of the gate. */
+/** Starts the node program with a test gateway, which sends it the address of the gate. */
 export async function startNodeProcess(
   api: TestApi,
   name: string,

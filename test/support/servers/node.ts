@@ -29,34 +29,34 @@ export interface TestNode extends AsyncDisposable {
 export interface TestNodeOptions {
   memoryMb?: number
   cacheMb?: number
-  /** Real memory that a loaded model holds on top of its server's own. */
+  /** Real memory that a loaded model occupies in addition to its server. */
   ballastMb?: number
   /** The VRAM in the profile; 0 for a model on the CPU. */
   vramMb?: number
   /** The number of requests that one model serves at a time. */
   concurrency?: number
-  /** The placed pieces of work that it takes at a time. */
+  /** The number of placed work items that it runs at a time. */
   slots?: number
-  /** The slots that tools and stages share, as on a node with so many; by default those of a real node. */
+  /** The number of slots that tools and stages share; by default that of a real node. */
   sharedSlots?: number
   /** True to poll the queues of jobs as well, in worlds with queues. */
   jobs?: boolean
   /** Seconds after which a model without requests is unloaded; none by default. */
   idleUnloadS?: number
-  /** Silence after which a load is given up. */
+  /** Seconds of silence after which a load fails. */
   startTimeoutS?: number
   /** Models that it keeps loaded. */
   pinned?: string[]
   dir?: string
   token?: string
-  /** The account of the node, which may load models of `addModel` when absent. */
+  /** The account of the node; by default the one whose nodes may load the models of `addModel`. */
   accountId?: string
   sharing?: NodeSharing
-  /** True to have the tools of the catalog as well. */
+  /** True to include the tools of the catalog. */
   tools?: boolean
   /** The socket of a container engine. */
   containerSocket?: string
-  /** True to use the project's own catalog instead of the tiny model server; `both` to have that as well. */
+  /** True to use the project's catalog instead of the tiny model server; `both` to use both. */
   realCatalog?: boolean | 'both'
   /** A model server other than the tiny one, with the path of its requests and its first request. */
   server?: {
@@ -67,15 +67,15 @@ export interface TestNodeOptions {
     pythonEnv?: string
     engineCounts?: EngineCounts
   }
-  /** The room for what stages hand over. */
+  /** The space for payloads of hand-overs. */
   edgeMb?: number
-  /** The environments that it prepares, the folder of their locks, and the folder they are installed in. */
+  /** The environments that it prepares, the folder of their lock files, and their installation folder. */
   prepare?: string
   locksDir?: string
   cacheDir?: string
 }
 
-/** A real node over a real gateway, all but its Temporal workers; its models are those of `addModel`. */
+/** Starts a real node on a real gateway, without its Temporal workers; its models come from `addModel`. */
 export async function startNode(api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> {
   await using stack = new AsyncDisposableStack()
   const dir = options.dir ?? stack.use(temporaryFolder()).path
@@ -124,13 +124,13 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   return { parts, nodeId, dir, [Symbol.asyncDispose]: () => opened.disposeAsync() }
 }
 
-/** Claims a job as a node does after the gate has handed it over. */
+/** Claims a job as a node does after the gate has dispatched it. */
 export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: string): Promise<JobClaim> {
   await dispatchRepository.recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
   return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
 }
 
-/** Owns the nodes and models of tests that do not say otherwise, so that these nodes may load these models by themselves. */
+/** The default owner of test nodes and models, so that these nodes may load these models by themselves. */
 async function ownerAccount({ database: { db } }: TestApi): Promise<string> {
   const id = '00000000-0000-7000-8000-000000000001'
   await db
@@ -187,17 +187,17 @@ export async function addModel(
     load_s?: number
     steps?: number
     broken?: boolean
-    /** Its server writes one line of this many megabytes and fails. */
+    /** The server writes one line of this many megabytes and fails. */
     line_mb?: number
-    /** Its server says that nothing can be done with them. */
+    /** The server reports that the weights are unusable. */
     unusable?: boolean
     padding?: string
-    /** For fake language models: the only name that they accept, or that they respond under the caller's. */
+    /** For fake language models: the only model name that they accept, or to respond under the caller's name. */
     served?: string
     echo?: boolean
-    /** For fake language models: how many requests they run at once; the others wait in them. */
+    /** For fake language models: the number of requests that they run at once; others wait in the server. */
     runs?: number
-    /** For fake models of embeddings: whether they take lists of texts. */
+    /** For fake embedding models: whether they accept lists of texts. */
     batches?: boolean
   },
   { memoryMb = 50 }: { memoryMb?: number } = {},

@@ -8,7 +8,7 @@ import { readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
-/** Serves nothing but the signed URLs of a local store, through the real middlewares. */
+/** Serves only the signed URLs of a local store, through the real middlewares. */
 export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable & { url: string }> {
   // These routes need no other services, because they have no caller and use no database.
   const services = {

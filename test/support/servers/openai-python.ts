@@ -17,30 +17,30 @@ interface Raised {
   retry_after: string | null
 }
 
-/** The official client in a Python process of its own. */
+/** The official client in a separate Python process. */
 export interface PythonClient extends AsyncDisposable {
-  /** Calls a function of `openai_client.py` and returns its result; throws when the client raised an exception. */
+  /** Calls a function of `openai_client.py` and returns its result; throws if the client raised an exception. */
   call(name: string, key: string, options?: object): Promise<unknown>
-  /** Returns the exception of a call; throws when there is none. */
+  /** Returns the exception of a call; throws if there is none. */
   raisedBy(name: string, key: string, options?: object): Promise<Raised>
 }
 
-/** For `before`: skips the suite by name, with the reason, where the client cannot be installed. */
+/** For `before`: skips the suite, with the reason, if the client can't be installed. */
 export async function requireOpenaiClient(this: Mocha.Context): Promise<void> {
   this.timeout(600_000)
   await requireInstalled(this, process.env.HEARTH_TEST_OPENAI_MISSING, openaiPython)
 }
 
-/** Returns the interpreter of the environment that contains only the client, which the first call installs in seconds. */
+/** Returns the interpreter of an environment with only the client; the first call installs it in seconds. */
 async function openaiPython(): Promise<string> {
   const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {}, locksDir: TEST_LOCKS }
   return (await ensurePythonEnv('openai', options)).python
 }
 
 export async function startPythonClient(baseUrl: string): Promise<PythonClient> {
-  // A gateway on this machine must not be reached through a proxy.
+  // Local gateways must not be reached through a proxy.
   const env = pythonProcessEnv({ NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' })
-  // The client warns of routes that only OpenAI's older models serve.
+  // The client warns about routes that only OpenAI's older models serve.
   const options = ['-W', 'ignore::DeprecationWarning']
   const child = spawn(await openaiPython(), [...options, SCRIPT, baseUrl], {
     env,
@@ -52,7 +52,7 @@ export async function startPythonClient(baseUrl: string): Promise<PythonClient> 
   const ask = async (call: string, key: string, options: object): Promise<object> => {
     child.stdin.write(`${JSON.stringify({ call, key, with: options })}\n`)
     const { value, done } = await lines.next()
-    if (done) throw new Error('the Python client ended; what it said stands above')
+    if (done) throw new Error('the Python client exited; see its output above')
     return JSON.parse(value) as object
   }
   return {

@@ -1,5 +1,4 @@
-"""Runs the official Python client: each JSON line on stdin is a call, and each on
-stdout the client's result."""
+"""Runs the official Python client: each JSON line on stdin is a call, each JSON line on stdout its result."""
 
 import base64
 import json
@@ -46,19 +45,19 @@ def stream(client, **asked):
         "chunks": len(chunks),
         "text": "".join(choice.delta.content or "" for choice in choices),
         "finish": [choice.finish_reason for choice in choices if choice.finish_reason],
-        # The usage of each chunk that has one, with the number of its choices.
+        # The usage of each chunk that has one, with its number of choices.
         "usage": [[len(chunk.choices), counts(chunk.usage)] for chunk in chunks if chunk.usage],
     }
 
 
 def put_together(client, **asked):
-    """Returns the result of the client's own helper for streams."""
+    """Returns the result of the client's stream helper."""
     with client.chat.completions.stream(**asked) as events:
         return seen(events.get_final_completion())
 
 
 def until_refused(client):
-    """Sends requests above the account's rate, until that raises an exception."""
+    """Sends requests above the account's rate limit until the client raises an exception."""
     for _ in range(1_000):
         client.models.list()
 
@@ -137,7 +136,7 @@ CALLS = {each.__name__: each for each in FUNCTIONS}
 
 
 def complaint(error):
-    """Describes an exception of the client: its public name, and the fields for callers."""
+    """Describes an exception of the client: its public name and the fields that callers read."""
     name = type(error).__name__
     assert type(error) is getattr(openai, name)
     response = getattr(error, "response", None)

@@ -12,7 +12,7 @@ import { type BuilderClient, builderClient } from './builder-client.ts'
 
 export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'
 
-/** A data directory of its own, removed at the end with whatever still runs on it. */
+/** Creates a data directory; disposing it removes it and kills all processes that still use it. */
 export function dataDirectory(): { path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), 'hearth-e2e-'))
   return {
@@ -28,22 +28,22 @@ export function dataDirectory(): { path: string } & Disposable {
 export interface TestPlatform extends AsyncDisposable {
   ready: Ready
   h: Hearth
-  /** Requests that are sent once, for what a platform has to stand. */
+  /** A client that never retries, for load that a platform must withstand. */
   api: BuilderClient
   supervisor: ChildProcess
-  /** Everything that it printed. */
+  /** Returns all of its output. */
   output(): string
-  /** Stops it by SIGTERM; returns the duration. */
+  /** Stops it with SIGTERM; returns the duration. */
   stop(): Promise<number>
-  /** Kills one of its processes at once; answers the pid it had. */
+  /** Kills one of its processes with SIGKILL; returns its pid. */
   kill(name: Process): number
   pidOf(name: Process): number | undefined
 }
 
-/** A start that takes longer is stuck. */
+/** A longer start is considered stuck. */
 const START_MS = 300_000
 
-/** `npm start` on a data directory, up to its ready file. */
+/** Runs `npm start` on a data directory until its ready file exists. */
 export async function startTestPlatform(
   dataDir: string,
   { args = [], env = {} }: { args?: string[]; env?: NodeJS.ProcessEnv } = {},
@@ -91,7 +91,7 @@ export async function startTestPlatform(
   }
 }
 
-/** Starts the main of `npm start`, without npm. */
+/** Starts the program of `npm start` without npm. */
 export function startSupervisor(dataDir: string, args: string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, ['embedded/start.ts', ...args], {
     env: { ...process.env, HEARTH_DATA_DIR: dataDir, HEARTH_PORT: '0', ...env },
@@ -110,7 +110,7 @@ export function processesOn(dataDir: string): { pid: number; command: string }[]
       const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim()
       const mentions =
         command.includes(dataDir) || readFileSync(`/proc/${pid}/environ`, 'utf8').includes(dataDir)
-      // A process without a command line has ended and waits to be collected.
+      // A process without a command line is a zombie.
       return command !== '' && mentions ? [{ pid, command }] : []
     } catch {
       return []
@@ -118,7 +118,7 @@ export function processesOn(dataDir: string): { pid: number; command: string }[]
   })
 }
 
-/** The live processes of a group; those that have ended and wait to be collected do not count. */
+/** Returns the live processes of a group, without zombies. */
 export function liveInGroup(group: number): number[] {
   const pids = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))

@@ -9,7 +9,7 @@ import { CohortCaller } from './cohort-caller.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
 import type { TestNodeOptions } from './node.ts'
 
-/** A prompt whose state is larger than what goes through a row. */
+/** A prompt whose state is too large to be passed through a database row. */
 export const PROMPT = [{ role: 'user', content: 'The quick brown fox jumps over the lazy dog. '.repeat(30) }]
 const SAYS = ['Read', ' here', ' and', ' continued', ' there']
 export const SAID = SAYS.join('')
@@ -20,11 +20,11 @@ interface Prompted {
   decode?: readonly { nodeId: string }[]
   edge?: object
   stages?: { prefill?: object; decode?: object }
-  /** Another model than that of the world. */
+  /** A model other than that of the world. */
   endpointId?: string
 }
 
-/** Nodes with llama.cpp, on which a prompt is read by one stage and continued by another. */
+/** Nodes with llama.cpp, where one stage reads a prompt and another stage continues it. */
 export class PromptWorld implements AsyncDisposable {
   readonly on: InferenceWorld
   readonly cohorts: CohortCaller
@@ -49,7 +49,7 @@ export class PromptWorld implements AsyncDisposable {
     return new PromptWorld(on, { model: await on.import({ name: 'prompts', path, task: 'chat' }), folder })
   }
 
-  /** A node with the model loaded. */
+  /** Starts a node with the model loaded. */
   async node(options: TestNodeOptions = {}): Promise<WorldNode> {
     const node = await this.on.node({
       realCatalog: true,
@@ -98,7 +98,7 @@ export class PromptWorld implements AsyncDisposable {
     }
   }
 
-  /** Waits for the end of a run that has to succeed; returns its hand-over. */
+  /** Waits until a run has succeeded; returns its hand-over. */
   async succeeded(run: { task_id: string; cohort_id: string }): Promise<{ seen: AnyBody; edge: AnyBody }> {
     const seen = await this.cohorts.ended(run)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))

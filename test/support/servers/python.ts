@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process'
 let found: string | undefined
 
 /**
- * Returns the interpreter itself. A program called python3 may be a script that searches for it, in folders that no
- * child of a node can read.
+ * Returns the real interpreter. A program named python3 may be a script that searches for the interpreter in folders
+ * that no child process of a node can read.
  */
 export const realPython = (): string =>
   (found ??= execFileSync('python3', ['-c', 'import sys; print(sys.executable)'], {

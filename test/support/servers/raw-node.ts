@@ -40,7 +40,7 @@ export const reportOf = (models: Partial<NodeModel>[] = [], more: object = {}) =
   ...more,
 })
 
-/** A node on which the test sends every byte. */
+/** A node whose bytes are all sent by the test. */
 export interface RawNode {
   readonly nodeId: string
   readonly accountId: string
@@ -66,7 +66,7 @@ export interface RawLink extends Disposable {
   granted(stream: number): number
 }
 
-/** Adds a node that anybody may use, with a key of its own. */
+/** Adds a shared node with its own key. */
 export async function rawNode(db: Kysely<Database>): Promise<RawNode> {
   const key = privateKeyFromPem(newNodeKey().privatePem)
   const [nodeId, accountId] = [newId(), newId()]

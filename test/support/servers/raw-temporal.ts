@@ -10,7 +10,7 @@ const NAMESPACE = 'default'
 const POLL_TIMEOUT_MS = 10_000
 const DEADLINE_EXCEEDED = 4
 
-/** A task of one account, as Hearth enqueues it. */
+/** A task of one account, enqueued as Hearth does. */
 export interface RawTask {
   id: string
   account: string
@@ -58,7 +58,7 @@ export class RawTemporal implements AsyncDisposable {
     await this.service.startWorkflowExecution(request)
   }
 
-  /** Starts a workflow on the queue `control`, and has it schedule one activity on `taskQueue`. */
+  /** Starts a workflow on the queue `control` that schedules one activity on `taskQueue`. */
   async enqueueActivity(task: RawTask, taskQueue: string): Promise<void> {
     const { id, account, priority } = task
     await this.startWorkflow(task, 'control')
@@ -85,7 +85,7 @@ export class RawTemporal implements AsyncDisposable {
     await this.service.respondWorkflowTaskCompleted(answer)
   }
 
-  /** Takes the next activity of a queue; returns undefined when none waits. */
+  /** Takes the next activity of a queue; returns undefined if none waits. */
   async takeActivity(taskQueue: string): Promise<string | undefined> {
     const request = workflowservice.v1.PollActivityTaskQueueRequest.fromObject({
       namespace: NAMESPACE,
@@ -96,7 +96,7 @@ export class RawTemporal implements AsyncDisposable {
     return answer?.activityId || undefined
   }
 
-  /** Takes the next workflow task of a queue; returns the workflow's ID, or undefined when none waits. */
+  /** Takes the next workflow task of a queue; returns the workflow's ID, or undefined if none waits. */
   async takeWorkflow(taskQueue: string): Promise<string | undefined> {
     return (await this.pollWorkflow(taskQueue))?.workflowExecution?.workflowId || undefined
   }
@@ -129,7 +129,7 @@ export class RawTemporal implements AsyncDisposable {
     return this.polled(() => this.service.pollWorkflowTaskQueue(request))
   }
 
-  /** An expired poll means that no task waits. */
+  /** Treats an expired poll as an empty queue. */
   private async polled<Answer>(call: () => Promise<Answer>): Promise<Answer | undefined> {
     try {
       return await this.connection.withDeadline(Date.now() + POLL_TIMEOUT_MS, call)

@@ -8,7 +8,7 @@ import { generate } from 'selfsigned'
 
 type Behaviour = (req: IncomingMessage, res: ServerResponse, body: Buffer) => void
 
-/** A real HTTPS server on loopback, under names that only the test's resolver knows. */
+/** A real HTTPS server on loopback, with names that only the test's resolver knows. */
 export interface Receiver extends AsyncDisposable {
   readonly port: number
   /** `https://<name>:<port><path>` */

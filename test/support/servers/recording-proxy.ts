@@ -2,14 +2,14 @@ import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 
-/** A forward proxy that records the hosts that it is asked for. */
+/** A forward proxy that records the requested hosts. */
 export interface RecordingProxy extends AsyncDisposable {
   url: string
   /** `host:port` of each request, in order. */
   asked: string[]
 }
 
-/** Starts a proxy; `answer`, when given, is the body of each plain request, which then goes nowhere. */
+/** Starts a proxy. If `answer` is given, plain requests get it as the response body and aren't forwarded. */
 export async function recordingProxy(answer?: string): Promise<RecordingProxy> {
   const asked: string[] = []
   const sockets = new Set<Socket>()

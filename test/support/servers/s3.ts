@@ -18,7 +18,7 @@ export interface TestS3 extends AsyncDisposable {
   options: S3ObjectStoreOptions
 }
 
-/** Starts a real S3 server (versitygw over a directory), or says in words why this machine has none. */
+/** Starts a real S3 server (versitygw over a directory), or returns why this machine has none. */
 export async function startS3(): Promise<TestS3 | { missing: string }> {
   const binary = await findServer()
   if (typeof binary !== 'string') return binary
@@ -37,7 +37,7 @@ export async function startS3(): Promise<TestS3 | { missing: string }> {
   }
   const server = spawn(
     binary,
-    // Metadata in a sidecar folder, for a temporary directory may lack extended attributes.
+    // Store metadata in a sidecar folder, because a temporary directory may lack extended attributes.
     ['--quiet', '--port', `127.0.0.1:${port}`, 'posix', '--sidecar', sidecar, data],
     {
       stdio: 'ignore',
@@ -57,7 +57,7 @@ export async function startS3(): Promise<TestS3 | { missing: string }> {
   return { options, [Symbol.asyncDispose]: stop }
 }
 
-/** Finds the server where the test runner has put it, or builds it when the test runs alone. */
+/** Finds the server that the test runner has installed, or builds it if the test runs alone. */
 async function findServer(): Promise<string | { missing: string }> {
   const { HEARTH_TEST_VERSITYGW: path, HEARTH_TEST_VERSITYGW_MISSING: missing } = process.env
   if (path) return path

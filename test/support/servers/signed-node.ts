@@ -8,17 +8,17 @@ import type { Answer, AnyBody, TestApi } from './api.ts'
 export interface SignedNode {
   readonly nodeId: string
   readonly accountId: string
-  /** Sends an object as JSON, and a text as it is. */
+  /** Sends an object as JSON, and a string unchanged. */
   post<B = AnyBody>(path: string, body?: object | string): Promise<Answer<B>>
   get<B = AnyBody>(path: string): Promise<Answer<B>>
-  /** Headers of a request with this signature. */
+  /** Returns the headers of a signed request. */
   sign(method: string, path: string): object
 }
 
 interface SignedNodeOptions {
   accountId?: string
   sharing?: NodeSharing
-  /** Whatever it claims was handed to it, as the gate records it. */
+  /** Whether to record all work that it claims as dispatched by the gate. */
   isHanded?: boolean
 }
 
@@ -26,7 +26,7 @@ const CLAIM = /\/(task|job)s\/([0-9a-f-]{36})\/claim$/
 
 let lastTimestamp = 0
 
-/** A node row with a key of its own, and requests signed with it. */
+/** Adds a node row with its own key, and signs requests with that key. */
 export async function signedNode(
   api: TestApi,
   name = 'node',

@@ -5,16 +5,16 @@ import { join } from 'node:path'
 
 const CHUNK_BYTES = 16 * 1024 * 1024
 
-/** A real disk of some megabytes. */
+/** A real disk with a few megabytes. */
 export interface SmallDisk extends Disposable {
   readonly path: string
-  /** Writes a file that leaves so many bytes free. */
+  /** Writes a file that leaves this many bytes free. */
   fill(leaveBytes?: number): void
   /** Removes that file. */
   empty(): void
 }
 
-/** Mounts a tmpfs; `missing` says why this machine cannot. */
+/** Mounts a tmpfs; `missing` is the reason if this machine can't. */
 export function mountSmallDisk(megabytes: number): SmallDisk | { missing: string } {
   const path = mkdtempSync(join(tmpdir(), 'hearth-disk-'))
   const { status, stderr } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', path])
@@ -35,7 +35,7 @@ export function mountSmallDisk(megabytes: number): SmallDisk | { missing: string
         for (let left = free() - leaveBytes; left > 0; left = free() - leaveBytes)
           appendFileSync(filler, Buffer.alloc(Math.min(left, CHUNK_BYTES)))
       } catch (err) {
-        // Another writer has taken the rest.
+        // Another writer used the remaining space.
         if ((err as NodeJS.ErrnoException).code !== 'ENOSPC') throw err
       }
     },

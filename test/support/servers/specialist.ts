@@ -17,26 +17,26 @@ type AnyBody = any
 
 export interface SpecialistServer extends AsyncDisposable {
   pid: number
-  /** Asks at a path of the server. */
+  /** Sends a request to a path of the server. */
   post(path: string, body: unknown): Promise<{ status: number; body: AnyBody }>
-  /** Asks for a task type; without one for the first of the weights. */
+  /** Sends a request for a task type, by default the first one of the weights. */
   ask(body: unknown, task?: string, signal?: AbortSignal): Promise<{ status: number; body: AnyBody }>
   kill(): void
 }
 
-/** A program that serves models, and the environment that it runs in. */
+/** A model server program and its environment. */
 interface ServerProgram {
   file: string
   python: () => Promise<string>
 }
 
-/** The server of speech to text. */
+/** The speech-to-text server. */
 export const WHISPER: ServerProgram = { file: join(SERVERS, 'whisper_server.py'), python: whisperPython }
-/** The server of specialists on PyTorch. */
+/** The PyTorch specialist server. */
 export const TORCH: ServerProgram = { file: join(SERVERS, 'torch_server.py'), python: llmPython }
 const ONNX: ServerProgram = { file: join(SERVERS, 'specialist_server.py'), python: specialistPython }
 
-/** Starts the real server on a model. One that refuses its weights rejects with the reason. */
+/** Starts the real server on a model. Rejects with the reason if the server rejects the weights. */
 export async function startSpecialist(
   model: string,
   converted = '',
@@ -81,11 +81,11 @@ export interface ProbeRequest {
   texts: readonly (string | readonly [string, string])[]
   pooling?: string
   normalized?: boolean
-  /** Tokens at the beginning that do not count. */
+  /** Number of leading tokens to skip. */
   skipped?: number
 }
 
-/** Returns what plain transformers computes for each request: vectors, or logits. */
+/** Returns the results of plain transformers for each request: vectors or logits. */
 export async function probeSpecialists(requests: readonly ProbeRequest[]): Promise<number[][][]> {
   const child = spawn(await llmPython(), [PROBE], {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),

@@ -1,4 +1,4 @@
-"""Loads a model as its server does, `python start_probe.py FOLDER`, and says what else came with it."""
+"""Loads a model as its server does, `python start_probe.py FOLDER`, and prints what else was loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llm.options import Sampling
 
 
 def is_compiled(model: LanguageModel) -> bool:
-    """Whether PyTorch has compiled the model. It imports PyTorch's compiler, so it must come last."""
+    """Returns whether PyTorch has compiled the model. Imports PyTorch's compiler, so call it last."""
     import torch
 
     with without_compiler():

@@ -2,26 +2,26 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { Transform } from 'node:stream'
 
-/** A TCP proxy that does something to the bytes of answers. */
+/** A TCP proxy that can disturb the bytes of responses. */
 export interface TcpProxy extends AsyncDisposable {
   port: number
   /** The connections made to it so far. */
   connections: number
-  /** The connections that are open, of clients and to the port. */
+  /** The number of open connections, from clients and to the target. */
   readonly open: number
-  /** The bytes of answers that it has passed on. */
+  /** The number of response bytes forwarded so far. */
   bytes: number
-  /** The n-th byte of answers, counted over all connections, changes on its way; once. */
+  /** Flips the n-th response byte, counted over all connections; once. */
   flipAt: number | undefined
-  /** The connection is cut before this byte of answers; once. */
+  /** Cuts the connection before this response byte; once. */
   cutAt: number | undefined
-  /** The time that each piece of an answer waits. */
+  /** The delay of each piece of a response. */
   paceMs: number
-  /** Answers stop, with the connection open. */
+  /** Stops forwarding responses while the connection stays open. */
   isMute: boolean
 }
 
-/** Starts a proxy in front of a port of this machine. */
+/** Starts a proxy in front of a local port. */
 export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const sockets = new Set<Socket>()
   const server = createServer((client) => {

@@ -10,12 +10,12 @@ import { connect, type Server, type Socket } from 'node:net'
 import { createServer } from 'node:tls'
 import type { Certificates } from './certificates.ts'
 
-/** Something that ends TLS in front of a Temporal server of the test. */
+/** A proxy that terminates TLS in front of a test Temporal server. */
 export interface TemporalProxy extends AsyncDisposable {
   address: string
 }
 
-/** Lets in whoever shows a certificate of the authority. */
+/** Starts a proxy that accepts clients with a certificate of the authority. */
 export function startTlsProxy(upstream: string, certificates: Certificates): Promise<TemporalProxy> {
   const { ca, cert, key } = certificates
   const options = {
@@ -42,7 +42,7 @@ export function startTlsProxy(upstream: string, certificates: Certificates): Pro
 
 const UNAUTHENTICATED = '16'
 
-/** Lets in calls that carry the key, over TLS. */
+/** Starts a proxy that accepts calls with the key, over TLS. */
 export async function startKeyProxy(
   upstream: string,
   apiKey: string,

@@ -6,18 +6,18 @@ import { readConfig } from '../../../platform/config.ts'
 import { workflowBundle } from '../../../workers/bundle.ts'
 import { quietRuntime } from './temporal.ts'
 
-/** A Temporal server whose clock jumps to the next timer, so that two days of waiting pass at once. */
+/** A Temporal server whose clock skips to the next timer, so that two days of waiting pass at once. */
 export interface SkippingTemporal extends AsyncDisposable {
-  /** Runs one workflow to its end over the given activities. */
+  /** Runs one workflow to its end with the given activities. */
   run(workflow: string, input: unknown[], activities: object): Promise<unknown>
   /** Epoch milliseconds of the server's clock. */
   now(): Promise<number>
 }
 
-/** No workflow of a test takes longer. */
+/** No test workflow takes longer. */
 const MAX_WORKFLOW_TIME = '20 days'
 
-/** Starts it, or says in words why this machine has none. */
+/** Starts the server, or returns why this machine has none. */
 export async function startSkippingTemporal(): Promise<SkippingTemporal | { missing: string }> {
   const { HEARTH_CACHE_DIR: cache } = readConfig()
   const { HEARTH_TEST_TEMPORAL_TIME_SKIPPING: given, HEARTH_TEST_TEMPORAL_TIME_SKIPPING_MISSING: why } =
@@ -46,7 +46,8 @@ export async function startSkippingTemporal(): Promise<SkippingTemporal | { miss
           workflowId: taskQueue,
           taskQueue,
           args: input,
-          // Between its end and the stop of the clock the server may jump to this time: ten years, unless said.
+          // After the workflow ends, the server may skip to this timeout before the clock stops. The default is ten
+          // years.
           workflowExecutionTimeout: MAX_WORKFLOW_TIME,
         }),
       )

@@ -11,7 +11,7 @@ import { workflowBundle } from '../../../workers/bundle.ts'
 import { temporalLogger } from '../../../workers/temporal-logger.ts'
 import { QUEUES } from '../../../workflows/contract/policy.ts'
 
-/** A Temporal server of one test file. */
+/** A Temporal server for one test file. */
 export interface TestTemporal extends AsyncDisposable {
   readonly address: string
   readonly client: Client

@@ -1,4 +1,4 @@
-"""A minimal model server: it echoes, streams, waits, and counts the callers who left."""
+"""A minimal model server: echoes, streams, waits, and counts disconnected callers."""
 
 import json
 import select
@@ -18,7 +18,7 @@ if weights.get("unusable"):
     print("its weights cannot be used: they are of clay", file=sys.stderr)
     sys.exit(65)
 if weights.get("line_mb"):
-    # One line, which ends with the process.
+    # One long line that ends when the process exits.
     for _ in range(weights["line_mb"]):
         sys.stderr.write("x" * (1 << 20))
     sys.exit(1)
@@ -76,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
             count("in_flight", -1)
 
     def lose_gpu(self):
-        """Ends as servers on PyTorch do: after the answer to the request that lost the GPU."""
+        """Exits as PyTorch servers do: after the response to the request that lost the GPU."""
         import os
 
         sys.stderr.write("it was placed on a GPU that it cannot use: AcceleratorError: CUDA error: unknown error\n")
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         os._exit(69)
 
     def wait(self, seconds):
-        """Answers after a while, unless the caller leaves before."""
+        """Responds after a while, unless the caller disconnects first."""
         readable, _, _ = select.select([self.connection], [], [], seconds)
         if readable:
             self.close_connection = True

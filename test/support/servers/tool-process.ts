@@ -9,8 +9,7 @@ import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicConnections } from '../../../platform/egress/public-connections.ts'
 import { createLogger } from '../../../platform/log.ts'
 
-// A process that runs the given Python code as a tool, in the given folder, until it is killed:
-// `tool-process.ts FOLDER CODE [ENGINE_SOCKET]`.
+// Runs Python code as a tool in a folder until the process is killed: `tool-process.ts FOLDER CODE [ENGINE_SOCKET]`.
 const [folder = '', code = '', socketPath] = process.argv.slice(2)
 const python = findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
 const stateDir = join(folder, 'node')

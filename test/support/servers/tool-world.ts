@@ -3,11 +3,11 @@ import type { Answer, AnyBody } from './api.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
 import { type TestNodeOptions, until } from './node.ts'
 
-/** A gateway with the tools of the catalog. */
+/** A gateway with the catalog tools. */
 export interface ToolWorld extends InferenceWorld {
-  /** A node that has reported its tools, if it can run any. */
+  /** Starts a node and waits until it has reported its tools, if it can run any. */
   toolNode(options?: TestNodeOptions): Promise<WorldNode>
-  /** Calls `infer` of a tool. */
+  /** Calls a tool through `infer`. */
   call(slug: string, input: object, body?: object): Promise<Answer<AnyBody>>
 }
 

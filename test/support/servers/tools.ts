@@ -28,7 +28,7 @@ export interface ToolBench extends AsyncDisposable {
   readonly folder: string
   run(slug: string, input: object, signal?: AbortSignal, turn?: string): Promise<Record<string, unknown>>
   python(code: string, timeout_s?: number): Promise<{ stdout: string; stderr: string; exit_code: number }>
-  /** Returns the processes, containers and files that runs have left. */
+  /** Returns the processes, containers and files that runs left behind. */
   leftovers(): Promise<string[]>
 }
 
@@ -40,7 +40,7 @@ interface ToolBenchOptions {
   pool?: number
   /** The interpreter of tools without an environment. */
   interpreter?: string
-  /** False has the node's watch alone limit processes, also where the kernel would. */
+  /** If false, only the node's watchdog limits processes, even if the kernel could. */
   withGroups?: boolean
 }
 
@@ -49,7 +49,7 @@ const NOWHERE: Outside = {
   storage: () => [],
 }
 
-/** For `before`: skips the suite by name where this machine cannot confine tools in this way. */
+/** For `before`: skips the suite if this machine can't confine tools this way. */
 export async function requireToolBench(
   context: Mocha.Context,
   options: ToolBenchOptions = {},
@@ -112,7 +112,7 @@ export async function requireToolBench(
   }
 }
 
-/** A tool of a test: a shell script without input. */
+/** Returns a test tool: a shell script without input. */
 export const scriptTool = (
   slug: string,
   script: string,
@@ -135,7 +135,7 @@ export const scriptTool = (
   },
 })
 
-/** For `before`: the interpreter with the libraries of the tools; skips where it cannot be installed. */
+/** For `before`: returns the interpreter with the tools' libraries; skips the suite if it can't be installed. */
 export async function requireToolPython(context: Mocha.Context): Promise<string> {
   const log = createLogger('test', 'silent')
   const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })

@@ -10,12 +10,12 @@ import { temporaryFolder } from '../builders/temporary-folder.ts'
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 const HOST = join(import.meta.dirname, 'trainer_host.py')
 
-/** A trainer that runs. */
+/** A running trainer. */
 interface TrainerProcess {
   pid: number
   stdout: Readable
   stderr: Readable
-  /** The exit status once all output was read; null after a signal. */
+  /** The exit status, after all output was read; null after a signal. */
   ended: Promise<number | null>
 }
 
@@ -34,7 +34,9 @@ export async function spawnTrainer(python: string, jobFile: string): Promise<Tra
 
 let host: ChildProcess | undefined
 
-/** Starts a trainer in a fork of a process that has PyTorch imported, which takes most of the time of a short run. */
+/**
+ * Starts a trainer in a fork of a process that has imported PyTorch: the import takes most of the time of a short run.
+ */
 export async function forkTrainer(python: string, jobFile: string): Promise<TrainerProcess> {
   const folder = temporaryFolder()
   const path = join(folder.path, 'socket')
@@ -58,7 +60,7 @@ export async function forkTrainer(python: string, jobFile: string): Promise<Trai
   return { pid, stdout, stderr, ended }
 }
 
-/** The host ends with this process, and does not keep it alive. */
+/** Starts the fork host. It exits with this process and doesn't keep this process alive. */
 function startHost(python: string): ChildProcess {
   const child = spawn(python, [HOST], { env: environment(), stdio: ['pipe', 'ignore', 'inherit'] })
   child.unref()

@@ -48,7 +48,7 @@ export interface TrainerJob {
   /** The model to start from. */
   baseDir?: string
   baseRevision?: string
-  /** Shared by attempts. */
+  /** The cache folder, shared by attempts. */
   cacheDir?: string
   /** The number of processes that share the work. */
   processes?: number
@@ -60,13 +60,13 @@ export interface TrainerJob {
   onEvent?: (event: TrainerEvent) => NodeJS.Signals | void
 }
 
-/** The interpreter of a locked environment, made on first use. */
+/** Returns the interpreter of a locked environment, installed on first use. */
 export async function pythonOf(environment: string): Promise<string> {
   const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {} }
   return (await ensurePythonEnv(environment, options)).python
 }
 
-/** Runs the real trainer on a job, as a node does, and returns all of its output. */
+/** Runs the real trainer on a job as a node does, and returns all of its output. */
 export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
   const model = loadCatalog().model(job.model)
   if (!model) throw new Error(`no model config ${job.model}`)
@@ -100,7 +100,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
   trainer.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   const events: TrainerEvent[] = []
   createInterface({ input: trainer.stdout }).on('line', (line) => {
-    // Libraries print lines of their own.
+    // Libraries print other lines.
     if (!line.startsWith('{"event"')) return
     const event = JSON.parse(line) as TrainerEvent
     events.push(event)
@@ -119,7 +119,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
   }
 }
 
-/** The trees of a LightGBM model: all that shapes its answers. */
+/** Returns the trees of a LightGBM model, which determine its predictions. */
 export async function treesOf(run: TrainerRun): Promise<string> {
   const text = await readFile(join(run.outputDir, 'model.txt'), 'utf8')
   return text.slice(text.indexOf('Tree=0'), text.indexOf('end of trees'))

@@ -23,7 +23,7 @@ def connected(path: str) -> socket.socket:
 
 
 def host(job: str, path: str) -> bool:
-    """Runs one job; returns True in the process that trains, which must end like a trainer started by itself."""
+    """Runs one job. Returns True in the training process, which must exit like a trainer that was started directly."""
     if os.fork():
         return False
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

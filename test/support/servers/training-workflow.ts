@@ -8,11 +8,11 @@ import { runWorker, startControlWorker, startTemporal, type TestTemporal } from 
 
 type Train = (input: TrainInput) => Promise<void>
 
-/** A gateway, Temporal and the queues between them; what a node does is up to each test. */
+/** A gateway, Temporal and the queues between them; each test defines what a node does. */
 export interface TrainingWorld extends AsyncDisposable {
   readonly api: TestApi
   readonly temporal: TestTemporal
-  /** Runs the control worker and a node that trains in this way, until disposed. */
+  /** Runs the control worker and a node with this `train` activity, until disposed. */
   work(train: Train, wrap?: (activities: ControlActivities) => object): Promise<AsyncDisposable>
   workflow(jobId: string): WorkflowHandle
 }
@@ -44,7 +44,7 @@ export async function startTrainingWorld(env: NodeJS.ProcessEnv = {}): Promise<T
   }
 }
 
-/** The same with its control worker running and no node: tests bring real ones. */
+/** Starts the same with a running control worker and without nodes: tests start real ones. */
 export async function startControlOnly(
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {

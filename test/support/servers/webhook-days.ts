@@ -16,13 +16,13 @@ import type { SkippingTemporal } from './temporal-time.ts'
 
 const BASE = '/api/builder/v1'
 
-/** One delivery as its owner reads it. */
+/** A delivery as its owner reads it. */
 export interface Told {
   status: string
   attempts: AnyBody[]
 }
 
-/** Deliveries that take days, on a gateway and a database with the clock of a server that skips time. */
+/** Deliveries that take days, on a gateway and a database that follow the clock of a time-skipping server. */
 export class WebhookDays implements AsyncDisposable {
   readonly api: TestApi
   readonly deps: WebhookDeps
@@ -63,7 +63,7 @@ export class WebhookDays implements AsyncDisposable {
     })
   }
 
-  /** Creates an endpoint that counts as verified. */
+  /** Creates an endpoint and marks it as verified. */
   async endpoint(url: string): Promise<{ id: string; secret: string }> {
     const { body } = await this.call('POST', '/webhook-endpoints', {
       name: 'days',
@@ -84,7 +84,7 @@ export class WebhookDays implements AsyncDisposable {
     await this.call('PATCH', path, change, { 'if-match': String(headers['etag']) })
   }
 
-  /** An event happens; answers its delivery. */
+  /** Emits an event; returns its delivery. */
   async emit(endpointId: string): Promise<string> {
     const id = newId()
     const { db } = this.deps
@@ -112,7 +112,7 @@ export class WebhookDays implements AsyncDisposable {
     return deliveryId
   }
 
-  /** Makes every first attempt that is to be made. */
+  /** Makes all first attempts that are due. */
   async dispatch(): Promise<void> {
     await this.#tick()
     const environment = new MockActivityEnvironment({ startToCloseTimeoutMs: 400 })
@@ -126,7 +126,7 @@ export class WebhookDays implements AsyncDisposable {
     await until(async () => (await underWay()).length === 0)
   }
 
-  /** The later attempts to the delivery's end; `before` is called ahead of each. */
+  /** Makes the later attempts until the delivery ends; calls `before` ahead of each. */
   async follow(
     deliveryId: string,
     before: (attempt: number) => Promise<unknown> = async () => {},
@@ -157,7 +157,7 @@ export class WebhookDays implements AsyncDisposable {
     return (await this.call('GET', `/webhook-deliveries/${deliveryId}`)).body
   }
 
-  /** When each attempt began, in seconds from the creation of the delivery. */
+  /** Returns the start of each attempt, in seconds since the delivery was created. */
   async offsets(deliveryId: string): Promise<number[]> {
     const { body } = await this.call('GET', `/webhook-deliveries/${deliveryId}`)
     const began = Date.parse(body.created_at)
