@@ -22,8 +22,12 @@ export const FILES = ['docs/openapi', 'docs/pictures', 'docs/examples']
 
 /** The pages in sidebar order, by id; the decisions follow. */
 export const SIDEBAR = {
-  Start: ['index', 'quickstart', 'browser-quickstart', 'concepts', 'console', 'cli', 'client', 'agents'],
+  Start: ['index', 'quickstart', 'browser-quickstart', 'concepts', 'console', 'cli', 'faq'],
   Use: [
+    'client',
+    'python',
+    'agents',
+    'ide-recipes',
     'models',
     'training-data',
     'cohorts',
@@ -36,7 +40,12 @@ export const SIDEBAR = {
   ],
   Operate: [
     'deployment',
+    'sizing',
+    'reverse-proxy',
+    'gpu-nodes',
+    'teams-and-budgets',
     'configuration',
+    'troubleshooting',
     'upgrading',
     'security',
     'report-a-vulnerability',
