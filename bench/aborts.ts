@@ -10,15 +10,15 @@ import { needPrograms } from './needs.ts'
 import { median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Clients that leave before the first byte, in mid-stream and in a flood. The bench checks that the model server learns
-// of every one within a second, that the gateway continues to respond, and that nothing is left behind. Needs go.
+// Clients that disconnect before the first byte, in mid-stream and in a flood. The bench checks that the model server
+// notices each of them within a second, that the gateway continues to respond, and that nothing leaks. Needs go.
 
 needPrograms('go', 'taskset')
 const CLIENTS = unlessOnce(60, 5)
 const MAX_MS = 1_000
 /** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
 const FLOOD = 'sync_flood_drop'
-/** The time until ended requests are closed and their rows written. */
+/** The time until ended requests are closed and their rows are written. */
 const SETTLED_MS = 5_000
 /** Longer than the lifetime of an idle database connection. */
 const BACK_MS = 90_000
@@ -60,7 +60,7 @@ async function statsOf({ url }: Target): Promise<Stats> {
 
 /** Prints the observations of the model server by phase. */
 function report({ before, phases }: Probed, { watched }: Stats): void {
-  expect(before === 200, `the gateway answered ${before} before anybody left`)
+  expect(before === 200, `the gateway answered ${before} before any client left`)
   for (const { name, alive, from, left } of phases) {
     const seen = left.flatMap((at, i) => {
       const request = watched[from + i]
@@ -82,12 +82,12 @@ function report({ before, phases }: Probed, { watched }: Stats): void {
       `${name}: ${seen.length - tookMs.length} requests were not cancelled`,
     )
     expect(name === FLOOD || seen.length === CLIENTS, `${name}: only ${seen.length} requests arrived`)
-    expect(mostMs <= MAX_MS, `${name}: one was cancelled only after ${mostMs.toFixed(0)} ms`)
+    expect(mostMs <= MAX_MS, `${name}: a request was cancelled only after ${mostMs.toFixed(0)} ms`)
     expect(alive === 200, `${name}: the gateway then answered ${alive}`)
   }
 }
 
-/** Returns the open sockets of a process; throws when it has exited. */
+/** Returns the open sockets of a process; throws if it has exited. */
 const socketsOf = (pid: number) =>
   readdirSync(`/proc/${pid}/fd`).filter((fd) => {
     try {
@@ -113,7 +113,7 @@ const { pid } = gateway
 if (pid === undefined) throw new Error('there is no gateway')
 const db = openDatabase(world.databaseUrl, { max: 1 })
 try {
-  // Caches that grow once, like connection pools, have grown after the first time.
+  // Caches that grow only once, like connection pools, have done so after the first time.
   for (const time of ['first', 'second']) {
     await sleep(SETTLED_MS)
     const before = socketsOf(pid)

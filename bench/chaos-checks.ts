@@ -23,19 +23,19 @@ export interface Evidence {
   inbox: Inbox
   dataDir: string
   kills: readonly Kill[]
-  /** The answers to uploads while the object store was full. */
+  /** The responses to uploads while the object store was full. */
   refusals: readonly Refusal[]
   tally: Tally
 }
 
 /** The work of a disconnected client may have been settled by a gateway that died right afterwards. */
 const AROUND_A_KILL_MS = 5_000
-/** The error of a run on a table of words; no other run may fail. */
+/** The error of a run on a text table; no other run may fail. */
 const OWN_FAILURE = /numbers|number|cannot be trained|numeric/i
 const AT_ONCE = 4
 const LAST_STEPS_MS = 60_000
 
-/** Returns counts of open work by name; an empty object once all has ended. */
+/** Returns counts of open work by name; an empty object once all work has ended. */
 export async function openWork({ db, dataDir }: Evidence): Promise<Record<string, number>> {
   const { rows } = await sql<{ what: string; n: number }>`
     select 'tasks' as what, count(*)::int as n from task where status not in ('succeeded', 'failed')
@@ -56,7 +56,7 @@ export async function openWork({ db, dataDir }: Evidence): Promise<Record<string
   return Object.fromEntries(counts.filter(({ n }) => n > 0).map(({ what, n }) => [what, n]))
 }
 
-/** Runs every check once no work is open; violations go into the tally. */
+/** Runs every check after all work has ended; adds violations to the tally. */
 export async function checkAll(evidence: Evidence): Promise<void> {
   for (const customer of evidence.customers) {
     await checkTasks(evidence, customer)
@@ -75,7 +75,7 @@ export async function checkAll(evidence: Evidence): Promise<void> {
   await checkNothingOpen(evidence)
 }
 
-/** Reads each of them over the API; an id that was returned and cannot be read is lost. */
+/** Reads each resource over the API; a returned id that can't be read counts as lost. */
 async function readEach<T>(
   { tally }: Evidence,
   { platform, name }: Customer,
@@ -102,7 +102,7 @@ async function checkTasks(evidence: Evidence, customer: Customer): Promise<void>
     if (reported !== undefined && reported !== task.status) {
       tally.violation('a reported end stays', `task ${taskId} was ${reported} and is ${task.status}`)
     }
-    // A request that waits for its response ends with its gateway; a queued one does not.
+    // A request whose client waits for the response ends with its gateway; a queued one doesn't.
     if (kind === 'later' && task.status !== 'succeeded') {
       tally.violation('queued tasks succeed', `task ${taskId} is ${task.status}: ${task.error}`)
     }
@@ -224,7 +224,7 @@ function checkDeadlocks({ dataDir, tally }: Evidence): void {
 async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
   const [customer] = customers
   if (!customer) return
-  // Tools and whole cohorts have no price; the stages of cohorts are checked with them.
+  // Tools and whole cohorts have no price; cohort stages are checked separately.
   const tasks = await db.selectFrom('task').select('id').where('price_micro', '>', 0).execute()
   const free = await db
     .selectFrom('ledger_line')
@@ -246,7 +246,7 @@ async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
   for (const { purse, sum } of rows) tally.violation('nothing stays in escrow', `${purse} holds ${sum} micro`)
 }
 
-/** Checks that each task and run has one terminal event, of the type of its end. */
+/** Checks that each task and run has one terminal event that matches its outcome. */
 async function checkEvents({ db, tally }: Evidence): Promise<void> {
   const { rows } = await sql<{ id: string; expected: string; found: string[] | null }>`
     with ended as (
@@ -305,8 +305,8 @@ async function checkNothingOpen(evidence: Evidence): Promise<void> {
 }
 
 /**
- * Returns workflows of single resources that still run although these have ended. Their last steps, and the
- * index, may need a moment.
+ * Returns workflows of resources that have ended but whose workflow is still running. The last steps and the
+ * visibility index may need a moment.
  */
 async function openWorkflows(temporal: Client): Promise<string[]> {
   const until = Date.now() + LAST_STEPS_MS
@@ -320,7 +320,7 @@ async function openWorkflows(temporal: Client): Promise<string[]> {
   }
 }
 
-/** Runs a few at once, so that thousands of reads do not take minutes. */
+/** Processes a few items at once, so that thousands of reads don't take minutes. */
 async function inTurn<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values()
   const worker = async () => {

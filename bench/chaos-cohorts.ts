@@ -10,7 +10,7 @@ import { oneOf, type Random, type Tally } from './chaos-tally.ts'
 const MAX_OPEN = 3
 const ENDED = new Set(['succeeded', 'failed', 'cancelled'])
 
-/** Returns the body of a run of three stages over one of the account's language models. */
+/** Returns the request for a run of three stages with one of the account's language models. */
 export function cohortBody({ chatModels }: Customer, random: Random, name: string): object {
   const model = random() < 0.8 ? chatModels[0] : oneOf(random, chatModels)
   if (!model) throw new Error('a cohort needs a language model')
@@ -57,12 +57,12 @@ interface Ended {
   stages: { name: string; status: string; attempt: number; wins: number; booked: string[]; sum: string }[]
 }
 
-/** Attempts at a stage that does not say how many. */
+/** The default number of attempts per stage. */
 const ATTEMPTS = 3
 const PAID = ['capture', 'hold', 'payout']
 const RETURNED = ['hold', 'refund']
 
-/** Checks ends, events and bookings of every cohort, whether or not a client got its id. */
+/** Checks the outcome, events and ledger entries of every cohort, whether or not a client got its id. */
 export async function checkCohorts(
   db: Kysely<Database>,
   tally: Tally,
@@ -116,7 +116,7 @@ function checkCohort(tally: Tally, row: Ended, kills: readonly Kill[]): void {
   }
 }
 
-/** Returns whether a stage lost its node in each of its attempts: the only node was killed that often meanwhile. */
+/** Returns whether a stage lost its node in every attempt, because the only node was killed that often in this time. */
 function lostItsNode({ why, created_at, completed_at, stages }: Ended, kills: readonly Kill[]): boolean {
   const losses = kills.filter(
     ({ prey, at }) => prey === 'node' && at > created_at.getTime() && at < completed_at.getTime(),

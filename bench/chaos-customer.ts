@@ -8,7 +8,7 @@ import type { Tally } from './chaos-tally.ts'
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** The cancel of the work: if one was sent, and if it got a response. */
+  /** Whether a cancel request was sent, and whether it got a response. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */
@@ -23,7 +23,7 @@ export interface EndedChat extends Chat {
   ended: number
 }
 
-/** An invocation of a tool that the platform has accepted, with the result that it must have. */
+/** An accepted tool invocation with its expected result. */
 export interface ToolCall {
   invocationId: string
   slug: string
@@ -37,7 +37,7 @@ export interface CohortRun {
   reported?: string
 }
 
-/** A resource of which several identical requests must have created one. */
+/** A resource that several identical requests must have created exactly once. */
 export interface Keyed {
   kind: 'dataset' | 'key' | 'cohort' | 'tool'
   /** The unique name in its body; the id of an invocation. */
@@ -49,7 +49,7 @@ export interface Customer {
   name: string
   /** A client of the platform for this account. */
   platform: TestPlatform
-  /** A table to train on, and one that makes a regression fail. */
+  /** A table to train on, and a table that makes a regression fail. */
   table: string
   wordsTable: string
   models: Model[]
@@ -65,7 +65,7 @@ export interface Customer {
 
 export interface Shift {
   tally: Tally
-  /** No new work begins after this time. */
+  /** No new work starts after this time. */
   until: number
   /** Work in progress is polled until this time. */
   patience: number

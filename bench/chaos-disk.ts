@@ -9,34 +9,34 @@ import type { Customer } from './chaos-customer.ts'
 import type { Kill } from './chaos-kills.ts'
 import type { Random, Tally } from './chaos-tally.ts'
 
-/** A disk that takes all objects of 20 minutes. */
+/** A disk with enough space for the objects of 20 minutes. */
 export const DISK_MB = 1024
 const GAP_MS = { least: 25_000, most: 60_000 }
 const FULL_MS = { least: 8_000, most: 30_000 }
-/** The time for which a run has worked at most when the disk fills. */
+/** The maximum age of a run when the disk fills. */
 const AHEAD_MS = 4_000
-/** Within the reserve that uploads leave. */
+/** Less than the reserve that uploads leave free. */
 const LEFT_BYTES = 8 * 1024 * 1024
-/** A gateway is back by then, on a busy machine too; one that cannot start while its disk is full is not. */
+/** A killed gateway is back within this time even on a busy machine, unless a full disk keeps it from starting. */
 const AROUND_A_KILL_MS = 20_000
 const TABLE = regressionTable(200)
 
-/** A time at which the disk was full. */
+/** A period in which the disk was full. */
 export interface FullTime {
   from: number
   to: number
 }
 
-/** The answer to a request to a full store. */
+/** The response to a request while the store was full. */
 export interface Refusal {
   at: number
-  /** 0 when the connection broke. */
+  /** 0 if the connection broke. */
   status: number
   retryAfter: number
   text: string
 }
 
-/** Puts the object store of a platform that has not started yet on a disk. */
+/** Moves the object store of a platform that hasn't started yet to a disk. */
 export function putObjectsOn(disk: SmallDisk, dataDir: string): void {
   const folder = join(disk.path, 'objects')
   mkdirSync(folder, { mode: 0o700 })
@@ -44,8 +44,8 @@ export function putObjectsOn(disk: SmallDisk, dataDir: string): void {
 }
 
 /**
- * Fills the disk for some seconds from time to time, with a run under way that has to wait with its result, and uploads
- * meanwhile. Resolves when the time is over; the disk has room then.
+ * Fills the disk for some seconds from time to time, while a run has to wait with its result, and sends uploads in that
+ * time. Resolves when the time is over; the disk then has free space.
  */
 export async function fillAndEmpty(
   disk: SmallDisk,
@@ -117,10 +117,10 @@ async function refusalOf(send: () => Promise<Response>): Promise<Refusal> {
   }
 }
 
-/** Words of an attempt that ended because a store or a disk was full. */
+/** Matches the message of an attempt that ended because a store or a disk was full. */
 const ENDED_BY_ROOM = 'object store|no room|storage.?full|no_capacity|ENOSPC|no space'
 
-/** Checks that a full disk refused uploads as documented, and cost no attempt of a run. */
+/** Checks that uploads to a full disk were rejected as documented, and that no run lost an attempt. */
 export async function checkFullTimes(
   db: Kysely<Database>,
   tally: Tally,
@@ -143,7 +143,7 @@ export async function checkFullTimes(
     tally.violation('a full disk costs no attempt', `run ${job_id}, attempt ${attempt}: ${message}`)
 }
 
-/** Returns how often a run has waited for room. */
+/** Returns how often runs waited for disk space. */
 export async function countRoomWaits(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ n: number }>`
     select count(*)::int as n from job_log where message like 'Waiting: the storage of the platform is full%'`.execute(

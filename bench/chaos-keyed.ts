@@ -6,11 +6,11 @@ import { type Customer, type Keyed, postOnce, type Shift } from './chaos-custome
 import { oneOf, type Random, type Tally } from './chaos-tally.ts'
 import { toolRequest } from './chaos-tools.ts'
 
-/** The clients that send one request at once. */
+/** The number of clients that send the same request at once. */
 const CLIENTS = 5
 const ATTEMPTS_AGAIN = 2
 
-/** Sends one request from several clients at once under one key, and again later: all must get one answer. */
+/** Sends one request from several clients at once under one key, and again later: all must get the same response. */
 export async function sendAtOnce(customer: Customer, shift: Shift, random: Random): Promise<void> {
   const kind = oneOf(random, ['dataset', 'key', 'cohort', 'tool'] as const) ?? 'dataset'
   const name = `at-once-${randomUUID()}`
@@ -33,7 +33,7 @@ export async function sendAtOnce(customer: Customer, shift: Shift, random: Rando
 interface KeyedRequest {
   path: string
   body: object
-  /** Returns what must be the same in each answer. */
+  /** Returns the part that must be equal in all responses. */
   idOf: (text: string) => string
   /** Records the resource for the checks of its kind. */
   keep?: (text: string) => void
@@ -61,7 +61,7 @@ function requestOf(
     }
     case 'tool': {
       const { slug, body, expected } = toolRequest(random)
-      // Each answer shows the state of the invocation at its time.
+      // Each response shows the current state of the invocation, so compare only the ids.
       const idOf = (text: string) => (JSON.parse(text) as { invocation_id: string }).invocation_id
       const keep = (text: string) => customer.toolCalls.push({ invocationId: idOf(text), slug, expected })
       return { path: `builder/v1/actions/${slug}:invoke`, body, idOf, keep }
@@ -69,7 +69,7 @@ function requestOf(
   }
 }
 
-/** Checks that each set of identical requests has created one resource, and no account has another invocation. */
+/** Checks that each set of identical requests created one resource, and no account has other invocations. */
 export async function checkKeyed(
   db: Kysely<Database>,
   tally: Tally,

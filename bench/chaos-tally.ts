@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Returns numbers in [0, 1) that are the same for the same seed. */
+/** Returns numbers in [0, 1), deterministic per seed. */
 export type Random = () => number
 
 export function randomFrom(seed: number): Random {
@@ -23,7 +23,7 @@ export interface Violation {
   evidence: string
 }
 
-/** Refusals that a retry does not change. */
+/** Matches errors that a retry can't change. */
 const FINAL = /answered 4(?!08|09|25|29)\d\d/
 
 /** The requests to the platform and their outcomes, by kind of work. */
@@ -34,7 +34,7 @@ export class Tally {
   >()
   readonly violations: Violation[] = []
 
-  /** Makes one request; returns `undefined` when the platform refused it. */
+  /** Makes one request; returns `undefined` if the platform rejected it. */
   async attempt<T>(kind: string, call: () => Promise<T>): Promise<T | undefined> {
     const row = this.#row(kind)
     row.asked += 1
@@ -51,7 +51,7 @@ export class Tally {
     }
   }
 
-  /** Retries a request, as a client does when that is safe, until it succeeds, the time is over, or the error is final. */
+  /** Retries an idempotent request until it succeeds, the time is over, or the error is final. */
   async insist<T>(kind: string, call: () => Promise<T>, until: number): Promise<T | undefined> {
     let last = ''
     const noting = () =>
@@ -64,8 +64,8 @@ export class Tally {
       if (answer !== undefined) return answer
       if (Date.now() > until || FINAL.test(last)) {
         this.violation(
-          'what is safe to repeat is taken at last',
-          `${kind} was refused: ${last.slice(0, 300)}`,
+          'idempotent requests eventually succeed',
+          `${kind} was rejected: ${last.slice(0, 300)}`,
         )
         return undefined
       }

@@ -4,7 +4,7 @@ import type { Invocation } from '../schemas/action.ts'
 import { type Customer, postOnce, type Shift } from './chaos-customer.ts'
 import type { Random, Tally } from './chaos-tally.ts'
 
-/** Returns a call of a confined tool with the result that it must have. */
+/** Returns a call of a confined tool with its expected result. */
 export function toolRequest(random: Random): { slug: string; body: object; expected: object } {
   const [a, b] = [Math.floor(random() * 1e4), Math.floor(random() * 1e4)]
   const waiting = random() < 0.5 ? { sync: false } : { sync_timeout_s: 20 }
@@ -17,7 +17,7 @@ export function toolRequest(random: Random): { slug: string; body: object; expec
   return { slug: 'run_javascript', body: { input: { code }, ...waiting }, expected }
 }
 
-/** Invokes a tool; the request is repeated under its key until the platform accepts it. */
+/** Invokes a tool, and retries the request under its key until the platform accepts it. */
 export async function callTool(customer: Customer, shift: Shift, random: Random): Promise<void> {
   const { slug, body, expected } = toolRequest(random)
   const sent = { body, key: randomUUID() }
@@ -28,7 +28,7 @@ export async function callTool(customer: Customer, shift: Shift, random: Random)
   customer.toolCalls.push({ invocationId, slug, expected })
 }
 
-/** Checks that an invocation has completed with the right result. */
+/** Checks that an invocation completed with the expected result. */
 export function checkToolCall(
   tally: Tally,
   { expected, slug }: { expected: object; slug: string },

@@ -15,8 +15,8 @@ const ENDED = new Set(['completed', 'failed', 'cancelled'])
 const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
 
 /**
- * Does every kind of work at once, with random pauses; resolves when all requests have a response.
- * `weight` 1 is a busy account.
+ * Runs every kind of work at once, with random pauses; resolves when all requests have a response. `weight` 1 is a busy
+ * account.
  */
 export async function work(customer: Customer, shift: Shift, seed: number, weight = 1): Promise<void> {
   const lane = async (number: number, pauseMs: number, step: (random: Random) => Promise<void>) => {
@@ -56,7 +56,7 @@ async function upload({ platform, datasets }: Customer, shift: Shift, random: Ra
   }
 }
 
-/** Checks the account's runs, and starts another one when the quota allows it. */
+/** Checks the account's runs, and starts another one if the quota allows it. */
 async function train(customer: Customer, shift: Shift, random: Random): Promise<void> {
   await lookAfterRuns(customer, shift)
   if (customer.runs.filter(({ reported }) => reported === undefined).length >= MAX_RUNS) return
@@ -68,7 +68,7 @@ async function train(customer: Customer, shift: Shift, random: Random): Promise<
   if (run && random() < 0.2 && kind !== 'doomed') run.cancelAt = Date.now() + random() * 15_000
 }
 
-/** Starts a run, safely repeated until the platform accepts it; a retraining continues from `base`. */
+/** Starts a run, with idempotent retries until the platform accepts it; a retraining continues from `base`. */
 export async function startRun(
   customer: Customer,
   shift: Shift,
@@ -98,7 +98,7 @@ export async function startRun(
   return run
 }
 
-/** Cancels runs whose time has come, and records which have ended. */
+/** Cancels runs that are due, and records which have ended. */
 export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tally }: Shift): Promise<void> {
   for (const run of runs.filter(({ reported }) => reported === undefined)) {
     if (run.cancelAt !== undefined && Date.now() > run.cancelAt && run.cancel !== 'answered') {
@@ -119,7 +119,7 @@ async function infer(
   random: Random,
   kind: 'later' | 'now',
 ): Promise<void> {
-  // Most requests go to a loaded model; the others find theirs cached, or cold.
+  // Most requests go to a loaded model; the other models are cached or cold.
   const model = random() < 0.6 ? models[0] : oneOf(random, models)
   if (!model) return
   const ask = kind === 'later' ? inferLater : inferNow
@@ -127,7 +127,7 @@ async function infer(
   if (task) tasks.push({ ...task, kind })
 }
 
-/** Sends far more requests to loaded models than these serve at once, so that some wait and some are refused. */
+/** Sends far more requests to loaded models than they serve at once, so that some wait and some are rejected. */
 async function flood(customer: Customer, shift: Shift, random: Random): Promise<void> {
   const { chatModels, models } = customer
   const loaded = { ...customer, chatModels: chatModels.slice(0, 1), models: models.slice(0, 1) }
@@ -157,8 +157,7 @@ async function chat(
 }
 
 /**
- * Registers an endpoint for a completed run, under a name of its own; one that may have been
- * registered is not requested again.
+ * Registers an endpoint for a completed run under a unique name. Doesn't repeat a request that may have succeeded.
  */
 async function register({ platform, runs, models }: Customer, { tally }: Shift, random: Random) {
   const run = oneOf(

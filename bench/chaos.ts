@@ -25,12 +25,12 @@ import { randomFrom, Tally } from './chaos-tally.ts'
 import { lookAfterRuns, startRun, work } from './chaos-work.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Two accounts work while random processes are killed and the disk of the object store fills and empties. Then the bench checks that no work was lost, invented, charged
-// twice or left behind: `chaos.ts [minutes] [seed]`.
+// Two accounts work while random processes are killed and the disk of the object store fills and empties. Then the
+// bench checks that no work was lost, invented, charged twice or left behind: `chaos.ts [minutes] [seed]`.
 
 const minutes = unlessOnce(Number(process.argv[2] ?? 20))
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
-/** The time for which open work may make no progress after the last kill, and the time for all of it. */
+/** The maximum time without progress of open work after the last kill, and the time limit for all of it. */
 const STILL_MS = 4 * 60_000
 const TIMEOUT_MS = 30 * 60_000
 const EVENT_TYPES = [
@@ -78,7 +78,7 @@ const filling =
 const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say })
 const { full, refusals } = await filling
 await working
-say('nothing is begun or killed any more')
+say('no more work is started and no more processes are killed')
 
 const connection = await Connection.connect({ address: platform.ready.temporal_address })
 const temporal = new Client({ connection })
@@ -97,7 +97,7 @@ for (const { pid, command } of processesOn(data.path))
 report()
 process.exitCode = tally.violations.length > 0 ? 1 : 0
 
-/** Waits until no work is open, or the time is up. */
+/** Waits until all work has ended, or the time is over. */
 async function settle(): Promise<void> {
   const killedLast = new Date(kills.at(-1)?.at ?? began)
   let said = 0
@@ -115,7 +115,7 @@ async function settle(): Promise<void> {
     await hurry(db, temporal, { senderDiedAt: killedLast }).catch(() => {})
     await sleep(500)
   }
-  say('the patience is over')
+  say('the time limit for open work is over')
 }
 
 async function lookAfter(customer: Customer): Promise<void> {
@@ -126,7 +126,7 @@ async function lookAfter(customer: Customer): Promise<void> {
 /** Opens a customer with models, tables and a webhook endpoint. */
 async function open(name: string, own: TestPlatform, number: number): Promise<Customer> {
   const { dataset_id: table } = await uploadTable(own.api, regressionTable(3_000, number))
-  // Only the trainer finds out that its target contains text.
+  // Only the trainer detects that the target contains text.
   const mixed = Array.from({ length: 200 }, (_, i) =>
     JSON.stringify({ age: i, target: i % 2 ? i : `word ${i}` }),
   )
@@ -166,7 +166,7 @@ async function open(name: string, own: TestPlatform, number: number): Promise<Cu
   }
 }
 
-/** Returns a client of the platform with an account of its own. */
+/** Creates another account and returns a client for it. */
 async function anotherAccount(): Promise<TestPlatform> {
   const { base_url, operations_key } = platform.ready
   const admin = new AdminClient(base_url, operations_key)
@@ -183,7 +183,7 @@ async function anotherAccount(): Promise<TestPlatform> {
   }
 }
 
-/** Returns the outcomes of all work, with the errors of failures. */
+/** Returns the outcomes of all work, with the errors of failed work. */
 async function endsByKind(): Promise<string[]> {
   const { rows } = await sql<{ what: string; status: string; why: string | null; n: number }>`
     select 'task ' || surface as what, status, error as why, count(*)::int as n from task group by 1, 2, 3
@@ -207,7 +207,7 @@ function report(): void {
   const byPrey = Map.groupBy(kills, ({ prey }) => prey)
   const counts = PREY.map((prey) => `${prey.padEnd(14)} ${byPrey.get(prey)?.length ?? 0}`)
   print(`${kills.length} kills`, counts)
-  print('asked (refused: not taken, and said so or cut off)', tally.lines())
+  print('requests (refused: rejected or cut off)', tally.lines())
   print('ended', ended)
   const refused = Map.groupBy(refusals, ({ status }) => status)
   const answers = [...refused].map(([status, all]) => `${all.length} x ${status || 'cut'}`)

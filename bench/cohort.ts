@@ -1,6 +1,7 @@
-// A chain of three warm stages as a cohort, beside a client that calls the same three endpoints one after another through
-// `infer`, in turn: npm run bench:cohort [-- --runs 40]. Gateway, control worker and nodes share one process, and Temporal,
-// PostgreSQL and the model servers have theirs. It says where the time of a run goes and what its history holds.
+// A chain of three warm stages as a cohort, compared with a client that calls the same three endpoints in sequence
+// through `infer`, in turn: npm run bench:cohort [-- --runs 40]. Gateway, control worker and nodes share one process;
+// Temporal, PostgreSQL and the model servers have their own. Prints where the time of a run goes and how long its
+// history is.
 import { parseArgs } from 'node:util'
 import type { PlanRequest } from '../schemas/cohort-plan.ts'
 import type { CohortEvent, CohortSummary } from '../schemas/cohort.ts'
@@ -16,7 +17,7 @@ const WARM_UP = 5
 const WAIT_S = 0.05
 const POLL_INTERVAL_MS = 10
 const STAGES = ['one', 'two', 'three'] as const
-/** Twice the time of the stages alone. */
+/** Twice the time of the bare stages. */
 const GOAL_MS = 300
 
 await using _databases = { [Symbol.asyncDispose]: stopDatabases }

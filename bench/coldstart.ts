@@ -20,9 +20,9 @@ import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The time from a request for a model that no node has to its first token, through the platform (download, placement,
-// load, one token of warm-up, response), beside starting the same model server by hand and sending the request to it.
-// Then many such requests at once.
+// The time from a request for a model that no node has to its first token through the platform (download, placement,
+// load, one warm-up token, response), compared with starting the same model server by hand and sending the request to
+// it. Then many such requests at once.
 
 const ROUNDS = unlessOnce(3)
 const WAITERS = unlessOnce(1_000, 50)
@@ -31,13 +31,13 @@ const MAX_MORE_S = 1
 
 interface Runtime {
   name: string
-  /** Threads and concurrency included: the server is started by hand as a node starts it. */
+  /** The server is started by hand as a node starts it, with the same threads and concurrency. */
   profile: RuntimeProfile
   python: string | undefined
   packages?: string
   make: (path: string) => Promise<void>
   file: string
-  /** The path for the server: its folder, when the model is a file. */
+  /** Returns the path for the server: the folder, if the model is a file. */
   modelDir: (path: string) => string
 }
 
@@ -77,7 +77,7 @@ async function firstToken(
     headersTimeout: 0,
     ...(dispatcher && { dispatcher }),
   })
-  // A client library of OpenAI's retries as well.
+  // OpenAI's client libraries retry as well.
   if (statusCode === 429 && isPatient) {
     await body.dump()
     await sleep(1_000 * Number(headers['retry-after']))
@@ -88,11 +88,11 @@ async function firstToken(
   for await (const line of createInterface({ input: body })) {
     if (first === undefined && isToken(line)) first = performance.now()
   }
-  if (first === undefined) throw new Error('the answer had no token')
+  if (first === undefined) throw new Error('the response had no token')
   return (first - began) / 1_000
 }
 
-/** Starts the server as one would in a shell, and sends a request as soon as it is ready. */
+/** Starts the server as in a shell, and sends a request as soon as it's ready. */
 async function byHand(runtime: Runtime, path: string): Promise<number> {
   const socket = join(tmpdir(), `hearth-${randomUUID().slice(0, 8)}.sock`)
   const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) }, { socket })
@@ -139,7 +139,7 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
 
 const seconds = (count = Number.NaN) => `${count.toFixed(2)} s`
 
-/** Returns the load times in the node's log: milliseconds from the order to the end of the warm-up. */
+/** Returns the load times in the node's log: milliseconds from the load request to the end of the warm-up. */
 const loadsOf = (platform: BenchPlatform, modelKey: string) =>
   readFileSync(join(platform.logs, 'node.log'), 'utf8')
     .split('\n')

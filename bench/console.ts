@@ -13,8 +13,9 @@ import { lack } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The console over an account with 100,000 runs, one of which is at work and has a log of 1,000,000 lines: what its first
-// view costs, what it holds after minutes of live updates, how fast its pages come, and what an open one costs the gateway.
+// The console for an account with 100,000 runs, one of which is active and has a log of 1,000,000 lines: the cost of
+// the first view, the memory after minutes of live updates, the speed of its pages, and the gateway's cost of an open
+// page.
 
 const RUNS = unlessOnce(100_000, 1_000)
 const LINES = unlessOnce(1_000_000, 10_000)
@@ -59,7 +60,7 @@ try {
 }
 endWith(!isMissed)
 
-/** Builds the sources anew, with the packages that are there. */
+/** Rebuilds the sources with the installed packages. */
 async function timeBuild(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   symlinkSync(join(cache, 'console-packages'), join(folder, 'console-packages'))
@@ -119,7 +120,7 @@ async function clicks(on: Browser, at: World): Promise<void> {
     )
 }
 
-/** Opens a page several times, and sees by how much more the gateway works than without. */
+/** Opens a page several times, and measures how much more CPU the gateway uses than without it. */
 async function gatewayCost(on: Browser, at: World): Promise<void> {
   const idle = await shareOfCore(at.pid)
   say('the gateway without a console', `${(100 * idle).toFixed(2)} % of a core`)

@@ -1,6 +1,6 @@
-// The copies of a language model on two nodes with llama.cpp while clients come and leave, from 0 to 100 and back:
-// npm run bench:copies [-- --clients 100 --seconds 30 --idle 20]. Fails when a request is lost, when copies overshoot more
-// than once, or when the idle model does not leave memory and answer again.
+// The copies of a language model on two nodes with llama.cpp while the number of clients grows from 0 to 100 and
+// shrinks again: npm run bench:copies [-- --clients 100 --seconds 30 --idle 20]. Fails if a request is lost, if copies
+// overshoot more than once, or if the idle model isn't unloaded or doesn't answer afterwards.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,7 +23,7 @@ const { values } = parseArgs({
 const [clients, seconds, idleS] = [Number(values.clients), Number(values.seconds), Number(values.idle)]
 const PIECES = Array.from({ length: 60 }, (_, i) => (i ? ` piece${i}` : 'piece0'))
 const POLL_INTERVAL_MS = 250
-/** Copies may leave one after the other, each after its idle timeout. */
+/** Copies may be unloaded one after the other, each after its idle timeout. */
 const MAX_IDLE_MS = 2_000 * idleS + 60_000
 
 const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-copies-'))
@@ -49,7 +49,7 @@ const loaded = () =>
 const waits: number[] = []
 const failures = new Map<string, number>()
 let [answered, refused] = [0, 0]
-/** One chat, repeated when it is refused with `Retry-After`, as clients of OpenAI's API do. */
+/** Sends one chat, and retries it after a `Retry-After`, as clients of OpenAI's API do. */
 async function ask(isOver: () => boolean = () => false): Promise<void> {
   const began = performance.now()
   for (;;) {
@@ -120,7 +120,7 @@ for (const [what, times] of failures) console.log(`${times} times ${what}`)
 console.log(
   `wanted ${counts.join(', ')}; ${answered} answered (p50 ${percentile(waits, 0.5).toFixed(0)} ms, p99 ${percentile(waits, 0.99).toFixed(0)} ms with repeats), ${refused} refused with Retry-After; out of memory after ${(emptyAfterMs / 1_000).toFixed(1)} s`,
 )
-/** A turn back up after a fall, or down before the clients left. */
+/** Counts an increase after a decrease, or a decrease before the clients left. */
 const overshoots = counts.filter(
   (to, i) => i > 1 && to > counts[i - 1]! && counts[i - 1]! < counts[i - 2]!,
 ).length

@@ -11,16 +11,16 @@ import { cpuSeconds, median, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
 // The time that the platform adds to a task on the durable path (row, start intent, placement, claim under a lease,
-// result, ledger, event), beside the same Temporal steps without content: a workflow, a local activity, an activity of
-// another process. Each side is timed from the request to the result that the caller gets, less the time in the model. And the
-// gateway's CPU for each task that is queued, and for each look at one.
+// result, ledger, event), compared with the same empty Temporal steps: a workflow, a local activity, and an activity in
+// another process. Each side is timed from the request to the caller's result, minus the time in the model. Also
+// measures the gateway's CPU per queued task, and per read of a task.
 
 const WARM_UP = 10
 const TASKS = unlessOnce(60, 5)
 const ROUNDS = unlessOnce(3)
 const POLL_INTERVAL_MS = 4
 const GOAL = 1.3
-/** Tasks that wait for a node while the gateway's CPU is measured. */
+/** The number of tasks that wait for a node while the gateway's CPU is measured. */
 const WAITING = unlessOnce(500, 20)
 const AT_ONCE = 8
 const SETTLE_MS = unlessOnce(10_000, 500)

@@ -9,8 +9,8 @@ import { type Callee, startCallee, type Usage } from './edges/calls.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// One gigabyte from a file of one process to a file of another: over an edge, over the same code without a digest, beside
-// a bare HTTP stream from memory to memory and a hop through an object store: npm run bench:edges
+// One gigabyte from a file of one process to a file of another: over an edge, over the same code without a digest, over
+// a bare HTTP stream from memory to memory, and through an object store: npm run bench:edges
 
 const GB = 1_000_000_000
 const MB = 1_000_000
@@ -79,7 +79,7 @@ try {
     }
   }
 
-  // Code is compiled by the first transfers of a small payload, after which both processes are idle.
+  // The first transfers of a small payload compile the code; after that both processes are idle.
   const { sha256: smallSha256, ...smallPeer } = small
   const transferSmall = () =>
     consumer.call<number>('direct', { peer: smallPeer, sha256: smallSha256, isVerified: true })
@@ -89,7 +89,7 @@ try {
     if (i >= 0) times.push(ms)
   }
   const [idleP, idleC] = await Promise.all([producer.call<Usage>('usage'), consumer.call<Usage>('usage')])
-  // Other ways leave garbage behind, so memory is measured before them.
+  // Measure memory first, because the other ways leave garbage behind.
   const first = await measured(producer, consumer, ways[EDGE]!)
 
   const runs: Record<string, Run[]> = Object.fromEntries(Object.keys(ways).map((name) => [name, []]))
@@ -105,7 +105,7 @@ try {
         `CPU s/GB ${cpu('producer').toFixed(2)} + ${cpu('consumer').toFixed(2)}`,
     )
   }
-  // What else runs on the machine only adds, so the least disturbed round of each way counts.
+  // Other load on the machine only adds time, so the fastest round of each way counts.
   const fastest = (name: string) => Math.min(...runs[name]!.map(({ ms }) => ms))
   const ratio = (one: string, other: string) => fastest(other) / fastest(one)
   const cpuOf = (name: string) =>

@@ -1,6 +1,7 @@
-// Embeddings and reranking by the ONNX server beside infinity and sentence-transformers, on one thread each and in turn, and
-// the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With --device cuda the server and
-// its peers run on PyTorch on a GPU, and with --vllm PYTHON, the interpreter of the environment vllm, vLLM is one of them.
+// Embeddings and reranking by the ONNX server compared with infinity and sentence-transformers, on one thread each and
+// in turn, and the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With --device
+// cuda the server and its peers run on PyTorch on a GPU. With --vllm PYTHON, the interpreter of the environment vllm,
+// vLLM is a peer.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -70,7 +71,7 @@ interface Figure {
   cpuMs: number
 }
 
-/** Sends each text in a request of its own, with so many at a time. */
+/** Sends each text in a separate request, several at a time. */
 async function load(
   pid: number,
   texts: readonly string[],
@@ -104,7 +105,7 @@ const shown = (figures: readonly Figure[]) =>
   `${middle(figures, (one) => one.cpuMs).toFixed(1)} ms CPU`
 const goal = (text: string, isMet: boolean) => `${text}: ${isMet ? 'met' : 'MISSED'}`
 
-/** Compares with a server that speaks as OpenAI's does. */
+/** Compares with a server that implements OpenAI's API. */
 async function overHttp(server: SpecialistServer, name: string, peer: EmbeddingsPeer): Promise<void> {
   const pool = new Pool(peer.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
   const askPeer = async (text: string) => {
@@ -195,7 +196,7 @@ async function inBulk(
   }
 }
 
-/** Loads a model that is on the disk with its conversion, on a node that has just started. */
+/** Loads a model whose weights and conversion are on disk, on a node that has just started. */
 async function cachedToWarm(folder: string, path: string): Promise<void> {
   await using _databases = { [Symbol.asyncDispose]: stopDatabases }
   await using api = await startApi()

@@ -12,13 +12,13 @@ import { environmentOf } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// One account floods a language model with chats while another one chats with it: how long the second waits, compared
-// with its chats alone and where three others run, and what the first is refused.
+// One account floods a language model with chats while another account uses it: the wait of the second account,
+// compared with its chats alone and next to three others, and the rejections of the first account.
 
 const FLOOD = 220
 const ROUNDS = unlessOnce(10, 1)
 const ALONE = unlessOnce(60, 5)
-/** The chats that the model serves at once. */
+/** The number of chats that the model serves at once. */
 const PLACES = 4
 const HEAD_START_MS = 150
 const MAX_WORST = 4

@@ -7,7 +7,7 @@ const FLOORS = JSON.parse(readFileSync(join(import.meta.dirname, 'floors.json'),
   Record<string, number>
 >
 
-/** A measured figure with its goal. Small figures are good unless `isMost` is set. */
+/** A measured figure with its goal. Lower is better unless `isMost` is set. */
 export interface Figure {
   readonly what: string
   readonly measured: number
@@ -16,8 +16,9 @@ export interface Figure {
 }
 
 /**
- * Prints figures with their goals and their floors of floors.json, and ends the bench with 1 when one is worse than its floor.
- * Floors are about a third worse than what this release has shown on a busy machine of two cores; goals fail nothing.
+ * Prints figures with their goals and their floors from floors.json, and exits with 1 if a figure is worse than its
+ * floor. Floors are about a third worse than the results of this release on a busy machine with two cores. A missed
+ * goal doesn't fail the bench.
  */
 export function judge(bench: string, figures: readonly Figure[]): void {
   const line = ([what = '', ...cells]: readonly string[]) =>

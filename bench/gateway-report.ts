@@ -26,7 +26,7 @@ export interface Sse {
   incomplete: number
 }
 
-/** The results of one target; the n-th entry of every list is from the n-th round. */
+/** The results of one target; entry n of every list is from round n. */
 export class Rounds {
   readonly target: Target
   readonly warm: Closed[] = []
@@ -35,7 +35,7 @@ export class Rounds {
   readonly rate: Loaded[] = []
   readonly paced: Sse[] = []
   readonly flat: Sse[] = []
-  /** After load. */
+  /** The memory after load. */
   memoryMb = Number.NaN
 
   constructor(target: Target) {

@@ -16,7 +16,7 @@ import { freePorts } from '../platform/free-ports.ts'
 import { startServer } from './list-fixture.ts'
 import { descendants, listeningPort } from './platform.ts'
 
-/** A target for chats, with the process whose CPU time counts. */
+/** A target for chats, with the process whose CPU time is measured. */
 export interface Target {
   name: string
   url: string
@@ -25,18 +25,18 @@ export interface Target {
   pid: number | undefined
 }
 
-/** The gateway, the bare proxy beside it, and the model server behind both. */
+/** The gateway, the bare proxy to compare it with, and the model server behind both. */
 export interface World extends AsyncDisposable {
   folder: string
   targets: Record<'direct' | 'bare' | 'gateway', Target>
   nodePid: number
   databaseUrl: string
-  /** Moves the parts of Hearth other than gateway, node and PostgreSQL to a core. They start on the measured one. */
+  /** Moves the parts of Hearth other than gateway, node and PostgreSQL to a core; they start on the measured one. */
   placeRest: (core: string) => void
 }
 
 const HARNESS = join(import.meta.dirname, 'harness')
-/** The measured processes have one core; the model server and the clients share the other. */
+/** The measured processes get one core; the model server and the clients share the other. */
 export const MEASURED_CORE = '0'
 export const OTHER_CORE = '1'
 const COMPILE_CACHE = join(import.meta.dirname, '..', 'node_modules', '.cache', 'compile')
@@ -76,7 +76,7 @@ export async function startWorld(): Promise<World> {
     HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
     HEARTH_OBJECT_DIR: join(folder, 'objects'),
     HEARTH_LOG_LEVEL: 'info',
-    // As scripts/bootstrap.mjs sets it.
+    // The same value as in scripts/bootstrap.mjs.
     NODE_COMPILE_CACHE: COMPILE_CACHE,
   })
   await answers(`${baseUrl}/api/builder/v1/health`)
@@ -122,7 +122,7 @@ export async function startWorld(): Promise<World> {
   const placeRest = (core: string) => {
     for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
       const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
-      // A process of PostgreSQL may have exited meanwhile.
+      // A PostgreSQL process may have exited in the meantime.
       if (status !== 0 && (pid === nodePid || pid === postgres.pid)) throw new Error(`cannot move ${pid}`)
     }
   }
@@ -191,7 +191,7 @@ async function seed(url: string) {
   return { endpointId, modelKey, key, nodeToken }
 }
 
-/** Writes a catalog whose one profile is the fake model server. */
+/** Writes a catalog whose only profile is the fake model server. */
 function catalog(folder: string): string {
   const directory = join(folder, 'catalog')
   for (const name of ['runtime-profiles', 'model-configs'])

@@ -18,19 +18,19 @@ import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Chats through the gateway (key, routing, link to a node, journal, ledger and event of each), beside a bare Koa proxy
-// and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
+// Chats through the gateway (with key, routing, node link, journal, ledger and event each), compared with a bare Koa
+// proxy and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
 //
-// All of Hearth (gateway, node, PostgreSQL) has the core that the bare proxy has in its turn. The model server and the
-// clients have the other one, as without a proxy. CPU per request is also printed with the gateway alone on its core:
-// it then waits for the processes that share the other core with the clients, and turns of its event loop hold few
-// requests.
+// All of Hearth (gateway, node, PostgreSQL) shares the core that the bare proxy uses in its turn. The model server and
+// the clients use the other core, as without a proxy. The bench also prints the CPU per request with the gateway alone
+// on its core: it then waits for the processes that share the other core with the clients, and each turn of its event
+// loop handles few requests.
 
 needPrograms('wrk', 'go', 'taskset')
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = unlessOnce(Number(roundsText))
 const SECONDS = unlessOnce(Number(secondsText))
-/** The time until hot code has been compiled; before that, compilation takes half of the CPU. */
+/** The time until hot code is compiled; before that, compilation takes half of the CPU. */
 const WARM_S = unlessOnce(40, 2)
 const SSE = join(import.meta.dirname, 'harness', 'sse.mjs')
 
@@ -118,7 +118,7 @@ const measured: Compared = {
   gateway: new Rounds(world.targets.gateway),
 }
 const all = [measured.direct, measured.bare, measured.gateway]
-/** The bare proxy runs before and after the gateway, because the speed of a machine changes from one second to the next. */
+/** Runs the bare proxy before and after the gateway, because the speed of a machine changes from second to second. */
 async function closedRound(placement: 'closed' | 'alone'): Promise<void> {
   const { direct, bare, gateway } = measured
   direct[placement].push(await closedLoop(direct.target))

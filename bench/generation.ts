@@ -1,5 +1,5 @@
-// Pictures by the generative server, over HTTP, beside diffusers alone with the same weights, and how soon a request that is
-// left makes room for the next: npm run bench:generation [-- --rounds 5]. On a machine with a GPU: --size real --side 512.
+// Images from the generative server over HTTP compared with bare diffusers on the same weights, and how soon an aborted
+// request frees the server for the next: npm run bench:generation [-- --rounds 5]. With a GPU: --size real --side 512.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,7 +42,7 @@ const peer = stack.use(
 )
 const { port } = JSON.parse(server.first) as { port: number }
 
-/** Asks for a picture; `onStep` may abort. Returns the times of the steps. */
+/** Requests an image; `onStep` may abort. Returns the times of the steps. */
 async function ask(seed: number, signal?: AbortSignal, onStep: (step: number) => void = () => {}) {
   const input = { prompt: 'a boat', width: side, height: side, num_inference_steps: steps, seed }
   const answer = await request(`http://127.0.0.1:${port}/infer/text-to-image`, {
@@ -73,7 +73,7 @@ for (let round = 1; round <= Number(values.rounds); round++) {
   const times = await ask(round)
   ours?.push((performance.now() - began) / 1_000)
   cpuOurs?.push(cpuSeconds(server.pid) - cpu)
-  if (times.length !== steps) throw new Error(`${times.length} of ${steps} steps were told`)
+  if (times.length !== steps) throw new Error(`${times.length} of ${steps} steps were reported`)
   lengths?.push((times.at(-1)! - times[0]!) / (steps - 1))
   const alone = await peer.seconds(String(round))
   theirs?.push(alone.clock)
@@ -88,11 +88,11 @@ const [own = [], other = [], ownCpu = [], otherCpu = [], stepMs = []] = [
 ]
 const told = (clock: number[], cpu: number[]) =>
   `${median(clock).toFixed(2)} s a picture, ${median(cpu).toFixed(2)} s of CPU`
-console.log(`server over HTTP   ${told(own, ownCpu)}, every one of ${steps} steps told`)
+console.log(`server over HTTP   ${told(own, ownCpu)}, all ${steps} steps reported`)
 console.log(`diffusers alone    ${told(other, otherCpu)}`)
 console.log(`${(median(own) / median(other)).toFixed(2)} times`)
 
-// The next request begins when the step has ended in which the caller of the first one left.
+// The next request starts when the step ends in which the first caller disconnected.
 const waits: number[] = []
 for (let round = 0; round < Number(values.rounds); round++) {
   const leaving = new AbortController()
@@ -108,5 +108,5 @@ for (let round = 0; round < Number(values.rounds); round++) {
 }
 const inSteps = median(waits) / median(stepMs)
 console.log(
-  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is told ${median(waits).toFixed(0)} ms after the caller of one has left, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
+  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is reported ${median(waits).toFixed(0)} ms after a caller has left, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
 )

@@ -1,6 +1,7 @@
-// Checks on a machine with an NVIDIA GPU that everything a node starts computes on it, inside the node's confinement: npm run bench:gpu.
-// It takes at most 8 minutes and exits with 1 if a check fails, with 2 if the machine lacks something. `--rehearse` runs the steps with a
-// tiny model on the processor, to try the script itself. It also prints figures, each with that of the libraries alone.
+// Checks on a machine with an NVIDIA GPU that everything a node starts computes on it, inside the node's confinement:
+// npm run bench:gpu. Takes at most 8 minutes, and exits with 1 if a check fails, or 2 if the machine lacks something.
+// `--rehearse` runs the steps with a tiny model on the CPU, to test the script itself. Also prints figures, each with
+// that of the bare libraries.
 import { spawnSync } from 'node:child_process'
 import { linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -75,7 +76,7 @@ function check(name: string, isRight: boolean, detail: string): void {
 
 const figure = (name: string, detail: string): void => console.log(`figure  ${name}: ${detail}`)
 
-/** Runs a program of the libraries alone, outside of the confinement, and returns the JSON of its last line. */
+/** Runs a program that uses only the libraries, outside the confinement, and returns the JSON of its last line. */
 function runPlain<T>(python: string, args: readonly string[]): T {
   const env = pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') })
   const { status, stdout, stderr } = spawnSync(python, args, { env, encoding: 'utf8' })
@@ -109,7 +110,7 @@ function makeModel(python: string): string {
   return folder
 }
 
-/** Serves the model as a node does, and looks for the server in the driver's list while it answers. */
+/** Serves the model as a node does, and finds the server in the driver's process list while it answers. */
 async function checkChat(python: string, modelDir: string): Promise<void> {
   using deadline = new LoadDeadline({ stallMs: 240_000 })
   const spec = { name: 'bench-chat', profile: profile!, python, modelDir, ramMb: 8_000 }
@@ -172,11 +173,11 @@ async function checkTuning(
   const name = `${adapter}, ${optimizer}, ${isCheckpointed ? 'with' : 'without'} checkpointing`
   const folder = join(dir, `${adapter}-job`)
   mkdirSync(folder)
-  // A trainer reads its own folder alone.
+  // A trainer can read only its own folder.
   mkdirSync(join(folder, 'base'))
   for (const file of readdirSync(base)) linkSync(join(base, file), join(folder, 'base', file))
   const data = join(folder, 'rows.jsonl')
-  // The prompt is cut until the row has LENGTH tokens; an output would be kept whole.
+  // The trainer truncates the prompt until the row has LENGTH tokens, but never truncates an output.
   const row = { instruction: SENTENCE.repeat(LENGTH), input: '', output: SENTENCE }
   writeFileSync(data, Array.from({ length: 64 }, () => JSON.stringify(row)).join('\n'))
   const chosen = { adapter, optimizer, sequence_len: LENGTH, micro_batch_size: MICRO_BATCH, lora_r: 16 }

@@ -1,6 +1,7 @@
-// A prompt read by one process of the language model server and continued by another, its cache handed over as nodes do (HTTPS, file
-// to file, sha256), beside one process that does both: npm run bench:handover [-- --size small --tokens 2048 --rounds 5]. On a
-// machine with a GPU: --size 1b, a model of the shape of a Llama of 1.2 billion parameters in bf16 with random weights.
+// A prompt read by one language model server process and continued by another, with its cache handed over as nodes do
+// (HTTPS, file to file, sha256), compared with one process that does both: npm run bench:handover [-- --size small
+// --tokens 2048 --rounds 5]. With a GPU: --size 1b, a Llama shape of 1.2 billion parameters in bf16 with random
+// weights.
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { link, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -18,7 +19,7 @@ const SIZES: Readonly<Record<string, readonly string[]>> = {
   small: ['--hidden', '256', '--layers', '8'],
   '1b': ['--hidden=2048', '--layers=16', '--heads=32', '--kv-heads=8', '--intermediate=8192', '--vocab=512'],
 }
-/** Rows of the embeddings that no token has: real vocabularies are large, and so is the product with them. */
+/** Unused rows of the embeddings: real vocabularies are large, and so is the cost of multiplying with them. */
 const EXTRA_VOCAB: Readonly<Record<string, string>> = { small: '0', '1b': '127488' }
 const { values } = parseArgs({
   options: {
@@ -55,7 +56,7 @@ await runProgram(python, [MAKER, model, ...form, ...limits], {
   timeout: MAKE_MS,
 })
 
-/** A model server with the folder in which it finds payloads, and the node's end of edges beside it. */
+/** Starts a model server with its payload folder, and the node's end of edges. */
 async function startEnd(name: string) {
   const exchange = join(folder, `${name}-exchange`)
   await mkdir(exchange)
@@ -87,7 +88,7 @@ async function post(port: number, path: string, body: object): Promise<unknown> 
 const producer = await startEnd('producer')
 const consumer = await startEnd('consumer')
 
-/** Each round has a prompt of its own. */
+/** Each round has a different prompt. */
 const messagesOf = (round: number) => [
   { role: 'user', content: `${round}. ${SENTENCE.repeat(Math.ceil(tokens / SENTENCE_TOKENS))}` },
 ]
@@ -98,7 +99,7 @@ async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {
   return [performance.now() - began, value]
 }
 
-/** Fetches what the producer's server has written, as a consumer's node does, and lends it to the consumer's server. */
+/** Fetches the file of the producer's server as a consumer's node does, and passes it to the consumer's server. */
 async function handOver(file: string) {
   const { store } = producer.edges
   using made = await store.adopt(join(producer.exchange, file), { maxBytes: LIMIT_MB * 1024 * 1024 })
@@ -136,10 +137,10 @@ for (let round = -1; round < rounds; round++) {
   const [first, answer] = await timed(() => consumer.post('/decode', { ...payload, ...one }))
   const [said, wanted] = [answer as Answer, alone as Answer]
   if (said.choices[0]?.message.content !== wanted.choices[0]?.message.content)
-    throw new Error('the first token is another one than that of one process')
+    throw new Error('the first token differs from that of a single process')
   ;[promptTokens, megabytes] = [wanted.usage.prompt_tokens, payload.size_bytes / 1e6]
   await rm(join(consumer.exchange, file))
-  // The first round compiles and warms.
+  // The first round is for compilation and warm-up.
   if (round < 0) continue
   figures.whole.push(whole)
   figures.prefill.push(prefill)

@@ -8,8 +8,8 @@ import { readDataset } from '../platform/datasets/reader.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Reads a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed), beside DuckDB's
-// plain count of the same file. Each side is a process of its own, and its start counts.
+// Reads a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed), compared with
+// DuckDB's plain count of the same file. Each side is a separate process, whose startup counts.
 
 const BYTES = unlessOnce(500_000_000, 20_000_000)
 const ROUNDS = unlessOnce(7)

@@ -3,22 +3,22 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 
-/** The time of some work, by the clock and of the processor. */
+/** The wall-clock and CPU time of some work. */
 export interface Seconds {
   clock: number
   cpu: number
 }
 
-/** A program of Python that says when it is ready, and then does a piece of work for each line that it is sent. */
+/** A Python program that prints a line when it's ready, and then does one piece of work per input line. */
 export interface LineProgram extends AsyncDisposable {
   readonly pid: number
-  /** The line with which it was ready. */
+  /** The line that reported readiness. */
   readonly first: string
   /** Returns the seconds that the program measured for this line. */
   seconds(line: string): Promise<Seconds>
 }
 
-/** Starts a program on one thread; `args` begin with its file. */
+/** Starts a program on one thread; `args` start with its file. */
 export async function startLineProgram(python: string, args: readonly string[]): Promise<LineProgram> {
   const child = spawn(python, args, {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),

@@ -101,7 +101,7 @@ export async function createAccount(db: Kysely<Database>): Promise<BenchAccount>
   return { id, key }
 }
 
-/** Row `n` was created `n` ms ago; failed rows are the oldest, which a plan based on averages would not expect. */
+/** Row `n` was created `n` ms ago. Failed rows are the oldest, which a query plan based on averages wouldn't expect. */
 const ID = sql`uuidv7(make_interval(secs => n / -1000.0))`
 const TIME = sql`now() + make_interval(secs => n / -1000.0)`
 

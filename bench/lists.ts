@@ -13,8 +13,8 @@ import {
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Any page of the lists of an account with 1,000,000 rows beside the same of one with 1,000, and /endpoints of an
-// account that sees 1,000 of 1,000,000 beside one that sees 1,000 of 1,000. Over HTTP, both sides in turn.
+// Compares any page of the lists of an account with 1,000,000 rows and one with 1,000, and /endpoints of an account
+// that sees 1,000 of 1,000,000 and one that sees 1,000 of 1,000. Over HTTP, both sides in turn.
 
 const MANY = unlessOnce(1_000_000, 10_000)
 const SMALL = 1_000
@@ -63,7 +63,7 @@ async function compare(what: string, many: Target, few: Target): Promise<void> {
   console.log(`${what.padEnd(58)} ${slow.toFixed(2)} ms beside ${fast.toFixed(2)} ms   ${ratio.toFixed(2)}x`)
 }
 
-/** Returns the cursor that continues below an id: the list's own scope with that id. */
+/** Returns the cursor that continues after an id: the list's scope with that id. */
 async function cursorAt(target: Target, id: string): Promise<string> {
   const { next_cursor } = await read(target)
   const [scope] = Buffer.from(String(next_cursor), 'base64url').toString().split('.')
@@ -110,7 +110,7 @@ const ENDPOINT_LISTS = [
 ]
 
 console.log(
-  `filling two databases: ${MANY.toLocaleString('en')} rows a table beside ${SMALL.toLocaleString('en')} ...`,
+  `filling two databases: ${MANY.toLocaleString('en')} rows a table next to ${SMALL.toLocaleString('en')} ...`,
 )
 const began = performance.now()
 await using server = await startServer()
@@ -124,7 +124,7 @@ const [many, few, busy] = [
 for (const fill of [fillDatasets, fillRuns]) {
   await fill(large.db, many.id, MANY)
   await fill(large.db, few.id, SMALL)
-  // These rows are newer than all others, and a page must not have to skip them.
+  // These rows are newer than all others; a page must not have to skip them.
   await fill(large.db, busy.id, MANY / 10)
 }
 const seers: { side: Side; account: BenchAccount }[] = []

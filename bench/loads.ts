@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { OTHER_CORE } from './gateway-world.ts'
 
-/** One request, sent many times. */
+/** A request that is sent many times. */
 export interface Load {
   url: string
   method?: 'GET' | 'POST'
@@ -11,17 +11,19 @@ export interface Load {
   body: string
 }
 
-/** The results of `rateload`; percentiles are those of requests after its warm-up. */
+/** The results of `rateload`; the percentiles exclude the warm-up. */
 export interface Loaded {
   p50_ms: number
   p99_ms: number
-  /** With those of the warm-up. */
+  /** Includes the warm-up. */
   sent: number
   non2xx: number
   errors: number
 }
 
-/** Sends a request from 64 connections, `rate` times a second or as often as it is answered. `folder` has the program. */
+/**
+ * Sends a request over 64 connections, `rate` times per second or as fast as possible. `folder` contains the program.
+ */
 export async function rateload(
   folder: string,
   { url, method = 'POST', headers, body }: Load,

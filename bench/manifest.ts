@@ -19,8 +19,8 @@ import { type BenchAccount, createAccount, fillEndpoints, startServer, startSide
 import { cpuSeconds, median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The manifest of an account with 10,000 tools: what a conditional request costs a gateway while nothing has changed,
-// and what one change costs, beside building, serializing and digesting all manifests at each request.
+// The manifest of an account with 10,000 tools: the gateway's cost of a conditional request while nothing has changed,
+// and of one change, compared with building, serializing and digesting all manifests at each request.
 
 const TOOLS = unlessOnce(10_000, 500)
 const REQUESTS = unlessOnce(4_000, 80)
@@ -122,12 +122,12 @@ console.log(
     `in which other requests wait at most ${(pauses.max / 1e6).toFixed(0)} ms`,
 )
 
-// A comparison of numbers, without HTTP.
+// The in-memory lookup, which only compares numbers, without HTTP.
 const LOOKS = 200_000
 let used = process.cpuUsage()
 for (let n = 0; n < LOOKS; n++) {
   const again = toolsOf(services, caller)
-  if (again !== list) throw new Error('the list was made anew')
+  if (again !== list) throw new Error('the list was rebuilt')
 }
 const lookUs = (cpuMs(used) / LOOKS) * 1000
 
@@ -147,7 +147,7 @@ for (let n = 0; n < CHANGES; n++) {
   const next = await toolsOf(services, caller)
   changed.push({ wall: performance.now() - began, cpu: cpuMs(used) })
   stop()
-  if (next.etag === list.etag) throw new Error('the change did not show')
+  if (next.etag === list.etag) throw new Error('the change is not visible')
   list = next
 }
 

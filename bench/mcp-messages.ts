@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 
-/** One message to one server, in a revision of the protocol. */
+/** A message to a server, in a protocol revision. */
 export interface McpTarget {
   url: string
   key: string

@@ -16,9 +16,9 @@ import { type McpTarget, sendMcp } from './mcp-messages.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The CPU of a gateway per `tools/call` and per listing of 1,000 tools, beside a server of the protocol's own package
-// with nothing behind it: no key, no log, no operation, the same results from memory. Both run in this process in turn;
-// the load comes from another one.
+// The CPU of a gateway per `tools/call` and per listing of 1,000 tools, compared with a bare server of the official MCP
+// package: no key, no log, no operation, the same results from memory. Both run in this process in turn; another
+// process generates the load.
 
 const CALLS = unlessOnce(2_000, 100)
 const LISTINGS = unlessOnce(400, 20)
@@ -61,7 +61,7 @@ const { tools } = await pagesOf(ours)
 if (tools.length !== TOOLS) throw new Error(`the account has ${tools.length} tools`)
 const result = (await sendMcp({ ...ours, ...CALL })) as CallToolResult
 
-/** The protocol's own server, as its documentation mounts it. */
+/** The official MCP server, mounted as in its documentation. */
 const handle = toNodeHandler(
   createMcpHandler(() => {
     const bare = new Server({ name: 'bare', version: '1' }, { capabilities: { tools: {} } })

@@ -14,9 +14,9 @@ import { startServer } from './list-fixture.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Measures the time that memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the record of the task
-// and the new request, from PostgreSQL with its usual settings. The vector of the query is at hand: how long a model
-// of embeddings takes is its own matter.
+// Measures the time that memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the
+// record of the task and the new request, with PostgreSQL's default settings. The query vector is precomputed, because
+// the time of the embedding model doesn't belong to this bench.
 
 const ENTRIES = unlessOnce(10_000, 1_000)
 const WIDTH = 384

@@ -1,5 +1,5 @@
-// Merges of two models of 475 million parameters beside a plain copy of the same bytes, each pair in the same minute:
-// npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
+// Merges of two models with 475 million parameters compared with a plain copy of the same bytes, each pair in the same
+// minute: npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -71,7 +71,7 @@ function report(method: Method): void {
     )
 }
 
-/** Runs `merge/one.ts` in a process of its own. */
+/** Runs `merge/one.ts` in a separate process. */
 function measure(what: Method | 'copy', threads = '1'): Figure {
   rmSync(join(dir, 'out'), { recursive: true, force: true })
   // Pending writes of earlier steps must not count for this one.

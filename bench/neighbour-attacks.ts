@@ -22,7 +22,7 @@ export interface Attack {
   name: string
   perSecond: number
   bytes: number
-  /** Returns the status of the response, `CUT` or `HELD`. */
+  /** Returns the status of the response, or `CUT` or `HELD`. */
   act: (nth: number) => Promise<number>
   harmless: (nth: number) => Promise<number>
   prepare?: () => Promise<void>
@@ -32,14 +32,14 @@ export interface Attack {
 
 interface Attacks extends AsyncDisposable {
   attacks: Attack[]
-  /** Attacks that one machine cannot run, and the place where they are tested instead. */
+  /** Attacks that one machine can't run, and where they're tested instead. */
   notDriven: string[]
 }
 
 type Json = Record<string, unknown>
 
 const BUILDER = '/api/builder/v1'
-/** More webhook endpoints than an account may have. */
+/** More webhook endpoints than an account is allowed to have. */
 const DESTINATIONS = 40
 const WAIT_MS = 20_000
 const MAX_TRIES = 60
@@ -48,7 +48,7 @@ const LOG_LINES = 5_000
 /** The rows of one inference that keeps a tabular model busy. */
 const ROWS = 100
 
-/** Builds definitions that each refer to the next one twice. */
+/** Builds schema definitions that each refer to the next one twice. */
 function ladder(depth: number, step: (next: Json) => Json): Json {
   const steps = Array.from({ length: depth }, (_, i) => [
     `d${i}`,
@@ -57,7 +57,7 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
   return { type: 'object', properties: { x: { $ref: '#/$defs/d0' } }, $defs: Object.fromEntries(steps) }
 }
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
-/** Retries each second, for a while. */
+/** Retries every second for a while. */
 const patiently = <T>(ask: () => Promise<T>): Promise<T> =>
   pRetry(ask, { retries: MAX_TRIES - 1, minTimeout: 1_000, factor: 1 })
 
@@ -114,7 +114,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   const infer = (id: string, input: unknown, verb = 'infer') =>
     ask('POST', `/endpoints/${id}/${verb}`, { input })
   const list = () => ask('GET', '/endpoints')
-  /** Makes a request of about this many bytes that gets an immediate response. */
+  /** Returns a request of about this many bytes that gets an immediate response. */
   const padded = (bytes: number) => {
     const pad = 'x'.repeat(bytes)
     return () => infer('none', { pad })
@@ -167,7 +167,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   add('inputs that take long to check', 5, 400, {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
-      // Work of the earlier attacks is ahead in the queue.
+      // Work of earlier attacks is ahead in the queue.
       costly = (await patiently(() => h.runs.register(jobId, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
@@ -250,7 +250,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
         })
         if (status < 300) hooks.push((JSON.parse(text) as { endpoint_id: string }).endpoint_id)
       }
-      // No host on this machine answers challenges, and the bench is about the deliveries after them.
+      // Mark endpoints as verified: no local host answers challenges, and the bench measures the deliveries after them.
       await db
         .updateTable('webhook_endpoint')
         .set({ verification_status: 'active' })

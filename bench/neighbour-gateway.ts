@@ -14,14 +14,14 @@ interface Loud {
     headers?: Record<string, unknown>,
   ) => Promise<{ status: number }>
   sockets: ReturnType<typeof openSockets>
-  /** Makes a request of about this many bytes that gets an immediate response. */
+  /** Returns a request of about this many bytes that gets an immediate response. */
   padded: (bytes: number) => () => Promise<number>
 }
 
 const NAMES = 60_000
 const STAGES = 64
 
-/** Attacks on the gateway's thread, its connections and those to the database. */
+/** Attacks on the gateway's thread, its connections and its database connections. */
 export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padded }: Loud): Attack[] {
   const names = Object.fromEntries(Array.from({ length: NAMES }, (_, nth) => [`k${nth}`, 1]))
   const bytes = JSON.stringify(names).length

@@ -12,7 +12,7 @@ export const INVENTORY = {
   version: '0.12.0',
 }
 
-/** Joins a node of the attacking account that only this driver controls. */
+/** Joins a node of the attacking account that this driver controls. */
 export async function joined(
   made: <T>(path: string, key: string, body: unknown) => Promise<T>,
   { operationsKey, accountId }: { operationsKey: string; accountId: string },

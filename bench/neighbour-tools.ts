@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { runProgram } from '../platform/processes/run-program.ts'
 
-/** Used in place of a status: the platform has closed the connection, or the driver has after the phase. */
+/** Used instead of a status: the platform closed the connection, or the driver did after the phase. */
 export const CUT = 0
 export const HELD = 1
 
-/** Opens connections and holds them without sending. */
+/** Opens connections and keeps them open without sending. */
 export function openSockets(baseUrl: string) {
   const { hostname, port } = new URL(baseUrl)
   const open = new Set<Socket>()
@@ -74,7 +74,7 @@ export const environmentOf = (pid: number, name: string): string | undefined =>
     .find((line) => line.startsWith(`${name}=`))
     ?.slice(name.length + 1)
 
-/** Programs of `run_python` that try to hold memory or processors outside of their limits, by what they take. */
+/** Programs for `run_python` that try to use memory or CPU beyond their limits, by the resource they attack. */
 export const TOOL_ATTACKS: readonly (readonly [name: string, code: string])[] = [
   [
     'memory files',

@@ -5,19 +5,19 @@ import { CUT, HELD } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
 import { isOnce } from './rounds.ts'
 
-// Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack beside
-// its p99 while the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts
-// short` takes three minutes.
+// Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack compared
+// with its p99 while the other account sends harmless requests of the same size at the same rate, in turn.
+// `neighbour.ts short` takes three minutes.
 
 const isShort = isOnce || process.argv.includes('short')
 const only = process.argv.slice(2).filter((word) => word !== 'short')
 const PHASE_MS = isShort ? 3_000 : 5_000
 const ROUNDS = isShort ? 1 : 2
-/** The pause between two phases, so that open work of one does not count for the next. */
+/** The pause between two phases, so that open work of one doesn't count for the next. */
 const REST_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
-/** Requests without a response by then count as such, because an attacker does not wait forever. */
+/** The maximum number of open requests; more count as unanswered, because an attacker doesn't wait forever. */
 const MAX_OPEN = 400
 const DEADLINE_MS = 10 * 60_000
 
@@ -34,10 +34,10 @@ async function atRate(perSecond: number, forMs: number, send: (nth: number) => v
 }
 
 interface Phase {
-  /** Milliseconds of the quiet account's requests, from the time when each was due. */
+  /** Milliseconds of the quiet account's requests, measured from when each was due. */
   times: number[]
   failed: number
-  /** The responses to the other side by status, `CUT` or `HELD`. */
+  /** Counts of responses to the other side by status, `CUT` or `HELD`. */
   statuses: Map<number, number>
 }
 

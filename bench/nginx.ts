@@ -13,7 +13,7 @@ export interface Nginx extends AsyncDisposable {
   pid: number
 }
 
-/** Starts nginx as a bare proxy with kept connections; disposing ends it. */
+/** Starts nginx as a bare proxy with keep-alive connections; disposing stops it. */
 export async function startNginx(socket: string): Promise<Nginx> {
   const folder = mkdtempSync(join(tmpdir(), 'hearth-nginx-'))
   const [port = 0] = await freePorts(1)

@@ -4,7 +4,8 @@ import type { NodeModel } from '../schemas/node.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Placement decisions a second while the cluster's reports keep changing: 1,000 nodes, 200 models, one report to two decisions.
+// Placement decisions per second while node reports keep changing: 1,000 nodes, 200 models, one report per two
+// decisions.
 
 const NODES = 1_000
 const MODELS = 200
@@ -16,7 +17,7 @@ const PROFILES = ['tabular', 'llm', 'generative']
 const STATES = ['warm', 'idle', 'running', 'evicted', 'loading_model'] as const
 
 let seed = 20_261
-/** A small generator with a fixed seed, so that two runs do the same. */
+/** A small random generator with a fixed seed, so that all runs are the same. */
 const random = () => {
   seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
   return seed / 2 ** 32
@@ -72,7 +73,7 @@ for (let round = 0; round < ROUNDS; round++) {
 }
 const rate = Math.round(median(rates))
 
-console.log(`nodes ${NODES}, models ${MODELS}, one report taken in per two decisions`)
+console.log(`nodes ${NODES}, models ${MODELS}, one report applied per two decisions`)
 console.log(
   `decisions a second: ${rate.toLocaleString('en')} (asked: at least ${FLOOR.toLocaleString('en')})`,
 )

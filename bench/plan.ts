@@ -1,5 +1,5 @@
-// The planner of cohorts on random layered graphs: its CPU for each plan, its makespans beside a bound that no schedule can be
-// below and beside placing one stage after the other, and small graphs beside the best of all assignments: npm run bench:plan
+// The cohort planner on random layered graphs: its CPU per plan, its makespans compared with a lower bound and with
+// placing stages one by one, and small graphs compared with the best of all assignments: npm run bench:plan
 import { planGraph } from '../domain/cohorts/plan-graph.ts'
 import { planSchedule } from '../domain/cohorts/planner/plan-schedule.ts'
 import type { PlannerProblem, Schedule } from '../domain/cohorts/planner/problem.ts'
@@ -16,7 +16,7 @@ const LARGE = [
   { nodes: 5_000, stages: 20, runs: 30 },
 ]
 const SMALL = { nodes: 6, stages: 5, runs: unlessOnce(200, 5) }
-/** The largest graph that a request may have, from its models to the plan that is presented. */
+/** The largest graph that a request may have, measured from reading its models to presenting the plan. */
 const WHOLE = { nodes: 1_000, stages: 64, edges: 256, runs: unlessOnce(30, 2) }
 const WHOLE_GOAL_MS = 500
 const WARM_UP = unlessOnce(20)
@@ -29,8 +29,8 @@ const mean = (values: readonly number[]): number => values.reduce((sum, one) => 
 const verdict = (isMet: boolean) => (isMet ? 'met' : 'MISSED')
 
 /**
- * Places each stage when its inputs are there, as the requests of a client are that calls one after the other: on a node
- * that has the model loaded, otherwise on the one that has it soonest, whatever the node's speed and place.
+ * Places each stage when its inputs are ready, as for a client that calls one stage after the other: on a node that has
+ * the model loaded, otherwise on the node that can load it soonest, ignoring the node's speed and site.
  */
 function stageByStage(problem: PlannerProblem): number {
   const incoming = incomingOf(problem)
@@ -40,7 +40,7 @@ function stageByStage(problem: PlannerProblem): number {
     let [best, soonest] = [0, Infinity]
     for (let node = 0; node < runMs.length; node++)
       if (earliestMs[node]! < soonest) [best, soonest] = [node, earliestMs[node]!]
-    // It is asked for when everything has arrived, and its model is loaded only then.
+    // The client requests the stage only when all inputs have arrived, and its model is loaded only then.
     const ready = incoming[stage]!.reduce(
       (latest, { from, transferMs }) => Math.max(latest, end[from]! + transferMs(nodes[from]!, best)),
       0,
@@ -51,7 +51,7 @@ function stageByStage(problem: PlannerProblem): number {
   return Math.max(...end)
 }
 
-/** Returns the makespan of the best assignment, with the stages placed in the order of their indexes and in that of their ranks. */
+/** Returns the makespan of the best assignment, with stages placed in index order and in rank order. */
 function exhaustive(problem: PlannerProblem, planned: Schedule): number {
   const { stages } = problem
   const count = problem.freeMb.length
@@ -127,5 +127,5 @@ for (let run = 0; run < SMALL.runs; run++) {
 }
 const optimal = ratios.filter((ratio) => ratio < 1 + 1e-9).length / ratios.length
 console.log(
-  `${SMALL.nodes} nodes, ${SMALL.stages} stages beside every assignment (${ratios.length} graphs): best in ${(100 * optimal).toFixed(0)} %, mean ${mean(ratios).toFixed(3)}, p99 ${quantile(ratios, 0.99).toFixed(2)} (goal: mean 1.03: ${verdict(mean(ratios) <= 1.03)})`,
+  `${SMALL.nodes} nodes, ${SMALL.stages} stages against every assignment (${ratios.length} graphs): best in ${(100 * optimal).toFixed(0)} %, mean ${mean(ratios).toFixed(3)}, p99 ${quantile(ratios, 0.99).toFixed(2)} (goal: mean 1.03: ${verdict(mean(ratios) <= 1.03)})`,
 )

@@ -10,13 +10,13 @@ import { readIdentity } from '../embedded/processes/pid-files.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 
-/** A whole platform as `npm start` runs it, with one trained model behind an endpoint. */
+/** A complete platform as `npm start` runs it, with one trained model behind an endpoint. */
 export interface BenchPlatform extends AsyncDisposable {
   baseUrl: string
   apiKey: string
   accountId: string
   operationsKey: string
-  /** The folder of its logs. */
+  /** Its log folder. */
   logs: string
   h: Hearth
   endpoint: Awaited<ReturnType<typeof register>>
@@ -24,7 +24,7 @@ export interface BenchPlatform extends AsyncDisposable {
   pidOf: (name: 'api' | 'gate' | 'node' | 'control' | 'postgres' | 'temporal') => number
 }
 
-/** Starts a platform on a directory of its own and trains a tabular model; disposing it removes everything. */
+/** Starts a platform in a new directory and trains a tabular model; disposing it removes everything. */
 export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchPlatform> {
   const dataDir = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   const readyFile = join(dataDir, 'ready.json')
@@ -93,7 +93,7 @@ export function descendants(pid: number, word: string): number[] {
       const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
       parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]))
     } catch {
-      // The process has exited meanwhile.
+      // The process has exited in the meantime.
     }
   }
   const isBelow = (child: number): boolean => {
@@ -122,14 +122,14 @@ const socketsOf = (pid: number): ReadonlySet<string> =>
     }),
   )
 
-/** Returns the fields of each line of a table of sockets, without its heading. */
+/** Returns the fields of each line of a socket table, without its header. */
 const tableOf = (pid: number, name: 'tcp' | 'unix'): string[][] =>
   readFileSync(`/proc/${pid}/net/${name}`, 'utf8')
     .split('\n')
     .slice(1)
     .map((line) => line.trim().split(/\s+/))
 
-/** Returns the TCP port that a process listens on, if it does. */
+/** Returns the TCP port that a process listens on, if any. */
 export function listeningPort(pid: number): number | undefined {
   const sockets = socketsOf(pid)
   const LISTEN = '0A'
@@ -137,17 +137,17 @@ export function listeningPort(pid: number): number | undefined {
   return found && Number.parseInt(found[1]!.split(':')[1]!, 16)
 }
 
-/** Returns the path of the Unix socket that a process listens on, if it does. */
+/** Returns the path of the Unix socket that a process listens on, if any. */
 export function listeningSocket(pid: number): string | undefined {
   const sockets = socketsOf(pid)
   const ACCEPTS = '00010000'
   return tableOf(pid, 'unix').find((fields) => fields[3] === ACCEPTS && sockets.has(fields[6] ?? ''))?.[7]
 }
 
-/** Returns the figure that this share of a list is not above. */
+/** Returns the percentile of a list of figures; `share` is from 0 to 1. */
 export const percentile = (figures: readonly number[], share: number): number =>
   figures.toSorted((a, b) => a - b)[Math.min(figures.length - 1, Math.floor(figures.length * share))] ??
   Number.NaN
 
-/** Returns the middle of a list of figures. */
+/** Returns the median of a list of figures. */
 export const median = (figures: readonly number[]): number => percentile(figures, 0.5)

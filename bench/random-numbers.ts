@@ -1,4 +1,4 @@
-/** Returns numbers from 0 to 1 that are the same in each run (mulberry32). */
+/** Returns a generator of numbers from 0 to 1 that are the same in every run (mulberry32). */
 export function randomNumbers(seed: number): () => number {
   let state = seed
   return () => {

@@ -1,5 +1,5 @@
-// Speech to text of 30 s of sound by the Whisper server, over HTTP, beside faster-whisper alone with the same converted
-// weights, on one thread each and in turn: npm run bench:speech [-- --rounds 7]
+// Transcription of 30 s of audio by the Whisper server over HTTP, compared with bare faster-whisper on the same
+// converted weights, on one thread each and in turn: npm run bench:speech [-- --rounds 7]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,10 +16,10 @@ import { startSpecialist, WHISPER } from '../test/support/servers/specialist.ts'
 import { type Seconds, startLineProgram } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 
-/** The shape of Whisper tiny, with a small vocabulary. */
+/** The shape of Whisper tiny with a small vocabulary. */
 const TINY = { hidden: 384, layers: 4, heads: 6, feedForward: 1536 }
 const SECONDS = 30
-/** Zero would let the library try again at random with higher ones what random weights say. */
+/** With 0, the library would retry the output of random weights at higher temperatures. */
 const TEMPERATURE = 0.01
 const { values } = parseArgs({ options: { rounds: { type: 'string', default: '7' } } })
 

@@ -9,21 +9,21 @@ import { needPrograms } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// The gateway's CPU per request of each way to a loaded model, and of a manifest that has not changed, next to the bare
-// proxy in the same rounds. With the folder of an older checkout and its packages as an argument, a second platform runs
+// The gateway's CPU per request for each API of a loaded model, and for an unchanged manifest, next to the bare proxy
+// in the same rounds. With the folder of an older checkout with its packages as an argument, a second platform runs
 // from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
 
 needPrograms('go', 'taskset')
 const SECONDS = unlessOnce(3)
 const ROUNDS = unlessOnce(7)
-/** Rows that every version has had. */
+/** Rows that every version supports. */
 const OLD_ROWS = new Set(['chat', 'infer'])
-/** The time until hot code has been compiled. */
+/** The time until hot code is compiled. */
 const WARM_S = unlessOnce(12, 1)
 const ROOT = '/api/builder/v1'
 const MCP_REVISION = '2025-11-25'
 
-/** Copies the chat endpoint as one for embeddings of the same model, and returns its name. */
+/** Adds an embeddings endpoint for the model of the chat endpoint, and returns its name. */
 async function addEmbeddings({ databaseUrl }: World): Promise<string> {
   const db = openDatabase(databaseUrl, { max: 1 })
   const name = 'fake-embeddings'
@@ -37,7 +37,7 @@ async function addEmbeddings({ databaseUrl }: World): Promise<string> {
   return name
 }
 
-/** Returns the requests of a platform by the names of their rows. */
+/** Returns the requests of a platform by row name. */
 async function requestsOf({ targets: { gateway } }: World): Promise<Record<string, Load>> {
   const { origin } = new URL(gateway.url)
   const headers = { 'x-api-key': gateway.key, 'content-type': 'application/json' }
@@ -82,7 +82,7 @@ async function startRows(world: World): Promise<Row[]> {
   }))
 }
 
-/** Starts the platform of an older checkout, which finds its programs by the working folder. */
+/** Starts the platform of an older checkout, which finds its programs through the working directory. */
 async function startOlder(folder: string): Promise<World> {
   const own = process.cwd()
   process.chdir(folder)
@@ -122,7 +122,7 @@ if (older !== undefined) {
   for (const row of old) if (OLD_ROWS.has(row.name)) rows.push({ ...row, name: `${row.name}, before` })
 }
 
-/** Throws unless the request succeeds; a task that fails may be answered 200. */
+/** Throws unless the request succeeds; a failed task may also be a 200. */
 async function answers({ name, load: { url, ...init } }: Row): Promise<void> {
   const answer = await fetch(url, init.body === '' ? { headers: init.headers } : { method: 'POST', ...init })
   const text = await answer.text()
@@ -145,14 +145,14 @@ for (const row of rows) {
 for (let round = 0; round < ROUNDS; round++) {
   for (const row of rows) row.used.push(await measure(row, SECONDS))
 }
-/** The median of the ratios of the same rounds. */
+/** Returns the median of the ratios within the same rounds. */
 const ofRow = ({ used }: Row, other: Row) => median(used.map((us, i) => us / (other.used[i] ?? Number.NaN)))
 for (const row of rows) {
   const ratios = `${ofRow(row, chat).toFixed(2)} of a chat, ${ofRow(row, proxy).toFixed(2)} of the bare proxy`
   console.log(`${row.name.padEnd(20)}${median(row.used).toFixed(0).padStart(5)} µs, ${ratios}`)
 }
 const named = (name: string) => rows.find((row) => row.name === name) ?? chat
-// An MCP call has the protocol's own server package in it (bench/mcp).
+// An MCP call includes the official MCP server package (bench/mcp).
 const GOALS = { infer: 1.3, ':invoke': 1.6, 'MCP call': 8, manifest: 0.7, embeddings: 1.3 }
 judge(
   'surfaces',

@@ -10,13 +10,13 @@ import { loadOrJoin } from '../node-runtime/control/identity.ts'
 import { type BenchPlatform, cpuSeconds, startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The cost of a thousand idle pollers for the gate and for Temporal, through the gate and without it.
+// The CPU cost of a thousand idle pollers for the gate and for Temporal, with and without the gate.
 // `npm run bench:temporal-gate [seconds]`
 
 const NODES = 50
 const POLLERS = 1_000
 const CEILING = 0.02
-/** Temporal answers an idle poll after a minute, so within this time each poller has finished at least one poll. */
+/** Temporal answers an idle poll after a minute, so each poller finishes at least one poll in this time. */
 const MEASURED_S = unlessOnce(Math.max(60, Number(process.argv[2] ?? 70)), 5)
 const SETTLE_MS = 5_000
 const POLL_INTERVAL_MS = 70_000
@@ -44,7 +44,7 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** Opens nodes that joined in the usual way, each on a connection of its own. */
+/** Opens nodes that joined in the usual way, each with its own connection. */
 function throughGate(): Promise<Poller[]> {
   return Promise.all(
     Array.from({ length: NODES }, async (_, index) => {
@@ -62,7 +62,7 @@ function throughGate(): Promise<Poller[]> {
   )
 }
 
-/** Opens the same number without the gate, on as many connections. */
+/** Opens the same number of pollers and connections without the gate. */
 function straight(): Promise<Poller[]> {
   return Promise.all(
     Array.from({ length: NODES }, async (_, index) => ({

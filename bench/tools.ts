@@ -21,13 +21,13 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { findEngine } from '../test/support/servers/container-engine.ts'
 import { unlessOnce } from './rounds.ts'
 
-// One-shot tools from the input to the result, as processes, in containers and waiting ahead, beside raw `runc run` of the
-// same program in turns. With --runs 1000 it also says what so many runs have left.
+// One-shot tools from the input to the result, as processes, in containers and pre-started, compared with raw `runc
+// run` of the same program in turns. With --runs 1000 it also prints what the runs left behind.
 
 const { values } = parseArgs({ options: { runs: { type: 'string', default: '20' } } })
 const RUNS = unlessOnce(Number(values.runs), 2)
 const AT_ONCE = 4
-/** The current_time tool: Node in each of the ways. */
+/** The current_time tool, which runs Node in each of the ways. */
 const SLUG = 'current_time'
 const PROGRAM = join(import.meta.dirname, '..', 'catalog', 'tools', SLUG)
 
@@ -123,7 +123,7 @@ function processCount(): number {
   return Number(cgroupless.split('/')[1])
 }
 
-/** Returns a run of the tool's program by runc alone, with a root and a configuration that are made once. */
+/** Returns a function that runs the tool's program with only runc; the root and the configuration are created once. */
 function runcBundle(): () => Promise<void> {
   const bundle = join(folder, 'bundle')
   const root = join(bundle, 'root')

@@ -1,4 +1,4 @@
-// Fine-tuning a small language model beside a plain loop of transformers and PEFT with the same settings and the same
+// Fine-tuning a small language model compared with a plain loop of transformers and PEFT with the same settings and
 // batches, each pair in the same minute: npm run bench:tune [-- --pairs 3 --adapter lora --adapter qlora --threads 1]
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname, '..')
 const WORDS = 'the quick brown fox jumps over a lazy dog while two and three make five'.split(' ')
 
 interface Figure {
-  /** On a busy machine the elapsed time depends on other work, and the processor time on this bench alone. */
+  /** On a busy machine the elapsed time depends on other work; the CPU time depends only on this bench. */
   cpuSeconds: number
   tokensPerSecond: number
   peakMb: number

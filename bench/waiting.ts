@@ -6,12 +6,12 @@ import { environmentOf } from './neighbour-tools.ts'
 import { cpuSeconds, descendants, startPlatform } from './platform.ts'
 import { isOnce, unlessOnce } from './rounds.ts'
 
-// The cost of tasks that wait for a node while there is none, beside the same platform without waiting tasks, and the
-// time until they continue once a node is back: `waiting.ts [seconds]`.
+// The CPU cost of tasks that wait while there is no node, compared with the same platform without waiting tasks, and
+// the time until they continue once a node is back: `waiting.ts [seconds]`.
 
 const CROWDS = isOnce ? [20] : [400, 1_000]
 const MEASURED_S = unlessOnce(Number(process.argv[2] ?? 60), 5)
-/** The first tries of a task follow each other closely; the bench measures the steady state. */
+/** The first attempts of a task follow each other closely, so the bench waits for the steady state. */
 const SETTLE_MS = 240_000
 const POLL_INTERVAL_MS = 500
 const AT_ONCE = 8
@@ -64,12 +64,12 @@ async function measure() {
   return Object.fromEntries(used().map((after, index) => [PROCESSES[index], shareOf(after, index)]))
 }
 
-/** Returns the CPU time of a process; of one that has exited, the last known value. */
+/** Returns the CPU time of a process, or the last known value if it has exited. */
 function usedBy(pid: number, known: Map<number, number>): number {
   try {
     known.set(pid, cpuSeconds(pid))
   } catch {
-    // The process has exited meanwhile.
+    // The process has exited in the meantime.
   }
   return known.get(pid) ?? 0
 }

@@ -8,15 +8,15 @@ import { startNginx } from './nginx.ts'
 import { cpuSeconds, descendants, listeningSocket, median, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable
-// before the response), beside nginx, which only forwards, and the model server itself. Needs nginx.
+// Tabular inference over HTTP: this platform (key, checks, link, journal; a row, an event and a count are durable
+// before the response), compared with nginx, which only forwards, and the model server itself. Needs nginx.
 
 needPrograms('nginx')
 const ALONE = unlessOnce(400, 50)
 const TOGETHER = unlessOnce(4_000, 200)
 const CONNECTIONS = 16
 const ROUNDS = unlessOnce(5)
-/** Requests before the first round, until hot code has been compiled. */
+/** Requests before the first round, to get hot code compiled. */
 const WARM = unlessOnce(20_000, 500)
 
 interface Target {
@@ -32,7 +32,7 @@ async function ask({ pool, path, headers, body }: Target): Promise<void> {
   if (statusCode !== 200 || text.includes('"failed"')) throw new Error(`answered ${statusCode}: ${text}`)
 }
 
-/** Returns the milliseconds of requests sent one after the other. */
+/** Returns the milliseconds of sequential requests. */
 async function oneByOne(target: Target, count: number): Promise<number> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {
@@ -92,7 +92,7 @@ const cpuNow = (): Cpu => ({
   nginx: cpuSeconds(nginx.pid),
 })
 
-/** Returns the milliseconds that the disk takes to make one write durable, which every response here waits for. */
+/** Returns the milliseconds that the disk takes to make one write durable; every response here waits for that. */
 function durableWrite(): number {
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   const file = openSync(join(folder, 'file'), 'w')

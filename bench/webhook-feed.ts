@@ -18,20 +18,19 @@ export interface Publisher {
 }
 
 /**
- * Turns the load driver's requests into terminal tasks through the gateway's own journal;
- * responds once they are durable.
+ * Turns the load driver's requests into terminal tasks through the gateway's journal; responds once they're durable.
  */
 export async function startJournalFeed(db: Kysely<Database>, publishers: Record<string, Publisher>) {
   const journal = new Journal(db, createLogger('feed', 'error'))
   const server = await serve(async (path, body) => {
     const publisher = publishers[path]
-    if (!publisher) throw new Error(`nobody publishes at ${path}`)
+    if (!publisher) throw new Error(`no publisher at ${path}`)
     await journal.insert(endedTask(publisher, body))
   })
   return feedOf(server, () => journal[Symbol.asyncDispose]())
 }
 
-/** The reference: one insert and one POST for each event, and nothing else. */
+/** The reference: one insert and one POST per event, and nothing else. */
 export async function startBareFeed(
   db: Kysely<Database>,
   publisher: Publisher,
@@ -57,7 +56,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
     resource: { object: 'inference.task', status: 'succeeded' },
     resourceUrl: (id) => `/api/builder/v1/tasks/${id}`,
   })
-  // The driver's marks become members of the payload.
+  // The driver's marks become fields of the payload.
   const payload = `${form.payload.slice(0, -1)},${lab.trim().slice(1).replaceAll('%', '%%')}`
   return {
     template: {
@@ -86,7 +85,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
   }
 }
 
-/** Builds an event whose payload also has the driver's marks. */
+/** Builds an event whose payload includes the driver's marks. */
 function eventOf(id: string, { accountId }: Publisher, lab: string) {
   const event = eventRepository.freezeEvent(
     {

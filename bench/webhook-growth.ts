@@ -11,7 +11,7 @@ const DELIVERIES = 100_000
 const CALLS = 100
 const TABLES = ['event', 'webhook_delivery', 'webhook_attempt']
 
-/** Delivers 100,000 events at full speed and prints the sizes that may grow with them, and those that must not. */
+/** Delivers 100,000 events at full speed, and prints the sizes that may grow with them and those that must not. */
 export async function measureGrowth(
   { platform, db, load }: WebhookWorld,
   { publisher, key }: Subscriber,
@@ -89,7 +89,7 @@ const deliveries = async (db: Kysely<Database>): Promise<number> =>
       .executeTakeFirstOrThrow()
   ).count
 
-/** Returns the bytes of events, deliveries and attempts, with their indexes. */
+/** Returns the size in bytes of events, deliveries and attempts, including indexes. */
 async function bytes(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ bytes: number }>`
     select sum(pg_total_relation_size(t::regclass))::bigint as bytes from unnest(${TABLES}::text[]) t`.execute(

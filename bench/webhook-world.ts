@@ -13,7 +13,7 @@ import { freePort } from '../platform/free-ports.ts'
 import { type BenchPlatform, startPlatform } from './platform.ts'
 import type { Publisher } from './webhook-feed.ts'
 
-/** The figures of the load driver; times are milliseconds. */
+/** The figures of the load driver; times are in milliseconds. */
 export interface Load {
   accepted: number
   accept_per_s: number
@@ -25,16 +25,16 @@ export interface Load {
   slow_hits: number
 }
 
-/** An account with one webhook endpoint at the driver's receiver. */
+/** An account with one webhook endpoint on the driver's receiver. */
 export interface Subscriber {
   publisher: Publisher
   /** Its API key. */
   key: string
-  /** Adds the endpoint and waits until it is verified, which needs a receiver that listens. */
+  /** Adds the endpoint and waits until it's verified, which requires a listening receiver. */
   verify: (path: string) => Promise<void>
 }
 
-/** A platform with webhooks enabled, whose deliveries may reach the load driver, and its database. */
+/** A platform with webhooks enabled whose deliveries may reach the load driver, and its database. */
 export interface WebhookWorld extends AsyncDisposable {
   platform: BenchPlatform
   db: Kysely<Database>
@@ -42,13 +42,13 @@ export interface WebhookWorld extends AsyncDisposable {
   certificate: string
   bareDestination: string
   subscriber: () => Promise<Subscriber>
-  /** Runs the driver; `prepare` is called once its receiver listens. */
+  /** Runs the driver; calls `prepare` once its receiver listens. */
   load: (args: string[], prepare?: () => Promise<void>) => Promise<Load>
 }
 
 const BODY = '{"lab_ts":"{{TS}}","lab_id":"{{ID}}"}'
 
-/** Builds the driver, makes a certificate, starts the platform. */
+/** Builds the driver, creates a certificate, and starts the platform. */
 export async function startWebhookWorld(): Promise<WebhookWorld> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-hookload-'))
@@ -107,7 +107,7 @@ export async function startWebhookWorld(): Promise<WebhookWorld> {
   }
 }
 
-/** Returns the arguments for publishing `n` events, `rate` a second, at full speed by default. */
+/** Returns the arguments for publishing `n` events at `rate` per second, at full speed by default. */
 export const publish = (url: string, n: number, rate = 0) => [
   '-url',
   url,

@@ -5,9 +5,9 @@ import { startBareFeed, startJournalFeed } from './webhook-feed.ts'
 import { measureGrowth } from './webhook-growth.ts'
 import { type Load, publish, startWebhookWorld } from './webhook-world.ts'
 
-// Webhooks end to end: events enter through the gateway's journal and leave as signed HTTPS POSTs, beside a bare loop
-// of one insert and one POST per event in the same run. Then one endpoint that responds after 2 s beside a quick one.
-// With --growth: 100,000 deliveries, and the growth of memory, database and list routes meanwhile.
+// Webhooks end to end: events enter through the gateway's journal and leave as signed HTTPS POSTs, compared with a bare
+// loop of one insert and one POST per event in the same run. Then an endpoint that responds after 2 s next to a fast
+// one. With --growth: 100,000 deliveries, and the growth of memory, database and list times during them.
 
 const FLAT_OUT = unlessOnce(5_000, 200)
 
@@ -20,7 +20,7 @@ await load(publish(feed.url('/quick'), 200), () => quick.verify('/in'))
 await (process.argv.includes('--growth') ? measureGrowth(world, quick, feed.url('/quick')) : measureSpeed())
 
 async function measureSpeed(): Promise<void> {
-  // This account has no webhook endpoint: its events are posted by the loop alone.
+  // This account has no webhook endpoint, so only the loop posts its events.
   const loop = await world.subscriber()
   await using bare = await startBareFeed(db, loop.publisher, world.bareDestination, world.certificate)
   const worker = platform.pidOf('control')
@@ -35,7 +35,7 @@ async function measureSpeed(): Promise<void> {
   show('50 a second', steady)
   show('bare loop, 50 a second', bareSteady)
   console.log(
-    `delivered beside the bare loop: ${(flatOut.deliver_per_s / bareRun.deliver_per_s).toFixed(2)}x`,
+    `delivered, compared with the bare loop: ${(flatOut.deliver_per_s / bareRun.deliver_per_s).toFixed(2)}x`,
   )
   console.log(`CPU of the worker per delivery: ${cpu.toFixed(0)} µs`)
 
@@ -45,7 +45,7 @@ async function measureSpeed(): Promise<void> {
   const slowly = ['-slow-url', slowFeed.url('/slow'), '-slow-n', '300', '-wait', '60s']
   const beside = await load([...publish(feed.url('/quick'), 200, 20), ...slowly], () => slow.verify('/slow'))
   show('quick destination, alone', quiet)
-  show('quick beside slow (2 s, 300 queued)', beside)
+  show('fast next to slow (2 s, 300 queued)', beside)
   console.log(`quick p50 beside slow: ${(beside.e2e_p50_ms / quiet.e2e_p50_ms).toFixed(2)}x of quiet`)
 }
 

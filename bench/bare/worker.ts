@@ -4,8 +4,8 @@ import { createLogger } from '../../platform/log.ts'
 import { temporalLogger } from '../../workers/temporal-logger.ts'
 import { BARE_NODE_QUEUE, BARE_QUEUE, place, work } from './activities.ts'
 
-// One of two processes, like the platform's control worker and node: arguments are `control` or `node`,
-// and the server's address.
+// One of two processes, like the platform's control worker and node. Arguments: `control` or `node`, and the server's
+// address.
 
 const [role, address = ''] = process.argv.slice(2)
 Runtime.install({ logger: temporalLogger(createLogger('bare', 'silent')), shutdownSignals: ['SIGTERM'] })

@@ -6,13 +6,13 @@ const MB = 1_000_000
 
 /** The costs of a tab to its browser. */
 interface Cost {
-  /** Seconds of CPU of the thread that draws the page and runs its scripts. */
+  /** CPU seconds of the thread that renders the page and runs its scripts. */
   cpuS: number
   scriptS: number
   heapMb: number
 }
 
-/** A tab of a browser, with its measures. A context of its own gives it a process of its own. */
+/** A browser tab with its measurements. It has its own context, and therefore its own process. */
 export class BenchTab implements AsyncDisposable {
   readonly page: Page
   readonly #context: BrowserContext
@@ -29,7 +29,7 @@ export class BenchTab implements AsyncDisposable {
     context.setDefaultTimeout(60_000)
     const page = await context.newPage()
     const session = await context.newCDPSession(page)
-    // Without this the times are those of a clock, in which other programs run too.
+    // Measure CPU time instead of wall-clock time, which includes other programs.
     await session.send('Performance.enable', { timeDomain: 'threadTicks' })
     await session.send('Network.enable')
     return new BenchTab(context, page, session)
@@ -39,7 +39,7 @@ export class BenchTab implements AsyncDisposable {
     await this.page.goto(`/console${path}#key=${key}&operations_key=${OPERATIONS_KEY}`)
   }
 
-  /** Counts the bytes that come over the network until the action is over. */
+  /** Counts the bytes received over the network until the action is over. */
   async bytesOf(action: () => Promise<void>): Promise<number> {
     let bytes = 0
     const count = ({ encodedDataLength }: { encodedDataLength: number }) => (bytes += encodedDataLength)
@@ -56,7 +56,7 @@ export class BenchTab implements AsyncDisposable {
     return { cpuS: of('TaskDuration'), scriptS: of('ScriptDuration'), heapMb: of('JSHeapUsedSize') / MB }
   }
 
-  /** Presses an entry of the menu; returns the milliseconds until its page shows what it is about. */
+  /** Clicks a menu entry; returns the milliseconds until its page shows its content. */
   async clickToView(name: string): Promise<number> {
     const expression = `new Promise((resolve) => {
       const name = ${JSON.stringify(name)}
@@ -77,7 +77,7 @@ export class BenchTab implements AsyncDisposable {
   }
 }
 
-/** Returns the megabytes of each process that draws pages; what processes share counts in parts. */
+/** Returns the megabytes of each renderer process; shared memory counts proportionally. */
 export async function memoryOfPages(browser: Browser): Promise<number[]> {
   const session = await browser.newBrowserCDPSession()
   const { processInfo } = await session.send('SystemInfo.getProcessInfo')

@@ -15,16 +15,16 @@ const EPOCHS = 2_000
 
 export interface World extends AsyncDisposable {
   baseUrl: string
-  /** The process of the gateway. */
+  /** The pid of the gateway. */
   pid: number
   key: string
-  /** A run that goes on, with a long log. */
+  /** A running run with a long log. */
   runId: string
-  /** Lets the account's work go on until it is aborted: lines and epochs of the run, and new runs. */
+  /** Simulates live work of the account until aborted: log lines and epochs of the run, and new runs. */
   live(signal: AbortSignal): Promise<void>
 }
 
-/** A gateway as a process, over an account with `runs` runs, of which one is at work and has told `lines` lines. */
+/** Starts a gateway process and an account with `runs` runs, one of which is active and has `lines` log lines. */
 export async function startWorld(runs: number, lines: number): Promise<World> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
@@ -75,7 +75,7 @@ interface Going {
   epoch: number
 }
 
-/** Five lines and half an epoch a second, and a new run every five seconds. */
+/** Writes five log lines and half an epoch per second, and a new run every five seconds. */
 async function goOn(db: Kysely<Database>, at: Going, signal: AbortSignal): Promise<void> {
   for (let second = 0; !signal.aborted; second++) {
     const log = Array.from({ length: 5 }, () => ({

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 type Call = (argument: never) => Promise<unknown>
 export type Calls = Record<string, Call>
 
-/** The CPU seconds of a process, and the most memory it has had, in bytes, since it was asked before. */
+/** The CPU seconds and the peak memory in bytes of a process since the previous call. */
 export interface Usage {
   cpuS: number
   peakBytes: number
@@ -13,7 +13,7 @@ export interface Usage {
 
 const SAMPLE_MS = 20
 
-/** Answers the calls of the process that started this one, and ends with it. */
+/** Answers calls of the parent process, and exits with it. */
 export function answerCalls(calls: Calls): void {
   let peakBytes = 0
   const sample = () => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss()))
@@ -36,7 +36,7 @@ export function answerCalls(calls: Calls): void {
   process.once('disconnect', () => process.exit())
 }
 
-/** A process of its own that answers calls. */
+/** A separate process that answers calls. */
 export interface Callee extends AsyncDisposable {
   call<T>(name: string, argument?: unknown): Promise<T>
 }

@@ -6,11 +6,11 @@ import { PayloadStore } from '../../node-runtime/edges/payload-store.ts'
 import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
 import { answerCalls } from './calls.ts'
 
-// The consumer of bench/edges.ts: it fetches payloads into files, as a node does, and counts the bytes of a bare stream.
+// The consumer of bench/edges.ts: fetches payloads to files, as a node does, and counts the bytes of a bare stream.
 
 interface Wanted {
   sha256: string
-  /** False leaves the digest out, to see what it costs. */
+  /** False skips the digest, to measure its cost. */
   isVerified: boolean
 }
 

@@ -9,7 +9,7 @@ import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
 import { relayPayload, type RelayUpload } from '../../node-runtime/edges/relay.ts'
 import { answerCalls } from './calls.ts'
 
-// The producer of bench/edges.ts: a node's end of edges, and beside it a bare HTTP server.
+// The producer of bench/edges.ts: a node's end of edges, and a bare HTTP server.
 
 const HOLD_MS = 3_600_000
 const PIECE = randomBytes(1024 * 1024)
@@ -21,7 +21,7 @@ const edges = await Edges.open({
 const server = (await edges.server())!
 const held = new Map<number, EdgeAttempt>()
 
-/** Holds a payload of a size, and returns what a consumer needs. */
+/** Stores a payload of this size, and returns what a consumer needs to fetch it. */
 async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
   let at = held.get(bytes)
   if (!at) {
@@ -40,7 +40,7 @@ async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
   return { ...at, ticket, url: server.candidates[0]!.url, spkiSha256: server.spkiSha256, sha256 }
 }
 
-/** As many bytes that are in no file, without TLS and tickets. */
+/** Sends the same number of bytes from memory, without TLS and tickets. */
 async function bare(path: string, res: ServerResponse): Promise<void> {
   const bytes = Number(path.slice(1))
   res.writeHead(200, { 'content-length': bytes })

@@ -1,5 +1,5 @@
-"""Times sentence-transformers on the texts of a file: reads the name of a kind from each line of standard
-input, and answers each with the seconds that all texts took, by the clock and of the processor."""
+"""Times sentence-transformers on the texts of a file: reads a kind from each line of standard input, and prints the
+wall-clock and CPU seconds for all texts of that kind."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import { type LineProgram, startLineProgram } from '../line-program.ts'
 const INSTALL_TIMEOUT_MS = 900_000
 const START_MS = 180_000
 const SENTENCE_TRANSFORMERS = ['sentence-transformers==6.2.0', 'scikit-learn', 'scipy']
-/** It pins transformers 4.57, and the other packages are the newest that fit it. */
+/** Infinity pins transformers 4.57; the other packages are the newest compatible ones. */
 const INFINITY = [
   'infinity-emb[server]==0.0.78',
   'transformers==4.57.6',
@@ -25,8 +25,8 @@ const INFINITY = [
 ]
 
 /**
- * Installs packages in an environment of their own below `folder`, over the PyTorch of the platform's environment for
- * language models.
+ * Installs packages in a separate environment below `folder`, on top of the PyTorch of the platform's language model
+ * environment.
  */
 async function install(folder: string, name: string, packages: readonly string[]): Promise<string> {
   const below = await llmPython()
@@ -42,7 +42,7 @@ async function install(folder: string, name: string, packages: readonly string[]
   return python
 }
 
-/** Copies a model for transformers 4, which does not know the class of tokenizers that transformers 5 writes. */
+/** Copies a model for transformers 4, which doesn't know the tokenizer class that transformers 5 writes. */
 export async function copyForOlder(model: string, target: string): Promise<string> {
   await cp(model, target, { recursive: true })
   const path = join(target, 'tokenizer_config.json')
@@ -51,12 +51,12 @@ export async function copyForOlder(model: string, target: string): Promise<strin
   return target
 }
 
-/** A server of embeddings as OpenAI's. */
+/** An embeddings server with OpenAI's API. */
 export interface EmbeddingsPeer extends AsyncDisposable {
   url: string
   pid: number
   path: string
-  /** The name of its model. */
+  /** The model name. */
   model: string
 }
 
@@ -79,7 +79,7 @@ export async function startInfinity(folder: string, model: string, device: strin
   return { ...peer, path: '/embeddings', model }
 }
 
-/** Starts the pooling runner of vLLM, which needs a GPU, with the interpreter of the platform's environment for it. */
+/** Starts the pooling runner of vLLM with the interpreter of the platform's vLLM environment. Needs a GPU. */
 export async function startVllm(python: string, model: string): Promise<EmbeddingsPeer> {
   const args = ['-m', 'vllm.entrypoints.cli.main', 'serve', model, '--served-model-name', 'model']
   const peer = await startPeer(python, [...args, '--runner', 'pooling', '--gpu-memory-utilization', '0.3'])
@@ -116,7 +116,7 @@ async function startPeer(
   }
 }
 
-/** Starts sentence-transformers in a process of its own; a line is the kind of texts that it works on. */
+/** Starts sentence-transformers in a separate process; each input line is a kind of texts to process. */
 export async function startSentenceTransformers(
   folder: string,
   { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,

@@ -1,5 +1,5 @@
-"""Writes a model of pictures with random weights: `python model.py FOLDER small|real`; the real one has the shape of
-Stable Diffusion 1.5, a billion parameters."""
+"""Writes an image model with random weights: `python model.py FOLDER small|real`. The real one has the shape of Stable
+Diffusion 1.5, with a billion parameters."""
 
 from __future__ import annotations
 

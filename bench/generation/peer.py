@@ -1,5 +1,5 @@
-"""Times diffusers alone: reads a seed from each line of standard input, and answers with the seconds that a picture
-took, by the clock and of the processor. The picture is encoded as PNG, as a server has to."""
+"""Times bare diffusers: reads a seed from each line of standard input, and prints the wall-clock and CPU seconds for an
+image. The image is encoded as PNG, as a server has to."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ const bodyOf = (content: string, maxTokens: number, more: object = {}): string =
     ...more,
   })
 
-/** Sends `count` chats of `maxTokens` tokens at once and returns the rate of all of them together. Throws unless each is answered with 200. */
+/**
+ * Sends `count` chats of `maxTokens` tokens at once and returns their total rate. Throws unless each response is 200.
+ */
 export async function chatsAtOnce(server: ModelServer, count: number, maxTokens: number): Promise<Rate> {
   const began = performance.now()
   const answers = await Promise.all(
@@ -39,7 +41,10 @@ export async function chatsAtOnce(server: ModelServer, count: number, maxTokens:
   return { tokens, tokensPerSecond: (1_000 * tokens) / (performance.now() - began) }
 }
 
-/** Streams one chat and returns the milliseconds to the first text, with the tokens of its prompt. Throws unless it is answered with 200. */
+/**
+ * Streams one chat and returns the milliseconds to the first text and the prompt's token count. Throws unless it's a
+ * 200.
+ */
 export async function timeToFirstToken(
   server: ModelServer,
   prompt: string,

@@ -1,6 +1,6 @@
-"""`generate()` of transformers alone, with which bench/gpu.ts compares a chat server:
-`python generate.py MODEL TOKENS PROMPT_TOKENS BATCH...` prints a JSON object with `rates` (tokens/s of all rows of a
-batch together) and `first_token_ms` (after a prompt of PROMPT_TOKENS tokens)."""
+"""Runs plain `generate()` of transformers, which bench/gpu.ts compares with a chat server:
+`python generate.py MODEL TOKENS PROMPT_TOKENS BATCH...` prints a JSON object with `rates` (total tokens/s of a batch) and
+`first_token_ms` (after a prompt of PROMPT_TOKENS tokens)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 
 def main(folder: str, tokens: int, prompt_tokens: int, batches: list[int]) -> None:
-    """Measures each batch once, after one that warms up."""
+    """Measures each batch once, after a warm-up batch."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, device_map={"": device})
     model.eval()
@@ -22,7 +22,7 @@ def main(folder: str, tokens: int, prompt_tokens: int, batches: list[int]) -> No
         torch.manual_seed(0)
         ids = torch.randint(10, 100, (rows, length), device=device)
         began = time.monotonic()
-        # Without min_new_tokens a row could end early.
+        # Without min_new_tokens, a row could end early.
         model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False
         )

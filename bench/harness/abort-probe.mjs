@@ -17,7 +17,7 @@ const req = (b) => {
   const body = JSON.stringify(b)
   return `POST ${u.pathname} HTTP/1.1\r\nHost: ${u.host}\r\nAuthorization: Bearer ${key}\r\n${extra}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
 }
-// resolves with when the client left, in unix microseconds
+// resolves with the time at which the client left, in unix microseconds
 const drop = (b, when) =>
   new Promise((r) => {
     const c = net.connect(+u.port, u.hostname)
@@ -63,13 +63,13 @@ const PHASES = [
   { name: 'sync_flood_drop', shape: 'fake-n1-g0-d60000', more: {}, when: (i) => 3 + i },
 ]
 const out = { before: await alive(), phases: [] }
-// numbers of two probes of one fakellm are not the same
+// two probes of one fakellm must not use the same numbers
 let from = Date.now() % 1e9
 for (const { name, shape, more, when } of PHASES) {
   const left = await Promise.all(
     Array.from({ length: N }, (_, i) => {
       const asked = `${shape}-w${from + i}`
-      // gateways route by the model's name; its shape goes along as the user's
+      // gateways route by the model name; `user` carries the name that shapes the response
       return drop({ model: process.env.MODEL || asked, user: asked, ...more, messages: msgs }, when(i))
     }),
   )

@@ -1,7 +1,7 @@
 import cluster from 'node:cluster'
 import { createHash } from 'node:crypto'
 import * as crypto from 'node:crypto'
-// proxy.mjs: pass-through gateway variants, to find what the Node stack can do.
+// proxy.mjs: pass-through gateway variants, to find the limits of the Node stack.
 // FRONT=http|koa  BACK=dispatch|request|pipeline|fetch|ufetch|agent  PARSE=none|parse|restringify
 // PORT=8000 TARGET=http://127.0.0.1:9000 CONNS=128 PIPE=1 CLUSTER=0 UNDICI=<path>
 import http from 'node:http'

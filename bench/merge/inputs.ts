@@ -11,7 +11,7 @@ const SIZE = isOnce
 const RANK = 16
 
 /**
- * Writes a base, two models near it and a LoRA adapter on all its linear layers; returns the number of
+ * Writes a base model, two models close to it and a LoRA adapter on all of its linear layers; returns the number of
  * parameters of each model.
  */
 export function makeInputs(dir: string): number {

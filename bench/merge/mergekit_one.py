@@ -1,4 +1,4 @@
-"""The same merge by mergekit, for comparison: python mergekit_one.py METHOD DIR."""
+"""Runs the same merge with mergekit, for comparison: python mergekit_one.py METHOD DIR."""
 
 import json
 import resource

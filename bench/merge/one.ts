@@ -16,7 +16,7 @@ function specOf(method: string): MergeSpec {
   return { method: 'adapter_merge', base, sources: [model('adapter')] }
 }
 
-/** Copies a file and syncs it to disk, with reads and writes so that no blocks are shared. */
+/** Copies a file and syncs it to disk. Uses reads and writes, so that no blocks are shared. */
 function copy(): void {
   const [from, to] = [openSync(join(dir, 'm1', 'model.safetensors'), 'r'), openSync(outDir, 'w')]
   const chunk = Buffer.alloc(4 * 1024 * 1024)
@@ -30,6 +30,6 @@ if (what === 'copy') copy()
 else await mergeModels(specOf(what), { outDir, threads: Number(threads) })
 const wall_s = (performance.now() - startedAt) / 1000
 const { userCPUTime, systemCPUTime } = process.resourceUsage()
-// `maxRSS` is not used: on Linux it is at least the memory of the parent at the fork.
+// We don't use `maxRSS`: on Linux it's at least the memory of the parent at the fork.
 const peak_mb = Math.round(await peakMb([process.pid]))
 console.log(JSON.stringify({ wall_s, cpu_s: (userCPUTime + systemCPUTime) / 1e6, peak_mb }))

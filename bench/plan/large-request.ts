@@ -15,8 +15,8 @@ interface RequestShape {
 }
 
 /**
- * A chain in which each stage also takes from some before its last one, so that nearly every stage decides the makespan: the
- * most work for the planner. Each node of the pool has some of the models loaded.
+ * Builds a chain in which each stage also consumes some earlier stages, so that nearly every stage affects the
+ * makespan: the worst case for the planner. Each node of the pool has some of the models loaded.
  */
 export function largeRequest(
   chance: () => number,
@@ -71,7 +71,7 @@ export function largeRequest(
       },
     ]),
   )
-  // Every second one carries a cache, whose way depends on both of its nodes.
+  // Every second hand-over carries a cache, whose transport depends on both nodes.
   const handOvers = new Map(
     graph.edges.map((edge, i): [string, HandOver] => {
       const handOver = valueHandOver(edge)

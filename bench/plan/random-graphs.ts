@@ -9,10 +9,10 @@ export interface GraphShape {
 
 const NODE_MB = [4_000, 8_000, 16_000, 32_000]
 const MB = 1024 * 1024
-/** Milliseconds for each MB of a model: from the disk at 500 MB/s, and over the network at 50 before that. */
+/** Milliseconds per MB of a model: 500 MB/s from disk, and 50 MB/s over the network before that. */
 const [READ_MS, FETCH_MS] = [2, 20]
 
-/** A layered graph over a pool of uneven nodes at several sites; transfers between sites are slow. */
+/** Builds a layered graph and a pool of different nodes at several sites; transfers between sites are slow. */
 export function randomProblem(
   chance: () => number,
   { nodes, stages: count, models = 200, sites = 8 }: GraphShape,
@@ -22,7 +22,7 @@ export function randomProblem(
   const site = Int32Array.from({ length: nodes }, () => pick(sites))
   const slowness = Float64Array.from({ length: nodes }, () => among(0.5, 3))
   const freeMb = Float64Array.from({ length: nodes }, () => NODE_MB[pick(NODE_MB.length)]!)
-  // A node of a large pool has one model loaded and five more on its disk in the mean; a small pool has every model.
+  // On average, a node of a large pool has one model loaded and five more on disk; a small pool has every model.
   const [loaded, cached] = [Math.max(1 / models, 1 / nodes), Math.max(6 / models, 2 / nodes)]
   const pool = Array.from({ length: models }, () => {
     const memoryMb = Math.round(among(200, 6_000))
@@ -56,7 +56,7 @@ interface Layering {
   site: Int32Array
 }
 
-/** Every stage behind the first layer has one to three producers in earlier layers. */
+/** Gives every stage after the first layer one to three producers in earlier layers. */
 function layeredEdges(count: number, { pick, chance, site }: Layering): PlannerEdge[] {
   const layers = Math.max(2, Math.round(Math.sqrt(count) * 1.2))
   const firstOf = Array.from({ length: layers + 1 }, (_, layer) => Math.round((layer * count) / layers))

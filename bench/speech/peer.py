@@ -1,5 +1,5 @@
-"""Times faster-whisper alone on a file: reads a line of standard input for each turn, and answers with the seconds that
-it took, by the clock and of the processor."""
+"""Times bare faster-whisper on a file: for each line of standard input, transcribes the file and prints the wall-clock
+and CPU seconds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A plain loop of transformers and PEFT over the batches of a job, with which
-bench/tune.ts compares the trainer."""
+"""Runs a plain loop of transformers and PEFT over the batches of a job; bench/tune.ts compares the trainer with it."""
 
 from __future__ import annotations
 
