@@ -99,7 +99,7 @@ describe('external access of tools', function () {
       ['https://metadata.google.internal/x', /cannot be reached: the host name is not under a public suffix/],
       ['https://localhost/', /cannot be reached/],
       [site.url('/around'), /more than 5 redirects/],
-      [site.url('/none'), /the server answered 404/],
+      [site.url('/none'), /the server returned 404/],
     ]
     for (const [url, expected] of cases) {
       await assert.rejects(bench.run('fetch_page', { url }), { message: expected }, url)
@@ -212,7 +212,7 @@ describe('external access of tools', function () {
       await assert.rejects(ask(sql), { message: 'sql: it is no query that returns rows' }, sql)
     await assert.rejects(ask('select nothing from data'), { message: /^sql: Binder Error/ })
     await assert.rejects(ask('select 1', '/empty'), { message: 'file_url: the file is empty' })
-    await assert.rejects(ask('select 1', '/none'), { message: 'file_url: the server answered 404' })
+    await assert.rejects(ask('select 1', '/none'), { message: 'file_url: the server returned 404' })
     await assert.rejects(ask('select 1', '/inside'), { message: /^file_url: .*not public/ })
     await assert.rejects(bench.run('query_table', { file_url: 'file:///etc/passwd', sql: 'select 1' }), {
       message: 'file_url: the URL must begin with https://',
