@@ -99,7 +99,7 @@ describe('external access of tools', function () {
       ['https://metadata.google.internal/x', /cannot be reached: the host name is not under a public suffix/],
       ['https://localhost/', /cannot be reached/],
       [site.url('/around'), /more than 5 redirects/],
-      [site.url('/none'), /the server returned 404/],
+      [site.url('/none'), /the server answered 404/],
     ]
     for (const [url, expected] of cases) {
       await assert.rejects(bench.run('fetch_page', { url }), { message: expected }, url)
