@@ -96,7 +96,7 @@ async function cpuOf(count: number, ask: (index: number) => Promise<unknown>): P
   return ((cpuSeconds(api) - before) / count) * 1e6
 }
 
-// The tasks wait meanwhile, so that the gateway does nothing else for them than to start their workflows.
+// Keep the tasks waiting, so that the gateway only starts their workflows.
 const admin = new AdminClient(platform.baseUrl, platform.operationsKey)
 await admin.call('PATCH', `/accounts/${platform.accountId}`, { task_quota: 10_000 })
 const [node] = (await admin.call<{ nodes: { node_id: string }[] }>('GET', '/nodes')).nodes

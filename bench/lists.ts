@@ -60,7 +60,7 @@ async function compare(what: string, many: Target, few: Target): Promise<void> {
   const [slow, fast] = [median(times.many), median(times.few)]
   const ratio = slow / fast
   worst = Math.max(worst, ratio)
-  console.log(`${what.padEnd(58)} ${slow.toFixed(2)} ms beside ${fast.toFixed(2)} ms   ${ratio.toFixed(2)}x`)
+  console.log(`${what.padEnd(58)} ${slow.toFixed(2)} ms vs. ${fast.toFixed(2)} ms   ${ratio.toFixed(2)}x`)
 }
 
 /** Returns the cursor that continues after an id: the list's scope with that id. */
@@ -156,7 +156,7 @@ for (const query of ENDPOINT_LISTS) {
     key: account.key,
   }))
   const totals = [await totalOf(targets[0]!), await totalOf(targets[1]!)]
-  if (totals[0] !== totals[1]) throw new Error(`${query}: a total of ${totals.join(' beside ')}`)
+  if (totals[0] !== totals[1]) throw new Error(`${query}: a total of ${totals.join(' and ')}`)
   await compare(`/endpoints?${query} (total ${totals[0]})`, targets[0]!, targets[1]!)
 }
 await Promise.all(pools.map((pool) => pool.close()))

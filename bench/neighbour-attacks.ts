@@ -186,7 +186,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
       ],
       `10000\r\n${' '.repeat(0x10000)}\r\n`,
     )
-  add('bodies of strangers that never end', 20, 65_536, {
+  add('endless bodies from strangers', 20, 65_536, {
     act: (nth) =>
       nth % 2
         ? claim(newId())
@@ -198,7 +198,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     end: () => sockets.end(),
   })
   let putUrl = ''
-  add('uploads that stand still', 20, 100, {
+  add('stalled uploads', 20, 100, {
     async prepare() {
       const { dataset_id } = await h.datasets.create({
         dataset_name: 'idle',
@@ -218,7 +218,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     harmless: padded(100),
     end: () => sockets.end(),
   })
-  add('answers that nobody reads', 20, 100, {
+  add('unread responses', 20, 100, {
     act: () => sockets.unread([`GET /openapi.json HTTP/1.1`, `x-api-key: ${key}`], 20),
     harmless: () => sockets.read([`GET /openapi.json HTTP/1.1`, `x-api-key: ${key}`], 20),
     end: () => sockets.end(),
@@ -365,8 +365,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   return {
     attacks,
     notDriven: [
-      'names that are slow to resolve: not driven, they need a name server that is; test/platform/egress/name-lookup.test.ts has them',
-      'streams of a node that nobody reads: not driven, the node would have to hold a model; test/platform/link/channel.test.ts has them',
+      'names that are slow to resolve: not run, because they need a slow name server; test/platform/egress/name-lookup.test.ts has them',
+      'unread streams of a node: not run, because the node would need a loaded model; test/platform/link/channel.test.ts has them',
     ],
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }

@@ -46,7 +46,7 @@ async function measureSpeed(): Promise<void> {
   const beside = await load([...publish(feed.url('/quick'), 200, 20), ...slowly], () => slow.verify('/slow'))
   show('quick destination, alone', quiet)
   show('fast next to slow (2 s, 300 queued)', beside)
-  console.log(`quick p50 beside slow: ${(beside.e2e_p50_ms / quiet.e2e_p50_ms).toFixed(2)}x of quiet`)
+  console.log(`fast p50 next to slow: ${(beside.e2e_p50_ms / quiet.e2e_p50_ms).toFixed(2)}x of quiet`)
 }
 
 function show(what: string, one: Load): void {

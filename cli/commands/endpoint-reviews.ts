@@ -32,7 +32,7 @@ export function reviewCommands(endpoints: Command): void {
     })
 
   for (const [verb, description] of [
-    ['approve', 'operators: list an endpoint for all accounts'],
+    ['approve', 'operators: make an endpoint public'],
     ['reject', 'operators: keep an endpoint private to its owner'],
   ] as const) {
     endpoints

@@ -24,12 +24,16 @@ interface ListOptions {
 export function endpointCommands(endpoints: Command): void {
   endpoints
     .command('create')
-    .argument('<name>', 'unique across accounts; stays reserved for yours after a deletion', endpointName)
+    .argument(
+      '<name>',
+      'unique across accounts; stays reserved for your account after a deletion',
+      endpointName,
+    )
     .description('serve the model of a completed run or merge')
     .requiredOption('--run <id>', 'the run', id)
     .option('--display-name <text>', 'display name', filled)
     .option('--description <text>', 'what the endpoint does', filled)
-    .option('--price <usd>', 'of a request', amount)
+    .option('--price <usd>', 'price per request', amount)
     .action(
       asAccount(async ({ h, json }, name: string, { run, ...options }: ListingOptions & { run: string }) => {
         const endpoint = await h.runs.register(run, { name, ...listingOf(options) })

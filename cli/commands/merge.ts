@@ -30,8 +30,8 @@ export function mergeCommand(merge: Command): void {
         .choices(['adapter_merge', 'slerp', 'ties', 'dare'])
         .default('slerp'),
     )
-    .option('--source <ref>', 'a model: version:<id>, run:<id>, hf:<owner/name> (repeat it)', artifactRefs)
-    .option('--adapter <ref>', 'an adapter, for adapter_merge (repeat it)', artifactRefs)
+    .option('--source <ref>', 'a model: version:<id>, run:<id>, hf:<owner/name> (repeatable)', artifactRefs)
+    .option('--adapter <ref>', 'an adapter, for adapter_merge (repeatable)', artifactRefs)
     .option('--base <ref>', 'base model of the adapters or differences', artifactRef)
     .option('--weight <n>', 'weight of a source or adapter, in their order (repeatable)', weights)
     .option('--density <share>', 'share of each difference that ties and dare keep', weight)

@@ -30,7 +30,7 @@ export function nodeTokenCommands(nodeToken: Command): void {
   }
   nodeToken
     .command('create [account_id]', { isDefault: true })
-    .description('the account that owns the node and earns its share')
-    .option('--shared', 'the node works for every account; trust its owner with their data')
+    .description('create a join token; the account owns the node and earns its share')
+    .option('--shared', 'the node works for every account; its owner must be trusted with their data')
     .action(create)
 }

@@ -64,7 +64,7 @@ export function nodeCommands(nodes: Command): void {
   for (const [verb, description] of [
     ['drain', 'let a node finish its work and accept no new work'],
     ['resume', 'let a drained node accept work again'],
-    ['share', 'let a node work for every account; trust its owner with their data'],
+    ['share', 'let a node work for every account; its owner must be trusted with their data'],
     ['dedicate', 'let a node work only for its own account'],
     ['remove', 'remove a node and reject its key from now on'],
   ] as const) {

@@ -102,7 +102,7 @@ export function runCommands(runs: Command): void {
 
   runs
     .command('again <run_id>')
-    .description('start a run anew, with changes')
+    .description('rerun a training run with changes')
     .option('-p, --param <name=value>', 'change a hyperparameter (repeatable)', parameter)
     .option('--dataset <id or name>', 'use another dataset')
     .option('--name <name>', 'name of the new run', filled)

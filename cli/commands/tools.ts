@@ -28,7 +28,7 @@ export function toolCommands(tools: Command): void {
     })
   tools
     .command('remove <slug>')
-    .description('withdraw a tool')
+    .description('remove a tool')
     .action(async (slug: string, _options: unknown, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/tools/${encodeURIComponent(slug)}`)

@@ -24,7 +24,7 @@ export function trainCommand(train: Command): void {
   train
     .argument('<config>', 'what to train; `hearth models trainable` lists the configs')
     .requiredOption('--dataset <id or name>', 'what to train on')
-    .option('-p, --param <name=value>', 'a hyperparameter (repeat it)', parameter)
+    .option('-p, --param <name=value>', 'a hyperparameter (repeatable)', parameter)
     .option('--name <name>', 'name of the run (default: config and dataset)', filled)
     .option(
       '--base <ref>',

@@ -11,7 +11,7 @@ func chunk(w *bufio.Writer, data string) {
 	fmt.Fprintf(w, "%x\r\n%s\r\n", len(data), data)
 }
 
-// chat answers; false when the client has left.
+// chat sends the response; returns false if the client has disconnected.
 func chat(w *bufio.Writer, client *watcher, isStream bool, status, n int, gap, delay float64) bool {
 	if !client.pause(time.Duration(delay * float64(time.Millisecond))) {
 		return false

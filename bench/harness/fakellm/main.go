@@ -8,9 +8,9 @@
 //	GET  /stats -> what SIGUSR1 prints, chats in flight, and the watched requests, as JSON
 //
 // Query or header overrides per request: X-Fake-Tokens, X-Fake-Gap-Ms, X-Fake-Delay-Ms, X-Fake-Status.
-// Gateways often strip such headers, so the flags give the defaults, and the *model name* may carry them
+// Gateways often strip such headers, so the flags set the defaults, and the *model name* may carry them
 // too: "fake-n50-g10-d0" means 50 tokens, 10 ms gap, 0 ms before the first byte; with "-w17" the request is watched
-// under that number: /stats says when it came and when its client left.
+// under that number: /stats reports when it arrived and when its client disconnected.
 package main
 
 import (
@@ -40,7 +40,7 @@ var (
 	streams atomic.Int64
 	aborted atomic.Int64
 	conns   atomic.Int64
-	// chats that have not been answered
+	// unanswered chats
 	inFlight atomic.Int64
 )
 
@@ -262,7 +262,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// what a node waits for before it sends requests
+	// the line that a node waits for before it sends requests
 	fmt.Printf("{\"event\":\"ready\",\"port\":%d}\n", l.Addr().(*net.TCPAddr).Port)
 	sig := make(chan os.Signal, 1)
 	signal.Notify(sig, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watched is what happened to a request that asked to be watched ("-w17" in its model name), in unix microseconds.
+// watched records the history of a watched request ("-w17" in its model name), in unix microseconds.
 type watched struct {
 	Arrived  int64 `json:"arrived"`
 	Left     int64 `json:"left,omitempty"`
@@ -19,14 +19,14 @@ var (
 	watches   = map[int]*watched{}
 )
 
-// watcher sees a client leave at once, also while nothing is written to it. Not for pipelined requests.
+// watcher detects at once that a client disconnects, even while nothing is written. Not for pipelined requests.
 type watcher struct {
 	seen *watched
 	done chan struct{}
 	err  error
 }
 
-// watch gives nil for requests that are not watched: they cost nothing more.
+// watch returns nil for requests that are not watched, so they cost nothing extra.
 func watch(id int, r *bufio.Reader) *watcher {
 	if id == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (w *watcher) end(at *int64) {
 	}
 }
 
-// pause sleeps, and is false when the client left meanwhile.
+// pause sleeps; returns false if the client disconnected during the pause.
 func (w *watcher) pause(d time.Duration) bool {
 	if w == nil {
 		if d > 0 {
@@ -69,7 +69,7 @@ func (w *watcher) pause(d time.Duration) bool {
 	}
 }
 
-// next waits for the next request on the connection; false when there is none.
+// next waits for the next request on the connection; returns false if there is none.
 func (w *watcher) next() bool {
 	if w == nil {
 		return true

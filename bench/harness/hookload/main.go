@@ -1,7 +1,7 @@
 // hookload: publishes webhook events to a delivery service at a fixed rate (or flat out) and receives the deliveries
 // itself, so accepted/s, delivered/s and end-to-end latency come from one clock. Loopback only, bounded.
-// The body template may hold {{ID}} (event id "ev-N") and {{TS}} (send time, unix microseconds); the receiver looks for
-// "lab_ts":"<us>" and "lab_id":"ev-N" in what it gets. -slow-path P answers that path after -slow-ms; -fail-path F with 500.
+// The body template may contain {{ID}} (event id "ev-N") and {{TS}} (send time, unix microseconds); the receiver searches
+// for "lab_ts":"<us>" and "lab_id":"ev-N" in each body. -slow-path P answers that path after -slow-ms; -fail-path F with 500.
 // -tls-cert and -tls-key make the receiver speak HTTPS; a webhook.endpoint_verification event gets its challenge back.
 // -slow-n first publishes that many events to -slow-url, flat out, and does not wait for them: the head-of-line test.
 package main
@@ -120,7 +120,7 @@ func main() {
 	}
 	tr := &http.Transport{MaxIdleConnsPerHost: *conc * 2, MaxConnsPerHost: *conc * 2}
 	cl := &http.Client{Transport: tr, Timeout: 20 * time.Second}
-	// Whoever starts this makes destinations that need an answer to their challenge first.
+	// The caller creates destinations whose challenge must be answered first.
 	fmt.Println("listening")
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	if *slowN > 5000 {

@@ -4,7 +4,7 @@ import { useKey } from '../session.ts'
 import type { WorkItem } from '../types.ts'
 import { useApi } from '../use-api.ts'
 
-/** Leads to the workflow of a piece of work, where the platform knows the address of the Temporal UI (TEMPORAL_UI_URL). */
+/** Links to the workflow of some work, if the platform knows the URL of the Temporal UI (TEMPORAL_UI_URL). */
 export function TemporalLink({ url, id }: { url: string | null; id: string | null }) {
   if (id === null) return <>none: it went to a node directly</>
   if (url === null) return <span className="mono">{id}</span>
