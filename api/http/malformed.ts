@@ -27,8 +27,8 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
 }
 
 /**
- * Answers a request whose body has stalled, and closes its connection, because we couldn't tell later bytes from the
- * body.
+ * Answers a request whose body has stalled, and closes its connection, because later bytes could be part of the body
+ * or of another request.
  */
 export function answerTimeout(response: ServerResponse, log?: Logger): void {
   const { req } = response

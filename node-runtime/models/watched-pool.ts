@@ -3,7 +3,7 @@ import { backoff } from '../../platform/async/retry.ts'
 
 /** The number of failures in a row after which a server is probed. */
 const MIN_FAILURES = 5
-/** The pauses after probes that find no fault: a model may fail on every input of one caller because of the input. */
+/** Pauses after successful probes: one caller's inputs may fail on a working model. */
 const PROBE_DELAY_MS = { first: 10_000, longest: 300_000 }
 /** The status of a server that is too busy to accept a request. */
 const OVERLOADED = 503

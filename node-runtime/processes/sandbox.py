@@ -131,8 +131,8 @@ def apart(order, command):
 
 
 def enter_user_namespace():
-    """Enters a user namespace, which owns the other namespaces where root's privileges are missing. In it this user is
-    `nobody`."""
+    """Enters a user namespace, which owns the other namespaces where root's privileges are missing. In it the current
+    user has the id 65534."""
     user, group = os.geteuid(), os.getegid()
     call("unshare", APART | CLONE_NEWUSER)
     write("/proc/self/setgroups", "deny")

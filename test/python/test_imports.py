@@ -1,4 +1,4 @@
-"""Pyright can't tell a missing library from a misspelt module of ours, so this checks the latter."""
+"""Finds misspelt modules of ours: Pyright reports them like missing libraries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_module_of_ours_that_is_imported_exists() -> None:
         for folders, module in imports_of(path):
             if module.split(".")[0] in sys.stdlib_module_names or any(is_module(one, module) for one in folders):
                 continue
-            # Only the first part tells whose module it is; relative ones are all ours.
+            # The first part decides whose module it is; relative ones are all ours.
             is_ours = any(is_module(one, module.split(".")[0]) for one in folders) or len(folders) == 1
             if is_ours:
                 missing.append(f"{path.relative_to(ROOT)}: {module}")

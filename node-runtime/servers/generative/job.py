@@ -20,7 +20,7 @@ class UnusableOutput(Exception):
 
 @dataclass
 class Job:
-    """One generation. `tell` is called with the number of steps done and their total."""
+    """One generation. It reports each step to a callback, with the number of steps done and their total."""
 
     fields: Mapping[str, Any]
     seed: int

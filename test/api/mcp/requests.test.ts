@@ -177,7 +177,7 @@ describe('requests to /mcp', () => {
     assert.ok(text.length < 500, text)
   })
 
-  it('start no new work while the kill switch is active, and tell the agent so', async () => {
+  it('start no new work while the kill switch is active, and return an error to the agent', async () => {
     const killSwitch = (path: string) =>
       api.call('POST', `/api/v1/admin/killswitch/${path}`, { headers: { 'x-api-key': OPERATIONS_KEY } })
     await using mcp = await connectMcp(api, key)

@@ -112,7 +112,7 @@ function* ofProducer(take: Take, world: World): Generator<World | undefined> {
   if (isCurrent && !stated && offered.producer && state !== 'failed') yield* stating(take, world, 'one')
   if (isCurrent && stated === 'one' && world.faults < MAX_FAULTS)
     yield* remaking(take, { ...world, faults: world.faults + 1 })
-  // The platform tells the producer to release payloads that are stored in the row or no longer needed.
+  // The platform asks the producer to release payloads that are stored in the row or no longer needed.
   if (producer.isUp && producer.holds && world.consumer.stage === 'done')
     yield { ...world, producer: { ...producer, holds: '' } }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 
 describe('withoutPaths', () => {
-  const cases: [told: string, expected: string][] = [
+  const cases: [message: string, expected: string][] = [
     ["ENOENT: no such file, open '/var/lib/n/weights/a b'", "ENOENT: no such file, open '…/a b'"],
     ['failed: /root/.cache/x/python (1)', 'failed: …/python (1)'],
     ['File "/opt/x.py", line 3', 'File "…/x.py", line 3'],
@@ -17,7 +17,7 @@ describe('withoutPaths', () => {
     ['3/4 of a/b/c, and/or 1 / 2', '3/4 of a/b/c, and/or 1 / 2'],
     ['org/model at ./x/y and ../x/y', 'org/model at ./x/y and ../x/y'],
   ]
-  for (const [told, expected] of cases) {
-    it(`rewrites ${told}`, () => assert.equal(withoutPaths(told), expected))
+  for (const [message, expected] of cases) {
+    it(`rewrites ${message}`, () => assert.equal(withoutPaths(message), expected))
   }
 })

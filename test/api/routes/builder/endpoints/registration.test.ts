@@ -155,7 +155,7 @@ describe('register-for-inference (4.4)', () => {
     for (const id of ids) assert.equal((await read(id, mine.key)).status, 404)
   })
 
-  it('answers alike for every unavailable name, whoever owns the endpoint', async () => {
+  it('answers alike for every unavailable name, regardless of the owner of the endpoint', async () => {
     const { run } = await completedRun()
     const foreign = await runOfOther()
     const made = await register(foreign.id, { name: 'not-for-you' }, other.key)
