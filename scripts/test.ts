@@ -20,6 +20,7 @@ const CHECKS: Check[] = [
   { name: 'lint', script: 'oxlint' },
   { name: 'import rules', script: 'imports' },
   { name: 'OpenAPI document', script: 'openapi:check' },
+  { name: 'prose', script: 'prose' },
 ]
 /** Checks of the Python code in this repository. */
 const PYTHON_CHECKS: Check[] = [

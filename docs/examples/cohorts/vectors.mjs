@@ -1,5 +1,5 @@
 // `node vectors.mjs ENCODER texts.jsonl`: prints a table, in which each text of the file is the vector that the encoder
-// gives it, as columns x0, x1 and so on, beside the label of the text.
+// gives it, as columns x0, x1 and so on, next to the label of the text.
 import { readFileSync } from 'node:fs'
 
 const [encoder, file] = process.argv.slice(2)

@@ -1,5 +1,5 @@
-"""Writes a tiny BERT as GGUF: `python specialist_gguf.py SOURCE FOLDER [--pooling mean]`. Writes `model.gguf` in float32
-to FOLDER, and the same weights for transformers to its subfolder `plain`."""
+"""Writes a tiny BERT as GGUF: `python specialist_gguf.py SOURCE FOLDER [--pooling mean]`. Writes `model.gguf` in
+float32 to FOLDER, and the same weights for transformers to its subfolder `plain`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --uds PATH`. Prints no ready line, and becomes healthy
-after a while."""
+"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --uds PATH`. Prints no ready line, and becomes
+healthy after a while."""
 
 import json
 import os
