@@ -1,3 +1,4 @@
+import { at, numberAt, getOrThrow } from '../../at.ts'
 import type { PlannerEdge, PlannerProblem, PlannerStage, Schedule } from './problem.ts'
 import { incomingOf, Timeline } from './timeline.ts'
 
@@ -67,11 +68,13 @@ interface Search {
 
 /** Returns the nodes on which a stage, taken alone, would end first. */
 function bestNodes({ earliestMs, runMs }: PlannerStage): number[] {
-  const able: number[] = []
-  for (let node = 0; node < earliestMs.length; node++) if (earliestMs[node] !== Infinity) able.push(node)
-  const endOf = (node: number) => earliestMs[node]! + runMs[node]!
-  if (able.length > CANDIDATES) able.sort((a, b) => endOf(a) - endOf(b) || a - b)
-  return able.slice(0, CANDIDATES)
+  const able: { node: number; endMs: number }[] = []
+  for (let node = 0; node < earliestMs.length; node++) {
+    const earliest = numberAt(earliestMs, node)
+    if (earliest !== Infinity) able.push({ node, endMs: earliest + numberAt(runMs, node) })
+  }
+  if (able.length > CANDIDATES) able.sort((a, b) => a.endMs - b.endMs || a.node - b.node)
+  return able.slice(0, CANDIDATES).map(({ node }) => node)
 }
 
 /** Orders the stages by their longest path to the end, with costs averaged over their nodes. */
@@ -82,25 +85,26 @@ function rankOrder(
 ): number[] {
   const rank = new Float64Array(stages.length)
   const cost = stages.map(({ runMs }, stage) => {
-    const nodes = best[stage]!
-    return nodes.reduce((sum, node) => sum + runMs[node]!, 0) / Math.max(1, nodes.length)
+    const nodes = at(best, stage)
+    return nodes.reduce((sum, node) => sum + numberAt(runMs, node), 0) / Math.max(1, nodes.length)
   })
   const transfers = new Map(edges.map((edge) => [edge, meanTransfer(edge, best)]))
   for (let stage = stages.length - 1; stage >= 0; stage--) {
-    rank[stage]! += cost[stage]!
-    for (const edge of incoming[stage]!) {
-      const through = rank[stage]! + transfers.get(edge)!
-      if (through > rank[edge.from]!) rank[edge.from] = through
+    const own = numberAt(rank, stage) + at(cost, stage)
+    rank[stage] = own
+    for (const edge of at(incoming, stage)) {
+      const through = own + getOrThrow(transfers, edge)
+      if (through > numberAt(rank, edge.from)) rank[edge.from] = through
     }
   }
   // Indexes are in topological order, which breaks ties.
-  return stages.map((_, stage) => stage).toSorted((a, b) => rank[b]! - rank[a]! || a - b)
+  return stages.map((_, stage) => stage).toSorted((a, b) => numberAt(rank, b) - numberAt(rank, a) || a - b)
 }
 
 const SAMPLES = 4
 
 function meanTransfer({ from, to, transferMs }: PlannerEdge, best: readonly (readonly number[])[]): number {
-  const [producers, consumers] = [best[from]!.slice(0, SAMPLES), best[to]!.slice(0, SAMPLES)]
+  const [producers, consumers] = [at(best, from).slice(0, SAMPLES), at(best, to).slice(0, SAMPLES)]
   let sum = 0
   for (const producer of producers) for (const consumer of consumers) sum += transferMs(producer, consumer)
   return sum / Math.max(1, producers.length * consumers.length)
@@ -116,8 +120,8 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
     }
     const tied = timeline.nodeOfTied(stage)
     if (tied !== undefined) consider(tied)
-    for (const { from } of incoming[stage]!) consider(timeline.nodes[from]!)
-    for (const node of best[stage]!) consider(node)
+    for (const { from } of at(incoming, stage)) consider(timeline.nodeOf(from))
+    for (const node of at(best, stage)) consider(node)
     if (chosen < 0) return undefined
     timeline.place(stage, chosen, end)
   }
@@ -130,8 +134,8 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
  */
 function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infinity): Schedule | undefined {
   for (let i = timeline.placed; i < order.length; i++) {
-    const stage = order[i]!
-    const node = nodes[stage]!
+    const stage = at(order, i)
+    const node = numberAt(nodes, stage)
     const end = timeline.endOn(stage, node)
     if (end >= belowMs) return undefined
     timeline.place(stage, node, end)
@@ -144,7 +148,8 @@ function wholeGraphNodes({ stages }: PlannerProblem, best: readonly (readonly nu
   const [first = []] = best
   const workOn = (node: number) =>
     stages.reduce(
-      (sum, { runMs, earliestMs }) => sum + runMs[node]! + (earliestMs[node] === Infinity ? Infinity : 0),
+      (sum, { runMs, earliestMs }) =>
+        sum + numberAt(runMs, node) + (earliestMs[node] === Infinity ? Infinity : 0),
       0,
     )
   return first
@@ -173,27 +178,27 @@ function improve(search: Search, schedule: Schedule): Schedule | undefined {
   /** Keeps the stages before the moved ones, because nothing changes for them. */
   const keep = (count: number) => {
     timeline.clear(Math.min(kept, count))
-    for (let i = timeline.placed; i < count; i++)
-      timeline.place(order[i]!, schedule.nodes[order[i]!]!, schedule.endMs[order[i]!]!)
+    for (const stage of order.slice(timeline.placed, count))
+      timeline.place(stage, numberAt(schedule.nodes, stage), numberAt(schedule.endMs, stage))
     kept = count
   }
   const attempt = (...moves: Move[]) => {
-    keep(Math.min(...moves.map(([stage]) => position[stage]!)))
+    keep(Math.min(...moves.map(([stage]) => numberAt(position, stage))))
     for (const [stage, node] of moves) nodes[stage] = node
     found = evaluate(search, nodes, found?.makespanMs ?? schedule.makespanMs) ?? found
-    for (const [stage] of moves) nodes[stage] = schedule.nodes[stage]!
+    for (const [stage] of moves) nodes[stage] = numberAt(schedule.nodes, stage)
   }
   for (const [i, stage] of path.entries()) {
     const tried = new Set([
-      ...search.best[stage]!.slice(0, ALTERNATIVES),
+      ...at(search.best, stage).slice(0, ALTERNATIVES),
       ...neighbours(search, schedule, stage),
     ])
     for (const node of tried) if (node !== schedule.nodes[stage]) attempt([stage, node])
     for (const [other, node] of exchanges(search, schedule, stage))
-      attempt([stage, schedule.nodes[other]!], [other, node])
+      attempt([stage, numberAt(schedule.nodes, other)], [other, node])
     const next = path[i + 1]
     if (next === undefined) continue
-    for (const node of new Set([...tried, ...search.best[next]!.slice(0, ALTERNATIVES)]))
+    for (const node of new Set([...tried, ...at(search.best, next).slice(0, ALTERNATIVES)]))
       attempt([stage, node], [next, node])
   }
   return found
@@ -202,16 +207,17 @@ function improve(search: Search, schedule: Schedule): Schedule | undefined {
 /** Returns the nodes of a stage's producers and consumers. */
 const neighbours = ({ problem }: Search, { nodes }: Schedule, stage: number): number[] =>
   problem.edges.flatMap(({ from, to }) =>
-    from === stage ? [nodes[to]!] : to === stage ? [nodes[from]!] : [],
+    from === stage ? [numberAt(nodes, to)] : to === stage ? [numberAt(nodes, from)] : [],
   )
 
 /** Returns the stages on the best nodes of a stage, each with other nodes for it, including that of the stage. */
 function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Generator<Move> {
-  for (const wanted of best[stage]!.slice(0, EXCHANGES)) {
-    if (wanted === nodes[stage]) continue
+  const own = numberAt(nodes, stage)
+  for (const wanted of at(best, stage).slice(0, EXCHANGES)) {
+    if (wanted === own) continue
     for (let other = 0; other < nodes.length; other++) {
       if (nodes[other] !== wanted) continue
-      const elsewhere = new Set([nodes[stage]!, ...best[other]!.slice(0, EXCHANGES)])
+      const elsewhere = new Set([own, ...at(best, other).slice(0, EXCHANGES)])
       for (const node of elsewhere) if (node !== wanted) yield [other, node]
     }
   }
@@ -225,15 +231,16 @@ function criticalPath(
   let stage = endMs.indexOf(Math.max(...endMs))
   const path = [stage]
   for (;;) {
-    let [before, latest] = [-1, stages[stage]!.earliestMs[nodes[stage]!]!]
-    for (const { from, transferMs } of incoming[stage]!) {
-      const arrival = endMs[from]! + transferMs(nodes[from]!, nodes[stage]!)
+    const node = numberAt(nodes, stage)
+    let [before, latest] = [-1, numberAt(at(stages, stage).earliestMs, node)]
+    for (const { from, transferMs } of at(incoming, stage)) {
+      const arrival = numberAt(endMs, from) + transferMs(numberAt(nodes, from), node)
       if (arrival >= latest) [before, latest] = [from, arrival]
     }
     // A stage that began later than its inputs arrived waited for another one on its node.
-    if (startMs[stage]! > latest) {
+    if (numberAt(startMs, stage) > latest) {
       for (let other = 0; other < stages.length; other++)
-        if (nodes[other] === nodes[stage] && endMs[other] === startMs[stage]) before = other
+        if (nodes[other] === node && endMs[other] === startMs[stage]) before = other
     }
     if (before < 0 || path.includes(before)) return path.toReversed()
     path.push(before)
@@ -245,10 +252,10 @@ function lowerBound(stages: readonly PlannerStage[], incoming: readonly (readonl
   const end = new Float64Array(stages.length)
   let longest = 0
   for (const [stage, { earliestMs, runMs }] of stages.entries()) {
-    const arrival = incoming[stage]!.reduce((latest, { from }) => Math.max(latest, end[from]!), 0)
+    const arrival = at(incoming, stage).reduce((latest, { from }) => Math.max(latest, numberAt(end, from)), 0)
     let first = Infinity
     for (let node = 0; node < runMs.length; node++)
-      first = Math.min(first, Math.max(arrival, earliestMs[node]!) + runMs[node]!)
+      first = Math.min(first, Math.max(arrival, numberAt(earliestMs, node)) + numberAt(runMs, node))
     end[stage] = first
     longest = Math.max(longest, first)
   }

@@ -1,4 +1,5 @@
-import type { PlannerEdge, PlannerProblem, Schedule } from './problem.ts'
+import { at, numberAt } from '../../at.ts'
+import type { PlannerEdge, PlannerProblem, PlannerStage, Schedule } from './problem.ts'
 
 /** The incoming edges of each stage. */
 export function incomingOf({ stages, edges }: PlannerProblem): PlannerEdge[][] {
@@ -9,39 +10,40 @@ export function incomingOf({ stages, edges }: PlannerProblem): PlannerEdge[][] {
 
 const NOWHERE = -1
 
+/** A stage, and where and when it runs while it is placed. */
+interface Placement {
+  readonly stage: PlannerStage
+  readonly inputs: { readonly producer: Placement; readonly transferMs: PlannerEdge['transferMs'] }[]
+  /** The stages that must share its node. */
+  readonly tied: Placement[]
+  node: number
+  startMs: number
+  endMs: number
+}
+
 /**
  * Places stages one after another, each into the first gap of its node that is long enough (HEFT insertion). A node
  * works on one stage at a time.
  */
 export class Timeline {
-  readonly nodes: Int32Array
-  readonly startMs: Float64Array
-  readonly endMs: Float64Array
   readonly #problem: PlannerProblem
-  readonly #incoming: readonly (readonly PlannerEdge[])[]
-  readonly #placed: number[] = []
+  /** The stages by their index. */
+  readonly #placements: readonly Placement[]
+  readonly #placed: Placement[] = []
   /** The placed stages of each node, in their order. */
-  readonly #on: number[][]
-  /** For each stage, the stages that must share its node. */
-  readonly #tied: readonly (readonly number[])[]
+  readonly #on: readonly Placement[][]
 
   constructor(problem: PlannerProblem, incoming: readonly (readonly PlannerEdge[])[]) {
-    const count = problem.stages.length
-    this.nodes = new Int32Array(count).fill(NOWHERE)
-    this.startMs = new Float64Array(count)
-    this.endMs = new Float64Array(count)
     this.#problem = problem
-    this.#incoming = incoming
+    this.#placements = placementsOf(problem, incoming)
     this.#on = Array.from(problem.freeMb, () => [])
-    this.#tied = tiesOf(problem)
   }
 
   /** Removes all but the first `placed` stages. */
   clear(placed = 0): void {
-    while (this.#placed.length > placed) {
-      const stage = this.#placed.pop()!
-      this.#on[this.nodes[stage]!]!.pop()
-      this.nodes[stage] = NOWHERE
+    for (const placement of this.#placed.splice(placed).toReversed()) {
+      at(this.#on, placement.node).pop()
+      placement.node = NOWHERE
     }
   }
 
@@ -51,89 +53,115 @@ export class Timeline {
 
   /** Returns when a stage would end on a node, after its placed producers; infinite where it cannot run. */
   endOn(stage: number, node: number): number {
-    const { earliestMs, runMs } = this.#problem.stages[stage]!
-    const earliest = earliestMs[node]!
-    if (earliest === Infinity || !this.#isAllowed(stage, node)) return Infinity
+    const placement = at(this.#placements, stage)
+    const { earliestMs, runMs } = placement.stage
+    const earliest = numberAt(earliestMs, node)
+    if (earliest === Infinity) return Infinity
+    const here = at(this.#on, node)
+    if (!this.#isAllowed(placement, node, here)) return Infinity
     let from = earliest
-    for (const { from: producer, transferMs } of this.#incoming[stage]!) {
-      const arrival = this.endMs[producer]! + transferMs(this.nodes[producer]!, node)
+    for (const { producer, transferMs } of placement.inputs) {
+      const arrival = producer.endMs + transferMs(producer.node, node)
       if (arrival > from) from = arrival
     }
-    const run = runMs[node]!
-    return this.#gapFrom(node, from, run) + run
+    const run = numberAt(runMs, node)
+    return gapFrom(here, from, run) + run
   }
 
   place(stage: number, node: number, endMs: number): void {
-    this.nodes[stage] = node
-    this.endMs[stage] = endMs
-    this.startMs[stage] = endMs - this.#problem.stages[stage]!.runMs[node]!
-    this.#placed.push(stage)
-    this.#on[node]!.push(stage)
+    const placement = at(this.#placements, stage)
+    placement.node = node
+    placement.endMs = endMs
+    placement.startMs = endMs - numberAt(placement.stage.runMs, node)
+    this.#placed.push(placement)
+    at(this.#on, node).push(placement)
   }
 
   get makespanMs(): number {
     let last = 0
-    for (const stage of this.#placed) if (this.endMs[stage]! > last) last = this.endMs[stage]!
+    for (const { endMs } of this.#placed) if (endMs > last) last = endMs
     return last
   }
 
   schedule(): Schedule {
-    const { makespanMs } = this
-    return { nodes: this.nodes.slice(), startMs: this.startMs.slice(), endMs: this.endMs.slice(), makespanMs }
+    return {
+      nodes: Int32Array.from(this.#placements, ({ node }) => node),
+      startMs: Float64Array.from(this.#placements, ({ startMs }) => startMs),
+      endMs: Float64Array.from(this.#placements, ({ endMs }) => endMs),
+      makespanMs: this.makespanMs,
+    }
+  }
+
+  /** Returns the node of a placed stage. */
+  nodeOf(stage: number): number {
+    return at(this.#placements, stage).node
   }
 
   /** Returns the node of a placed stage that must share its node with this one; undefined if there is none. */
   nodeOfTied(stage: number): number | undefined {
-    const tied = this.#tied[stage]!.find((other) => this.nodes[other] !== NOWHERE)
-    return tied === undefined ? undefined : this.nodes[tied]
+    return at(this.#placements, stage).tied.find(({ node }) => node !== NOWHERE)?.node
   }
 
-  #isAllowed(stage: number, node: number): boolean {
-    const { stages, freeMb, spread } = this.#problem
-    const { model, memoryMb, isLoaded } = stages[stage]!
-    const tied = this.#tied[stage]!
-    for (const other of tied) if (this.nodes[other] !== NOWHERE && this.nodes[other] !== node) return false
-    const here = this.#on[node]!
+  #isAllowed({ stage, tied }: Placement, node: number, here: readonly Placement[]): boolean {
+    const { freeMb, spread } = this.#problem
+    const { model, memoryMb, isLoaded } = stage
+    for (const other of tied) if (other.node !== NOWHERE && other.node !== node) return false
     if (spread && here.some((other) => !tied.includes(other))) return false
     if (isLoaded[node] !== 0) return true
-    let left = freeMb[node]!
-    for (const [i, other] of here.entries()) {
-      if (stages[other]!.model === model) return true
-      if (stages[other]!.isLoaded[node] === 0 && this.#isFirstOfModel(here, i))
-        left -= stages[other]!.memoryMb
+    let left = numberAt(freeMb, node)
+    for (const other of here) {
+      if (other.stage.model === model) return true
+      if (other.stage.isLoaded[node] === 0 && isFirstOfModel(here, other)) left -= other.stage.memoryMb
     }
     return memoryMb <= left
   }
-
-  /** Returns whether no stage placed before this one on its node has its model. */
-  #isFirstOfModel(here: readonly number[], position: number): boolean {
-    const { stages } = this.#problem
-    const { model } = stages[here[position]!]!
-    for (let i = 0; i < position; i++) if (stages[here[i]!]!.model === model) return false
-    return true
-  }
-
-  #gapFrom(node: number, from: number, run: number): number {
-    let start = from
-    for (let again = true; again;) {
-      again = false
-      for (const other of this.#on[node]!) {
-        if (this.startMs[other]! < start + run && this.endMs[other]! > start) {
-          start = this.endMs[other]!
-          again = true
-        }
-      }
-    }
-    return start
-  }
 }
 
-function tiesOf({ stages }: PlannerProblem): number[][] {
-  const tied = stages.map((): number[] => [])
-  for (const [stage, { sameNodeAs }] of stages.entries()) {
-    if (sameNodeAs === undefined) continue
-    tied[stage]!.push(sameNodeAs)
-    tied[sameNodeAs]!.push(stage)
+/** Returns whether no stage placed before this one on its node has its model. */
+function isFirstOfModel(here: readonly Placement[], placement: Placement): boolean {
+  const { model } = placement.stage
+  for (const other of here) {
+    if (other === placement) break
+    if (other.stage.model === model) return false
   }
-  return tied
+  return true
+}
+
+/** Returns the start of the first gap between placed stages that is long enough. */
+function gapFrom(here: readonly Placement[], from: number, run: number): number {
+  let start = from
+  for (let again = true; again;) {
+    again = false
+    for (const other of here) {
+      if (other.startMs < start + run && other.endMs > start) {
+        start = other.endMs
+        again = true
+      }
+    }
+  }
+  return start
+}
+
+function placementsOf(
+  { stages }: PlannerProblem,
+  incoming: readonly (readonly PlannerEdge[])[],
+): Placement[] {
+  const placements = stages.map((stage): Placement => ({
+    stage,
+    inputs: [],
+    tied: [],
+    node: NOWHERE,
+    startMs: 0,
+    endMs: 0,
+  }))
+  for (const [i, placement] of placements.entries()) {
+    for (const { from, transferMs } of at(incoming, i))
+      placement.inputs.push({ producer: at(placements, from), transferMs })
+    const { sameNodeAs } = placement.stage
+    if (sameNodeAs === undefined) continue
+    const other = at(placements, sameNodeAs)
+    placement.tied.push(other)
+    other.tied.push(placement)
+  }
+  return placements
 }
