@@ -1,7 +1,7 @@
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { graphOf } from '../../domain/cohorts/graph.ts'
 import { type HandOver, valueHandOver } from '../../domain/cohorts/hand-overs.ts'
-import type { PlanInput } from '../../domain/cohorts/plan-graph.ts'
+import type { PlanInput } from '../../domain/cohorts/plan-input.ts'
 import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 
 const ACCOUNT = 'an account'

@@ -1,6 +1,7 @@
 import type { Graph } from '../../../domain/cohorts/graph.ts'
 import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective.ts'
-import { planGraph, type PlanInput, type PlannedGraph } from '../../../domain/cohorts/plan-graph.ts'
+import { planGraph, type PlannedGraph } from '../../../domain/cohorts/plan-graph.ts'
+import type { PlanInput } from '../../../domain/cohorts/plan-input.ts'
 import { temporaryError } from '../../../domain/errors.ts'
 import { LineFull } from '../../../platform/async/fair-turns.ts'
 import { TaskThread, TaskTimeout } from '../../../platform/async/task-thread.ts'

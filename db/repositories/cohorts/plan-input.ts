@@ -4,7 +4,7 @@ import { unfitFallbacks, unknownInputs } from '../../../domain/cohorts/known-inp
 import { unknownOutputs } from '../../../domain/cohorts/known-outputs.ts'
 import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective.ts'
 import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
-import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
+import type { PlanInput } from '../../../domain/cohorts/plan-input.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
