@@ -53,6 +53,9 @@ export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
   }
 }
 
+/** An edge that names its spaces. */
+export type SpaceEdge = Pick<GraphEdge, 'edge_id' | 'min_score'> & Required<Pick<GraphEdge, 'space'>>
+
 export interface Sides {
   source: readonly KnownSpace[]
   target: readonly KnownSpace[]
@@ -93,13 +96,13 @@ function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
  * answers the same as with its own.
  */
 export function spaceHandOver(
-  edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
+  edge: SpaceEdge,
   { source, target, evidence, minScore, endpoints }: Sides,
 ): HandOver | PlanReason {
   const { edge_id } = edge
-  const from = spaceOf(edge, source, { name: edge.space!.source, side: 'source' })
+  const from = spaceOf(edge, source, { name: edge.space.source, side: 'source' })
   if ('code' in from) return from
-  const to = spaceOf(edge, target, { name: edge.space!.target, side: 'target' })
+  const to = spaceOf(edge, target, { name: edge.space.target, side: 'target' })
   if ('code' in to) return to
   if (from.kind !== to.kind) return because('space_mismatch', edge_id, kindsDiffer(from, to))
   const both = endpoints

@@ -36,8 +36,8 @@ const usable = (db: Kysely<Database>, { visibility, kind }: ActionFilter) =>
     .where('model_version.lifecycle_status', '<>', 'disabled')
     .where('model_version.unusable', 'is', null)
     .where((eb) => eb.not(disabledByOwner()))
-    .$if(visibility !== undefined, (qb) => qb.where('endpoint.visibility', '=', visibility!))
-    .$if(kind !== undefined, (qb) => qb.where((eb) => isOfKind(eb, kind!)))
+    .$call((qb) => (visibility === undefined ? qb : qb.where('endpoint.visibility', '=', visibility)))
+    .$call((qb) => (kind === undefined ? qb : qb.where((eb) => isOfKind(eb, kind))))
 
 /** The columns that a list shows. Schemas are left out, because they may have a megabyte. */
 const SUMMARY = [
@@ -67,7 +67,7 @@ export function listInvocable(
 ): Promise<InvocableEndpoint[]> {
   const part = () =>
     usable(db, filter)
-      .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before!))
+      .$call((qb) => (before === undefined ? qb : qb.where('endpoint.id', '<', before)))
       .orderBy('endpoint.id', 'desc')
       .limit(limit)
   const own = part().where('endpoint.account_id', '=', accountId)

@@ -156,8 +156,10 @@ async function readOutputs(
     .select(sql<string>`coalesce(sum(octet_length(result)), 0)`.as('bytes'))
     .executeTakeFirstOrThrow()
   if (Number(bytes) > mostBytes) throw new OutputsTooLargeError(outputsTooLarge(mostBytes))
-  const rows = await found().select(['name', 'result']).execute()
-  return new Map(rows.map(({ name, result }) => [name, result!]))
+  const rows = await found()
+    .select((eb) => ['name', eb.ref('result').$notNull().as('result')])
+    .execute()
+  return new Map(rows.map(({ name, result }) => [name, result]))
 }
 
 const cancelledEvent = ({ name, attempt, node_id }: EndedStage): NewCohortEvent => ({

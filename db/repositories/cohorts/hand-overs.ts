@@ -1,8 +1,10 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import { type Graph, type GraphEdge, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
+import { getOrThrow } from '../../../domain/at.ts'
+import { type Graph, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import {
   type HandOver,
   type KnownSpace,
+  type SpaceEdge,
   type Sides,
   spaceHandOver,
   spaceOf,
@@ -40,9 +42,10 @@ export async function readHandOvers(
       result.handOvers.set(edge_id, valueHandOver(edge))
       continue
     }
+    const spaceEdge = { ...edge, space }
     const [source, target] = [spacesOf(from.stage_id), spacesOf(to.stage_id)]
     const endpoints = { source: nameOf(from.stage_id), target: nameOf(to.stage_id) }
-    const found = await connect(db, edge, { source, target, minScore, endpoints })
+    const found = await connect(db, spaceEdge, { source, target, minScore, endpoints })
     if ('code' in found) {
       result.reasons.push(found)
       continue
@@ -55,7 +58,7 @@ export async function readHandOvers(
           side === 'from'
             ? { source: its, target, endpoints: { ...endpoints, source: ref } }
             : { source, target: its, endpoints: { ...endpoints, target: ref } }
-        const instead = insteadOf(found, side, await connect(db, edge, { ...sides, minScore }), edge_id)
+        const instead = insteadOf(found, side, await connect(db, spaceEdge, { ...sides, minScore }), edge_id)
         if ('code' in instead)
           result.reasons.push({
             ...instead,
@@ -88,14 +91,13 @@ export async function handOversWith(
         .select(['id', 'name', 'version_id'])
         .where('id', 'in', [source_space_id, target_space_id])
         .execute()
-      const [from, to] = [source_space_id, target_space_id].map((one) =>
-        named.find((space) => space.id === one)!,
-      )
-      const versions = side === 'to' ? [from!.version_id, versionId] : [versionId, to!.version_id]
-      const spaces = await readSpaces(db, versions)
-      const [source, target] = versions.map((version) => spaces.get(version) ?? [])
-      const asked = { edge_id, space: { source: from!.name, target: to!.name } }
-      const now = await connect(db, asked, { source: source!, target: target!, minScore: min_score })
+      const byId = new Map(named.map((space) => [space.id, space]))
+      const [from, to] = [getOrThrow(byId, source_space_id), getOrThrow(byId, target_space_id)]
+      const [producer, consumer] = side === 'to' ? [from.version_id, versionId] : [versionId, to.version_id]
+      const spaces = await readSpaces(db, [producer, consumer])
+      const [source, target] = [spaces.get(producer) ?? [], spaces.get(consumer) ?? []]
+      const asked = { edge_id, space: { source: from.name, target: to.name } }
+      const now = await connect(db, asked, { source, target, minScore: min_score })
       const instead = insteadOf({ ...edge, score: null }, side, now, edge_id)
       if ('code' in instead) return undefined
       found.set(id, instead)
@@ -133,13 +135,13 @@ function insteadOf(
 
 async function connect(
   db: Kysely<Database>,
-  edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
+  edge: SpaceEdge,
   sides: Omit<Sides, 'evidence'>,
 ): Promise<HandOver | PlanReason> {
   const { source, target } = sides
   const evidence = await evidenceOf(db, [
-    spaceOf(edge, source, { name: edge.space!.source, side: 'source' }),
-    spaceOf(edge, target, { name: edge.space!.target, side: 'target' }),
+    spaceOf(edge, source, { name: edge.space.source, side: 'source' }),
+    spaceOf(edge, target, { name: edge.space.target, side: 'target' }),
   ])
   return spaceHandOver(edge, { ...sides, evidence })
 }

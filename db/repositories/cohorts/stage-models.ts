@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { getOrThrow } from '../../../domain/at.ts'
 import type { StageModel } from '../../../domain/cohorts/costs.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
@@ -63,7 +64,8 @@ export async function readStageModels(
     reasons: [],
   }
   for (const stage of stages) {
-    const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
+    const called = stage.endpoint_id ?? stage.model_config_id
+    const row = called === undefined ? undefined : found.get(called)
     const refusal = refusalOf(row, stage, { accountId, meant })
     if (refusal) result.reasons.push(refusal)
     for (const ref of stage.fallbacks)
@@ -180,7 +182,7 @@ async function estimator(db: Kysely<Database>, rows: readonly Found[]): Promise<
   )
   const kin = await readMeasured(db)
   return (row) => {
-    const model = facts.get(row.model_key)!
+    const model = getOrThrow(facts, row.model_key)
     return {
       endpoint_id: row.id,
       model_name: row.name,

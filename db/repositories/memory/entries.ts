@@ -66,7 +66,7 @@ export function listEntries(
     .selectFrom('memory_entry')
     .select(SHOWN)
     .where('account_id', '=', accountId)
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .$call((qb) => (before === undefined ? qb : qb.where('id', '<', before)))
     .orderBy('id', 'desc')
     .limit(limit)
     .execute()

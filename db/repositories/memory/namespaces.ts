@@ -136,7 +136,7 @@ export function listNamespaces(
   return db
     .selectFrom('memory_namespace')
     .selectAll()
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .$call((qb) => (before === undefined ? qb : qb.where('id', '<', before)))
     .orderBy('id', 'desc')
     .limit(limit)
     .execute()

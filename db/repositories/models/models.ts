@@ -161,7 +161,7 @@ export function listVersions(
 ): Promise<VersionView[]> {
   return versionViews(db)
     .where('model_id', '=', modelId)
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .$call((qb) => (before === undefined ? qb : qb.where('id', '<', before)))
     .orderBy('id', 'desc')
     .limit(limit)
     .execute()

@@ -1,4 +1,5 @@
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { at } from '../../../domain/at.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { CopyDemand, CopyScale } from '../../../domain/placement/copies.ts'
 import type { Database } from '../../tables.ts'
@@ -128,7 +129,7 @@ export async function writeScales(
 /** Returns the time of the database. */
 export async function databaseTime(db: Kysely<Database>): Promise<Date> {
   const { rows } = await sql<{ now: Date }>`select clock_timestamp() as now`.execute(db)
-  return rows[0]!.now
+  return at(rows, 0).now
 }
 
 /** Forgets the decisions about all models but these. */

@@ -184,7 +184,7 @@ export async function updateApiKey(
     }))
     .where('id', '=', id)
     .where('revoked_at', 'is', null)
-    .$if(accountId !== undefined, (qb) => qb.where('account_id', '=', accountId!))
+    .$call((qb) => (accountId === undefined ? qb : qb.where('account_id', '=', accountId)))
     .returningAll()
     .executeTakeFirst()
   await bumpCache(trx, 'api_key')

@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { at } from '../../../domain/at.ts'
 import { firstIdAt } from '../../../domain/uuid.ts'
 import type { NodeModelState } from '../../../schemas/node.ts'
 import type { OpenWork, RecentRequests } from '../../../schemas/operations.ts'
@@ -57,7 +58,7 @@ export async function readRecentRequests(db: Kysely<Database>, since: Date): Pro
       percentile_cont(0.5) within group (order by ms) filter (where status = 'succeeded') as p50_ms,
       percentile_cont(0.95) within group (order by ms) filter (where status = 'succeeded') as p95_ms
     from recent`.execute(db)
-  return rows[0]!
+  return at(rows, 0)
 }
 
 export interface NodeCounts {
@@ -82,7 +83,7 @@ export async function countNodes(db: Kysely<Database>, silentSince: Date): Promi
         select id, name from seen where not fresh order by id desc limit 5
       ) gone), '[]') as missing
     from seen`.execute(db)
-  return rows[0]!
+  return at(rows, 0)
 }
 
 const MAX_GATE_FAULTS = 20
@@ -207,7 +208,7 @@ export async function readUnplaced(db: Kysely<Database>): Promise<UnplacedTasks>
     select coalesce(sum(tasks), 0)::int as tasks, extract(epoch from now() - min(since))::float8 as oldest_s,
       coalesce((array_agg(model_key order by tasks desc))[1:5], '{}') as models
     from waiting`.execute(db)
-  return rows[0]!
+  return at(rows, 0)
 }
 
 /** Counts the public endpoints that wait for a review. */

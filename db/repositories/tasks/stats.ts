@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { at } from '../../../domain/at.ts'
 import { TERMINAL_TASK_STATUSES } from '../../../domain/inference-task.ts'
 import type { Database } from '../../tables.ts'
 
@@ -30,5 +31,5 @@ export async function readUsage(db: Kysely<Database>, accountId: string): Promis
       union all
       select enqueued, succeeded, failed, expired from usage_delta where account_id = ${accountId}
     ) as counts`.execute(db)
-  return rows[0]!
+  return at(rows, 0)
 }

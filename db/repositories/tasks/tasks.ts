@@ -378,7 +378,7 @@ export function lockOrphans(
     .leftJoin('gateway', 'gateway.id', 'task.gateway_id')
     .select(['task.id', 'task.account_id', 'task.price_micro'])
     .where('task.gateway_id', 'is not', null)
-    .$if(own !== undefined, (qb) => qb.where('task.gateway_id', '<>', own!))
+    .$call((qb) => (own === undefined ? qb : qb.where('task.gateway_id', '<>', own)))
     .where('task.status', 'not in', TERMINAL_TASK_STATUSES)
     .where((eb) => eb.or([eb('gateway.id', 'is', null), ranOut]))
     .limit(limit)

@@ -113,8 +113,9 @@ export async function insertTasks(
 ): Promise<number> {
   const { list: templates, numbers } = distinct(entries.map(({ template }) => template))
   const invoked = entries.filter(({ invocation }) => invocation)
-  if (templates.length === 1 && starts.length === 0 && invoked.length === 0)
-    return insertUniformBatch(db, templates[0]!, entries)
+  const [template] = templates
+  if (template && templates.length === 1 && starts.length === 0 && invoked.length === 0)
+    return insertUniformBatch(db, template, entries)
   const ofTemplates = (name: Shared) => templates.map((template) => template[name])
   const parameters = [
     ...effectParameters(templates),

@@ -33,7 +33,7 @@ export function listTools(db: Kysely<Database>, origin?: ToolRow['origin']): Pro
     .selectFrom('tool')
     .selectAll()
     .where('removed_at', 'is', null)
-    .$if(origin !== undefined, (qb) => qb.where('origin', '=', origin!))
+    .$call((qb) => (origin === undefined ? qb : qb.where('origin', '=', origin)))
     .orderBy('slug')
     .execute()
 }

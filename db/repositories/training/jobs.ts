@@ -194,7 +194,7 @@ export async function lockTrainingQuota(
     .where('account_id', '=', accountId)
     .where('status', 'in', OPEN_STATUSES)
     .where('deleted_at', 'is', null)
-    .$if(except !== undefined, (qb) => qb.where('id', '!=', except!))
+    .$call((qb) => (except === undefined ? qb : qb.where('id', '!=', except)))
     .where(sql<boolean>`(paused_at is null or exists (
       select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'active'))`)
     .executeTakeFirstOrThrow()

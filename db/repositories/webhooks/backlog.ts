@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { at } from '../../../domain/at.ts'
 import type { Database } from '../../tables.ts'
 
 export interface BacklogTotals {
@@ -34,7 +35,7 @@ export async function countBacklog(db: Kysely<Database>): Promise<BacklogTotals>
       greatest(0, extract(epoch from now() - min(case when status = 'pending' then created_at else next_attempt_at end)
         filter (where ${isDue})))::float8 as oldest_due_s
     from webhook_delivery where status in ('pending', 'delivering', 'retrying')`.execute(db)
-  return rows[0]!
+  return at(rows, 0)
 }
 
 /** Lists the destinations with the most open deliveries. */

@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict'
 import type { GraphEdge } from '../../../domain/cohorts/graph.ts'
-import { type KnownEvidence, type KnownSpace, spaceHandOver } from '../../../domain/cohorts/hand-overs.ts'
+import {
+  type KnownEvidence,
+  type KnownSpace,
+  type SpaceEdge,
+  spaceHandOver,
+} from '../../../domain/cohorts/hand-overs.ts'
 import { Metric } from '../../../schemas/cohort-evaluator.ts'
 import { valuesOf } from '../../../schemas/common.ts'
 
-const EDGE: GraphEdge = {
+const EDGE: GraphEdge & SpaceEdge = {
   edge_id: 'vectors',
   from: { stage_id: 'encoder', path: '' },
   to: { stage_id: 'classifier', path: '/instances/0' },
