@@ -42,11 +42,12 @@ export const mantineStyles = (): Plugin => ({
     }
     for (const id of this.getModuleIds()) {
       const list = namesOf(this.getModuleInfo(id)?.importedIds ?? [], STYLES)
-      const places = await Promise.all(list.map(placeOf))
-      for (const [at, name] of list.entries()) {
+      const placed = await Promise.all(list.map(async (name) => ({ name, place: await placeOf(name) })))
+      for (const [i, { name, place }] of placed.entries()) {
         if (!used.has(name)) wrong.push(`nothing uses the styles of ${name}`)
-        if (places[at]! < places[at - 1]!)
-          wrong.push(`the styles of ${name} belong before those of ${list[at - 1]}`)
+        const before = placed[i - 1]
+        if (before && place < before.place)
+          wrong.push(`the styles of ${name} belong before those of ${before.name}`)
       }
     }
     if (wrong.length > 0) this.error(wrong.join('; '))

@@ -1,3 +1,5 @@
+import { getOrThrow } from './at.ts'
+
 /** The account and key of a request. */
 export interface Requester {
   readonly accountId: string
@@ -103,7 +105,7 @@ export class FairQueue<T> {
       for (const key of leastServedFirst(account.keys.values())) {
         for (const request of key.requests) {
           if (!canRun(request)) continue
-          const ticket = this.#tickets.get(request)!
+          const ticket = getOrThrow(this.#tickets, request)
           this.#leave(request, ticket)
           this.#begin(ticket, cost)
           return { request, ticket }

@@ -64,10 +64,10 @@ function editsBetween(a: string, b: string, most: number): number {
       const isSame = a[i - 1] === b[j - 1]
       const isSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
       const edits = Math.min(
-        before[j]! + 1,
-        row[j - 1]! + 1,
-        before[j - 1]! + (isSame ? 0 : 1),
-        isSwapped ? twoBefore[j - 2]! + 1 : Infinity,
+        (before[j] ?? Infinity) + 1,
+        (row[j - 1] ?? Infinity) + 1,
+        (before[j - 1] ?? Infinity) + (isSame ? 0 : 1),
+        isSwapped ? (twoBefore[j - 2] ?? Infinity) + 1 : Infinity,
       )
       row[j] = edits
       fewest = Math.min(fewest, edits)
@@ -78,5 +78,5 @@ function editsBetween(a: string, b: string, most: number): number {
     twoBefore = before
     before = row
   }
-  return before[b.length]!
+  return before[b.length] ?? Infinity
 }

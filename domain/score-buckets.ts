@@ -1,3 +1,5 @@
+import { getOrThrow } from './at.ts'
+
 interface Place<T> {
   bucket: T[]
   at: number
@@ -46,14 +48,14 @@ export class ScoreBuckets<T> {
     const last = bucket.pop()
     if (last === undefined || last === item) return
     bucket[at] = last
-    this.#places.get(last)!.at = at
+    getOrThrow(this.#places, last).at = at
   }
 
   /** Yields the non-empty buckets, most points first. */
   *best(): Generator<readonly T[]> {
     for (let i = this.#buckets.length - 1; i >= 0; i--) {
-      const bucket = this.#buckets[i]!
-      if (bucket.length > 0) yield bucket
+      const bucket = this.#buckets[i]
+      if (bucket && bucket.length > 0) yield bucket
     }
   }
 }
@@ -86,8 +88,8 @@ function probe<T>(
 ): T | undefined {
   const start = Math.floor(random() * bucket.length)
   for (let i = 0; i < bucket.length; i++) {
-    const item = bucket[(start + i) % bucket.length]!
-    if (item !== except && fits(item)) return item
+    const item = bucket[(start + i) % bucket.length]
+    if (item !== undefined && item !== except && fits(item)) return item
   }
   return undefined
 }

@@ -136,6 +136,7 @@ function valueEnd(json: Buffer, from: number): number {
   let depth = 0
   let at = from
   while (at < json.length) {
+    // oxlint-disable-next-line typescript/no-non-null-assertion -- the loop bounds the index, and runs for every byte
     const byte = json[at]!
     if (byte === QUOTE) {
       at = stringEnd(json, at)

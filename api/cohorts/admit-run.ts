@@ -7,6 +7,7 @@ import * as workflowStartRepository from '../../db/repositories/platform/workflo
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
+import { at, getOrThrow } from '../../domain/at.ts'
 import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { listed, movedStage } from '../../domain/cohorts/event-data.ts'
@@ -61,7 +62,7 @@ export async function admitRun(
     await objects.put(key, payload, { contentType: 'application/json' })
   const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
   if (waiting >= quota) throw quotaExceeded(quota, waiting)
-  const first = models.models.get(graph.outputs[0]!.stage_id)!
+  const first = getOrThrow(models.models, at(graph.outputs, 0).stage_id)
   await insertTask(trx, { taskId, accountId, keyId: admission.keyId, first, now })
   await insertRows(trx, admission, rows)
   await cohortEventRepository.appendCohortEvents(trx, cohortId, [
@@ -77,7 +78,7 @@ export async function admitRun(
       name: graph.name ?? 'cohort',
       stages: graph.stages.length,
       nodes: new Set(plan.stages.map(({ node_id }) => node_id)).size,
-      modelKey: models.models.get(graph.stages.at(-1)!.stage_id)!.model_key,
+      modelKey: getOrThrow(models.models, at(graph.stages, graph.stages.length - 1).stage_id).model_key,
     }),
   )
   await passKillSwitchIn(trx)
@@ -96,6 +97,7 @@ async function requestOf(
       ? request
       : { ...request, constraints: { ...request.constraints, deadline_s: deadline } }
   if (body.plan) return { request: within(body.plan), earlier: undefined }
+  // oxlint-disable-next-line typescript/no-non-null-assertion -- the schema requires either plan or plan_id
   const found = await planRepository.findPlan(trx, { id: body.plan_id!, accountId })
   if (!found) throw new ApiError('not_found', 'there is no plan with this id')
   if (found.expires_at <= now) {

@@ -5,6 +5,7 @@ import {
   valueKey,
 } from '../../db/repositories/cohorts/payload-of.ts'
 import type { NewCohort, NewCohortEdge, NewCohortStage } from '../../db/tables/cohorts.ts'
+import { getOrThrow } from '../../domain/at.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
@@ -92,7 +93,7 @@ export function rowsOf(
   const values: CohortRows['values'] = []
   let bytes = 0
   const edges = graph.edges.map((edge) => {
-    const row = edgeRow(graph, edge, { cohortId, ids, handOver: handOvers.get(edge.edge_id)! })
+    const row = edgeRow(graph, edge, { cohortId, ids, handOver: getOrThrow(handOvers, edge.edge_id) })
     const payloads = results.get(edge.from.stage_id)
     if (row.from_stage_id === null) return row
     // A spare consumer needs no values, and a reused consumer ran without those producers that aren't reused.
@@ -148,7 +149,7 @@ function priced(
   { models, fallbacks }: PlannedRequest['models'],
   { stage_id }: GraphStage,
 ): { model: StageModel; price: number } {
-  const model = models.get(stage_id)!
+  const model = getOrThrow(models, stage_id)
   const others = (fallbacks.get(stage_id) ?? []).map(({ price_micro }) => price_micro)
   return { model, price: Math.max(model.price_micro, ...others) }
 }
@@ -167,8 +168,8 @@ function edgeRow(
     id: newId(),
     cohort_id: cohortId,
     name: edge_id,
-    from_stage_id: isInput ? null : ids.get(from.stage_id)!,
-    to_stage_id: ids.get(to.stage_id)!,
+    from_stage_id: isInput ? null : getOrThrow(ids, from.stage_id),
+    to_stage_id: getOrThrow(ids, to.stage_id),
     from_path: from.path,
     to_path: to.path,
     template: to.template ?? null,

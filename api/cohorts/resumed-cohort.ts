@@ -3,6 +3,7 @@ import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import type { KeptResult } from '../../db/repositories/cohorts/cohorts.ts'
 import type { Database } from '../../db/tables.ts'
 import type { CohortFacts } from '../../db/tables/cohorts.ts'
+import { getOrThrow } from '../../domain/at.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { listed } from '../../domain/cohorts/event-data.ts'
 import { takeOver } from '../../domain/cohorts/take-over.ts'
@@ -54,7 +55,7 @@ export async function resumedCohort(
     kept: new Set(kept.map(({ name }) => name)),
     missing: new Set(then.flatMap(({ name, status }) => (status === 'succeeded' ? [] : name))),
   }
-  const { standing, spare } = takeOver(asked, earlier, (edge) => isByValue(handOvers.get(edge)!.kind))
+  const { standing, spare } = takeOver(asked, earlier, (edge) => isByValue(getOrThrow(handOvers, edge).kind))
   if (standing.size === 0)
     return {
       ...none,

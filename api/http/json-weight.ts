@@ -112,6 +112,7 @@ export function weighJson(json: Buffer): JsonWeight {
   let isTooDeep = false
   let isPlain = true
   for (let at = 0; at < json.length; at++) {
+    // oxlint-disable-next-line typescript/no-non-null-assertion -- the loop bounds the index, and runs for every byte
     const byte = json[at]!
     if (byte >= ZERO && byte <= NINE) {
       if (++digits === MANY_DIGITS) isPlain = false
@@ -124,6 +125,7 @@ export function weighJson(json: Buffer): JsonWeight {
       const length = end - at
       if (length > SHORT_TEXT) texts += length
       let next = end + 1
+      // oxlint-disable-next-line typescript/no-non-null-assertion -- the comparison is false at the end of the text
       while (json[next]! <= SPACE) next++
       if (json[next] === COLON) {
         const hash = hashOf(json, at + 1, end)
@@ -164,6 +166,7 @@ export const isDear = ({ names, unlike, containers, isTooDeep }: JsonWeight, byt
 
 function hashOf(json: Buffer, from: number, to: number): number {
   let hash = SEED
+  // oxlint-disable-next-line typescript/no-non-null-assertion -- the loop bounds the index, and runs for every byte
   for (let at = from; at < to; at++) hash = Math.imul(hash ^ json[at]!, 0x01000193)
   return hash ^ (hash >>> 15)
 }
@@ -182,9 +185,10 @@ function isNew(hash: number): boolean {
 
 /** Adds a name to the layout of the object at a depth; returns whether V8 needs a new layout. */
 function isUnlike(hash: number, depth: number): boolean {
-  const member = ++members[depth]!
+  const member = (members[depth] ?? 0) + 1
+  members[depth] = member
   if (member > MAX_LAYOUT_MEMBERS) return false
-  const before = layouts[depth]!
+  const before = layouts[depth] ?? 0
   const mixed = Math.imul(before ^ hash, 0x5bd1e995)
   const layout = mixed ^ (mixed >>> 15)
   layouts[depth] = layout
@@ -193,9 +197,10 @@ function isUnlike(hash: number, depth: number): boolean {
   if (layoutsBefore[place] === layout) return false
   layoutsBefore[place] = layout
   const slot = before & (branches.length - 1)
-  if (branches[slot]! > MAX_BRANCHES) return true
+  const branched = branches[slot] ?? 0
+  if (branched > MAX_BRANCHES) return true
   if (!isFirst(seenLayouts, layout)) return false
-  branches[slot]! += 1
+  branches[slot] = branched + 1
   return true
 }
 
@@ -203,7 +208,8 @@ function isUnlike(hash: number, depth: number): boolean {
 function isFirst(seen: Uint32Array, hash: number): boolean {
   const word = (hash >>> 5) & (seen.length - 1)
   const bit = 1 << (hash & 31)
-  if ((seen[word]! & bit) !== 0) return false
-  seen[word]! |= bit
+  const bits = seen[word] ?? 0
+  if ((bits & bit) !== 0) return false
+  seen[word] = bits | bit
   return true
 }

@@ -1,3 +1,4 @@
+import { at } from '../../domain/at.ts'
 import { preferredNode } from '../../domain/chat/affinity.ts'
 import type { TokenCounts } from '../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../domain/errors.ts'
@@ -281,10 +282,10 @@ export class ModelPlaces implements Disposable {
   /** Several gateways see the same nodes, so break ties at random. */
   #leastBusy(nodes: readonly PlacedNode[], queue: ModelQueue): PlacedNode {
     const start = Math.floor(Math.random() * nodes.length)
-    let best = nodes[start]!
+    let best = at(nodes, start)
     let bestShare = this.#shareOf(best, queue)
     for (let i = 1; i < nodes.length; i++) {
-      const node = nodes[(start + i) % nodes.length]!
+      const node = at(nodes, (start + i) % nodes.length)
       const share = this.#shareOf(node, queue)
       const order = share - bestShare || node.pending - best.pending || best.points - node.points
       if (order >= 0) continue

@@ -3,6 +3,7 @@ import { isPermanent } from '../../db/errors.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
+import { at } from '../../domain/at.ts'
 import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
 import { coldInferenceStart } from '../../workflows/contract/starts.ts'
@@ -108,7 +109,7 @@ async function writeGroup(deps: Deps, group: readonly Waiting[]): Promise<void> 
     }
   } catch (err) {
     if (!isPermanent(err)) return failUnwritten(deps, group, err)
-    if (group.length === 1) return group[0]!.failed(err)
+    if (group.length === 1) return at(group, 0).failed(err)
     const middle = Math.ceil(group.length / 2)
     await writeGroup(deps, group.slice(0, middle))
     await writeGroup(deps, group.slice(middle))
@@ -146,7 +147,7 @@ async function insertQueued(
   trx: Transaction<Database>,
   drafts: readonly TaskDraft[],
 ): Promise<(ApiError | undefined)[]> {
-  const { quota, waiting } = await taskRepository.lockTaskQuota(trx, drafts[0]!.accountId)
+  const { quota, waiting } = await taskRepository.lockTaskQuota(trx, at(drafts, 0).accountId)
   const admitted = drafts.slice(0, Math.max(0, quota - waiting))
   if (admitted.length > 0) {
     await taskWriteRepository.insertTasks(trx, admitted.map(queuedEntry), admitted.map(startOf))

@@ -1,4 +1,5 @@
 import type { TaskOutputFile, TaskRow } from '../../db/tables/inference.ts'
+import { at } from '../../domain/at.ts'
 import { withUrls } from '../../domain/cohorts/stage-files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { ofText } from '../http/json-text.ts'
@@ -34,7 +35,7 @@ async function withSignedUrls(
   outputs: readonly TaskOutputFile[],
 ): Promise<Record<string, unknown>> {
   const signed = await signOutputs(objects, outputs)
-  const urls = new Map(outputs.map(({ address = '' }, i) => [address, signed[i]!]))
+  const urls = new Map(outputs.map(({ address = '' }, i) => [address, at(signed, i)]))
   return withUrls(value, urls) as Record<string, unknown>
 }
 

@@ -74,12 +74,12 @@ function scoresOf(query: Float32Array, vectors: Float32Array, rows: number): Flo
     let d = 0
     let i = 0
     for (; i + 3 < width; i += 4) {
-      a += query[i]! * vectors[start + i]!
-      b += query[i + 1]! * vectors[start + i + 1]!
-      c += query[i + 2]! * vectors[start + i + 2]!
-      d += query[i + 3]! * vectors[start + i + 3]!
+      a += (query[i] ?? 0) * (vectors[start + i] ?? 0)
+      b += (query[i + 1] ?? 0) * (vectors[start + i + 1] ?? 0)
+      c += (query[i + 2] ?? 0) * (vectors[start + i + 2] ?? 0)
+      d += (query[i + 3] ?? 0) * (vectors[start + i + 3] ?? 0)
     }
-    for (; i < width; i++) a += query[i]! * vectors[start + i]!
+    for (; i < width; i++) a += (query[i] ?? 0) * (vectors[start + i] ?? 0)
     scores[row] = a + b + c + d
   }
   return scores

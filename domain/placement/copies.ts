@@ -1,3 +1,5 @@
+import { at } from '../at.ts'
+
 /**
  * The minimum number of copies and what sets it: `min`, the schedule that replaces it, or operators, who may set more.
  */
@@ -117,7 +119,7 @@ function giveUp(
     // A loading copy counts as needed until it has had time to be useful.
     i < least || loading > 0 ? now : (before.neededAt[i] ?? now),
   )
-  const idleS = (copy: number) => (now - neededAt[copy - 1]!) / 1_000
+  const idleS = (copy: number) => (now - at(neededAt, copy - 1)) / 1_000
   const timeoutS = idleTimeoutS === 0 ? Number.POSITIVE_INFINITY : Math.max(idleTimeoutS, loadS)
   let { copies } = before
   while (copies > least && idleS(copies) >= timeoutS) copies -= 1

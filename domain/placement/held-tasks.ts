@@ -1,3 +1,4 @@
+import { getOrThrow } from '../at.ts'
 import { isToolKey } from '../tools/catalog.ts'
 import { PLACED_SLOTS, WARM_SLOTS } from './node-queues.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
@@ -67,7 +68,7 @@ export class HeldTasks {
     random: () => number,
   ): SlotPlacement {
     const { chosen, explain } = index.place(need, random)
-    const isFull = (nodeId: string) => !this.hasSlot(nodes.get(nodeId)!, need)
+    const isFull = (nodeId: string) => !this.hasSlot(getOrThrow(nodes, nodeId), need)
     if (!chosen || !isFull(chosen.node_id)) return { chosen, free: chosen, explain }
     const full = new Set([...nodes.keys()].filter(isFull))
     const { chosen: free } = index.place({ ...need, exclude: full, atLeast: chosen.warmth }, random)

@@ -78,7 +78,7 @@ export class ResponseEvents {
     const incomplete = incompleteBy(this.#finishReason)
     const status = incomplete ? 'incomplete' : 'completed'
     const isEmpty = this.#output.length === 0 && !this.#open
-    const last = (isEmpty ? this.#begin('msg') : '') + this.#close(status)
+    const last = (isEmpty ? this.#begin('msg').events : '') + this.#close(status)
     const usage = usageOf(this.#usage)
     const response = this.#builder.build({
       status,
@@ -98,11 +98,16 @@ export class ResponseEvents {
   }
 
   #write(kind: 'rs' | 'msg', delta: string): string {
-    const begun = this.#open?.kind === kind ? '' : this.#close('completed') + this.#begin(kind)
-    const open = this.#open!
+    let [open, events] = [this.#open, '']
+    if (open?.kind !== kind) {
+      events = this.#close('completed')
+      const begun = this.#begin(kind)
+      open = begun.open
+      events += begun.events
+    }
     open.text += delta
     const type = kind === 'rs' ? 'response.reasoning_text.delta' : 'response.output_text.delta'
-    return begun + this.#event(type, { ...placeOf(open), delta, ...(kind === 'msg' && { logprobs: [] }) })
+    return events + this.#event(type, { ...placeOf(open), delta, ...(kind === 'msg' && { logprobs: [] }) })
   }
 
   #call({
@@ -110,12 +115,14 @@ export class ResponseEvents {
     id,
     function: { name, arguments: args } = {},
   }: NonNullable<ChatDelta['tool_calls']>[number]): string {
-    let events = ''
-    if (this.#open?.kind !== 'fc' || this.#open.callIndex !== index) {
-      events += this.#close('completed')
-      events += this.#begin('fc', { id: id ?? `call_${index}`, name: name ?? '', arguments: '' }, index)
+    let [open, events] = [this.#open, '']
+    if (open?.kind !== 'fc' || open.callIndex !== index) {
+      events = this.#close('completed')
+      const begun = this.#begin('fc', { id: id ?? `call_${index}`, name: name ?? '', arguments: '' }, index)
+      open = begun.open
+      events += begun.events
     }
-    const { call, id: item_id, index: output_index } = this.#open!
+    const { call, id: item_id, index: output_index } = open
     if (!args || !call) return events
     call.arguments += args
     return (
@@ -123,10 +130,14 @@ export class ResponseEvents {
     )
   }
 
-  #begin(kind: OpenItem['kind'], call?: FunctionCall, callIndex?: number): string {
+  #begin(
+    kind: OpenItem['kind'],
+    call?: FunctionCall,
+    callIndex?: number,
+  ): { open: OpenItem; events: string } {
     const index = this.#output.length
     const id = this.#builder.itemId(kind, index)
-    this.#open = {
+    const open: OpenItem = {
       kind,
       id,
       index,
@@ -134,11 +145,13 @@ export class ResponseEvents {
       ...(call && { call }),
       ...(callIndex !== undefined && { callIndex }),
     }
-    const added = { output_index: index, item: itemOf(this.#open, 'in_progress', true) }
+    this.#open = open
+    const added = { output_index: index, item: itemOf(open, 'in_progress', true) }
     const item = this.#event('response.output_item.added', added)
-    if (kind === 'fc') return item
+    if (kind === 'fc') return { open, events: item }
     const part = kind === 'rs' ? reasoningPart('') : textPart('')
-    return item + this.#event('response.content_part.added', { ...placeOf(this.#open), part })
+    const content = this.#event('response.content_part.added', { ...placeOf(open), part })
+    return { open, events: item + content }
   }
 
   /** Ends the item in progress, if there is one. */

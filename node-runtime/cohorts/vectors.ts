@@ -77,7 +77,7 @@ export function mapVector({ weight, bias }: LinearMap, vector: Float32Array): Fl
   const mapped = bias.map((start, output) => {
     const row = output * width
     let sum = start
-    for (let i = 0; i < width; i++) sum += weight[row + i]! * vector[i]!
+    for (let i = 0; i < width; i++) sum += (weight[row + i] ?? 0) * (vector[i] ?? 0)
     return sum
   })
   assertFinite(mapped)

@@ -1,3 +1,4 @@
+import { getOrThrow } from '../../domain/at.ts'
 import { hasShare, sharedOf } from '../../domain/placement/held-tasks.ts'
 import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import { LineFull } from '../../platform/async/fair-turns.ts'
@@ -24,7 +25,7 @@ export class SlotShares {
     let isHeld = true
     return {
       [Symbol.dispose]: () => {
-        if (isHeld) this.#set(key, this.#taken.get(key)! - 1)
+        if (isHeld) this.#set(key, getOrThrow(this.#taken, key) - 1)
         isHeld = false
       },
     }

@@ -182,8 +182,10 @@ export class EdgeSession {
     if (ack > this.#sequence || ack < this.#acknowledged)
       throw new EdgeError('refused', `frame ${ack} cannot be the last acknowledged frame`)
     this.#acknowledged = ack
-    while (this.#kept[0] && this.#kept[0].sequence <= ack)
-      this.#keptBytes -= this.#kept.shift()!.message.length
+    for (let first = this.#kept[0]; first && first.sequence <= ack; first = this.#kept[0]) {
+      this.#keptBytes -= first.message.length
+      this.#kept.shift()
+    }
     this.#credit = credit
     this.#sentThrough ??= ack
     this.#pump()

@@ -246,9 +246,9 @@ export class PayloadStore implements AsyncDisposable {
   }
 
   async #take(bytes: number, most = bytes): Promise<number> {
-    for (const payload of this.#payloads.keys()) {
+    for (const [payload, edges] of this.#payloads) {
       if (this.#usedBytes + bytes <= this.limitBytes) break
-      if (this.#isEvictable(payload)) for (const edgeId of this.#payloads.get(payload)!) this.#drop(edgeId)
+      if (this.#isEvictable(payload)) for (const edgeId of edges) this.#drop(edgeId)
     }
     const taken = Math.min(most, this.limitBytes - this.#usedBytes)
     if (taken < bytes) throw this.#noRoom(bytes)

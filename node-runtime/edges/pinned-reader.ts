@@ -82,7 +82,11 @@ class Answer implements Dispatcher.DispatchController {
 
   resume(): void {
     this.paused = false
-    while (this.#held.length > 0 && !this.paused && !this.#isOver) this.#read(this.#held.shift()!)
+    while (!this.paused && !this.#isOver) {
+      const held = this.#held.shift()
+      if (held === undefined) break
+      this.#read(held)
+    }
     if (!this.paused && !this.#isOver) this.#socket?.resume()
   }
 

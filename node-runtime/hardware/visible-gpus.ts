@@ -1,3 +1,4 @@
+import { at } from '../../domain/at.ts'
 import type { Gpu, GpuRestriction } from '../../schemas/node.ts'
 
 /** A GPU as nvidia-smi lists it. */
@@ -33,7 +34,9 @@ export function visibleGpus(
   const leftOut = driver.flatMap((gpu, index) =>
     gpu.instances?.length === 0
       ? [`${index} (${gpu.name}, MIG without an instance)`]
-      : all[index]!.filter((one) => !isChosen(one)).map(({ name }) => `${index} (${name})`),
+      : at(all, index)
+          .filter((one) => !isChosen(one))
+          .map(({ name }) => `${index} (${name})`),
   )
   if (leftOut.length === 0 && ignored.length === 0) return { gpus }
   return {
@@ -60,12 +63,12 @@ function select(
 ): { gpus: Device[]; ignored: string[] } {
   const entries = variable.split(',').map((entry) => entry.trim())
   const gpus: Device[] = []
-  for (const [at, entry] of entries.entries()) {
+  for (const [i, entry] of entries.entries()) {
     const named = find(entry, driver, all)
     if (named.length === 0) {
       // An empty list and -1 are how operators say "none".
       const isNone = entry === '-1' || variable.trim() === ''
-      return { gpus, ignored: isNone ? [] : entries.slice(at) }
+      return { gpus, ignored: isNone ? [] : entries.slice(i) }
     }
     gpus.push(...named.filter(({ device }) => !gpus.some((gpu) => gpu.device === device)))
   }
@@ -80,8 +83,8 @@ function find(
 ): readonly Device[] {
   if (/^\d+$/.test(entry)) return all[Number(entry)] ?? []
   if (entry.startsWith('GPU-')) {
-    const found = driver.flatMap(({ uuid }, index) => (uuid?.startsWith(entry) ? [index] : []))
-    return found.length === 1 ? all[found[0]!]! : []
+    const found = driver.flatMap(({ uuid }, index) => (uuid?.startsWith(entry) ? [at(all, index)] : []))
+    return found.length === 1 ? found.flat() : []
   }
   if (!entry.startsWith('MIG-')) return []
   const found = all.flat().filter(({ device }) => device.startsWith(entry))

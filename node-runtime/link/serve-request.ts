@@ -113,7 +113,8 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     if (this.#isOver) return
     if (this.#name) this.#take(controller, this.#name.rest())
     if (this.#short) {
-      this.#endShort(this.#short.length === 1 ? this.#short[0]! : Buffer.concat(this.#short))
+      const [first, second] = this.#short
+      this.#endShort(first && !second ? first : Buffer.concat(this.#short))
     } else {
       this.#channel.end(this.#stream)
     }

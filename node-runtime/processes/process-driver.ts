@@ -96,8 +96,10 @@ export class ManagedProcess {
     this.#child = child
     this.#group = group
     // Node discards unread output once a child has exited, and a reader that is attached later would wait forever.
-    this.stdout = child.stdout!.pipe(new PassThrough())
-    this.stderr = child.stderr!.pipe(new PassThrough())
+    const { stdout, stderr } = child
+    if (!stdout || !stderr) throw new Error(`the output of process "${name}" is not piped`)
+    this.stdout = stdout.pipe(new PassThrough())
+    this.stderr = stderr.pipe(new PassThrough())
     this.exited = new Promise((resolve) => {
       const finish = async (code: number | null) => {
         // A launcher that exits normally has ended the tree; a killed launcher has not.

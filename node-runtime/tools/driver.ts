@@ -55,8 +55,8 @@ export const commandOf = (
   { command }: Pick<CatalogTool, 'command'>,
   paths: { node: string; python: string },
 ): string[] => {
-  const values: Record<string, string> = { ...paths, tool: INSIDE.tool, input: INSIDE.input }
+  const values = { ...paths, tool: INSIDE.tool, input: INSIDE.input }
   return command.map((part) =>
-    part.replace(/\{(node|python|tool|input)\}/g, (_, name: string) => values[name]!),
+    part.replace(/\{(node|python|tool|input)\}/g, (_, name: keyof typeof values) => values[name]),
   )
 }

@@ -42,7 +42,8 @@ export class Tools implements AsyncDisposable {
     this.#options = options
     const { driver, pool } = options
     this.#pool = new ToolPool(driver ? pool : 0, async (installed) => {
-      const stage = await Stage.open({ ...options, driver: driver! }, installed)
+      if (!driver) throw new Error('this node has no driver for tools')
+      const stage = await Stage.open({ ...options, driver }, installed)
       try {
         await stage.startAhead()
         return stage

@@ -40,8 +40,8 @@ export class TimerWheel implements Disposable {
     timer.index = -1
     const slot = this.#slots.get(timer.tick)
     if (slot?.[index] !== timer) return
-    const last = slot.pop()!
-    if (last !== timer) {
+    const last = slot.pop()
+    if (last && last !== timer) {
       slot[index] = last
       last.index = index
     }

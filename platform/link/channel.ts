@@ -266,8 +266,10 @@ export class LinkChannel {
     const line = this.#line
     let at = 0
     try {
-      while (at < line.length && !this.#closed && this.#out.waitingBytes <= SOCKET_HIGH_WATER) {
-        const sending = line[at++]!
+      while (!this.#closed && this.#out.waitingBytes <= SOCKET_HIGH_WATER) {
+        const sending = line[at]
+        if (!sending) break
+        at += 1
         sending.inLine = false
         if (this.#sending.get(sending.stream) === sending) this.#sendNext(sending)
       }

@@ -4,6 +4,7 @@ import { readStageModels, type StageModels } from '../../../db/repositories/coho
 import { readSnapshots, visibleNames } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFacts, StageFacts } from '../../../db/tables/cohorts.ts'
+import { numberAt } from '../../../domain/at.ts'
 import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
@@ -139,7 +140,7 @@ export function choosePlace(
       end:
         tiedTo && tiedTo.node_id !== node_id
           ? Infinity
-          : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
+          : numberAt(costs.queueMs, i) + numberAt(costs.loadMs, i) + numberAt(costs.runMs, i),
     }))
     .filter(({ end }) => end < Infinity)
     .toSorted((a, b) => a.isForeign - b.isForeign || a.end - b.end)

@@ -116,9 +116,10 @@ async function fallbackOf(
     const alone = { stages: [{ ...rest, endpoint_id, fallbacks: [] }] }
     const { models, configs } = await readStageModels(trx, alone, account_id)
     const model = models.get(spec.stage_id)
-    if (!model || model.model_key === model_key) continue
+    const versionId = configs.get(spec.stage_id)
+    if (!model || versionId === undefined || model.model_key === model_key) continue
     if (!operationsOf(model.runtime_profile, model.task_type).includes(spec.operation)) continue
-    const handOvers = await handOversWith(trx, locked, configs.get(spec.stage_id)!)
+    const handOvers = await handOversWith(trx, locked, versionId)
     if (!handOvers) continue
     const { price_micro } = model
     return {

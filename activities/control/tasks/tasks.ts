@@ -3,6 +3,7 @@ import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
+import { getOrThrow } from '../../../domain/at.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
 import { type AccountNeed, HeldTasks, hasWarmQueue } from '../../../domain/placement/held-tasks.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
@@ -174,7 +175,7 @@ function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: Accou
   const { node_id: nodeId } = free
   return {
     nodeId,
-    ...(hasWarmQueue(nodes.get(nodeId)!, need.model_key) && { shared: 'warm' as const }),
+    ...(hasWarmQueue(getOrThrow(nodes, nodeId), need.model_key) && { shared: 'warm' as const }),
   }
 }
 

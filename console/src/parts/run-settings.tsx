@@ -63,7 +63,7 @@ function chosenOf(name: string, description: string, columns: readonly string[])
 
 function wordsOf(name: string): string {
   const words = name.replaceAll('_', ' ')
-  return words === 'target column' ? 'Column to predict' : words[0]!.toUpperCase() + words.slice(1)
+  return words === 'target column' ? 'Column to predict' : words.charAt(0).toUpperCase() + words.slice(1)
 }
 
 /** The other hyperparameters; each has a default, and only what was changed is sent. */

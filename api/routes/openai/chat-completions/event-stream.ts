@@ -64,7 +64,8 @@ export class EventStream {
     let end = bytes.length
     for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
       const start = eventsEnd(bytes.subarray(0, at))
-      const count = tokensInEvent(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
+      const [event = ''] = bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)
+      const count = tokensInEvent(event)
       if (count !== NO_TOKENS) return count
       end = start
     }

@@ -5,6 +5,7 @@ import type { ActiveSpace } from '../../../../db/repositories/cohorts/spaces.ts'
 import * as stageModelRepository from '../../../../db/repositories/cohorts/stage-models.ts'
 import { findCallableEndpoint } from '../../../../db/repositories/endpoints/callable.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import { at, numberAt } from '../../../../domain/at.ts'
 import { costsOf } from '../../../../domain/cohorts/costs.ts'
 import { graphOf } from '../../../../domain/cohorts/graph.ts'
 import { operationsOf, STREAMED_OPERATIONS } from '../../../../domain/cohorts/operations.ts'
@@ -40,12 +41,11 @@ export const getCohortCapabilities = route({
     const { stages } = graphOf({ stages: [{ stage_id: 'stage', endpoint_id }], edges: [] })
     const found = await stageModelRepository.readStageModels(db, { stages }, accountId)
     if (found.reasons.some(({ code }) => code === 'unknown_endpoint')) throw unknownEndpoint()
-    const [stage] = stages
     const model = found.models.get('stage')
     const config = found.configs.get('stage') ?? null
     const nodes = await nodeLoadRepository.readSnapshots(db)
-    const costs = model && costsOf(stage!, model, nodes, { accountId, now: now().getTime() })
-    const able = nodes.filter((_, i) => costs !== undefined && costs.queueMs[i]! < Infinity)
+    const costs = model && costsOf(at(stages, 0), model, nodes, { accountId, now: now().getTime() })
+    const able = nodes.filter((_, i) => costs !== undefined && numberAt(costs.queueMs, i) < Infinity)
     const held = (state: 'warm' | 'cached') =>
       able.filter(
         ({ models }) => stageOf(models.find(({ model_key }) => model_key === model?.model_key)) === state,

@@ -36,7 +36,7 @@ export const listCohortEvents = route({
     const page = rows.slice(0, limit)
     return {
       events: page.map((row) => presentEvent(row, task_id)),
-      next_cursor: rows.length > limit ? page.at(-1)!.id : null,
+      next_cursor: rows.length > limit ? (page.at(-1)?.id ?? null) : null,
     }
   },
 })
