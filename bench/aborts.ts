@@ -16,7 +16,7 @@ import { unlessOnce } from './rounds.ts'
 needPrograms('go', 'taskset')
 const CLIENTS = unlessOnce(60, 5)
 const MAX_MS = 1_000
-/** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
+/** In a flood, some clients disconnect before the gateway has read their request, so the model server never gets it. */
 const FLOOD = 'sync_flood_drop'
 /** The time until ended requests are closed and their rows are written. */
 const SETTLED_MS = 5_000

@@ -108,5 +108,5 @@ for (let round = 0; round < Number(values.rounds); round++) {
 }
 const inSteps = median(waits) / median(stepMs)
 console.log(
-  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is reported ${median(waits).toFixed(0)} ms after a caller has left, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
+  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is reported ${median(waits).toFixed(0)} ms after a caller has disconnected, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
 )

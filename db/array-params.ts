@@ -1,11 +1,11 @@
 /**
- * Formats an array for Postgres whose values need no quotes: ids, numbers, names of states. This is much cheaper than
+ * Formats an array for Postgres if its values need no quotes: ids, numbers, status names. This is much cheaper than
  * `pg`'s formatting, which quotes every element.
  */
 export const bareArray = (values: readonly (string | number | boolean | null)[]): string =>
   `{${values.map((value) => value ?? 'NULL').join()}}`
 
-/** Returns texts that may need quotes, or null when all of them are null, which `unnest` expands to nulls. */
+/** Returns texts that may need quotes, or null if all are null: `unnest` expands that to nulls. */
 export const textsOrNull = (values: readonly (string | null)[]): readonly (string | null)[] | null =>
   values.every((value) => value === null) ? null : values
 

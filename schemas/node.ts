@@ -189,7 +189,7 @@ export const NodeReport = Type.Object({
   /** By GPU index; absent if memory is RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
-  /** Share of the processor in use, 0 to 1. */
+  /** Share of the CPU in use, 0 to 1. */
   load: Type.Number({ minimum: 0, maximum: 1 }),
   draining: Type.Boolean(),
   jobs: Type.Integer({ minimum: 0 }),

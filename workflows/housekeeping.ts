@@ -37,8 +37,8 @@ export interface CohortHousekeepingInput {
 }
 
 /**
- * Does the same for cohorts, and ends their overdue work. This is a separate workflow type, because a 0.12 worker would
- * refuse a pass of `housekeeping` with an unknown step after a rollback.
+ * Reconciles cohorts with their workflows, and ends their overdue work. This is a separate workflow type because, after
+ * a rollback, a 0.12 worker would refuse a pass of `housekeeping` with a step that it does not know.
  */
 export async function cohortHousekeeping(input: CohortHousekeepingInput): Promise<void> {
   const { everyMs = PAUSE.housekeeping.cohorts } = input

@@ -33,7 +33,7 @@ export const OPERATION_ACTIONS: readonly OperationAction[] = [
   {
     slug: 'training.retrain_on',
     displayName: 'Retrain a model on a dataset',
-    description: 'Trains an existing model further on a dataset and makes a new version of it.',
+    description: 'Trains an existing model further on a dataset and creates a new version of it.',
     operation: createTrainingRun,
     inputSchema: RetrainToolInput,
     outputSchema: TrainingRunAccepted,

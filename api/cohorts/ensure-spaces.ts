@@ -32,14 +32,14 @@ export async function ensureSpaces(services: Parts, versionIds: readonly string[
   }
 }
 
-/** Does the same for one version, in the background. */
+/** Like `ensureSpaces`, but for one version, in the background. */
 export function beginSpaces(services: Parts, { id, model_key }: { id: string; model_key: string }): void {
   void ensureSpaces(services, [id]).catch((err: unknown) =>
     emit(services.log, 'spaces.not_derived', { err, model_key }),
   )
 }
 
-/** Does the same for the models of a graph whose edges name spaces. */
+/** Like `ensureSpaces`, but for the models of a graph, if any of its edges names a space. */
 export async function ensureSpacesOf(
   services: Parts,
   { stages, edges }: Pick<PlanRequest, 'stages' | 'edges'>,
@@ -80,7 +80,7 @@ async function register(
   // One model per transaction: two callers with the same models then queue up instead of deadlocking.
   await db.transaction().execute(async (trx) => {
     await spaceRepository.lockModel(trx, id)
-    // Another gateway or an evaluator may have been faster.
+    // Another gateway or an evaluator may have registered its spaces first.
     if ((await spaceRepository.findWithoutSpaces(trx, [id])).length === 0) return
     await spaceRepository.registerSpaces(trx, {
       versionId: id,

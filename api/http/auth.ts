@@ -78,7 +78,7 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs
   requireRole(caller, needs.role)
   if (caller.tools && !needs.isForLimitedKeys) {
     const message =
-      'this key is limited to certain tools and may call nothing else; GET /api/builder/v1/mcp/manifest lists the endpoints and operations among them, and tools/list of /mcp lists all of them'
+      'this key is limited to certain tools and may not call this route; GET /api/builder/v1/mcp/manifest lists the endpoints and operations among them, and tools/list on /mcp lists all of them'
     throw new ApiError('forbidden', message)
   }
   return caller
@@ -113,7 +113,7 @@ const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Prom
   nodes.verify({ ...signedHead(req), body: rawBody })
 
 /**
- * Checks the head of a node's request before its body is read, and sets the account that the body's memory counts for.
+ * Checks the head of a node's request before its body is read, and sets the account to charge for the body's memory.
  */
 export async function checkNodeHead(context: RequestContext, { nodes }: Services): Promise<void> {
   const { accountId } = await nodes.checkHead(signedHead(context.req))
@@ -142,7 +142,7 @@ function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string
   const { authorization } = headers
   const bearer = authorization === undefined ? undefined : bearerOf(authorization)
   if (key !== undefined && bearer !== undefined && key !== bearer) {
-    throw unauthenticated('X-API-Key and Authorization name different keys')
+    throw unauthenticated('X-API-Key and Authorization contain different keys')
   }
   const credential = key ?? bearer
   if (typeof credential !== 'string' || credential === '') {

@@ -26,7 +26,7 @@ export async function findShownTask(db: Services['db'], { id, accountId }: TaskO
 /** The gathered task reads, per database of this process. */
 const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
 
-/** Does the same for polls. Concurrent polls of an account share one statement, which leaves out more results. */
+/** Like `findShownTask`, but for polls. An account's concurrent polls share one statement, which omits more results. */
 export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
   // A shared read returns ids in PostgreSQL's canonical form, and fails for all ids if one isn't a UUID.
   if (!isCanonicalUuid(id)) return findShownTask(db, { id, accountId })

@@ -126,7 +126,7 @@ async function failUnwritten({ db }: Deps, group: readonly Waiting[], err: unkno
   }
 }
 
-/** Limits the wait for a turn like a wait for the database, because the previous request may hang on that. */
+/** Waits for a turn no longer than for a connection, because the request ahead may itself be stuck on the database. */
 const takeTurn = async (accountId: string): Promise<Disposable> =>
   turns.takeFree(accountId) ??
   (await turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch((cause: unknown) => {

@@ -38,8 +38,8 @@ const checks = new Map<string, Check>(
 )
 
 /**
- * Returns what is wrong with a request's parameters, in a sentence that names the field and what it must be. The
- * protocol's server would respond with its validator's internal text.
+ * Describes the first error in a request's parameters: the field, and what it must be. Without this, the SDK's server
+ * would respond with its validator's internal message.
  */
 export function faultOfParams(method: string, params: unknown = {}): string | undefined {
   try {
@@ -49,6 +49,6 @@ export function faultOfParams(method: string, params: unknown = {}): string | un
     if (!(err instanceof ApiError)) throw err
     const [first] = err.details['issues'] as readonly Issue[]
     const place = ['params', ...(first?.loc.slice(1) ?? [])].join('.')
-    return `Invalid params of ${method}: ${place}: ${first?.msg ?? 'not valid'}.`
+    return `Invalid params for ${method}: ${place}: ${first?.msg ?? 'not valid'}.`
   }
 }

@@ -16,7 +16,7 @@ import { withoutPresent } from './without-present.ts'
 /** Returns the namespace if memory is enabled; throws a 409 otherwise. */
 export function requireEnabled(namespace: MemoryNamespaceRow | undefined): MemoryNamespaceRow {
   if (namespace?.enabled) return namespace
-  throw new ApiError('conflict', 'memory is not enabled for this account; an operator enables it')
+  throw new ApiError('conflict', 'memory is not enabled for this account; ask an operator to enable it')
 }
 
 /** The writer of memory entries. */

@@ -8,7 +8,7 @@ import type { Transport } from '../transport.ts'
 /** The account itself and its spending. */
 export function account(on: Operations, transport: Transport) {
   return {
-    /** Returns the account of the key, and the permissions of both. */
+    /** Returns the key's account and the permissions of both. */
     me: on.call<[], Me>({ id: 'getMe', method: 'GET', path: '/me' }),
     ledger: on.list<[], Static<typeof LedgerQuery>, AccountLedger, 'entries'>({
       id: 'getLedger',
@@ -16,7 +16,7 @@ export function account(on: Operations, transport: Transport) {
       path: '/ledger',
       items: 'entries',
     }),
-    /** Lists events: the ends of runs, merges and invocations, and failed tasks. */
+    /** Lists events: finished runs, merges and invocations, and failed tasks. */
     events: on.list<[], Static<typeof EventQuery>, Static<typeof EventList>, 'events'>({
       id: 'listEvents',
       method: 'GET',

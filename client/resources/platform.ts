@@ -5,7 +5,7 @@ import type { Operations } from '../operations.ts'
 /** The state and capabilities of the platform. */
 export function platform(on: Operations) {
   return {
-    /** Also returns normally if the platform is unhealthy. */
+    /** Resolves even if the platform is unhealthy. */
     health: on.call<[], Health>({ id: 'getHealth', method: 'GET', path: '/health', also: [503] }),
     inferenceHealth: on.call<[], Static<typeof InferenceHealth>>({
       id: 'getInferenceHealth',

@@ -25,7 +25,7 @@ export interface ModelVersionTable {
   lifecycle_status: Defaulted<LifecycleStatus>
   /** The result of its test, or the reason why it was disabled. */
   lifecycle_note: Optional<string>
-  /** The reason why no model server can use its weights; null again when they are to be retried. */
+  /** Why no model server can use its weights; reset to null to retry them. */
   unusable: Optional<string>
   /** The time when it was `ready` or `preferred` first, which a trigger writes. */
   ready_at: Optional<Date>

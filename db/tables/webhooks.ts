@@ -90,7 +90,7 @@ export interface WebhookAttemptTable {
 }
 export type WebhookAttemptRow = Selectable<WebhookAttemptTable>
 
-/** An event that is to be fanned out. */
+/** An event that still has to be fanned out. */
 export interface WebhookOutboxTable {
   event_id: string
   account_id: string

@@ -62,7 +62,7 @@ export function tokensIn(answer: unknown): TokenCounts {
   return isTokenCount(sum) ? splitTokens(sum, { prompt, completion }) : NO_TOKENS
 }
 
-/** Does the same for the text of a response or event; undefined unless it is a JSON object with `usage`. */
+/** Like `tokensIn`, but for the text of a response or event; undefined unless it is a JSON object with `usage`. */
 export function tokensOf(text: string): TokenCounts | undefined {
   try {
     const { usage } = JSON.parse(text) as { usage?: unknown }

@@ -13,7 +13,7 @@ export const isWriterTask = (task: string): task is WriterTask =>
 export const isSpecialistTask = (task: string): task is SpecialistTask =>
   isEncoderTask(task) || isWriterTask(task)
 
-/** The families of text-generating models that their servers are tested with, and how messages call them. */
+/** The text-generating model families that their servers are tested with, and what error messages call them. */
 const WRITERS: Readonly<Record<WriterTask, { family: RegExp; words: string }>> = {
   translation: {
     family: /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/,
@@ -45,7 +45,7 @@ export interface Head {
   isMultiLabel: boolean
 }
 
-/** What decides, in addition to the architecture, whether a specialist serves a task; null when not read. */
+/** Facts that decide, along with the architecture, whether a specialist can serve a task; null if not read. */
 export interface InConfig {
   head: Head | null
   /** The decoder type in config.json. */
@@ -111,6 +111,8 @@ export function specialistProblem(
   if (!head || task === 'classification') return undefined
   const ranks = head.labels === 1 && !head.isMultiLabel
   if (task === 'rerank')
-    return ranks ? undefined : `${architecture} has ${head.labels} labels, but a reranker has one.`
+    return ranks
+      ? undefined
+      : `${architecture} has ${head.labels} labels, but a reranker must have exactly one.`
   return ranks ? `${architecture} has one label and is a reranker, but moderation needs classes.` : undefined
 }

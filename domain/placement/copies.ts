@@ -8,12 +8,12 @@ export interface LeastCopies {
   readonly by: 'min' | 'schedule' | 'operators'
 }
 
-/** The number of loaded copies that the endpoints of a model want. */
+/** The number of loaded copies that a model's endpoints request. */
 export interface CopyWant {
   readonly min: number
   readonly minBy: LeastCopies['by']
   readonly max: number
-  /** Target for requests in flight and waiting per copy. Without either target, the concurrency of a copy. */
+  /** Target for requests in flight and waiting per copy. Without either target, we use the concurrency of a copy. */
   readonly targetInFlight?: number | undefined
   /** Milliseconds that a request may wait for a copy. */
   readonly targetWaitMs?: number | undefined
@@ -71,7 +71,7 @@ export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, neededAt: [] }
 /**
  * Decides how many copies of a model should be loaded. A copy is added once the total wait of requests exceeds its load
  * time, and released once it has been unneeded for the idle timeout. No copy is added while others are loading, because
- * the requests waiting for those would call for more than are needed. The number at most doubles at once.
+ * the requests waiting for those would trigger more than needed. One decision at most doubles the number.
  */
 export function decideCopies(
   want: CopyWant,

@@ -21,7 +21,7 @@ export interface NodeSnapshot {
   readonly cpus: number
   readonly memory_total_mb: number
   readonly memory_free_mb: number
-  /** Share of the processor in use, 0 to 1. */
+  /** Share of the CPU in use, 0 to 1. */
   readonly load: number
   readonly draining: boolean
   /** Every model that is loaded, loading, or on this node's disk (`evicted`). */

@@ -8,7 +8,7 @@ export interface DiskModelsOptions {
   cache: Pick<WeightsCache, 'list' | 'remove'>
   pins: Pick<Pins, 'has'>
   models: ReadonlyMap<string, LoadedModel>
-  /** Registers a model on the disk. */
+  /** Registers a model that is on the disk. */
   add: (modelKey: string) => void
   /** Called when the files of a model are gone. */
   onGone: (model: LoadedModel) => void

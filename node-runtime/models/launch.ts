@@ -54,7 +54,7 @@ export interface ModelServerSpec {
   convertedDir?: string | undefined
   /** The expected RAM in MB, apart from the temporary folders of a container. */
   ramMb: number
-  /** The `device` of each GPU with the model's reservation. */
+  /** The `device` of each GPU on which memory is reserved for the model. */
   gpus?: readonly string[]
 }
 
@@ -144,7 +144,7 @@ export function processCommand(
   }
 }
 
-/** Returns the command line and environment of a program that works on a model's files without a GPU. */
+/** Returns the command line and environment of a program that processes a model's files without a GPU. */
 export function commandOf({
   profile,
   template,
@@ -167,7 +167,7 @@ async function launchContainer(
   options: readonly string[],
 ): Promise<Launched> {
   const { profile, modelDir } = spec
-  if (!drivers.container) throw new Error('no container engine answers on this node')
+  if (!drivers.container) throw new Error('no container engine is available on this node')
   if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} has no image`)
   const fill = filler(profile, { model_dir: '/model', socket: '/run/hearth/server.sock', port: '0' })
   const child = await drivers.container.start({

@@ -29,7 +29,7 @@ export interface Confinement {
   fileMb?: number
 }
 
-/** The mechanism of each measure on this kernel, as confinement.py names it. */
+/** The mechanism that enforces each measure on this kernel, by confinement.py's names. */
 export interface Held {
   network: 'namespace' | 'landlock' | 'none'
   files: 'landlock' | 'none'

@@ -7,7 +7,7 @@ gets its own process group. When it exits, or the node does, all its descendants
 whatever group or session they moved to.
 
 ORDER is JSON: the confinement of the command (confinement.py), `{"sandbox": ...}` for a command with
-a root of its own (sandbox.py), or `null`. The measures in `require` of a confinement must be in
+its own root (sandbox.py), or `null`. The measures in `require` of a confinement must be in
 force, otherwise the command is not run. Without a command the launcher only tries the measures and
 prints those in force."""
 

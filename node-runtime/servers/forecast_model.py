@@ -1,4 +1,4 @@
-"""Predicts forecasts: see tabular_model.py."""
+"""Serves forecast models: see tabular_model.py."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Forecaster:
         window = past[-self._lags :]
         for position, value in enumerate(window, len(past) - self._lags):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise problem_at(index, self._target, f"must hold numbers, but value {position} is {name_of(value)}")
+                raise problem_at(index, self._target, f"must contain numbers, but value {position} is {name_of(value)}")
         return window

@@ -68,7 +68,7 @@ async def answer_json(
     except BadOutput as problem:
         return 500, error(str(problem))
     except CallerLeft:
-        return 499, error("The caller has left.")
+        return 499, error("The caller has disconnected.")
     except Exception as problem:
         note_failure(problem)
         return 500, error("The model failed on this request.")

@@ -43,13 +43,13 @@ class Chat:
     generation: Generation
     answer: Answer
     guide: Guided | None
-    # The ids of the tokens so far, without the one that ends the answer.
+    # The ids of the tokens generated so far, excluding the end token.
     written: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Reading:
-    """A prompt that is to be read for another server."""
+    """A prompt to prefill for another server."""
 
     generation: Generation
     path: Path
@@ -110,7 +110,7 @@ class ChatApp:
         try:
             await work(task, send)
         except Cancelled:
-            return  # The caller has left.
+            return  # The caller has disconnected.
         finally:
             self._in_flight -= 1
             task.generation.cancelled.set()
@@ -122,7 +122,7 @@ class ChatApp:
         if prompt is None:
             prompt = self._model.render(request.messages, request.output.described)
         elif max(prompt) >= self._model.vocabulary:
-            raise Unusable(f"prompt has tokens beyond the {self._model.vocabulary} that this model knows", "prompt")
+            raise Unusable(f"prompt has token ids beyond this model's vocabulary of {self._model.vocabulary}", "prompt")
         return self._chat_of(request, Generation(prompt, request.sampling))
 
     def _prepare_decoding(self, body: Any) -> Chat:
@@ -213,7 +213,7 @@ class ChatApp:
         await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
     async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
-        """Yields the response while a thread of its own generates it."""
+        """Yields the response while a separate thread generates it."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
         answer = chat.answer
@@ -295,11 +295,11 @@ def _message_of(error: Exception) -> str:
 
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
-    parser = argparse.ArgumentParser(description="Serves one language model over HTTP, as OpenAI does.")
-    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or one with it in `model`")
-    parser.add_argument("--threads", type=int, default=1, help="for one generation")
-    parser.add_argument("--concurrency", type=int, default=4, help="generations at a time")
-    parser.add_argument("--exchange", help="the folder for payloads; without it there are no prefill and decode")
+    parser = argparse.ArgumentParser(description="Serves one language model over an OpenAI-compatible HTTP API.")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or the parent of its `model`")
+    parser.add_argument("--threads", type=int, default=1, help="threads per generation")
+    parser.add_argument("--concurrency", type=int, default=4, help="concurrent generations")
+    parser.add_argument("--exchange", help="folder for payloads; required for prefill and decode")
     server_arguments(parser)
     options = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Reads the picture of a request. What it unpacks to is known from its head, before anything is unpacked."""
+"""Reads a request's image. Its header gives its decoded size, so we check that before decoding anything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def picture_of(
         raise
     except Exception:
         # Decoders raise errors of many kinds for damaged bytes, none of which helps the caller.
-        raise InputProblem(f"{name} must be a picture in PNG, JPEG or WebP", f"/{name}") from None
+        raise InputProblem(f"{name} must be an image in PNG, JPEG or WebP", f"/{name}") from None
 
 
 def _opaque(picture: Image.Image, factors: tuple[int, int]) -> Image.Image:
@@ -79,8 +79,8 @@ def _opaque_strip(strip: Image.Image) -> Image.Image:
 
 
 def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
-    """Raises for a picture that is too small or too large."""
-    what = f"{name} is a picture of {width} x {height}"
+    """Raises for an image that is too small or too large."""
+    what = f"{name} is an image of {width} x {height}"
     if min(width, height) < smallest_side:
         raise InputProblem(f"{what}; each side needs at least {smallest_side} pixels", f"/{name}")
     if width * height > MAX_PIXELS:
@@ -88,7 +88,7 @@ def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
 
 
 def fitted(picture: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:
-    """Returns the picture in the wanted size, or in its own, made divisible and no longer than that."""
+    """Returns the image in the requested size, or in its own, with sides up to `longest` that `multiple` divides."""
     scale = min(1.0, longest / max(picture.size))
     own_width, own_height = (max(multiple, int(side * scale) // multiple * multiple) for side in picture.size)
     size = (width or own_width, height or own_height)

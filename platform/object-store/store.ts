@@ -111,7 +111,7 @@ export function assertKey(key: string): string {
   return key
 }
 
-/** Does the same as `assertKey` for folders. */
+/** Like `assertKey`, but for folders. */
 export function assertPrefix(prefix: string): string {
   if (!prefix.endsWith('/')) throw new Error(`an object prefix must end in a slash: ${prefix}`)
   assertKey(prefix.slice(0, -1))

@@ -116,7 +116,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('range', { range: { start: 10 } }), failsAs('range_not_satisfiable'))
     })
 
-    it('returns nothing to a caller who has left', async () => {
+    it('returns nothing to a caller that has disconnected', async () => {
       await store.put('left', Buffer.from('late'), CSV)
 
       await assert.rejects(store.get('left', { signal: AbortSignal.abort() }), { name: 'AbortError' })

@@ -12,7 +12,7 @@ const MAX_CACHED = 10_000
 const REFRESH_INTERVAL_MS = 500
 
 /**
- * Caches the status of nodes, so that polls cost no query. A change of a node arrives by NOTIFY, or at the latest with
+ * Caches the status of nodes, so that polls cost no query. A node's changes arrive by NOTIFY, or at the latest with
  * the watch's own poll; one query then reloads all cached nodes.
  */
 export class NodePermissionCache {

@@ -69,8 +69,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for tasks that a workflow owns; the reaper handles the tasks of gateways. Safe to repeat for the same
-   * reason.
+   * Like `reconcileJobs`, but for tasks that a workflow owns; the reaper handles the tasks of gateways. Safe to repeat
+   * for the same reason.
    */
   async reconcileTasks(after: string | null): Promise<Swept> {
     const tasks = await openWorkRepository.openTasks(db, { after, limit: BATCH })
@@ -87,8 +87,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for deliveries between two attempts. A delivery whose workflow an operator ended is cancelled. Safe
-   * to repeat because a delivery ends once.
+   * Like `reconcileJobs`, but for deliveries between two attempts. If an operator ended a delivery's workflow, the
+   * delivery is cancelled. Safe to repeat because a delivery ends once.
    */
   async reconcileDeliveries(after: string | null): Promise<Swept> {
     return sweep({ temporal, log }, await deliveryRepository.waitingDeliveries(db, { after, limit: BATCH }), {
@@ -130,8 +130,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for structured runs, then for cohorts. Safe to repeat because each ends once, and its rows show what
-   * remains to be done.
+   * Like `reconcileJobs`, but for structured runs, then for cohorts. Safe to repeat because each ends once, and its rows
+   * show what remains to be done.
    */
   async reconcileCohorts(after: string | null): Promise<Swept> {
     if (after === null) await sweepRuns({ db, temporal, objects, log })

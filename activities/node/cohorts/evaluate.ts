@@ -18,13 +18,13 @@ interface RunInput {
 
 export const createEvaluateActivities = (deps: NodeDeps) => ({
   /**
-   * Sends the texts of a run through the model of one side and stores its vectors. Safe to repeat because the seed
-   * determines the texts, and the vectors replace earlier ones.
+   * Embeds a run's texts with its source or target model and stores the vectors. Safe to repeat because the seed
+   * determines the texts, and new vectors replace earlier ones.
    */
   collectVectors: ({ runId, side }: RunInput & { side: 'source' | 'target' }): Promise<void> =>
     step(deps, runId, side, (work, signal) => collectVectors(deps, { runId, work, signal })),
 
-  /** Fits the map of a run and stores it. Safe to repeat because the same vectors and seed yield the same map. */
+  /** Fits a run's map and stores it. Safe to repeat because the same vectors and seed yield the same map. */
   fitMap: ({ runId }: RunInput): Promise<FittedMap> =>
     step(deps, runId, 'fit', (work, signal) => fitMap(deps, { runId, work, signal })),
 
@@ -33,7 +33,7 @@ export const createEvaluateActivities = (deps: NodeDeps) => ({
     step(deps, runId, 'judge', (work, signal) => judgeMap(deps, { runId, work, signal })),
 })
 
-/** Fetches the work of a step and does it under heartbeats; failures leave as codes. */
+/** Fetches a step's work and runs it while sending heartbeats. Failures are thrown as error codes. */
 async function step<T>(
   deps: NodeDeps,
   runId: string,
@@ -60,11 +60,11 @@ function failureOf(err: unknown): unknown {
   if (err instanceof ModelUnavailableError) return toFailure(err)
   if (err instanceof EvaluationError) {
     return ApplicationFailure.create({
-      message: `the step ended: ${err.code}`,
+      message: `the step failed: ${err.code}`,
       type: err.code,
       nonRetryable: err.isFinal,
     })
   }
   const type = err instanceof ControlError ? `refused_${err.code}` : 'step_failed'
-  return ApplicationFailure.create({ message: `the step ended: ${type}`, type })
+  return ApplicationFailure.create({ message: `the step failed: ${type}`, type })
 }

@@ -30,7 +30,7 @@ export const datasetRows: ResourceKind = {
       uri: TEMPLATE.replace('{dataset_id}', dataset_id),
       name: `rows-${dataset_id}`,
       title: `First rows of ${dataset_name}`,
-      description: 'What its columns hold',
+      description: 'The first rows, to see what the columns contain',
       mimeType: TEXT_TYPES[storage_format] ?? 'application/json',
     }))
   },

@@ -21,7 +21,7 @@ const Input = Type.Object(
     task_id: Type.Optional({
       ...Uuid,
       description:
-        'Only to continue waiting for the result of an earlier call: its task_id, with the same endpoint_id and input. Nothing runs again.',
+        'The task_id of an earlier call, to keep waiting for its result. Repeat its endpoint_id and input; nothing runs twice.',
     }),
   },
   { additionalProperties: false },
@@ -32,7 +32,7 @@ export const runInferenceTool: Tool = {
   name: 'run_inference',
   title: 'Call a model',
   description:
-    'Sends an input to an endpoint and returns the result of its model. A model that is not loaded yet may take longer than the call; then the result has a task_id, and the same call with it continues to wait.',
+    'Sends an input to an endpoint and returns the result of its model. If the model is still loading when the call ends, the result has a task_id; repeat the call with it to keep waiting.',
   inputSchema: publicSchema(Input),
   outputSchema: publicSchema(InferResponse),
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },

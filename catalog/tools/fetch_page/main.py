@@ -21,7 +21,7 @@ PAGES = ("text/html", "application/xhtml+xml")
 
 
 class Refused(Exception):
-    """The page cannot be had; the message is for the caller."""
+    """The page cannot be fetched; the message is for the caller."""
 
 
 def connect(host, port):

@@ -153,7 +153,7 @@ def project(table, expressions):
 
 
 def header_of(layout):
-    """Returns the names of the columns, and whether the rows were copied to a file of their own: DuckDB loses rows
+    """Returns the names of the columns, and whether the rows were copied to a separate file: DuckDB loses rows
     behind a line break in the header, and behind a byte order mark where the first line is quoted."""
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = records_of(file, layout)
@@ -321,7 +321,7 @@ def first_line(error):
 
 
 def text_of(error):
-    """Returns the message of DuckDB without its advice about options of its own."""
+    """Returns DuckDB's message without its advice about DuckDB options."""
     lines = str(error).partition("\nPossible ")[0].strip().splitlines()
     return ", ".join(line.strip() for line in lines if line.strip())[:300]
 

@@ -20,13 +20,13 @@ export function Webhooks() {
     return (
       <Page title="Webhooks">
         <Alert role="note" variant="outline" color="gray" title="Webhooks are off">
-          This platform tells no other addresses of what happens. An operator turns that on with
+          This platform does not send events to other systems. An operator can enable webhooks with
           HEARTH_FEATURES=webhooks.
         </Alert>
       </Page>
     )
   return (
-    <Page title="Webhooks" lead="What has happened, told to addresses of your own by signed requests.">
+    <Page title="Webhooks" lead="Sends your account's events to your own URLs as signed requests.">
       <WebhookEndpoints of={endpoints} />
       <Deliveries />
     </Page>

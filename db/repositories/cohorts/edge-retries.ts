@@ -56,7 +56,7 @@ interface Retrying {
 }
 
 /**
- * Begins the next attempt at the edges of a stage that is to be repeated: its incoming edges, and the outgoing edges
+ * Begins the next attempt at the edges of a stage that must be repeated: its incoming edges, and the outgoing edges
  * for which its last node had made an offer. Payloads in the row, in the object store or on a responsive node are
  * reused; the others are forgotten. The caller has locked the edges already, or has not locked any stage yet. Returns
  * the stages whose payloads are lost, so that they have to run again.
@@ -98,7 +98,7 @@ const isInStore = (edge: TriedEdge): boolean => edge.is_inline || edge.payload_k
 const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
 /**
- * Begins the next attempt at an edge whose producer has made a different payload than it had announced, because the
+ * Begins the next attempt at an edge whose producer created a different payload than it announced, because the
  * consumer may have the bytes, or the digest, of the old one.
  */
 export async function replacePayload(

@@ -42,7 +42,7 @@ export async function findModel(
   return row && { versionId: row.id }
 }
 
-/** Does the same and locks the version for a registration. */
+/** Like `findModel`, but also locks the version for a registration. */
 export async function lockModel(
   trx: Transaction<Database>,
   modelConfigId: string,

@@ -110,7 +110,7 @@ export function findUsableDataset(
   return usable(db, accountId, id).executeTakeFirst()
 }
 
-/** Does the same and reads the columns as well. */
+/** Like `findUsableDataset`, but also reads the columns. */
 export function findUsableDatasetInFull(
   db: Kysely<Database>,
   accountId: string,

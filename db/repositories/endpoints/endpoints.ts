@@ -46,7 +46,7 @@ export function findEndpointFacts(
   return byIdOrName(db, idOrName).select(FACTS).executeTakeFirst()
 }
 
-/** Does the same and locks the endpoint against changes and removal until the transaction ends. */
+/** Like `findEndpointFacts`, but also locks the endpoint against changes and removal until the transaction ends. */
 export function shareLockEndpoint(
   trx: Transaction<Database>,
   idOrName: string,
@@ -119,7 +119,7 @@ export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<En
   return byIdOrName(trx, id).select(FACTS).forNoKeyUpdate().executeTakeFirst()
 }
 
-/** Does the same and reads the listing as well. */
+/** Like `lockEndpoint`, but also reads the listing. */
 export function lockEndpointInFull(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
   return byIdOrName(trx, id).selectAll().forNoKeyUpdate().executeTakeFirst()
 }

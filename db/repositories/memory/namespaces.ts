@@ -13,7 +13,7 @@ export function findNamespace(
   return db.selectFrom('memory_namespace').selectAll().where('account_id', '=', accountId).executeTakeFirst()
 }
 
-/** Does the same and locks it: disabling or removing it waits until the transaction ends. */
+/** Like `findNamespace`, but also locks it: disabling or removing it waits until the transaction ends. */
 export function lockNamespace(
   trx: Transaction<Database>,
   accountId: string,

@@ -47,7 +47,7 @@ export function readListing(trx: Transaction<Database>, id: string): Promise<Ver
   return trx.selectFrom('model_version').select(LISTING).where('id', '=', id).executeTakeFirstOrThrow()
 }
 
-/** Finds the version that a job made and locks it against removal until the transaction ends. */
+/** Finds the version that a job created and locks it against removal until the transaction ends. */
 export function shareLockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
@@ -55,7 +55,7 @@ export function shareLockVersionOfJob(
   return ofJob(trx, jobId).forKeyShare().executeTakeFirst()
 }
 
-/** Does the same and locks the row exclusively for its removal, after every transaction that holds it has ended. */
+/** Like `shareLockVersionOfJob`, but locks the row exclusively for removal; waits for transactions that hold it. */
 export function lockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,

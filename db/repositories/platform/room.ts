@@ -2,12 +2,12 @@ import { type Kysely, sql } from 'kysely'
 import { isDatabaseFull } from '../../errors.ts'
 import type { Database } from '../../tables.ts'
 
-/** Larger than the free space that a database may still have inside its files. */
+/** Larger than any free space that may remain inside the files of a full database. */
 const PROBE_BYTES = 1024 * 1024
 
 /**
- * Returns whether the database's disk rejects a write of a megabyte, to a temporary table that is dropped with the
- * transaction. Any other failure says nothing about free space.
+ * Returns whether the database's disk is too full for a one-megabyte write. The write goes to a temporary table that is
+ * dropped with the transaction. Any other failure says nothing about free space.
  */
 export async function refusesWrites(db: Kysely<Database>): Promise<boolean> {
   try {

@@ -68,7 +68,7 @@ export async function lockStorage(
   accountId: string,
   defaultBytes: number,
 ): Promise<StorageUse> {
-  // The lock is a statement of its own, so that the next one sees the rows of the transaction that held it before.
+  // Lock in a separate statement, so that the next one sees the rows of the transaction that held the lock before.
   await lockAccount(trx, 'storage', accountId)
   await foldResults(trx, accountId)
   return storageUse(trx, accountId, defaultBytes)

@@ -21,7 +21,7 @@ import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
 
-/** Excludes `input` and `result`: either may have 64 MB, and most statements need only the state of a task. */
+/** Excludes `input` and `result`: either may be up to 64 MB, and most statements need only a task's state. */
 const FACTS = [
   'id',
   'account_id',
@@ -172,7 +172,7 @@ export async function lockTaskQuota(
   trx: Transaction<Database>,
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
-  // The lock is a statement of its own, so that the next one sees the rows of the transaction that held it before.
+  // Lock in a separate statement, so that the next one sees the rows of the transaction that held the lock before.
   await lockAccount(trx, 'task-quota', accountId)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
@@ -202,7 +202,7 @@ export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: s
     .execute()
 }
 
-/** Stores the files of the result of a task whose row was written once it had ended. */
+/** Stores the result files of a task whose row was written only after it ended. */
 export async function addOutputs(
   db: Kysely<Database>,
   taskId: string,
@@ -274,8 +274,8 @@ export function settlementOf(
 const ends = new LRUCache<string, TaskEffects>({ max: 10_000 })
 
 /**
- * Returns the effects of a task's end: the transfers of its price, and the event. The same
- * arguments return the same object.
+ * Returns the effects of a task's end: the transfers of its price, and the event. Cached, so
+ * equal arguments share one object.
  */
 export function endOf(
   task: PricedTask,
@@ -301,8 +301,8 @@ const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm
   })
 
 /**
- * Ends a task, whatever works on it, and takes its lease, so that a later result is rejected. Safe to repeat; returns
- * the previous row, or undefined when the task does not exist.
+ * Ends a task regardless of its owner and revokes its lease, so that a later result is rejected. Safe to repeat; returns
+ * the previous row, or undefined if the task does not exist.
  */
 export async function endTask(
   trx: Transaction<Database>,
@@ -325,7 +325,7 @@ export function findNodeOwner(
   return db.selectFrom('node').select(['account_id', 'hardware']).where('id', '=', nodeId).executeTakeFirst()
 }
 
-/** Stores the error with which a node failed its lease, in case no other node completes the task. */
+/** Stores the error that a node reported for its lease, in case no other node completes the task. */
 export async function noteFailure(db: Kysely<Database>, taskId: string, message: string): Promise<void> {
   await db
     .updateTable('task')
@@ -358,7 +358,7 @@ export async function findEnded(db: Kysely<Database>, ids: readonly string[]): P
   return rows.map(({ id }) => id)
 }
 
-/** The time for gateways to renew their leases after a restart of the database; every live gateway renews within it. */
+/** How long gateways have to renew their leases after a database restart; every live gateway renews in that time. */
 const RENEWAL_S = 10
 
 /**

@@ -14,7 +14,7 @@ const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef
     .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
     .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
 
-/** Finds the version that an account may start from: one of its own, or a public one. */
+/** Finds a version that an account may start from: its own, or a public one. */
 export function findUsableVersion(
   db: Kysely<Database>,
   accountId: string,
@@ -24,8 +24,8 @@ export function findUsableVersion(
 }
 
 /**
- * Does the same and locks the version against removal until the transaction ends, so that its
- * removal sees the new user.
+ * Like `findUsableVersion`, but also locks the version against removal until the transaction ends, so that its removal
+ * sees the new reference.
  */
 export function shareLockUsableVersion(
   trx: Transaction<Database>,

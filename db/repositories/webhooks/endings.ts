@@ -31,7 +31,7 @@ export async function cancelDeliveries(trx: Transaction<Database>, endpointId: s
   await cancelOpen(trx, endpointId, sql``)
 }
 
-/** Does the same for redeliveries, which are pinned to the URL at their creation, after the URL has changed. */
+/** Ends open redeliveries after the endpoint's URL has changed, because they are pinned to the URL at their creation. */
 export async function cancelPinnedDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await cancelOpen(trx, endpointId, sql`and pinned_version is not null`)
 }

@@ -56,7 +56,7 @@ class Ridge:
         return LinearMap(weight, mean - self._mean @ weight), 1.0 - errors[best] / max(total, 1e-30)
 
     def fit_quickly(self, target: np.ndarray, rng: np.random.Generator) -> LinearMap:
-        """Does the same, but chooses the strength by some random directions of the target."""
+        """Like `fit`, but chooses the strength from a few random directions of the target."""
         mean = target.mean(axis=0)
         centred = target - mean
         coded = self._u.T @ centred

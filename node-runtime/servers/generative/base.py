@@ -11,7 +11,7 @@ from generative.job import Job
 
 
 class BadModel(Exception):
-    """This server can't serve the model of the folder; the text says why."""
+    """This server can't serve the folder's model; the message says why."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ Prepare = Callable[[Mapping[str, Any]], Callable[[Job], Made]]
 
 @dataclass
 class GenerativeModel:
-    """The pipeline of each task type; the first is the natural task of the weights."""
+    """The pipeline of each task type; the first is the weights' primary task."""
 
     name: str
     tasks: Mapping[str, Prepare]

@@ -23,7 +23,7 @@ SCENE_TYPES = {
 
 @dataclass(frozen=True)
 class OutputFile:
-    """One file of the answer."""
+    """One file of the response."""
 
     filename: str
     content_type: str
@@ -35,11 +35,11 @@ def picture_files(pictures: Any) -> list[OutputFile]:
     """Writes images, given as numbers from 0 to 1."""
     array = np.asarray(pictures)
     if array.ndim != 4 or array.shape[0] == 0:
-        raise UnusableOutput("the model made no picture")
-    shown = to_bytes(array, "picture")
+        raise UnusableOutput("the model generated no image")
+    shown = to_bytes(array, "image")
     files = []
     for index, picture in enumerate(shown):
-        refuse_flat(picture, "picture")
+        refuse_flat(picture, "image")
         out = io.BytesIO()
         Image.fromarray(picture).save(out, "PNG")
         name = "image.png" if len(shown) == 1 else f"image-{index}.png"
@@ -53,16 +53,16 @@ def film_file(frames: Any, fps: int) -> OutputFile:
 
     array = np.asarray(frames)
     if array.ndim != 4 or array.shape[0] == 0:
-        raise UnusableOutput("the model made a film without frames")
-    shown = to_bytes(array, "film")
-    refuse_flat(shown, "film")
+        raise UnusableOutput("the model generated a video without frames")
+    shown = to_bytes(array, "video")
+    refuse_flat(shown, "video")
     out = io.BytesIO()
     with av.open(out, "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(fps))
-        # The encoder accepts even sides only.
+        # The encoder requires an even width and height.
         stream.height, stream.width = (side // 2 * 2 for side in shown.shape[1:3])
         stream.pix_fmt = "yuv420p"
-        # With more threads the bytes would depend on the machine.
+        # With more threads, the output would depend on the machine.
         stream.options = {"crf": "18", "threads": "1"}
         for frame in shown[:, : stream.height, : stream.width]:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
@@ -71,18 +71,18 @@ def film_file(frames: Any, fps: int) -> OutputFile:
 
 
 def scene_file(mesh: Any, form: str) -> tuple[OutputFile, dict[str, int]]:
-    """Writes the mesh of a model of the Shap-E family, and counts its parts."""
+    """Writes the mesh of a Shap-E model, and counts its vertices and faces."""
     import trimesh
 
     vertices = mesh.verts.float().cpu().numpy()
     faces = mesh.faces.cpu().numpy()
     if len(faces) == 0 or len(vertices) == 0:
-        raise UnusableOutput("the model made a scene without faces")
+        raise UnusableOutput("the model generated a scene without faces")
     refuse_not_finite(vertices, "scene")
     refuse_flat(vertices, "scene")
     channels = [mesh.vertex_channels[channel].float().cpu().numpy() for channel in "RGB"]
     colours = to_bytes(np.stack(channels, axis=-1), "scene")
-    # Such models have the z axis upwards; scenes have y.
+    # In these models the z axis points up; in scene files, the y axis does.
     upright = vertices[:, [0, 2, 1]] * np.array([1, 1, -1], dtype=np.float32)
     scene = trimesh.Trimesh(upright, faces, vertex_colors=colours, process=False)
     data = scene.export(file_type=form)
@@ -92,18 +92,18 @@ def scene_file(mesh: Any, form: str) -> tuple[OutputFile, dict[str, int]]:
 
 
 def to_bytes(array: Any, what: str) -> Any:
-    """Turns numbers from 0 to 1 into bytes."""
+    """Converts numbers from 0 to 1 to bytes."""
     refuse_not_finite(array, what)
     return np.round(np.clip(array, 0, 1) * 255).astype(np.uint8)
 
 
 def refuse_not_finite(array: Any, what: str) -> None:
-    """Raises `UnusableOutput` for values that aren't finite or are all the same."""
+    """Raises `UnusableOutput` for values that aren't finite."""
     if not np.isfinite(array).all():
-        raise UnusableOutput(f"the model made a {what} with values that are not finite numbers")
+        raise UnusableOutput(f"the model generated {what} data with values that are not finite numbers")
 
 
 def refuse_flat(array: Any, what: str) -> None:
-    """Raises for media that are the same everywhere."""
+    """Raises `UnusableOutput` for media with the same value everywhere."""
     if array.min() == array.max():
-        raise UnusableOutput(f"the model made a {what} that has one value throughout")
+        raise UnusableOutput(f"the model generated {what} data with one value throughout")

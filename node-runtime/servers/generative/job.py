@@ -11,7 +11,7 @@ import torch
 
 
 class Cancelled(Exception):
-    """The caller has left."""
+    """The caller has disconnected."""
 
 
 class UnusableOutput(Exception):
@@ -29,7 +29,7 @@ class Job:
     steps: int = 0
 
     def step(self, done: int, total: int) -> None:
-        """Reports a step; raises once the caller has left."""
+        """Reports a step; raises once the caller has disconnected."""
         self.check()
         self.steps = done
         self.tell(done, max(total, done))
@@ -44,7 +44,7 @@ class Job:
             yield replace(self, seed=self.seed + index, tell=tell, steps=0)
 
     def check(self) -> None:
-        """Raises once the caller has left."""
+        """Raises once the caller has disconnected."""
         if self.cancelled.is_set():
             raise Cancelled
 

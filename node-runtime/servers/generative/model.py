@@ -21,14 +21,14 @@ def load_model(folder: Path, threads: int) -> GenerativeModel:
         return load_pipeline(folder, index)
     config = read_json(folder / "config.json")
     if config is None:
-        raise BadModel("there is neither a model_index.json nor a config.json")
+        raise BadModel("the folder has neither a model_index.json nor a config.json")
     from generative.sounds import load_sounds
 
     return load_sounds(folder, config)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Reads a description; None when there is none."""
+    """Reads a description file; None if there is none."""
     if not path.is_file():
         return None
     try:
@@ -36,5 +36,5 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except ValueError:
         raise BadModel(f"{path.name} is not JSON") from None
     if not isinstance(content, dict):
-        raise BadModel(f"{path.name} is not an object")
+        raise BadModel(f"{path.name} is not a JSON object")
     return content

@@ -1,4 +1,4 @@
-"""Pipelines of diffusers. We serve listed ones only, because a folder chooses its pipeline, and that is code."""
+"""Diffusers pipelines. We serve only the listed ones, because a folder names its pipeline class, and that is code."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ diffusers.utils.logging.disable_progress_bar()
 
 @dataclass(frozen=True)
 class Served:
-    """The class that serves a task type of a pipeline, and the multiple to which its sizes in pixels must conform."""
+    """The class that serves one task type of a pipeline. Widths and heights must be multiples of `multiple` pixels."""
 
     pipeline: str
     multiple: int = 8
 
 
 def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
-    """Returns the task types of an image model, which serves both from the same weights."""
+    """Returns both task types of an image model; it serves them from the same weights."""
     stem = name.removesuffix("Pipeline")
     return {
         "text-to-image": Served(name, multiple),
@@ -35,7 +35,7 @@ def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
     }
 
 
-# By the `_class_name` of model_index.json.
+# Keyed by the `_class_name` in model_index.json.
 FAMILIES: Mapping[str, Mapping[str, Served]] = {
     "StableDiffusionPipeline": pictures("StableDiffusionPipeline"),
     "StableDiffusionXLPipeline": pictures("StableDiffusionXLPipeline"),
@@ -51,11 +51,11 @@ FAMILIES: Mapping[str, Mapping[str, Served]] = {
 
 
 def load_pipeline(folder: Path, index: Mapping[str, Any]) -> GenerativeModel:
-    """Loads the pipeline of a folder from safetensors alone."""
+    """Loads a folder's pipeline, from safetensors only."""
     name = str(index.get("_class_name", ""))
     family = FAMILIES.get(name)
     if family is None:
-        raise BadModel(f"its model_index.json names the pipeline {name or 'none'}, which is not served here")
+        raise BadModel(f"its model_index.json names the pipeline {name or 'none'}, which is not supported here")
     refuse_own_code(index)
     on_gpu = is_on_gpu()
     loaded = getattr(diffusers, name).from_pretrained(
@@ -75,17 +75,17 @@ def load_pipeline(folder: Path, index: Mapping[str, Any]) -> GenerativeModel:
 
 
 def refuse_own_code(index: Mapping[str, Any]) -> None:
-    """Raises for a part that is neither of diffusers nor of transformers."""
+    """Raises `BadModel` for a component that comes from neither diffusers nor transformers."""
     for part, source in index.items():
         if part.startswith("_") or not isinstance(source, list) or len(source) != 2:
             continue
         library = source[0]
         is_known = library in (None, "diffusers", "transformers") or hasattr(diffusers.pipelines, str(library))
         if not is_known:
-            raise BadModel(f"its part {part} is code of its own ({library}), which is not run here")
+            raise BadModel(f"its component {part} is custom code ({library}), which this server does not run")
 
 
 def variant_of(folder: Path) -> str | None:
-    """Returns `fp16` for a folder that has its weights in that variant only."""
+    """Returns `fp16` if the folder has its weights only in that variant."""
     names = [path.name for path in folder.rglob("*.safetensors")]
     return "fp16" if names and all(".fp16." in name for name in names) else None

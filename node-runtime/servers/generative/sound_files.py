@@ -49,10 +49,10 @@ def sound_file(sound: Any, rate: int, form: str = "wav") -> OutputFile:
     format has a sample width. The first format is WAV."""
     array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
     if array.shape[-1] == 0:
-        raise UnusableOutput("the model made a sound without samples")
-    refuse_not_finite(array, "sound")
+        raise UnusableOutput("the model generated audio without samples")
+    refuse_not_finite(array, "audio")
     samples = np.round(np.clip(array, -1, 1) * LOUDEST).astype("<i2")
-    refuse_flat(samples, "sound")
+    refuse_flat(samples, "audio")
     kind = SOUND_FORMS[form]
     if kind.encoder:
         data = _encoded(samples, rate, kind)
@@ -79,7 +79,7 @@ def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
         taken = av.codec.Codec(kind.encoder, "w").audio_rates
         stream = container.add_stream(kind.encoder, rate=_rate_for(rate, taken) if taken else rate)
         stream.layout = _layout(samples)
-        # Each encoder accepts frames of its own format and length only.
+        # Each encoder accepts only frames in its own format and length.
         resampler = av.AudioResampler(
             stream.format, stream.layout, stream.rate, stream.codec_context.frame_size or None
         )

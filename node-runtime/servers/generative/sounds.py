@@ -1,4 +1,4 @@
-"""Audio models of transformers: speech of the VITS family, music of the MusicGen family."""
+"""Audio models of transformers: VITS for speech, MusicGen for music."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SPACE = re.compile(r"\s")
 
 
 def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
-    """Loads the audio model of a folder, from safetensors only."""
+    """Loads a folder's audio model, from safetensors only."""
     kind = str(config.get("model_type", ""))
     if kind not in LOADERS:
-        raise BadModel(f"its config.json names a model of the type {kind or 'none'}, which is not served here")
+        raise BadModel(f"its config.json names a model of the type {kind or 'none'}, which is not supported here")
     model_class, task, prepare = LOADERS[kind]
     model = model_class.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=torch.float32)
     model = model.to("cuda" if is_on_gpu() else "cpu").eval()
@@ -56,10 +56,10 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
         form = choice_of(fields, "format", list(SOUND_FORMS))
         speed = number_of(fields, "speed", 0.25, 4) or 1.0
         tokenized = [tokenizer(piece, return_tensors="pt") for piece in pieces_of(text)]
-        # There is a pause between all letters, so a text without any letter is one pause.
+        # The tokenizer puts a pause around every letter, so a text without letters becomes a single pause.
         spoken = [tokens for tokens in tokenized if tokens.input_ids.shape[-1] > 1]
         if not spoken:
-            raise InputProblem("text holds nothing that this model can speak", "/text")
+            raise InputProblem("text contains nothing that this model can speak", "/text")
         chosen = {"speaker_id": speaker} if speakers > 1 else {}
         pace = speed * model.speaking_rate
 
@@ -81,7 +81,7 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Yields a text in pieces that end with a sentence, else with a word."""
+    """Splits a text at the ends of sentences, or between words where a sentence is too long."""
     while len(text) > MAX_PIECE:
         beginning = text[: MAX_PIECE + 1]
         ends = [[found.end() for found in pattern.finditer(beginning)] for pattern in (SENTENCE_END, SPACE)]
@@ -93,7 +93,7 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 def speaker_of(fields: Mapping[str, Any], speakers: int) -> int:
-    """Returns the number of a speaker; a name that the model lacks is its first one."""
+    """Returns a speaker's number; a name selects the first speaker, because these models have no names."""
     voice = optional_text_of(fields, "voice_preset") or "0"
     if not (voice.isascii() and voice.isdecimal()):
         return 0
@@ -120,7 +120,7 @@ def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
     rate = model.config.audio_encoder.sampling_rate
     per_second = model.config.audio_encoder.frame_rate
     codebooks = model.decoder.num_codebooks
-    # Positions are computed, so this is only what such models were trained for.
+    # Positions are computed, so longer audio would work, but the model wasn't trained for it.
     longest = model.generation_config.max_length / per_second
 
     def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
@@ -128,7 +128,7 @@ def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
         duration = number_of(fields, "duration_s", 0.1, longest) or min(USUAL_MUSIC_S, longest)
         guidance = number_of(fields, "guidance_scale", 1, 100)
         tokens = tokenizer(prompt, return_tensors="pt", truncation=True)
-        # The codebooks of a moment come one after the other.
+        # Each codebook lags one step behind the previous one.
         total = max(1, round(duration * per_second)) + codebooks - 1
         asked = {} if guidance is None else {"guidance_scale": guidance}
 

@@ -122,7 +122,7 @@ def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
     width, height = sides.get("width", 0), sides.get("height", 0)
     if count * width * height > MAX_PIXELS:
         raise InputProblem(
-            f"num_images is too large: {count} pictures of {width} x {height} have more than"
+            f"num_images is too large: {count} images of {width} x {height} have more than"
             f" {MAX_PIXELS / 1_000_000:g} million pixels",
             "/num_images",
         )
@@ -130,10 +130,10 @@ def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
 
 
 def show_pictures(pipeline: Any, job: Job, count: int, metadata: Mapping[str, Any], **arguments: Any) -> Made:
-    """Generates images one after the other, because the memory of a model suffices for one, and writes them."""
+    """Generates images one at a time, because a model's memory is reserved for one, and writes them."""
     results = [run(pipeline, part, output_type="np", **arguments) for part in job.parts(count)]
     if any(any(getattr(result, "nsfw_content_detected", None) or ()) for result in results):
-        raise UnusableOutput("the safety checker of the model held the picture back")
+        raise UnusableOutput("the model's safety checker blocked the image")
     pictures = np.concatenate([result.images for result in results])
     height, width = pictures.shape[1:3]
     return Made(picture_files(pictures), {**metadata, "width": width, "height": height})
@@ -191,7 +191,7 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
 def shown_film(result: Any, fps: int, metadata: Mapping[str, Any]) -> Made:
     """Writes the video of a result."""
     if len(result.frames) == 0:
-        raise UnusableOutput("the model made a film without frames")
+        raise UnusableOutput("the model generated a video without frames")
     frames = result.frames[0]
     file = film_file(frames, fps)
     count, height, width = frames.shape[:3]

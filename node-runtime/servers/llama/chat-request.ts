@@ -85,7 +85,7 @@ function requestOf(body: Body, history: HistoryItem[]): ChatRequest {
   if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
   for (const field of ['logprobs', 'top_logprobs']) {
     if (![undefined, null, false, 0].includes(body[field] as null)) {
-      throw new UnusableError(`${field} cannot be had: this model tells no probabilities of tokens`, field)
+      throw new UnusableError(`${field} is not supported: this model returns no token probabilities`, field)
     }
   }
   const options = body['stream_options'] as { include_usage?: unknown } | null | undefined

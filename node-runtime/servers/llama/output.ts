@@ -49,7 +49,7 @@ export function readOutput(body: OutputBody): Output {
   const all = (tools ?? []).map(functionOf)
   const named = nameOf(choice)
   if (all.length === 0 && (named !== undefined || choice === 'required')) {
-    throw new UnusableError('tool_choice asks for a call, but tools names no function', 'tool_choice')
+    throw new UnusableError('tool_choice requires a call, but tools lists no function', 'tool_choice')
   }
   const json = jsonOf(body.response_format)
   if (all.length === 0 || choice === 'none') {
@@ -57,7 +57,7 @@ export function readOutput(body: OutputBody): Output {
   }
   const chosen = named === undefined ? all : all.filter(({ name }) => name === named).slice(0, 1)
   if (chosen.length === 0) {
-    throw new UnusableError(`tool_choice names ${named}, which is not among tools`, 'tool_choice')
+    throw new UnusableError(`tool_choice names ${named}, which is not in tools`, 'tool_choice')
   }
   const isForced = named !== undefined || choice === 'required'
   return {

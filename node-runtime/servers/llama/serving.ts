@@ -75,7 +75,7 @@ export async function bodyOf(request: IncomingMessage, largest: number): Promise
   return Buffer.concat(chunks)
 }
 
-/** Exits with a status that distinguishes faults of the weights from other errors. */
+/** Exits with a status that distinguishes bad weights from other errors. */
 export function endWith(err: unknown): void {
   if (err instanceof UnusableWeightsError) {
     process.stderr.write(`${err.message}\n`)

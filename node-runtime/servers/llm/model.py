@@ -51,7 +51,7 @@ class Guided(Protocol):
 
 
 class Cancelled(Exception):
-    """The caller has left."""
+    """The caller has disconnected."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The form of a response that a request demands: tool calls, or JSON of a schema."""
+"""The response format that a request requires: tool calls, or JSON that matches a schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tool:
 
 @dataclass
 class Output:
-    """The required form of one response."""
+    """The required format of one response."""
 
     # The tools for the chat template; None if the model must not see any.
     described: list[dict[str, Any]] | None = None
@@ -37,7 +37,7 @@ class Output:
     # True if the response must consist of calls.
     forced: bool = False
     one_call: bool = False
-    # If set, the text is JSON of this schema, at `schema_field` of the request.
+    # If set, the text must be JSON that matches this schema, which is at `schema_field` of the request.
     schema: dict[str, Any] | None = None
     schema_field: str = "response_format"
     # True if a part of that schema that cannot be enforced is an error.
@@ -55,14 +55,14 @@ class Output:
         if name is None and choice is not None and choice not in CHOICES:
             raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
         if not tools and (name is not None or choice == "required"):
-            raise Unusable("tool_choice asks for a call, but tools names no function", "tool_choice")
+            raise Unusable("tool_choice requires a call, but tools lists no function", "tool_choice")
         schema, field, strict = _schema(body.get("response_format"))
         if not tools or choice == "none":
             return cls(schema=schema, schema_field=field, strict=strict)
         if name is not None:
             chosen = [number for number, tool in enumerate(tools) if tool.name == name]
             if not chosen:
-                raise Unusable(f"tool_choice names {name}, which is not among tools", "tool_choice")
+                raise Unusable(f"tool_choice names {name}, which is not in tools", "tool_choice")
             described, tools = [described[chosen[0]]], (tools[chosen[0]],)
         forced = name is not None or choice == "required"
         one_call = name is not None or body.get("parallel_tool_calls") is False

@@ -42,7 +42,7 @@ class ChatRequest:
             raise Unusable("n must be 1: this model gives one answer", "n")
         if body.get("logprobs") not in (None, False) or body.get("top_logprobs") not in (None, 0):
             field = "top_logprobs" if body.get("logprobs") in (None, False) else "logprobs"
-            raise Unusable(f"{field} cannot be had: this model tells no probabilities of tokens", field)
+            raise Unusable(f"{field} is not supported: this model returns no token probabilities", field)
         stream_options = body.get("stream_options") or {}
         model = body.get("model")
         tokens = _tokens(body) if with_messages else None
@@ -61,7 +61,7 @@ class ChatRequest:
 
 @dataclass
 class ReadRequest:
-    """A prompt that is to be read for another server: messages, or a text as it is."""
+    """A prompt to prefill for another server: messages, or a plain text."""
 
     messages: list[dict[str, Any]] | None
     prompt: str

@@ -118,8 +118,8 @@ class Answer:
         fragments = call.end()
         self.tool_calls += len(fragments)
         if not call.is_whole and (call.is_streamed or call.may_continue):
-            # The call was cut off: its beginning is no text for readers, and the response must
-            # not look as if it ended with a complete call.
+            # The call was cut off. Don't return its beginning as text, and don't let the response look as if it
+            # ended with a complete call.
             self._call = call
             return pieces
         return pieces + (_fragments(fragments) if call.is_streamed else [Piece(text=TOOL_OPEN + call.text)])

@@ -22,7 +22,7 @@ UNREADABLE = tuple(
 
 
 class OnnxEngine:
-    """A session of onnxruntime on the processor."""
+    """An onnxruntime session on the CPU."""
 
     limits = ON_PROCESSOR
 

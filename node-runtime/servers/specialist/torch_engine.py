@@ -22,7 +22,7 @@ ON_GPU = ForwardLimits(padded=16_384, padding=4_096)
 
 
 class TorchEngine:
-    """A model of transformers on a GPU, or in float32 on the processor."""
+    """A transformers model on a GPU, or in float32 on the CPU."""
 
     # The first access imports parts of the library.
     @without_compiler()

@@ -1,4 +1,4 @@
-"""Reads the sound of a request."""
+"""Reads a request's audio."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from json_requests import CallerLeft
 
 RATE = 16_000
 MAX_SECONDS = 30 * 60
-# FFmpeg's names of the containers that hold a sound themselves. Others open further files or listen on
+# FFmpeg's names of the containers that contain the audio themselves. Others open further files or listen on
 # the network.
 FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,voc,w64,wav,wv"
 
 
 def tone() -> str:
-    """Returns a short sound as a `data:` URL, for the first request of a load."""
+    """Returns short audio as a `data:` URL, for the first request of a load."""
     samples = (np.sin(np.arange(RATE // 2) * (2 * np.pi * 440 / RATE)) * 8_000).astype("<i2")
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
@@ -37,7 +37,7 @@ def tone() -> str:
 
 
 def sound_of(body: Mapping[str, Any], field: str, left: threading.Event) -> np.ndarray:
-    """Returns the samples of the sound in a field: float32 from -1 to 1, one channel, 16 kHz. Raises `CallerLeft` once
+    """Returns the samples of the audio in a field: float32 from -1 to 1, one channel, 16 kHz. Raises `CallerLeft` once
     `left` is set."""
     data = data_of(body, field)
     try:
@@ -65,7 +65,7 @@ def _decode(file: io.BytesIO, field: str, left: threading.Event) -> np.ndarray:
             if count > MAX_SECONDS * RATE:
                 raise InputProblem(f"{field} is longer than {MAX_SECONDS // 60} minutes; send it in parts", f"/{field}")
     if count == 0:
-        raise InputProblem(f"{field} has no sound in it", f"/{field}")
+        raise InputProblem(f"{field} contains no audio", f"/{field}")
     return np.concatenate(parts).astype(np.float32) / 32_768.0
 
 

@@ -38,7 +38,7 @@ class Heard:
 
 
 class SpeechModel:
-    """Weights, tokenizer and settings; one sound at a time."""
+    """Weights, tokenizer and settings; one audio file at a time."""
 
     task = "stt"
 
@@ -54,11 +54,11 @@ class SpeechModel:
         return {"languages": len(self._languages)}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load with a sound that is not silent."""
+        """Returns the first request of a load with audio that is not silent."""
         return {**body, "audio_url": tone()}
 
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Returns the text of a sound with its segments; raises `InputProblem` for a field."""
+        """Returns the text of an audio file with its segments; raises `InputProblem` for a field."""
         language = self.language_of(body)
         task = body.get("task", "transcribe")
         if task not in TASKS:

@@ -1,4 +1,4 @@
-"""A model that reads the text of a picture: TrOCR reads one line, Donut a page, also field by field."""
+"""A model that reads the text in an image: TrOCR reads one line, Donut a page, also field by field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TAG = re.compile(r"<(/?)s_([^<>]*)>|<sep/>")
 
 
 class Reader:
-    """Weights, tokenizer and the preparation of pictures; one picture at a time."""
+    """Weights, tokenizer and the image preprocessing; one image at a time."""
 
     task = "ocr"
 

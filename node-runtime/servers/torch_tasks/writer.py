@@ -83,7 +83,7 @@ def _longest(config: GenerationConfig, positions: int) -> int:
 
 
 class _UntilLeft(StoppingCriteria):
-    """Ends a generation within a token after its caller has left."""
+    """Ends a generation within one token after its caller disconnects."""
 
     def __init__(self, left: threading.Event) -> None:
         self._left = left

@@ -63,7 +63,7 @@ def lost_gpu_fault(device: int) -> NodeFault | None:
         return None
     return NodeFault(
         f"This node's GPU failed during the run ({why}). The run continues by itself from its last checkpoint, here or "
-        "on another node. Run `npx hearth doctor` to see the fault of the node.",
+        "on another node. Run `npx hearth doctor` to see what is wrong with the node.",
         code="no_cuda",
     )
 

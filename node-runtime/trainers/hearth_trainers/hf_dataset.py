@@ -33,7 +33,7 @@ def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
     members = dict(_members(path))
     names = _train_split(sorted(members))
     if not names:
-        raise JobError("The dataset holds no .arrow and no .parquet file.", code="bad_dataset")
+        raise JobError("The dataset contains no .arrow or .parquet file.", code="bad_dataset")
     tables = [_read(name, members[name], budget) for name in names]
     return _named_labels(pa.concat_tables(tables, promote_options="permissive"))
 

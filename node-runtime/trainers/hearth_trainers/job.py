@@ -38,7 +38,7 @@ class Job:
     processes: int = 1
     # The hardware in the node's inventory: cpu, gpu or xpu.
     hardware: str | None = None
-    # The number of GPUs that are reserved for this run; with one or more it must not compute on the processor.
+    # The number of GPUs that are reserved for this run; with one or more it must not compute on the CPU.
     gpus: int = 0
     # The memory limit of this run; None if there is none.
     memory_mb: int | None = None

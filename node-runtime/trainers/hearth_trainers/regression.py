@@ -84,12 +84,12 @@ def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     for row, value in enumerate(column.to_pylist(), 1):
         if value is not None and not _is_number(value):
             raise JobError(
-                f"Column '{name}' must hold numbers, but row {row} has {str(value)[:80]!r}{why}.",
+                f"Column '{name}' must contain numbers, but row {row} has {str(value)[:80]!r}{why}.",
                 code="not_a_number",
                 column=name,
                 row=row,
             )
-    raise JobError(f"Column '{name}' must hold numbers, but it is of type {kind}.", code="not_a_number", column=name)
+    raise JobError(f"Column '{name}' must contain numbers, but it is of type {kind}.", code="not_a_number", column=name)
 
 
 def _is_number(value: object) -> bool:

@@ -168,7 +168,7 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
             )
     warn_about_data(
         f"{counted(repeated, 'row')} {'repeats' if repeated == 1 else 'repeat'} a time in '{column}'; "
-        f"the first is row {first}. Each counts as a step of its own.",
+        f"the first is row {first}. Each counts as a separate step.",
         column=column,
         count=repeated,
         row=first,

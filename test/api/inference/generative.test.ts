@@ -261,13 +261,10 @@ describe('generative models (4.5)', function () {
       newId(),
     )
     const refusals: [string, RegExp][] = [
-      [inBase64(Buffer.from('no picture')), /^image_url must be a picture in PNG, JPEG or WebP$/],
-      [inBase64(pngOf(1, 1)), /^image_url is a picture of 1 x 1; each side needs at least 16 pixels$/],
-      [
-        inBase64(pngOf(40_000, 30_000)),
-        /^image_url is a picture of 40000 x 30000; at most 64 million pixels/,
-      ],
-      [sound, /^image_url must be a picture/],
+      [inBase64(Buffer.from('no picture')), /^image_url must be an image in PNG, JPEG or WebP$/],
+      [inBase64(pngOf(1, 1)), /^image_url is an image of 1 x 1; each side needs at least 16 pixels$/],
+      [inBase64(pngOf(40_000, 30_000)), /^image_url is an image of 40000 x 30000; at most 64 million pixels/],
+      [sound, /^image_url must be an image/],
       [another, /^image_url could not be fetched: the URL must begin with https/],
       ['https://127.0.0.1/a.png', /^image_url could not be fetched: the host must be a name, not an address/],
       ['https://localhost/a.png', /^image_url could not be fetched: /],
@@ -293,8 +290,8 @@ describe('generative models (4.5)', function () {
 
   it('fail the task with an error when the output is not a valid image', async () => {
     const faults = {
-      flat: 'the model made a picture that has one value throughout',
-      nan: 'the model made a picture with values that are not finite numbers',
+      flat: 'the model generated image data with one value throughout',
+      nan: 'the model generated image data with values that are not finite numbers',
     } as const
     for (const fault of ['flat', 'nan'] as const) {
       await world.import(fault, 'text-to-image', { kind: 'stable-diffusion', fault })

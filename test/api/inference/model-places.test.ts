@@ -99,7 +99,7 @@ describe('a model with more requests than it serves at once', function () {
     assert.deepEqual(new Set(served), new Set(['flex', 'default', 'priority']))
   })
 
-  it('receives no more requests than its concurrency, streams included, and none whose client has left', async () => {
+  it('receives no more requests than its concurrency, streams included, and none whose client has disconnected', async () => {
     const endpoint = await open()
     const before = (await chat.stats(endpoint)).requests
 

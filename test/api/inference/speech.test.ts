@@ -84,7 +84,7 @@ describe('speech to text', function () {
     const short = dataUrl(wav(1))
     const cases = [
       [{ audio_url: dataUrl(Buffer.from('a text and no sound')) }, /audio_url must be a sound/],
-      [{ audio_url: dataUrl(wav(0)) }, /audio_url has no sound in it/],
+      [{ audio_url: dataUrl(wav(0)) }, /audio_url contains no audio/],
       [{ audio_url: dataUrl(wav(1_801, { rate: 1_000 })) }, /audio_url is longer than 30 minutes/],
       [{ audio_url: 'https://10.0.0.1/a.wav' }, /audio_url/],
       [{ audio_url: 'https://10.0.0.1/a%zz.wav' }, /audio_url/],

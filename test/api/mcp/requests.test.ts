@@ -58,7 +58,7 @@ describe('requests to /mcp', () => {
   })
 
   for (const [method, params, expected] of [
-    ['tools/call', {}, /^Invalid params of tools\/call: params\.name: Field required\.$/],
+    ['tools/call', {}, /^Invalid params for tools\/call: params\.name: Field required\.$/],
     ['tools/call', { name: 3 }, /params\.name: must be a text\.$/],
     ['tools/call', { name: 'list_models', arguments: [] }, /params\.arguments: must be an object\.$/],
     ['tools/list', { cursor: 3 }, /params\.cursor: must be a text\.$/],

@@ -40,7 +40,7 @@ describe('builtInSpaces', () => {
     assert.deepEqual([output(facts({}))?.pooling, output(facts({}))?.normalized], ['mean', true])
   })
 
-  it('omits the embedding space when the files leave the pooling in doubt', () => {
+  it("omits the embedding space when the files don't determine the pooling", () => {
     const unsure = [
       withPooling({ pooling_mode_cls_token: true, pooling_mode_mean_tokens: true }),
       withPooling({ pooling_mode_max_tokens: true }),

@@ -33,7 +33,7 @@ describe('stage file addresses', () => {
     })
   })
 
-  it('must be the whole string when a file is to be fetched', () => {
+  it('must be the whole string when it names a file to fetch', () => {
     const address = fileAddress(stage, 3)
 
     assert.deepEqual([address, ` ${address}`, `${address}/x`, 'https://a.example/'].map(isFileAddress), [

@@ -143,7 +143,7 @@ describe('warm pin planning', () => {
     assert.deepEqual(ending([]), [3, 0])
   })
 
-  it('reverts a copy that is to be unloaded, and forgets unloaded copies but not those on absent nodes', () => {
+  it('keeps a copy that was due to be unloaded, and forgets unloaded copies but not those on absent nodes', () => {
     const loading = buildModel({ state: 'loading_model' })
     const snapshots = [
       buildNode('a', { models: [buildModel()] }),

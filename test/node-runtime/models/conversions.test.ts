@@ -150,7 +150,7 @@ describe('model conversion', function () {
     assert.deepEqual(madeOn(node), [])
   })
 
-  describe('with an ONNX file of its own', () => {
+  describe('with its own ONNX file', () => {
     /** A model that brings the conversion of this model as its own ONNX file. */
     async function bringing(folder: string, other: TinySpecialist): Promise<void> {
       using origin = temporaryFolder()

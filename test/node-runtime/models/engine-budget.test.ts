@@ -8,14 +8,14 @@ const RUNS = 3
 const COUNTS = { path: '/metrics', running: 'fake:running', waiting: 'fake:waiting' }
 
 describe('EngineBudget', () => {
-  it('falls to what the engine runs while requests queue inside it, and grows while it is used up', () => {
+  it('shrinks to the number of running requests while others queue in the engine, and grows while it is exhausted', () => {
     const budget = new EngineBudget(16)
     const after = (running: number, waiting: number) => {
       budget.observe({ running, waiting })
       return budget.requests
     }
 
-    // The engine takes in a burst step by step.
+    // The engine admits a burst step by step.
     assert.deepEqual([after(2, 14), after(6, 10), after(9, 7)], [16, 16, 16])
     assert.deepEqual([after(9, 7), after(5, 11)], [16, 8])
     assert.equal(after(5, 11), 6)
@@ -48,7 +48,7 @@ describe('EngineBudget', () => {
     assert.ok(Number.isNaN(sumOf(page, 'i')))
   })
 
-  it('keeps requests at the gateway that the engine would only queue', async () => {
+  it('holds requests at the gateway that the engine would only queue', async () => {
     const api = await startApi()
     const node = await startChatNode(api, {
       concurrency: 32,

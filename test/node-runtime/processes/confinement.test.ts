@@ -283,12 +283,12 @@ print(name())`)})])`
       return code === 0 ? out.trim() : (err.trim().split('\n').at(-1) ?? '')
     }
 
-    it('may name its threads in /proc, and so may its threads and descendants', async () => {
+    it('can set its thread names in /proc, and so can its threads and descendants', async () => {
       assert.equal(await names(gpu), '[4, 4, [4], 4, 4]')
       assert.equal(await names({ ...gpu, network: 'listen' }), '[4, 4, [4], 4, 4]')
     })
 
-    it("can't name its threads without a GPU, where nothing needs it", async function () {
+    it("can't set its thread names without a GPU, because nothing needs them", async function () {
       await needs(this, 'files')
       assert.match(await names({ hasGpu: false }), /^(?:PermissionError|OSError)/)
     })
@@ -316,7 +316,7 @@ print(name())`)})])`
       for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, [...machine, ...all][at])
     })
 
-    it("can't write those files of other processes in /proc that the node could protect", async function () {
+    it("can't write other processes' files in /proc, as far as the node could protect them", async function () {
       await needs(this, 'mounts')
       const other = await driver.start({
         name: 'other',
@@ -339,7 +339,7 @@ print(name())`)})])`
       }
     })
 
-    it('still reads what its libraries need to know of the machine', async () => {
+    it('can still read what its libraries need to know about the machine', async () => {
       const answers = await tried(
         [
           '/proc/meminfo',
@@ -375,7 +375,7 @@ print(name())`)})])`
     assert.equal(answer, 'MemoryError')
   })
 
-  it('ends a child rather than run it with less than the node has promised', async () => {
+  it('ends a child rather than run it with weaker isolation than the node reported', async () => {
     const strict = new ProcessDriver({ stateDir, python: async () => realPython() })
     const held = await strict.held()
     Object.defineProperty(strict, 'held', { value: async () => ({ ...held, files: 'vault' }) })

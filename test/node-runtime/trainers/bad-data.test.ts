@@ -41,7 +41,7 @@ const REFUSALS: Refusal[] = [
   {
     what: 'a text in a numeric target, naming the row',
     csv: table([...many, '31,cheap']),
-    message: /Column 'price' must hold numbers, but row 31 has 'cheap'/,
+    message: /Column 'price' must contain numbers, but row 31 has 'cheap'/,
     column: 'price',
     row: 31,
   },

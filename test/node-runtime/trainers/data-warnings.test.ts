@@ -39,7 +39,7 @@ describe('data that a model reads differently than it was written', () => {
       [
         [parsed, undefined, undefined],
         ["Left out 1 row without a time in 'd'; the first is row 82.", 1, 82],
-        ["1 row repeats a time in 'd'; the first is row 81. Each counts as a step of its own.", 1, 81],
+        ["1 row repeats a time in 'd'; the first is row 81. Each counts as a separate step.", 1, 81],
         [
           "The times in 'd' have 1 gap; the first is between 2023-01-30 and 2023-02-10. Every row counts as one step.",
           1,

@@ -192,7 +192,7 @@ describe('the weights cache', () => {
       assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
     })
 
-    it('evicts the next one when the oldest is to be kept', async () => {
+    it('evicts the next one when the oldest must be kept', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
 
@@ -211,7 +211,7 @@ describe('the weights cache', () => {
       assert.deepEqual((await cache.list()).toSorted(), ['b', 'd'])
     })
 
-    it('rejects a model when all others are to be kept, and keeps them', async () => {
+    it('rejects a model, and evicts nothing, when all others must be kept', async () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
       const keep = new Set(['a', 'b', 'c'])

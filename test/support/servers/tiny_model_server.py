@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         readable, _, _ = select.select([self.connection], [], [], seconds)
         if readable:
             self.close_connection = True
-            raise OSError("the caller has left")
+            raise OSError("the caller has disconnected")
         self.answer(200, {"waited_s": seconds})
 
     def stream(self, body):

@@ -21,7 +21,7 @@ export async function usableEndpoint(
   return row
 }
 
-/** Does the same without the endpoint's listing. */
+/** Like `usableEndpoint`, but without the endpoint's listing. */
 export async function usableEndpointFacts(
   db: Kysely<Database>,
   accountId: string,

@@ -10,7 +10,7 @@ import { requireUnlimited } from './own-keys.ts'
 
 export const createKey = route({
   operationId: 'createKey',
-  summary: 'Create an API key of the account; its text is shown only once',
+  summary: 'Create an API key for the account; the key is shown only once',
   method: 'POST',
   path: '/keys',
   auth: 'api-key',

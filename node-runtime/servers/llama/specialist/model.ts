@@ -167,7 +167,9 @@ function taskOf({ fileInfo }: LlamaModel): 'embeddings' | 'rerank' | UnusableWei
   if (pooling_type !== POOLING_RANK) return 'embeddings'
   const labels = classifier?.output_labels?.length ?? 1
   if (labels === 1 || SOFTMAX.test(architecture)) return 'rerank'
-  return new UnusableWeightsError(`the GGUF (${architecture}) has ${labels} labels; a reranker has one`)
+  return new UnusableWeightsError(
+    `the GGUF (${architecture}) has ${labels} labels; a reranker must have exactly one`,
+  )
 }
 
 /** Returns the texts around the query and the document in a reranker's template, if it has one. */

@@ -25,7 +25,7 @@ def own_device(gpus: int = 0) -> torch.device:
     if gpus > 0 and kind != "cuda":
         raise NodeFault(
             f"This run was placed on a GPU, and PyTorch cannot use it ({cuda_fault()}). Nothing was trained on the "
-            "processor instead. Run `npx hearth doctor` to see the fault of the node, and check its NVIDIA driver.",
+            "CPU instead. Run `npx hearth doctor` to see what is wrong with the node, and check its NVIDIA driver.",
             code="no_cuda",
         )
     return torch.device(kind) if kind == "cpu" else torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")))

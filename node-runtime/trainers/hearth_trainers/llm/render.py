@@ -188,7 +188,7 @@ class Renderer:
         try:
             return self._tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=ask)
         except Exception as error:
-            # Templates raise errors of their own, for example about roles that do not alternate.
+            # Templates raise their own errors, for example about roles that do not alternate.
             raise JobError(
                 f"Row {number}: the chat template of the base model refuses it: {error}", code="bad_data", row=number
             ) from error

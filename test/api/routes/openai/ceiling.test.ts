@@ -55,7 +55,7 @@ describe('the maximum wait of a chat for a cold model (4.7, design 10.7)', () =>
     assert.equal(await ceilingMs(endpoint), 60_000)
   })
 
-  it('is at least 2 s, because a load must first be ordered', async () => {
+  it('is at least 2 s, to leave time for the load order to reach the node', async () => {
     const endpoint = await chat.cold({ name: 'quick' })
     await chat.measured(endpoint, 'cold', 100)
 

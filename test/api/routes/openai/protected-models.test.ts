@@ -44,7 +44,7 @@ describe('a chat whose model needs the memory of a recently loaded one', functio
   const shown = ({ node }: ChatApi, { model_key }: EndpointRow) =>
     api.services.links.placement.model(node.nodeId, model_key)
 
-  it('excludes that protection from its wait and from the load time while it is below the maximum wait', async () => {
+  it('counts the protected time neither as waiting nor as loading if it is shorter than the maximum wait', async () => {
     const chat = await open()
     await using _node = chat.node
     await using _worker = loadPromised(chat)
@@ -68,7 +68,7 @@ describe('a chat whose model needs the memory of a recently loaded one', functio
     assert.deepEqual(await samples(endpoint), [1, 1])
   })
 
-  it('gets 503 immediately with the remaining time when it exceeds the maximum wait, while the load continues', async () => {
+  it('gets an immediate 503 with the protected time left if that exceeds the maximum wait, while the load continues', async () => {
     const chat = await open()
     await using _node = chat.node
     await using worker = loadPromised(chat)

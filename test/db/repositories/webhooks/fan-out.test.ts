@@ -28,7 +28,7 @@ describe('the fan-out of events to webhook destinations', () => {
     await on.activate(id)
     return id
   }
-  /** Inserts events like a journal does: many in one statement. */
+  /** Inserts events as a journal does: many in one statement. */
   const happen = (count: number, accountId = on.accountId) =>
     eventRepository.insertEvents(
       db,
@@ -73,7 +73,7 @@ describe('the fan-out of events to webhook destinations', () => {
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 300])
   })
 
-  it("alternates between accounts: thousands of events of one delay another's event by one pass at most", async () => {
+  it("alternates between accounts, so thousands of events of one delay another's event by at most one pass", async () => {
     await destination()
     await happen(2_000)
     await on.newAccount()
@@ -155,7 +155,7 @@ describe('the fan-out of events to webhook destinations', () => {
     assert.deepEqual([status, await count('webhook_overflow')], [200, 0])
   })
 
-  it('ends deliveries in the order in which attempts are closed, so that housekeeping causes no deadlock', async () => {
+  it("ends deliveries in the order in which attempts are closed, so that housekeeping can't deadlock", async () => {
     const id = await destination()
     await happen(200)
     await fanOutRepository.fanOutEvents(db)

@@ -116,7 +116,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     ])
 
     assert.deepEqual([lines?.text, lines?.calls], ['\n'.repeat(40), []])
-    assert.ok((lines?.pieces ?? 0) > 20, 'white space beyond what a tag may follow is passed on as it comes')
+    assert.ok((lines?.pieces ?? 0) > 20, 'white space too long to precede a tag is passed on immediately')
     assert.equal(late?.calls.length, 0)
     assert.deepEqual(near?.calls, [['f', '{}']])
   })

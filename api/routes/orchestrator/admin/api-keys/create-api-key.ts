@@ -10,8 +10,7 @@ import { params } from '../accounts/account.ts'
 
 export const createApiKey = route({
   operationId: 'createApiKey',
-  summary:
-    'Create an API key; its text is shown only once. The first key of an account always gets the role admin',
+  summary: 'Create an API key; it is shown only once. The first key of an account always gets the role admin',
   method: 'POST',
   path: '/admin/accounts/{account_id}/keys',
   auth: 'operations-key',

@@ -65,7 +65,7 @@ describe('invocations of endpoints', () => {
     assert.equal(surface, 'action')
   })
 
-  it("have one event of their own, in addition to the task's", async () => {
+  it("have their own event, in addition to the task's", async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
 
     const [event, ...others] = await eventsOf(body.invocation_id)

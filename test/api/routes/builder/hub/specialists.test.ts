@@ -180,7 +180,7 @@ describe('specialists on the hub', () => {
   it('are rejected for a task of another kind, with the failing check', async () => {
     for (const [repo, task, reason] of [
       ['acme/classifier', 'embeddings', /has a head for another task/],
-      ['acme/classifier', 'rerank', /has 3 labels, but a reranker has one/],
+      ['acme/classifier', 'rerank', /has 3 labels, but a reranker must have exactly one/],
       ['acme/reranker', 'moderation', /has one label and is a reranker/],
       ['acme/embedder', 'moderation', /has no classification head/],
       ['acme/embedder', 'text-generation', /No runtime profile on this platform serves BertModel/],

@@ -37,7 +37,7 @@ describe('training merges (4.3)', () => {
     api.call('POST', MERGES, { key, body: { name: 'merged', ...body }, ...(headers && { headers }) })
   const job = async (id: string) => (await api.call('GET', `${RUNS}/${id}`, { key })).body
 
-  it('are jobs of type merge with a queue position, their sources and a workflow start of their own', async () => {
+  it('are jobs of type merge with a queue position, their sources and their own workflow start', async () => {
     const { status, body } = await merge({ method: 'ties', base, sources: [base, other], weights: [1, 3] })
 
     assert.equal(status, 202)

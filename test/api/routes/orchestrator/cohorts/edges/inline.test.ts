@@ -52,7 +52,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual([got.body.state, got.body.inline], ['transferred', PAYLOAD.toString('base64')])
   })
 
-  it('return retry_after_ms to a consumer that waited in vain', async () => {
+  it('return retry_after_ms to a consumer whose wait timed out', async () => {
     const { consumer } = await edgeWorld(api)
 
     const started = performance.now()
@@ -66,7 +66,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.ok(body.retry_after_ms > 0)
   })
 
-  it('answer a repeated call alike, and reject another body', async () => {
+  it('give a repeated call the same response, and reject a different body', async () => {
     const { producer, consumer } = await edgeWorld(api)
     await producer.negotiate(INLINE)
     await consumer.negotiate()
