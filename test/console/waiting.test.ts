@@ -16,7 +16,7 @@ describe('waiting and failed work in the console', function () {
 
   it('shows that webhooks are off, and who can enable them', async () => {
     await using tab = await on.open('/webhooks')
-    await note(tab, 'Webhooks are off').getByText('An operator turns that on').waitFor()
+    await note(tab, 'Webhooks are off').getByText('An operator can enable webhooks').waitFor()
 
     assert.deepEqual(tab.faults, [])
   })
