@@ -134,7 +134,7 @@ describe('the inventory', () => {
 
     assert.match(
       (await failure(mismatch)) ?? '',
-      /^nvidia-smi ended with 18 \(Failed to initialize NVML: Driver\/library version mismatch\), so the node .*processor/,
+      /^nvidia-smi ended with 18 \(Failed to initialize NVML: Driver\/library version mismatch\), so the node .*runs on its CPU/,
     )
     assert.match((await failure('kill -9 $$')) ?? '', /^nvidia-smi ended with SIGKILL, so/)
     // Status 9 means that no driver is loaded.

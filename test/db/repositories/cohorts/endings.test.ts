@@ -72,7 +72,7 @@ describe('the end of a cohort with large results', function () {
 
     for (const { status, code, task, paid } of [whole, twice]) {
       assert.deepEqual([status, code, task.status], ['failed', 'outputs_too_large', 'failed'])
-      assert.match(task.error ?? '', /more than 67108864 bytes.*path/)
+      assert.match(task.error ?? '', /exceed 67108864 bytes.*path/)
       assert.deepEqual(paid, [
         ['refund', 7],
         ['refund', 7],
