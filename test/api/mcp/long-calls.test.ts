@@ -95,7 +95,7 @@ describe("a call that outlasts its client's timeout", () => {
     assert.ok(performance.now() - began < 45_000)
     assert.equal(first.isError, false)
     assert.equal(first.body.status, 'queued')
-    assert.match(first.text, new RegExp(`Call run_inference again .* task_id "${first.body.task_id}"`))
+    assert.match(first.text, new RegExp(`call run_inference again .* task_id "${first.body.task_id}"`))
     await end(first.body.task_id)
     const second = await mcp.call('run_inference', args({ task_id: first.body.task_id }))
     assert.deepEqual(second.body.result, { predictions: [7] })
