@@ -206,7 +206,7 @@ describe('model merges', () => {
 
       const warnings = notes.filter((note) => note.startsWith('Warning: '))
       assert.equal(warnings.length, 1)
-      assert.match(warnings[0] ?? '', /^Warning: other was trained on acme\/other, and base is acme\/tiny\./)
+      assert.match(warnings[0] ?? '', /^Warning: other was trained on acme\/other, but base is acme\/tiny\./)
     })
 
     it('handles transposed factors and per-module alphas', async () => {

@@ -103,7 +103,7 @@ describe('dataset upload', () => {
           { name: 'x', storage_format: 'csv' },
           { text: CSV, part: 'data' },
         ],
-        /one file, called file/,
+        /one file, named file/,
       ],
     ]
     for (const [parts, expected] of wrong) {

@@ -149,7 +149,7 @@ describe('runs that tune text encoders', function () {
     assert.equal(merge.status, 422)
     assert.match(
       merge.body.error.message,
-      /sources\.0: is a model for embeddings; merges take language models/,
+      /sources\.0: is a model for embeddings; only language models can be merged/,
     )
   })
 

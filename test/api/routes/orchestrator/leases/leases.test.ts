@@ -34,7 +34,7 @@ describe('job leases (10.10)', () => {
 
     assert.equal(refused.status, 409)
     assert.equal(refused.body.error.code, 'conflict')
-    assert.match(refused.body.error.message, /ran out/)
+    assert.match(refused.body.error.message, /expired/)
     assert.equal((await lease(on.node, first.lease_token, 'fail', TOO_LATE)).body.state, 'expired')
     assert.equal((await completeJob(on.other, second.lease_token)).status, 200)
     const run = await on.api.call('GET', `${RUNS}/${jobId}`, { key: on.key })
