@@ -8,7 +8,7 @@ import type { Tally } from './chaos-tally.ts'
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** Whether a cancel request was sent, and whether it got a response. */
+  /** A cancel request was sent, and may have got a response. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */

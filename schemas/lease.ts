@@ -118,7 +118,7 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
-/** What ran out of space for the files of an attempt: the platform's storage or a disk of the node. */
+/** The storage that ran out of space for the files of an attempt: the platform's, or a disk of the node. */
 export const RoomWait = Vocabulary('storage', 'disk')
 export type RoomWait = Static<typeof RoomWait>
 
@@ -130,7 +130,7 @@ export const RenewLease = Type.Object(
   {
     lease_s: LeaseSeconds,
     progress: Type.Optional(StatusDetail),
-    /** What the attempt waits for; null once it no longer waits. Older nodes don't send it. */
+    /** The storage that the attempt waits for; null once it no longer waits. Older nodes don't send it. */
     waiting: Type.Optional(Nullable(RoomWait)),
   },
   { $id: 'RenewLease' },

@@ -20,7 +20,7 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
   return method === 'DELETE' ? 'admin' : 'operator'
 }
 
-/** What a route requires of a key. */
+/** The requirements of a route for its key. */
 interface KeyNeeds {
   role: Role
   isForLimitedKeys: boolean

@@ -36,7 +36,7 @@ export interface NodeCaller {
 interface CohortCaller {
   readonly accountId: string
   readonly keyId: string
-  /** Whether the key has its own limits. */
+  /** The key has its own limits. */
   readonly isLimited: boolean
   readonly userId: string | undefined
 }

@@ -18,7 +18,7 @@ const RETRY_AFTER_S = 5
 export interface ConnectionOwner {
   /** The account or node whose connections count together; undefined for operators, who have no limit. */
   readonly key: string | undefined
-  /** Whether the caller may use the reserve: operators, evaluators and nodes. */
+  /** The caller may use the reserve, as operators, evaluators and nodes may. */
   readonly isPlatform: boolean
 }
 

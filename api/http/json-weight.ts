@@ -150,10 +150,10 @@ export function weighJson(json: Buffer): JsonWeight {
   return { bytes, names, containers, values, unlike, shortTexts, isTooDeep, isPlain: isPlain && !isTooDeep }
 }
 
-/** Whether an exponent is positive, given the byte after the `e`. */
+/** Returns whether an exponent is positive, given the byte after the `e`. */
 const isPositive = (byte = 0): boolean => byte === PLUS || (byte >= ZERO && byte <= NINE)
 
-/** Whether the name between two quotes may be `__proto__`, possibly written with escapes. */
+/** Returns whether the name between two quotes may be `__proto__`, possibly written with escapes. */
 const mayBeProto = (json: Buffer, start: number, end: number): boolean =>
   end - start + 1 >= PROTO_LENGTH && (json[start + 1] === UNDERSCORE || json[start + 1] === BACKSLASH)
 

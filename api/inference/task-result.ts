@@ -4,7 +4,7 @@ import { withUrls } from '../../domain/cohorts/stage-files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { ofText } from '../http/json-text.ts'
 
-/** Output URLs are valid for a day (contract 2.7). */
+/** Output URLs are valid for a day. */
 const URL_LIFETIME_S = 24 * 3_600
 
 /** Larger results are sent as their stored JSON text, unparsed. */

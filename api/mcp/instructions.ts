@@ -1,7 +1,7 @@
 import type { AccountCaller } from '../http/caller.ts'
 import { mayUse } from '../manifest/tools-of.ts'
 
-/** What an agent can do here, with the tools that it needs. */
+/** The jobs that an agent can do here, each with the tools that it needs. */
 const WAYS: readonly { tools: readonly string[]; text: string }[] = [
   {
     tools: ['list_endpoints', 'get_endpoint', 'run_inference'],

@@ -19,7 +19,7 @@ export interface Offer {
   readonly prompts: readonly Prompt[]
 }
 
-/** What every gateway offers. */
+/** The offer of every gateway. */
 export const OFFER: Offer = {
   toolsOf: accountTools,
   taskKinds: [inferenceTasks, invocationTasks],

@@ -22,7 +22,7 @@ export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void
   if (!isOwn) throw refused(`pages of ${headers.origin} may not call this gateway`)
 }
 
-/** Whether a page was loaded from this gateway under one of its local names. */
+/** Returns whether a page was loaded from this gateway under one of its local names. */
 const isSamePage = (origin: URL, host: URL): boolean => origin.host === host.host && isLocal(host.hostname)
 
 const isLocal = (hostname: string): boolean => LOOPBACK.has(hostname) || ADDRESS.test(hostname)

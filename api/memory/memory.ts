@@ -21,7 +21,7 @@ export interface RequestMemory {
   refused(): void
 }
 
-/** What admission knows of a request. */
+/** The facts about a request that admission knows. */
 export interface MemoryRequest {
   readonly endpoint: { readonly task_type: string }
   readonly accountId: string

@@ -1,5 +1,5 @@
--- Who changed what: one row in the transaction of each change by an operator, or by an account to its keys. Ids sort by
--- time, so every list below reads an index from its end.
+-- Each change by an operator, or by an account to its keys, writes one row in its transaction. Ids sort by time, so
+-- every list below reads an index from its end.
 create table audit_log (
   id uuid primary key,
   at timestamptz not null default now(),

@@ -4,7 +4,7 @@ import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement
 import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
 
-/** What the planner knows about the model behind a stage. */
+/** The planner's facts about the model behind a stage. */
 export interface StageModel {
   endpoint_id: string
   model_name: string

@@ -147,7 +147,7 @@ export function quantizationOf(config: unknown): string | null {
   return typeof method === 'string' ? method : 'unknown'
 }
 
-/** What a config.json declares about loading its model; null where it declares nothing. */
+/** The declarations of a config.json about loading its model; null where it declares nothing. */
 export interface LoadedAs {
   readonly modelType: string | null
   readonly quantization: string | null

@@ -155,7 +155,7 @@ const generative = (
 const SMALL = { width: 64, height: 64 }
 const ONE_STEP = { num_inference_steps: 1 }
 
-/** The task types of contract 4.5 that return files. */
+/** The task types that return files. */
 export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
   'text-to-image': generative(PICTURE, {
     required: ['prompt'],

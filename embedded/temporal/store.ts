@@ -8,7 +8,7 @@ import type { Child, ChildSpec } from '../processes/child.ts'
 import { compareVersions, serverOf } from './cli.ts'
 import { localPlace, schemaChild, temporalReady } from './server.ts'
 
-/** What Hearth knows about a store; it is written next to the store's file. */
+/** The facts that Hearth keeps about a store, written next to the store's file. */
 export interface StoreState {
   /** The output of `temporal --version` of the server that last wrote the store. */
   version: string

@@ -19,8 +19,8 @@ export interface Confinement {
   /** The process is ended when it uses more memory. */
   memoryMb: number
   /**
-   * Whether it computes on a GPU. The driver reserves more address space than it ever uses, so that isn't limited. It
-   * also writes its thread names to `/proc`.
+   * It computes on a GPU. The driver reserves more address space than it ever uses, so that isn't limited. It also
+   * writes its thread names to `/proc`.
    */
   hasGpu: boolean
   /** When memory is short, the kernel kills the processes with the highest score first; the maximum is 1,000. */

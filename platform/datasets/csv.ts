@@ -150,7 +150,7 @@ async function readWith(file: CsvFile): Promise<CsvContent> {
     .catch(firstFault)
 }
 
-/** What the first rows allow a column to be: its types, and for texts the patterns of numbers in other notations. */
+/** The first rows allow a column these types, and a text column these patterns of numbers in other notations. */
 interface Likely {
   types: Typed[]
   patterns: NumberPatterns | undefined

@@ -51,7 +51,7 @@ function methodsOf(client: object): Method[] {
   })
 }
 
-/** What a method returns: a response, a list or a stream. */
+/** A method returns a response, a list or a stream. */
 type Called = Promise<unknown> | { first(): Promise<unknown> } | AsyncGenerator
 
 /** Starts reading a method's return value, which sends its request. */

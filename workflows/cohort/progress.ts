@@ -1,7 +1,7 @@
 import { CancellationScope, setCurrentDetails } from '@temporalio/workflow'
 import type { StageOutline } from '../../activities/control/cohorts/cohorts.ts'
 
-/** What the workflow knows about a stage; the database has the rest. */
+/** The facts about a stage that the workflow keeps; the database has the rest. */
 export interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
   /** True once the stage has all the values that it waits for. */

@@ -18,7 +18,7 @@ export type DeliveryStep =
   | { state: 'busy'; until: number }
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
-/** Whether an attempt was made, or refused because its endpoint has too many attempts in flight. */
+/** An attempt was made, or was refused because its endpoint has too many attempts in flight. */
 export type Attempted = 'done' | 'crowded'
 
 /** Maximum later attempts in flight to one endpoint, so that one endpoint's workflows never occupy the whole worker. */

@@ -321,7 +321,7 @@ export async function noteStageError(
     .execute()
 }
 
-/** What a failed stage calls next. */
+/** The next attempt of a failed stage. */
 export interface NextAttempt {
   attempt: number
   /** The reason to record if the node has not reported one. */

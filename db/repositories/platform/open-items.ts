@@ -7,7 +7,7 @@ export interface OpenItem {
   id: string
   account_id: string
   status: string
-  /** What the work is about: the model of a task, the config of a run. */
+  /** The model of a task, or the config of a run. */
   subject: string | null
   node_id: string | null
   created_at: Date

@@ -17,7 +17,7 @@ export interface Parties {
   isSameNode: boolean
   /** False for a while after the consumer could not reach any address of the producer. */
   isReachable: boolean
-  /** Whether the payload is in the row; undefined until there is a payload. */
+  /** The payload is in the row; undefined until there is a payload. */
   isInline: boolean | undefined
 }
 

@@ -14,7 +14,7 @@ export type EdgeMove =
   | 'lose'
   | 'retry'
 
-/** Who moves an edge: a node that holds the lease of its stage, or the platform. */
+/** An edge is moved by a node that holds the lease of its stage, or by the platform. */
 export type EdgeMover = 'producer' | 'consumer' | 'platform'
 
 /** A size and digest, either as stated by the producer or as observed. */

@@ -53,7 +53,7 @@ class Layout:
     is_multi_label: bool
     pooling: Pooling
     max_tokens: int
-    # Whether the model accepts `token_type_ids`.
+    # The model accepts `token_type_ids`.
     has_types: bool
     lowercases: bool
     prompts: Mapping[str, str]

@@ -210,7 +210,7 @@ function randomValue(random: Random, depth: number): unknown {
   return Object.fromEntries(names.map((name) => [name, randomValue(random, depth - 1)]))
 }
 
-/** Whether a value has a property that only the later schema describes. */
+/** Returns whether a value has a property that only the later schema describes. */
 function namesNew(before: unknown, after: unknown, value: unknown): boolean {
   if (typeof before !== 'object' || typeof after !== 'object' || !before || !after) return false
   if (Array.isArray(value))

@@ -28,7 +28,7 @@ export interface TableRequest {
   named?: string
   /** The time column. */
   time?: string
-  /** Whether to fill the gaps of the target, as forecasts do. */
+  /** The probe fills the gaps of the target, as forecasts do. */
   filled?: boolean
   /** A column of classes; the others are features. */
   label?: string

@@ -18,7 +18,7 @@ export interface SignedNode {
 interface SignedNodeOptions {
   accountId?: string
   sharing?: NodeSharing
-  /** Whether to record all work that it claims as dispatched by the gate. */
+  /** The node records all work that it claims as dispatched by the gate. */
   isHanded?: boolean
 }
 
