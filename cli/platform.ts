@@ -19,6 +19,7 @@ interface Ready {
   operations_key: string
   api_key: string
   account_id: string
+  temporal_address: string
 }
 
 /** A value and a description of its origin. */

@@ -1,9 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { onPath } from '../embedded/processes/programs.ts'
+import { goInstall } from '../embedded/processes/programs.ts'
 import { readConfig } from '../platform/config.ts'
-import { runProgram } from '../platform/processes/run-program.ts'
 
 // `npm run prose [files]` checks how this project writes English: documents, comments, test titles, and the subjects
 // of the commits that are younger than the rules in `.vale/Hearth`. It prints one line per finding and exits with 1
@@ -29,19 +28,10 @@ interface Piece {
   text: string
 }
 
-/** Returns the path of Vale, built with Go once per machine; undefined without Go. */
-async function provideVale(): Promise<string | undefined> {
-  const folder = join(readConfig().HEARTH_CACHE_DIR, `vale-${VALE.version}`)
-  const program = join(folder, 'vale')
-  if (existsSync(program)) return program
-  const go = onPath('go')
-  if (!go) return undefined
-  console.log(`building Vale ${VALE.version} with Go, once per machine; this takes about two minutes ...`)
-  mkdirSync(folder, { recursive: true })
-  await runProgram(go, ['install', `${VALE.module}@${VALE.version}`], {
-    env: { ...process.env, GOBIN: folder },
-    maxBuffer: 64 * 1024 * 1024,
-  })
+/** Returns the path of Vale, which Go builds once per machine. Throws if there is no Go, or if the build fails. */
+export async function provideVale(): Promise<string> {
+  const program = join(readConfig().HEARTH_CACHE_DIR, `vale-${VALE.version}`, 'vale')
+  if (!existsSync(program)) await goInstall(VALE.module, VALE.version, program, console.log)
   return program
 }
 
@@ -95,9 +85,11 @@ function checkPieces(program: string, pieces: readonly Piece[]): string[] {
 }
 
 async function main(): Promise<number> {
-  const program = await provideVale()
-  if (program === undefined) {
-    console.log('prose: not checked, because Vale is built with Go, which is not installed')
+  let program: string
+  try {
+    program = await provideVale()
+  } catch (err) {
+    console.log(`prose: not checked, because Vale is missing: ${(err as Error).message}`)
     return process.env['CI'] ? 1 : 0
   }
   const named = process.argv.slice(2)
@@ -116,4 +108,4 @@ async function main(): Promise<number> {
   return lines.length > 0 ? 1 : 0
 }
 
-process.exitCode = await main()
+if (import.meta.main) process.exitCode = await main()

@@ -1,7 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, Connection, isGrpcServiceError } from '@temporalio/client'
 import { DefaultLogger, Runtime, Worker } from '@temporalio/worker'
+import { readReady } from '../cli/platform.ts'
 import { readConfig } from '../platform/config.ts'
 import { workflowBundle } from '../workers/bundle.ts'
 
@@ -18,15 +18,14 @@ async function main(): Promise<number> {
     return 2
   }
   const config = readConfig()
-  const ready = join(config.HEARTH_DATA_DIR, 'ready.json')
-  if (!existsSync(ready)) {
+  const ready = readReady(join(config.HEARTH_DATA_DIR, 'ready.json'))
+  if (!ready) {
     console.error(
       `No platform runs in ${config.HEARTH_DATA_DIR}: start one with npm start, or set HEARTH_DATA_DIR.`,
     )
     return 1
   }
-  const { temporal_address } = JSON.parse(readFileSync(ready, 'utf8')) as { temporal_address: string }
-  const connection = await Connection.connect({ address: temporal_address })
+  const connection = await Connection.connect({ address: ready.temporal_address })
   try {
     const history = await new Client({ connection }).workflow.getHandle(workflowId).fetchHistory()
     Runtime.install({ logger: new DefaultLogger('WARN') })
