@@ -77,12 +77,12 @@ describe('checks of caller input', () => {
     const fails = await check({ type: 'object' }, 1)
     const unusable = await check({ type: 'nonsense' }, 1)
     const again = await check({ type: 'nonsense' }, 1)
-    const circle = await check({ not: { $ref: '#' } }, 1)
+    const loop = await check({ not: { $ref: '#' } }, 1)
 
     assert.ok('faults' in fits && fits.faults.length === 0)
     assert.ok('faults' in fails && fails.faults[0]?.message === 'must be object')
     assert.deepEqual([nameOf(unusable), nameOf(again)], ['unusable', 'unusable'])
-    assert.ok('unusable' in circle && circle.unusable.includes('circle'))
+    assert.ok('unusable' in loop && loop.unusable.includes('in a loop'))
   })
 
   it('accept the schema of a very wide table that lists its columns in order', async () => {
