@@ -6,9 +6,9 @@ import { listenError, localUrl } from '../platform/listening.ts'
 import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
-import { boundConnections } from './http/connection-limits.ts'
-import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
-import { answerMalformed, answerTimeout } from './http/malformed.ts'
+import { answerMalformed, answerTimeout } from './http/bodies/malformed.ts'
+import { boundConnections } from './http/connections/connection-limits.ts'
+import { IdleConnections, type IdleLimits } from './http/connections/idle-connections.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void

@@ -8,7 +8,7 @@ import { chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from '../test/
 import { hurry, startInbox, verifiedEndpoint } from '../test/faults/deliveries.ts'
 import { makeModel } from '../test/faults/work.ts'
 import { regressionTable } from '../test/support/builders/tables.ts'
-import { builderClient, uploadTable } from '../test/support/servers/builder-client.ts'
+import { builderClient, uploadTable } from '../test/support/servers/clients/builder-client.ts'
 import {
   dataDirectory,
   processesOn,

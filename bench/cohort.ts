@@ -3,10 +3,10 @@
 // Temporal, PostgreSQL and the model servers have their own. Prints where the time of a run goes and how long its
 // history is.
 import { parseArgs } from 'node:util'
-import type { PlanRequest } from '../schemas/cohort-plan.ts'
-import type { CohortEvent, CohortSummary } from '../schemas/cohort.ts'
+import type { CohortEvent, CohortSummary } from '../schemas/cohorts/cohort.ts'
+import type { PlanRequest } from '../schemas/cohorts/plan.ts'
 import { stopDatabases } from '../test/support/servers/database.ts'
-import { startInferenceWorld } from '../test/support/servers/inference-world.ts'
+import { startInferenceWorld } from '../test/support/servers/worlds/inference-world.ts'
 import { judge } from './floors.ts'
 import { median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'

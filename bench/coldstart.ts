@@ -16,7 +16,7 @@ import { processCommand } from '../node-runtime/models/launch.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
-import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
@@ -198,7 +198,7 @@ try {
     profile: profileOf('llm-transformers'),
     python,
     make: async (path) =>
-      void (await runProgram(python, ['test/support/builders/tiny_llm.py', path], {
+      void (await runProgram(python, ['test/support/builders/models/tiny_llm.py', path], {
         env: pythonProcessEnv(),
       })),
     file: 'tiny',

@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util'
 import { writeTinyGguf } from '../embedded/demo/tiny-gguf.ts'
 import type { Scaling } from '../schemas/scaling.ts'
 import { stopDatabases } from '../test/support/servers/database.ts'
-import { startInferenceWorld } from '../test/support/servers/inference-world.ts'
+import { startInferenceWorld } from '../test/support/servers/worlds/inference-world.ts'
 import { percentile } from './platform.ts'
 import { endWith } from './rounds.ts'
 

@@ -14,11 +14,11 @@ import {
   convertedSpecialist,
   type TinySpecialist,
   tinySpecialist,
-} from '../test/support/builders/tiny-specialist.ts'
+} from '../test/support/builders/models/tiny-specialist.ts'
 import { OPERATIONS_KEY, startApi } from '../test/support/servers/api.ts'
 import { stopDatabases } from '../test/support/servers/database.ts'
-import { startNode } from '../test/support/servers/node.ts'
-import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/servers/specialist.ts'
+import { startNode } from '../test/support/servers/nodes/node.ts'
+import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/servers/nodes/specialist.ts'
 import {
   copyForOlder,
   type EmbeddingsPeer,

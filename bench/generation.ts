@@ -8,7 +8,7 @@ import { request } from 'undici'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { saveOutput } from '../node-runtime/models/output-stream.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
-import { llmPython } from '../test/support/builders/tiny-llm.ts'
+import { llmPython } from '../test/support/builders/models/tiny-llm.ts'
 import { startLineProgram } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 

@@ -31,7 +31,7 @@ const TIMEOUT_MS = 480_000
 const FAILED = 1
 const LACKING = 2
 const ROOT = join(import.meta.dirname, '..')
-const MAKER = join(ROOT, 'test', 'support', 'builders', 'tiny_llm.py')
+const MAKER = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
 const SENTENCE = 'The quick brown fox jumps over the lazy dog. '
 const SHAPE: TuningShape = isReal
   ? { parameters: 1.24e9, layers: 16, hidden: 2_048, intermediate: 8_192, vocabulary: 128_000 }

@@ -11,7 +11,7 @@ import { request } from 'undici'
 import { Edges } from '../node-runtime/edges/edges.ts'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
-import { llmPython } from '../test/support/builders/tiny-llm.ts'
+import { llmPython } from '../test/support/builders/models/tiny-llm.ts'
 import { startLineProgram } from './line-program.ts'
 import { median } from './platform.ts'
 
@@ -34,7 +34,7 @@ const form = SIZES[values.size]
 if (!form) throw new Error(`--size is one of ${Object.keys(SIZES).join(', ')}`)
 const ROOT = join(import.meta.dirname, '..')
 const SERVER = join(ROOT, 'node-runtime', 'servers', 'llm_server.py')
-const MAKER = join(ROOT, 'test', 'support', 'builders', 'tiny_llm.py')
+const MAKER = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
 const MAKE_MS = 600_000
 const HOLD_MS = 600_000
 const LIMIT_MB = 16_384

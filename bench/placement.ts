@@ -1,6 +1,6 @@
 import type { NodeSnapshot } from '../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../domain/placement/placement.ts'
-import type { NodeModel } from '../schemas/node.ts'
+import type { NodeModel } from '../schemas/nodes/node.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 

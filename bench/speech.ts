@@ -11,8 +11,8 @@ import {
   tinySpeech,
   wav,
   whisperPython,
-} from '../test/support/builders/tiny-speech.ts'
-import { startSpecialist, WHISPER } from '../test/support/servers/specialist.ts'
+} from '../test/support/builders/models/tiny-speech.ts'
+import { startSpecialist, WHISPER } from '../test/support/servers/nodes/specialist.ts'
 import { type Seconds, startLineProgram } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 

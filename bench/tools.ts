@@ -18,7 +18,7 @@ import { EgressPolicy } from '../platform/egress/policy.ts'
 import { PublicConnections } from '../platform/egress/public-connections.ts'
 import { createLogger } from '../platform/log.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
-import { findEngine } from '../test/support/servers/container-engine.ts'
+import { findEngine } from '../test/support/servers/nodes/container-engine.ts'
 import { unlessOnce } from './rounds.ts'
 
 // One-shot tools from the input to the result, as processes, in containers and pre-started, compared with raw `runc

@@ -63,7 +63,7 @@ const rate = (value: number): string => `${Math.round(value)} tokens/s`
 
 function makeModel(): string {
   const folder = join(dir, 'model')
-  const maker = join(ROOT, 'test', 'support', 'builders', 'tiny_llm.py')
+  const maker = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
   run([maker, folder, '--hidden', values.hidden, '--layers', values.layers])
   return folder
 }

@@ -94,9 +94,9 @@ export const NOUNS: readonly Noun[] = [
     group: ASK,
     load: async () => {
       const [{ endpointCommands }, { scaleCommand }, { reviewCommands }] = await Promise.all([
-        import('./commands/endpoints.ts'),
-        import('./commands/endpoint-scaling.ts'),
-        import('./commands/endpoint-reviews.ts'),
+        import('./commands/endpoints/endpoints.ts'),
+        import('./commands/endpoints/endpoint-scaling.ts'),
+        import('./commands/endpoints/endpoint-reviews.ts'),
       ])
       return (endpoints) => {
         endpointCommands(endpoints)
@@ -139,19 +139,19 @@ export const NOUNS: readonly Noun[] = [
     name: 'keys',
     about: 'create, list and revoke API keys',
     group: ACCOUNT,
-    load: async () => (await import('./commands/keys.ts')).keyCommands,
+    load: async () => (await import('./commands/admin/keys.ts')).keyCommands,
   },
   {
     name: 'usage',
     about: 'show requests, tokens and cost by day, endpoint, key or model',
     group: ACCOUNT,
-    load: async () => (await import('./commands/usage.ts')).usageCommand,
+    load: async () => (await import('./commands/admin/usage.ts')).usageCommand,
   },
   {
     name: 'ledger',
     about: 'show charges, refunds, grants and the balance of the account',
     group: ACCOUNT,
-    load: async () => (await import('./commands/ledger.ts')).ledgerCommand,
+    load: async () => (await import('./commands/admin/ledger.ts')).ledgerCommand,
   },
   {
     name: 'webhooks',
@@ -193,19 +193,19 @@ export const NOUNS: readonly Noun[] = [
     name: 'accounts',
     about: 'create and list accounts',
     group: OPERATORS,
-    load: async () => (await import('./commands/accounts.ts')).accountCommands,
+    load: async () => (await import('./commands/admin/accounts.ts')).accountCommands,
   },
   {
     name: 'quotas',
     about: 'set the quotas of an account',
     group: OPERATORS,
-    load: async () => (await import('./commands/quotas.ts')).quotaCommands,
+    load: async () => (await import('./commands/admin/quotas.ts')).quotaCommands,
   },
   {
     name: 'killswitch',
     about: 'reject all new work, or admit it again',
     group: OPERATORS,
-    load: async () => (await import('./commands/killswitch.ts')).killSwitchCommands,
+    load: async () => (await import('./commands/admin/killswitch.ts')).killSwitchCommands,
   },
   {
     name: 'memory',
@@ -223,7 +223,7 @@ export const NOUNS: readonly Noun[] = [
     name: 'audit',
     about: 'show the ledger entries of a task and the memory it used',
     group: OPERATORS,
-    load: async () => (await import('./commands/audit.ts')).auditCommand,
+    load: async () => (await import('./commands/admin/audit.ts')).auditCommand,
   },
   {
     name: 'doctor',

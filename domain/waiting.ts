@@ -1,4 +1,4 @@
-import type { NodeSharing } from '../schemas/node.ts'
+import type { NodeSharing } from '../schemas/nodes/node.ts'
 import { NODE_QUEUES } from './placement/node-queues.ts'
 import { serves } from './placement/node-snapshot.ts'
 

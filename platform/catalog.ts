@@ -11,7 +11,7 @@ import {
   type ModelConfig,
   type ModelConfigDetail,
 } from '../schemas/model-config.ts'
-import { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import { badFile, checkedFile, firstFault } from './catalog-files.ts'
 import { loadTools, type ToolFolder } from './catalog-tools.ts'
 

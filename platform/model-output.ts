@@ -1,4 +1,4 @@
-import type { Modality } from '../schemas/lease.ts'
+import type { Modality } from '../schemas/nodes/lease.ts'
 
 /** The content type of a response that consists of steps and files (node-runtime/servers/README.md). */
 export const OUTPUT_TYPE = 'application/x-hearth-output'

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 import { TaskMemory } from './memory.ts'
-import { NodeSharing } from './node.ts'
+import { NodeSharing } from './nodes/node.ts'
 
 export const Account = Type.Object({
   account_id: Uuid,

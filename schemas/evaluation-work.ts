@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { FitMethod, FittedMap, Metric } from './cohort-evaluator.ts'
+import { FitMethod, FittedMap, Metric } from './cohorts/evaluator.ts'
 import { Vocabulary } from './common.ts'
 import { StorageFormat } from './dataset.ts'
 

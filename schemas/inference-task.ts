@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { CohortState } from './cohort-vocabulary.ts'
+import { CohortState } from './cohorts/vocabulary.ts'
 import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 export const TaskStatus = Vocabulary(

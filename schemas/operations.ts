@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { SystemHealth } from './health.ts'
-import { NodeModelState } from './node.ts'
+import { NodeModelState } from './nodes/node.ts'
 
 const Seconds = (description: string) => Nullable(Type.Number({ minimum: 0, description }))
 

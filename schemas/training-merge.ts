@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
 import { Nullable, Uuid, Vocabulary } from './common.ts'
 import { Name } from './forms.ts'
-import { Claimed, JobBase } from './lease.ts'
+import { Claimed, JobBase } from './nodes/lease.ts'
 import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
 
 export const MergeMethod = Vocabulary('adapter_merge', 'slerp', 'ties', 'dare')

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { FAMILIES } from '../api/app.ts'
-import { toOpenApi } from '../api/http/openapi.ts'
+import { toOpenApi } from '../api/http/openapi/openapi.ts'
 
 const CHECKED_IN = new URL('../docs/openapi/hearth.json', import.meta.url)
 

@@ -20,7 +20,12 @@ import {
 import type { ControlActivities } from '../activities/control/index.ts'
 import type { RunToDo } from '../activities/control/training/runs.ts'
 import type { JobOffer } from '../domain/placement/job-offers.ts'
-import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS, NO_CUDA } from '../domain/training-run.ts'
+import {
+  type GiveUpReason,
+  isTerminal,
+  MAX_FRUITLESS_ATTEMPTS,
+  NO_CUDA,
+} from '../domain/training/training-run.ts'
 import { jobClaimed, jobPaused, jobResumed, jobWaiting } from './contract/messages.ts'
 import { LOCAL, PAUSE } from './contract/policy.ts'
 

@@ -15,7 +15,7 @@ import type { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import type { NodeInventory } from '../../schemas/node.ts'
+import type { NodeInventory } from '../../schemas/nodes/node.ts'
 
 /** The dependencies of node activities. None of them reaches a database. */
 export interface NodeDeps {

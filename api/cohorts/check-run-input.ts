@@ -2,7 +2,7 @@ import { type Graph, inWriteOrder, RUN_INPUT } from '../../domain/cohorts/graph.
 import { PointerError, whereItEnds } from '../../domain/cohorts/pointer.ts'
 import { carriedBy, withCarried } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
-import { MAX_RUN_INPUT_BYTES } from '../../schemas/cohort.ts'
+import { MAX_RUN_INPUT_BYTES } from '../../schemas/cohorts/cohort.ts'
 
 /** The maximum initial input of a stage, before its producers hand over their values. */
 const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES

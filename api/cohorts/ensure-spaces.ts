@@ -7,10 +7,10 @@ import {
   isSpaceConfig,
   LLAMA_CPP,
   type ModelFacts,
-} from '../../domain/cohorts/built-in-spaces.ts'
+} from '../../domain/cohorts/spaces/built-in-spaces.ts'
 import { parseHubKey } from '../../domain/hub/files.ts'
 import { GGUF_HEAD_BYTES, readGgufNumbers } from '../../domain/hub/gguf.ts'
-import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { PlanRequest } from '../../schemas/cohorts/plan.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 

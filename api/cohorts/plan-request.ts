@@ -9,7 +9,7 @@ import type { OrderInput } from '../../domain/cohorts/objective.ts'
 import { issuesOf } from '../../domain/cohorts/request-issues.ts'
 import { invalidFor } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
-import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { Plan, PlanRequest } from '../../schemas/cohorts/plan.ts'
 import type { Services } from '../services.ts'
 
 /** A plan expires after ten minutes, because nodes and prices change. */

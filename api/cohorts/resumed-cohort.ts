@@ -9,8 +9,8 @@ import { listed } from '../../domain/cohorts/event-data.ts'
 import { takeOver } from '../../domain/cohorts/take-over.ts'
 import { isByValue } from '../../domain/cohorts/values.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
-import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
-import type { RunRequest } from '../../schemas/cohort.ts'
+import type { RunRequest } from '../../schemas/cohorts/cohort.ts'
+import { COHORT_LIMITS } from '../../schemas/cohorts/plan.ts'
 import type { PlannedRequest } from './plan-request.ts'
 
 /** An earlier cohort whose finished stages are reused. */

@@ -1,5 +1,5 @@
 import * as planRepository from '../../db/repositories/cohorts/plans.ts'
-import type { RunRequest } from '../../schemas/cohort.ts'
+import type { RunRequest } from '../../schemas/cohorts/cohort.ts'
 import { LONG_RESULT_BYTES } from '../inference/long-results.ts'
 import type { Services } from '../services.ts'
 

@@ -4,9 +4,9 @@ import { ApiError, invalid } from '../../domain/errors.ts'
 import type { SignedRequest } from '../gateway/links/node-authenticator.ts'
 import type { Services } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
+import type { UnauthenticatedRequests } from './connections/unauthenticated-requests.ts'
 import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
-import type { UnauthenticatedRequests } from './unauthenticated-requests.ts'
 
 /** Returns the caller, or throws if the credential is missing or invalid. */
 export type Authenticate = (context: RequestContext) => AnyCaller | Promise<AnyCaller>

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { canonicalJson } from '../../domain/canonical-json.ts'
-import { weighJson } from './json-weight.ts'
+import { weighJson } from './bodies/json-weight.ts'
 
 /** Returns a digest of JSON that ignores the order of members. `checkShape` has already bounded the nesting. */
 export const canonicalDigest = (value: unknown): Buffer => hash('sha256', canonicalJson(value), 'buffer')

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
-import { errorCodesOf } from './implied-errors.ts'
+import { errorCodesOf } from './openapi/implied-errors.ts'
 import type { Outgoing } from './outgoing.ts'
 import type { AnyRoute } from './route.ts'
 import { type Check, jsonCheck } from './validate.ts'

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { serialize } from './json-text.ts'
+import { serialize } from './bodies/json-text.ts'
 import type { ReplyHeaders } from './reply.ts'
 
 /** An encoded response: JSON as text, everything else unchanged. */

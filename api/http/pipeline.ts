@@ -1,6 +1,7 @@
 import type { Services } from '../services.ts'
-import { BodyBudget } from './body-budget.ts'
-import { BodyTurns } from './body-turns.ts'
+import { BodyBudget } from './bodies/body-budget.ts'
+import { BodyTurns } from './bodies/body-turns.ts'
+import { UnauthenticatedRequests } from './connections/unauthenticated-requests.ts'
 import { Idempotency } from './idempotency.ts'
 import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
 import { callHandler } from './middleware/call-handler.ts'
@@ -18,7 +19,6 @@ import { validateInput } from './middleware/validate-input.ts'
 import type { Operation } from './operation.ts'
 import { RateLimiter } from './rate-limit.ts'
 import type { AnyRoute } from './route.ts'
-import { UnauthenticatedRequests } from './unauthenticated-requests.ts'
 const MIB = 1024 * 1024
 
 /** The limits that all routes of this gateway share. */

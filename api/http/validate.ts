@@ -3,8 +3,8 @@ import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from '
 import type { TSchema } from 'typebox'
 import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
+import { MAX_JSON_DEPTH } from './bodies/json-weight.ts'
 import { toIssues, type Where } from './issues.ts'
-import { MAX_JSON_DEPTH } from './json-weight.ts'
 
 const COMMON: Options = {
   useDefaults: true,

@@ -3,8 +3,8 @@ import { inputKey } from '../../domain/object-keys.ts'
 import { filesOf } from '../../domain/task-types/index.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import { INPUT_URL_LIFETIME_S } from '../../schemas/inference-task.ts'
-import type { InputFile } from '../../schemas/link.ts'
-import type { TaskClaim } from '../../schemas/task-claim.ts'
+import type { InputFile } from '../../schemas/nodes/link.ts'
+import type { TaskClaim } from '../../schemas/nodes/task-claim.ts'
 import type { Services } from '../services.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { ApiError } from '../../domain/errors.ts'
 import { missingEnvironment, type NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
-import type { NodeEnvironment } from '../../schemas/node.ts'
+import type { NodeEnvironment } from '../../schemas/nodes/node.ts'
 
 /** The default of `Retry-After` in seconds. */
 export const RETRY_AFTER_S = 5

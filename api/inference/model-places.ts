@@ -7,7 +7,7 @@ import type { CopyDemand } from '../../domain/placement/copies.ts'
 import { type PlacedNode, type PlacementNeed, rejectReason } from '../../domain/placement/placement.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { ServiceTier } from '../../schemas/api-key.ts'
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import type { Aborting } from '../gateway/links/link-request.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
 

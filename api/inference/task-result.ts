@@ -1,8 +1,8 @@
 import type { TaskOutputFile, TaskRow } from '../../db/tables/inference.ts'
 import { at } from '../../domain/at.ts'
-import { withUrls } from '../../domain/cohorts/stage-files.ts'
+import { withUrls } from '../../domain/cohorts/stages/files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
-import { ofText } from '../http/json-text.ts'
+import { ofText } from '../http/bodies/json-text.ts'
 
 /** Output URLs are valid for a day. */
 const URL_LIFETIME_S = 24 * 3_600

@@ -2,7 +2,7 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import { ApiError } from '../../domain/errors.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import { isEnded } from '../actions/present.ts'
-import { parsed } from '../http/json-text.ts'
+import { parsed } from '../http/bodies/json-text.ts'
 import { structured } from './results.ts'
 
 /** Returns an invocation as its tool's result: the model's own result, or the job that an operation started. */

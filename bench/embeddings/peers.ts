@@ -8,7 +8,7 @@ import { request } from 'undici'
 import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
 import { freePort } from '../../platform/free-ports.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
-import { llmPython } from '../../test/support/builders/tiny-llm.ts'
+import { llmPython } from '../../test/support/builders/models/tiny-llm.ts'
 import { type LineProgram, startLineProgram } from '../line-program.ts'
 
 const INSTALL_TIMEOUT_MS = 900_000

@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { headerFor } from '../../node-runtime/merge/safetensors.ts'
-import { randomNumbers } from '../../test/support/builders/checkpoints.ts'
-import { llamaShapes, writeLargeCheckpoint } from '../../test/support/builders/large-checkpoint.ts'
+import { randomNumbers } from '../../test/support/builders/models/checkpoints.ts'
+import { llamaShapes, writeLargeCheckpoint } from '../../test/support/builders/models/large-checkpoint.ts'
 import { isOnce } from '../rounds.ts'
 
 const SIZE = isOnce

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander'
-import { MAX_DEADLINE_S } from '../../schemas/cohort-plan.ts'
+import { MAX_DEADLINE_S } from '../../schemas/cohorts/plan.ts'
 
 /** Parses the deadline of a run. */
 export function deadline(text: string): number {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { CohortEvent, CohortEvents, CohortSummary } from '../../schemas/cohort.ts'
+import type { CohortEvent, CohortEvents, CohortSummary } from '../../schemas/cohorts/cohort.ts'
 import { CliError, PassingError } from '../cli-error.ts'
 import type { PlatformClient } from '../platform-client.ts'
 import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'

@@ -1,6 +1,6 @@
 import type { MovedStage } from '../../domain/cohorts/event-data.ts'
-import type { Plan } from '../../schemas/cohort-plan.ts'
-import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohort.ts'
+import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohorts/cohort.ts'
+import type { Plan } from '../../schemas/cohorts/plan.ts'
 import { table } from '../print.ts'
 
 const ms = (value: number | null): string => (value === null ? '' : `${Math.round(value)}`)

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { Static } from 'typebox'
-import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
+import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/nodes/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'

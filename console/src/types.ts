@@ -1,7 +1,7 @@
 /** The answers of the API that the console shows, under the names that its pages use. */
 import type { Static } from 'typebox'
 import type { AccountEntry, AccountUsage } from '../../schemas/account.ts'
-import type { NodeLogs as NodeLogsSchema } from '../../schemas/node.ts'
+import type { NodeLogs as NodeLogsSchema } from '../../schemas/nodes/node.ts'
 import type { EpochLoss } from '../../schemas/training-run.ts'
 import type { WebhookDeliveryDetail, WebhookEndpointWithSecret } from '../../schemas/webhook.ts'
 
@@ -17,13 +17,13 @@ export type {
   CohortSummary as Cohort,
   EdgeSummary as CohortEdge,
   StageSummary as CohortStage,
-} from '../../schemas/cohort.ts'
+} from '../../schemas/cohorts/cohort.ts'
 export type { Dataset, DatasetPreview, PreviewValue, StorageFormat } from '../../schemas/dataset.ts'
 export type { Endpoint } from '../../schemas/endpoint.ts'
 export type { InferenceTask as Task, ListedTask, QueueStats } from '../../schemas/inference-task.ts'
 export type { Lineage, Model, ModelUsage, ModelVersion, RegistryEntry } from '../../schemas/model.ts'
 export type { HyperparameterSchema } from '../../schemas/model-config.ts'
-export type { NodeDetail, NodeView } from '../../schemas/node.ts'
+export type { NodeDetail, NodeView } from '../../schemas/nodes/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'
 export type { Scaling, SetScaling } from '../../schemas/scaling.ts'
 export type {

@@ -1,6 +1,6 @@
 import type { Insertable, Selectable, Updateable } from 'kysely'
-import type { Agreement, Candidate, EdgeOffer } from '../../schemas/cohort-edge.ts'
-import type { EdgeFailure, EdgeState } from '../../schemas/cohort-vocabulary.ts'
+import type { Agreement, Candidate, EdgeOffer } from '../../schemas/cohorts/edge.ts'
+import type { EdgeFailure, EdgeState } from '../../schemas/cohorts/vocabulary.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface CohortEdgeAttemptTable {

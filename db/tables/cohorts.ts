@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { GraphOutline, SpecOutline } from '../../domain/cohorts/outline.ts'
-import type { StageFile } from '../../domain/cohorts/stage-files.ts'
+import type { StageFile } from '../../domain/cohorts/stages/files.ts'
 import type {
   CohortEventType,
   CohortState,
@@ -11,7 +11,7 @@ import type {
   SpaceKind,
   StageState,
   Transport,
-} from '../../schemas/cohort-vocabulary.ts'
+} from '../../schemas/cohorts/vocabulary.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
 type JsonObject = Record<string, unknown>

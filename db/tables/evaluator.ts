@@ -13,8 +13,8 @@ import type {
   StructuredEvaluationRun,
   StructuredRunStatus,
   Verdict,
-} from '../../schemas/cohort-evaluator.ts'
-import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+} from '../../schemas/cohorts/evaluator.ts'
+import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import type { EvaluationStep } from '../../schemas/evaluation-work.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 

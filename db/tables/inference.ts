@@ -1,7 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
 import type { LedgerKind } from '../../domain/ledger.ts'
 import type { ModelState, TaskStatus, TaskSurface } from '../../schemas/inference-task.ts'
-import type { Modality } from '../../schemas/lease.ts'
+import type { Modality } from '../../schemas/nodes/lease.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface TaskTable {

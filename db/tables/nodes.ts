@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { ScheduleEntry } from '../../domain/placement/copy-schedule.ts'
-import type { NodeInventory, NodeSharing } from '../../schemas/node.ts'
+import type { NodeInventory, NodeSharing } from '../../schemas/nodes/node.ts'
 import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
 export interface NodeTable {

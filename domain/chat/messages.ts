@@ -1,4 +1,4 @@
-import { CHAT_ROLES } from '../../schemas/openai.ts'
+import { CHAT_ROLES } from '../../schemas/openai/openai.ts'
 import { invalidFor, type Issue } from '../errors.ts'
 
 /** Members that an assistant's message may have instead of `content`. */

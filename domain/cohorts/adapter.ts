@@ -1,4 +1,4 @@
-import type { Adapter } from '../../schemas/cohort-evaluator.ts'
+import type { Adapter } from '../../schemas/cohorts/evaluator.ts'
 
 /**
  * Memory bounds the size: an adapter is in memory while it is checked and while it is used. Fits 4,096 x 4,096 numbers

@@ -1,4 +1,4 @@
-import type { EdgeFailure } from '../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure } from '../../schemas/cohorts/vocabulary.ts'
 
 /** Failures that no further attempt between the same two models can fix. */
 const FINAL: readonly EdgeFailure[] = ['evidence_revoked', 'space_revoked', 'space_mismatch']

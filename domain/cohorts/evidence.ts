@@ -1,5 +1,5 @@
-import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohort-evaluator.ts'
-import { MAPPED, takesEvidence } from './spaces.ts'
+import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohorts/evaluator.ts'
+import { MAPPED, takesEvidence } from './spaces/spaces.ts'
 
 /** The longest validity of evidence, because models and their use change. */
 export const MAX_VALID_MS = 180 * 24 * 3_600_000

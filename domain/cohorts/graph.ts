@@ -1,6 +1,6 @@
-import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohort-plan.ts'
-import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
-import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohorts/plan.ts'
+import { COHORT_LIMITS } from '../../schemas/cohorts/plan.ts'
+import type { EdgeMode, Transport } from '../../schemas/cohorts/vocabulary.ts'
 import { asker } from '../nearest-name.ts'
 import { overlap, PointerError, withValueAt } from './pointer.ts'
 

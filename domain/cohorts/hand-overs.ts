@@ -1,8 +1,8 @@
-import type { Metric } from '../../schemas/cohort-evaluator.ts'
-import type { PlanReason, PlanReasonCode } from '../../schemas/cohort-plan.ts'
-import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { Metric } from '../../schemas/cohorts/evaluator.ts'
+import type { PlanReason, PlanReasonCode } from '../../schemas/cohorts/plan.ts'
+import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
-import { MAPPED, takesEvidence } from './spaces.ts'
+import { MAPPED, takesEvidence } from './spaces/spaces.ts'
 import { VALUE_FINGERPRINTS } from './values.ts'
 
 /** A registered space of a model, newest generation first. */

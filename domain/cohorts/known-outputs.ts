@@ -1,4 +1,4 @@
-import type { PlanReason } from '../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import { isChatCapable } from '../chat/chat.ts'
 import { short } from '../fault-words.ts'
 import { asker } from '../nearest-name.ts'

@@ -1,4 +1,4 @@
-import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
+import type { PlanReasonCode } from '../../schemas/cohorts/plan.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
 import { NO_MEMORY } from './costs.ts'
 

@@ -1,5 +1,5 @@
-import type { PlanReason, StageOperation } from '../../schemas/cohort-plan.ts'
-import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { PlanReason, StageOperation } from '../../schemas/cohorts/plan.ts'
+import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'

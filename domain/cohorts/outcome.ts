@@ -1,4 +1,4 @@
-import type { StageState } from '../../schemas/cohort-vocabulary.ts'
+import type { StageState } from '../../schemas/cohorts/vocabulary.ts'
 import type { Graph, GraphStage } from './graph.ts'
 import { valueAt } from './pointer.ts'
 

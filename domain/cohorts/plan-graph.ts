@@ -1,5 +1,5 @@
-import type { Plan, PlanReason } from '../../schemas/cohort-plan.ts'
-import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { Plan, PlanReason } from '../../schemas/cohorts/plan.ts'
+import type { Transport } from '../../schemas/cohorts/vocabulary.ts'
 import { at, getOrThrow, numberAt } from '../at.ts'
 import { costsOf, isAble, type StageCosts } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'

@@ -1,4 +1,4 @@
-import type { PlanReason } from '../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'

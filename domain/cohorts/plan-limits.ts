@@ -1,7 +1,7 @@
-import type { PlanReason } from '../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
-import { STAGE_TIMEOUT } from './stage-timeout.ts'
+import { STAGE_TIMEOUT } from './stages/timeout.ts'
 
 /** Micro-credits per credit. */
 export const MICRO = 1_000_000

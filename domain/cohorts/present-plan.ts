@@ -1,5 +1,5 @@
-import type { PlannedEdge, PlannedStage } from '../../schemas/cohort-plan.ts'
-import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { PlannedEdge, PlannedStage } from '../../schemas/cohorts/plan.ts'
+import type { Transport } from '../../schemas/cohorts/vocabulary.ts'
 import { getOrThrow, numberAt } from '../at.ts'
 import type { StageCosts } from './costs.ts'
 import { type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'

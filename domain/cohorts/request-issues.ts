@@ -1,4 +1,4 @@
-import { COHORT_LIMITS, type PlanRequest } from '../../schemas/cohort-plan.ts'
+import { COHORT_LIMITS, type PlanRequest } from '../../schemas/cohorts/plan.ts'
 import type { Issue } from '../errors.ts'
 import { edgeName, RUN_INPUT } from './graph.ts'
 

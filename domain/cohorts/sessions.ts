@@ -1,4 +1,4 @@
-import type { PlanReason } from '../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import type { Graph } from './graph.ts'
 import { STREAMED_OPERATIONS } from './operations.ts'
 

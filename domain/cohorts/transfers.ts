@@ -1,5 +1,5 @@
-import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
-import type { SpaceKind, Transport } from '../../schemas/cohort-vocabulary.ts'
+import { COHORT_LIMITS } from '../../schemas/cohorts/plan.ts'
+import type { SpaceKind, Transport } from '../../schemas/cohorts/vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
 import { isByValue } from './values.ts'
 

@@ -1,4 +1,4 @@
-import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import { valueAt, withValueAt } from './pointer.ts'
 
 const PLACEHOLDER = '{{value}}'

@@ -1,4 +1,4 @@
-import type { CreateCompletion } from '../../schemas/openai-completions.ts'
+import type { CreateCompletion } from '../../schemas/openai/completions.ts'
 
 const MAX_TOKENS = 16
 

@@ -1,4 +1,4 @@
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 
 /**

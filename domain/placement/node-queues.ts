@@ -1,4 +1,4 @@
-import type { NodeSharing } from '../../schemas/node.ts'
+import type { NodeSharing } from '../../schemas/nodes/node.ts'
 
 /** The names of the task queues that nodes poll. Queues of dedicated nodes end in their account's id. */
 export const NODE_QUEUES = {

@@ -7,7 +7,7 @@ import type {
   NodeModel,
   NodeSharing,
   SplitProfile,
-} from '../../schemas/node.ts'
+} from '../../schemas/nodes/node.ts'
 
 /** A node as placement sees it: its inventory and latest report, as stored in `node_state.snapshot`. */
 export interface NodeSnapshot {

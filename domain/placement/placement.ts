@@ -1,4 +1,4 @@
-import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../../schemas/nodes/node.ts'
 import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'

@@ -1,4 +1,4 @@
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { withoutRoom } from './gpu-room.ts'
 import { type AccountNeed, HeldTasks, type HeldTasksOf } from './held-tasks.ts'
 import { isLoading, type NodeSnapshot, warmthOf } from './node-snapshot.ts'

@@ -1,4 +1,4 @@
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { withoutRoom } from './gpu-room.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'

@@ -1,4 +1,4 @@
-import type { CreateResponse } from '../../schemas/openai-responses.ts'
+import type { CreateResponse } from '../../schemas/openai/responses.ts'
 import { invalid } from '../errors.ts'
 import { formatOf, toolChoiceOf, toolOf } from './settings.ts'
 

@@ -1,4 +1,4 @@
-import type { CreateResponse } from '../../schemas/openai-responses.ts'
+import type { CreateResponse } from '../../schemas/openai/responses.ts'
 import { callItem, incompleteBy, messageItem, reasoningItem, usageOf } from './output.ts'
 
 export interface ResponseFacts {

@@ -10,8 +10,8 @@ import type {
   EdgeOffer,
   EdgeRendezvous,
   EdgeRole,
-} from '../../schemas/cohort-edge.ts'
-import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
+} from '../../schemas/cohorts/edge.ts'
+import type { EdgeMode, Transport } from '../../schemas/cohorts/vocabulary.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import type { EdgeAttempt } from '../edges/payload.ts'
 

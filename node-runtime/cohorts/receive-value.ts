@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
-import type { EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
-import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
+import type { EdgeNegotiated, EdgeOffer } from '../../schemas/cohorts/edge.ts'
+import type { IncomingEdge } from '../../schemas/cohorts/stage.ts'
 import { EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
 import { bringPayload, type Receiver, type Receiving } from './receive-payload.ts'
 

@@ -10,7 +10,7 @@ import {
   signRequest,
   type SignatureHeaders,
 } from '../../platform/signing.ts'
-import type { JoinNode, NodeInventory, NodeJoined } from '../../schemas/node.ts'
+import type { JoinNode, NodeInventory, NodeJoined } from '../../schemas/nodes/node.ts'
 
 interface Stored {
   private_pem: string

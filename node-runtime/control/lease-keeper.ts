@@ -1,5 +1,10 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
-import { LEASE_SECONDS, type LeaseRenewed, type RoomWait, TERM_PER_PATIENCE } from '../../schemas/lease.ts'
+import {
+  LEASE_SECONDS,
+  type LeaseRenewed,
+  type RoomWait,
+  TERM_PER_PATIENCE,
+} from '../../schemas/nodes/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
 import { roomlessOf } from './room.ts'
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { STORAGE_FULL } from '../../domain/errors.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import { isDiskFull } from '../../platform/disk-room.ts'
-import type { RoomWait } from '../../schemas/lease.ts'
+import type { RoomWait } from '../../schemas/nodes/lease.ts'
 import { NoRoomError } from '../weights/transfer.ts'
 import { ControlError } from './client.ts'
 

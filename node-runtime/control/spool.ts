@@ -1,6 +1,6 @@
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { FRAME, type LogEntry, MAX_CHUNK, type MetricEntry } from '../../schemas/link.ts'
+import { FRAME, type LogEntry, MAX_CHUNK, type MetricEntry } from '../../schemas/nodes/link.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 
 type SpoolKind = typeof FRAME.log | typeof FRAME.metric

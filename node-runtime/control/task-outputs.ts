@@ -1,4 +1,4 @@
-import type { TaskOutput, UploadUrls } from '../../schemas/lease.ts'
+import type { TaskOutput, UploadUrls } from '../../schemas/nodes/lease.ts'
 import type { MadeFile } from '../models/output-stream.ts'
 import { putFile } from '../weights/transfer.ts'
 import type { ControlClient } from './client.ts'

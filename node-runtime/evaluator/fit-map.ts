@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { FittedMap } from '../../schemas/cohort-evaluator.ts'
+import type { FittedMap } from '../../schemas/cohorts/evaluator.ts'
 import { putFile } from '../weights/transfer.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import { RowFile } from './npy.ts'

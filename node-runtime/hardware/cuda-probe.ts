@@ -1,6 +1,6 @@
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import type { GpuFault } from '../../schemas/node.ts'
+import type { GpuFault } from '../../schemas/nodes/node.ts'
 import { childEnv } from '../processes/confinement.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { onlyGpus } from './nvidia.ts'

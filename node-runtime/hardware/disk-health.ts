@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DiskRoom, readDiskRoom } from '../../platform/disk-room.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { DiskFault } from '../../schemas/node.ts'
+import type { DiskFault } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 
 const MB = 1024 * 1024

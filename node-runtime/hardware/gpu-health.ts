@@ -1,5 +1,5 @@
 import type { Logger } from '../../platform/log.ts'
-import type { GpuFault } from '../../schemas/node.ts'
+import type { GpuFault } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import type { CudaProbe } from './cuda-probe.ts'
 

@@ -2,7 +2,7 @@ import type { ExecFileException } from 'node:child_process'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
-import type { Gpu, GpuRestriction } from '../../schemas/node.ts'
+import type { Gpu, GpuRestriction } from '../../schemas/nodes/node.ts'
 import { type DriverGpu, visibleGpus } from './visible-gpus.ts'
 
 const QUERY_TIMEOUT_MS = 10_000

@@ -1,5 +1,5 @@
 import { at } from '../../domain/at.ts'
-import type { Gpu, GpuRestriction } from '../../schemas/node.ts'
+import type { Gpu, GpuRestriction } from '../../schemas/nodes/node.ts'
 
 /** A GPU as nvidia-smi lists it. */
 export interface DriverGpu {

@@ -23,8 +23,8 @@ import {
   type LinesWanted,
   MAX_CHUNK,
   type RequestMeta,
-} from '../../schemas/link.ts'
-import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
+} from '../../schemas/nodes/link.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/nodes/node.ts'
 import type { PayloadKeepers } from '../cohorts/payload-keepers.ts'
 import type { Identity } from '../control/identity.ts'
 import type { RecentLines } from '../control/recent-lines.ts'

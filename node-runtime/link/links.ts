@@ -1,5 +1,5 @@
-import type { HelloMeta } from '../../schemas/link.ts'
-import type { NodeReport, NodeSharing } from '../../schemas/node.ts'
+import type { HelloMeta } from '../../schemas/nodes/link.ts'
+import type { NodeReport, NodeSharing } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 

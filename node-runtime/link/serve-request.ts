@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { CHAT_PATH, tokensOf } from '../../domain/chat/chat.ts'
 import type { LinkChannel } from '../../platform/link/channel.ts'
-import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
+import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/nodes/link.ts'
 import { InputFileError } from '../models/input-files.ts'
 import type { ModelUse } from '../models/manager.ts'
 import { FROM_GATEWAYS, type ServerTurn } from '../models/server-turns.ts'

@@ -1,5 +1,5 @@
 import type { LinkChannel } from '../../platform/link/channel.ts'
-import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
+import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/nodes/link.ts'
 import { ToolError } from '../tools/tool-error.ts'
 import type { Serving } from './serve-request.ts'
 

@@ -1,7 +1,7 @@
 import { estimateMb } from '../../domain/models/memory.ts'
 import { roomOn } from '../../domain/placement/gpu-room.ts'
-import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/node.ts'
-import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/nodes/node.ts'
+import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
 import { peakMb } from '../processes/process-usage.ts'
 

@@ -1,7 +1,7 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
-import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { readLines } from '../processes/output-lines.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { checkModelFolder } from './folder.ts'

@@ -1,6 +1,6 @@
 import { setInterval as every } from 'node:timers/promises'
 import type { Pool } from 'undici'
-import type { EngineCounts } from '../../schemas/runtime-profile.ts'
+import type { EngineCounts } from '../../schemas/nodes/runtime-profile.ts'
 
 const INTERVAL_MS = 1_000
 const TIMEOUT_MS = 2_000

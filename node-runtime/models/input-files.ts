@@ -7,8 +7,8 @@ import type { PublicConnections } from '../../platform/egress/public-connections
 import { downloadPublic, TooLarge } from '../../platform/egress/public-download.ts'
 import { SendError, type SendFailure } from '../../platform/egress/public-sender.ts'
 import { MAX_INPUT_BYTES } from '../../schemas/inference-task.ts'
-import type { InputFile } from '../../schemas/link.ts'
-import type { TaskClaim } from '../../schemas/task-claim.ts'
+import type { InputFile } from '../../schemas/nodes/link.ts'
+import type { TaskClaim } from '../../schemas/nodes/task-claim.ts'
 
 const DATA_URL = /^data:[^,]{0,200};base64,/
 

@@ -1,5 +1,5 @@
 import { backoff } from '../../platform/async/retry.ts'
-import type { NodeModel, NodeModelState } from '../../schemas/node.ts'
+import type { NodeModel, NodeModelState } from '../../schemas/nodes/node.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
 import type { ModelServer } from './server.ts'

@@ -1,7 +1,7 @@
 import { isToolKey } from '../../domain/tools/catalog.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import { MemoryAllocator, NoRoomError } from '../memory/allocator.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'

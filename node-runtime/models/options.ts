@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 
 /** The possible locations of a Hugging Face folder: the folder itself, or the subfolder that trainers write. */
 const PLACES = ['', 'model']

@@ -1,4 +1,4 @@
-import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import type { LoadedModel } from './loaded-model.ts'
 
 /** The number of models that gateways check for deletion, so that the node removes their files. */

@@ -1,4 +1,4 @@
-import type { Isolation } from '../../schemas/node.ts'
+import type { Isolation } from '../../schemas/nodes/node.ts'
 import type { Held } from './confinement.ts'
 import type { ControlGroups } from './control-groups.ts'
 

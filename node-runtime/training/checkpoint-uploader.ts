@@ -1,7 +1,7 @@
 import { link, rm } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { CheckpointRegistered, UploadUrls } from '../../schemas/lease.ts'
+import type { CheckpointRegistered, UploadUrls } from '../../schemas/nodes/lease.ts'
 import type { ControlClient } from '../control/client.ts'
 import { roomlessOf, type RoomWaiting } from '../control/room.ts'
 import { putFile } from '../weights/transfer.ts'

@@ -1,7 +1,7 @@
 import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { NodeInventory } from '../../schemas/node.ts'
+import type { NodeInventory } from '../../schemas/nodes/node.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
 import { readLines } from '../processes/output-lines.ts'

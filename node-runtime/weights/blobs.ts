@@ -1,6 +1,6 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { NodeModelSpec } from '../../schemas/node.ts'
+import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 
 /** The suffix of an incomplete file (see transfer.ts), and of a model's folder while it is assembled or removed. */
 export const PART = /\.part$/

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { NodeModelSpec } from '../../schemas/node.ts'
+import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import { digestOf } from './transfer.ts'
 
 type ModelFiles = Pick<NodeModelSpec, 'files'>

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { valuesOf } from '../../schemas/common.ts'
-import { MAX_TIMEOUT_S } from '../../schemas/lease.ts'
+import { MAX_TIMEOUT_S } from '../../schemas/nodes/lease.ts'
 import { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
 /** A kind of setting, which parses the text of an environment variable. */

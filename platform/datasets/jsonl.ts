@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
-import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
+import { SNIFFED_ROWS } from '../../domain/datasets/columns.ts'
 import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './duckdb.ts'
 import { JsonColumns } from './json-columns.ts'
 import { decodeLine, readLines, readStart, tooLong } from './lines.ts'

@@ -1,4 +1,4 @@
-import { misnamedReason } from '../../domain/dataset-kind.ts'
+import { misnamedReason } from '../../domain/datasets/kind.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import { readStart } from './lines.ts'
 import { previewOf, type SampledRow } from './preview.ts'

@@ -1,5 +1,5 @@
 import type { RawData, WebSocket } from 'ws'
-import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/link.ts'
+import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/nodes/link.ts'
 import { compact, encodeChunk, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './codec.ts'
 import { type InboundPace, LinkInbox, unitsOf } from './inbox.ts'
 import { StreamTable } from './stream-table.ts'

@@ -1,4 +1,4 @@
-import { FRAME, type FrameType, KNOWN_NEEDS } from '../../schemas/link.ts'
+import { FRAME, type FrameType, KNOWN_NEEDS } from '../../schemas/nodes/link.ts'
 
 const HEADER = 11
 const NO_BODY = Buffer.alloc(0)

@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { FRAME } from '../../schemas/link.ts'
+import { FRAME } from '../../schemas/nodes/link.ts'
 import { type Frame, frameAt, frameLength } from './codec.ts'
 
 /** The work that the peer may cause; a unit is about one chunk of a stream. */

@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { MAX_CHUNK } from '../../schemas/link.ts'
+import { MAX_CHUNK } from '../../schemas/nodes/link.ts'
 
 export interface TurnEvents {
   /** Called at the end of a turn of the event loop; frames that it writes are sent with the turn's others. */

@@ -5,7 +5,7 @@ import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
 import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 describe('hearth infer, tasks and endpoints', () => {
   let world: InferenceWorld

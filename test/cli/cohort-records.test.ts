@@ -5,9 +5,9 @@ import { follow } from '../../cli/cohorts/follow.ts'
 import { PlatformClient } from '../../cli/platform-client.ts'
 import { newId } from '../../domain/ids.ts'
 import type { AnyBody } from '../support/servers/api.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
-import { until } from '../support/servers/node.ts'
+import { until } from '../support/servers/nodes/node.ts'
 import { startTcpProxy } from '../support/servers/tcp-proxy.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 describe('hearth cohorts list, events, cancel and --resume', () => {
   let world: InferenceWorld

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { failureOf, retriesIn } from '../../cli/cohorts/follow.ts'
 import { cohortInWords, eventInWords, planInWords } from '../../cli/cohorts/words.ts'
 import { newId } from '../../domain/ids.ts'
-import type { PlannedEdge, PlannedStage } from '../../schemas/cohort-plan.ts'
-import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohort.ts'
+import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohorts/cohort.ts'
+import type { PlannedEdge, PlannedStage } from '../../schemas/cohorts/plan.ts'
 
 const AT = '2026-01-01T00:00:00.000Z'
 const ID = newId()

@@ -7,9 +7,9 @@ import { text } from 'node:stream/consumers'
 import { follow } from '../../cli/cohorts/follow.ts'
 import { PlatformClient } from '../../cli/platform-client.ts'
 import { newId } from '../../domain/ids.ts'
-import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { PlanRequest } from '../../schemas/cohorts/plan.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 describe('hearth cohorts', () => {
   let world: InferenceWorld

@@ -7,9 +7,9 @@ import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { REVISIONS, type Revision } from '../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../support/servers/inference-api.ts'
-import { REVISIONS, type Revision } from '../support/servers/mcp-client.ts'
-import { addModel, until } from '../support/servers/node.ts'
+import { addModel, until } from '../support/servers/nodes/node.ts'
 
 const run = promisify(execFile)
 

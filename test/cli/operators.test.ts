@@ -8,10 +8,10 @@ import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { buildCohort, buildStage } from '../support/builders/cohorts.ts'
+import { buildCohort, buildStage } from '../support/builders/cohorts/cohorts.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
-import { startNode } from '../support/servers/node.ts'
+import { startNode } from '../support/servers/nodes/node.ts'
 
 interface Found {
   about: string

@@ -10,11 +10,11 @@ import { endRun, type RunEnding } from '../../db/repositories/training/endings.t
 import { beginAttempt } from '../../db/repositories/training/jobs.ts'
 import { newId } from '../../domain/ids.ts'
 import { until } from '../support/assertions/until.ts'
-import { addLlmVersion } from '../support/builders/merges.ts'
+import { addLlmVersion } from '../support/builders/models/merges.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../support/builders/training.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../support/servers/nodes/signed-node.ts'
 
 describe('hearth runs', () => {
   let api: TestApi

@@ -7,7 +7,7 @@ import { onPath } from '../../embedded/processes/programs.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { podmanConfiguration } from '../support/servers/container-engine.ts'
+import { podmanConfiguration } from '../support/servers/nodes/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
 
 const ROOT = resolve(import.meta.dirname, '..', '..')

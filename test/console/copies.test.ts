@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('copies in the console', function () {
   this.timeout(60_000)

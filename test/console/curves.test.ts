@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { bestOf } from '../../console/src/parts/curves.ts'
+import { bestOf } from '../../console/src/parts/runs/curves.ts'
 
 const epochs = (...losses: number[]) =>
   losses.map((val_loss, at) => ({ epoch: at + 1, train_loss: 1, val_loss }))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Browser } from 'playwright-core'
 import { openSignedIn } from '../support/builders/console.ts'
 import { readyDataset } from '../support/builders/training.ts'
-import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { requireBrowser, requireConsole } from '../support/servers/clients/browser.ts'
 import { CSV, DatasetApi } from '../support/servers/dataset-api.ts'
 
 describe('datasets in the console', function () {

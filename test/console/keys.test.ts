@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('keys in the console', function () {
   this.timeout(60_000)

@@ -3,8 +3,8 @@ import type { Locator } from 'playwright-core'
 import { until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import type { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import type { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 const LINES = 1_200
 

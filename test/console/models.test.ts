@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { addLlmVersion } from '../support/builders/merges.ts'
+import { addLlmVersion } from '../support/builders/models/merges.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('models in the console', function () {
   this.timeout(60_000)

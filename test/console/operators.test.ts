@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
-import { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('operators in the console', function () {
   this.timeout(60_000)

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import type { NewTask } from '../../db/tables/inference.ts'
 import { until } from '../support/assertions/until.ts'
 import { buildHeldTask } from '../support/builders/build-endpoint.ts'
+import { wav } from '../support/builders/models/tiny-speech.ts'
 import { pngOf } from '../support/builders/png.ts'
-import { wav } from '../support/builders/tiny-speech.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('results in the console', function () {
   this.timeout(120_000)

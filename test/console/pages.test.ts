@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import type { Browser } from 'playwright-core'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
-import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
 import { ChatApi } from '../support/servers/chat-api.ts'
+import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/clients/browser.ts'
 
 /** The pages with their headings; operator pages are opened with the operations key. */
 const PAGES = [

@@ -4,8 +4,8 @@ import { faultOf } from '../../console/src/playground/faults.ts'
 import { inWords } from '../../console/src/playground/prediction.ts'
 import { rowSchemaOf } from '../../console/src/playground/rows.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import type { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import type { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 const INPUT_SCHEMA = {
   type: 'object',

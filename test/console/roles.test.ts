@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { buildEndpoint, buildHeldTask, buildRun, buildVersion } from '../support/builders/build-endpoint.ts'
 import { readyDataset } from '../support/builders/training.ts'
 import { WEBHOOK_BODY, WebhookRoutes } from '../support/builders/webhook-routes.ts'
-import type { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import type { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 /** Without operator pages: these ask for the operations key, whatever the role. */
 const LISTS = ['', 'runs', 'models', 'endpoints', 'datasets', 'tasks', 'webhooks', 'agents', 'account']

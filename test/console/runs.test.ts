@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('runs in the console', function () {
   this.timeout(60_000)

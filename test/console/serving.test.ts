@@ -3,7 +3,7 @@ import { gunzipSync } from 'node:zlib'
 import { request } from 'undici'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
-import { requireConsole } from '../support/servers/browser.ts'
+import { requireConsole } from '../support/servers/clients/browser.ts'
 
 const policyOf = (headers: Record<string, unknown>) => String(headers['content-security-policy'])
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { readConfig } from '../../platform/config.ts'
 import { inConsolePackages } from '../../platform/console-build.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
-import { requireConsole } from '../support/servers/browser.ts'
+import { requireConsole } from '../support/servers/clients/browser.ts'
 
 describe('console build', function () {
   this.timeout(180_000)

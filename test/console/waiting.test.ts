@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { buildHeldTask, buildRun } from '../support/builders/build-endpoint.ts'
-import { buildCohort, buildEdge, buildStage } from '../support/builders/cohorts.ts'
-import type { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import { buildCohort, buildEdge, buildStage } from '../support/builders/cohorts/cohorts.ts'
+import type { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('waiting and failed work in the console', function () {
   this.timeout(60_000)

@@ -3,8 +3,8 @@ import { until } from '../support/assertions/until.ts'
 import { buildRun } from '../support/builders/build-endpoint.ts'
 import { openSignedIn } from '../support/builders/console.ts'
 import { readyDataset } from '../support/builders/training.ts'
-import type { ConsoleTab } from '../support/servers/browser.ts'
-import { ConsoleWorld } from '../support/servers/console-world.ts'
+import type { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 /** The width of most phones. */
 const NARROW = 390

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { FAMILIES } from '../../api/app.ts'
-import { toOpenApi } from '../../api/http/openapi.ts'
+import { toOpenApi } from '../../api/http/openapi/openapi.ts'
 import { hearth } from '../../client/index.ts'
 import type { Described } from '../../client/operations.ts'
 import { BUILDER } from '../../client/transport.ts'

@@ -3,12 +3,12 @@ import { newId } from '../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey } from '../../platform/signing.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../support/builders/build-endpoint.ts'
 import { enableMemory, keyIdOf, operate } from '../support/builders/memory.ts'
-import { addLlmVersion, versionRef } from '../support/builders/merges.ts'
+import { addLlmVersion, versionRef } from '../support/builders/models/merges.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { WEBHOOK_BODY } from '../support/builders/webhook-routes.ts'
 import { type Call, OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
-import { addModel, startNode, type TestNode } from '../support/servers/node.ts'
-import { type SignedNode, signedNode } from '../support/servers/signed-node.ts'
+import { addModel, startNode, type TestNode } from '../support/servers/nodes/node.ts'
+import { type SignedNode, signedNode } from '../support/servers/nodes/signed-node.ts'
 
 /** The call of an operation: values for its path, and the rest of the request. */
 interface OperationCall extends Call {

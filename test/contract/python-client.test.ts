@@ -15,7 +15,7 @@ const execute = promisify(execFile)
 const ROOT = join(import.meta.dirname, '..', '..')
 const DOCUMENT = join(ROOT, 'docs', 'openapi', 'hearth.json')
 const OVERRIDES = join(ROOT, 'docs', 'openapi', 'python-client.yml')
-const CALLER = join(ROOT, 'test', 'support', 'servers', 'generated_client.py')
+const CALLER = join(ROOT, 'test', 'support', 'servers', 'clients', 'generated_client.py')
 
 describe('a Python client generated from the OpenAPI document', () => {
   let api: TestApi

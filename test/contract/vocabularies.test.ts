@@ -7,8 +7,8 @@ import {
   SpaceRole,
   SpaceStatus,
   StructuredRunStatus,
-} from '../../schemas/cohort-evaluator.ts'
-import { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+} from '../../schemas/cohorts/evaluator.ts'
+import { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import { EvaluationStep } from '../../schemas/evaluation-work.ts'

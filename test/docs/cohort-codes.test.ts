@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TSchema } from 'typebox'
-import { PlanReasonCode } from '../../schemas/cohort-plan.ts'
+import { PlanReasonCode } from '../../schemas/cohorts/plan.ts'
 import {
   CohortEventType,
   CohortState,
@@ -11,7 +11,7 @@ import {
   EdgeState,
   StageState,
   Transport,
-} from '../../schemas/cohort-vocabulary.ts'
+} from '../../schemas/cohorts/vocabulary.ts'
 import { valuesOf } from '../../schemas/common.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

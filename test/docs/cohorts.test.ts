@@ -3,8 +3,8 @@ import { globSync, readFileSync } from 'node:fs'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { faultsOf, graphOf } from '../../domain/cohorts/graph.ts'
 import { issuesOf } from '../../domain/cohorts/request-issues.ts'
-import { PlanRequest } from '../../schemas/cohort-plan.ts'
-import { blocksOf } from '../support/builders/cohorts-page.ts'
+import { PlanRequest } from '../../schemas/cohorts/plan.ts'
+import { blocksOf } from '../support/builders/cohorts/cohorts-page.ts'
 
 const FILES = globSync('docs/examples/cohorts/*.json').toSorted()
 const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as PlanRequest

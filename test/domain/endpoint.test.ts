@@ -4,7 +4,7 @@ import { microToUsd, usdToMicro } from '../../domain/money.ts'
 import { orphanedTest, orphanOf } from '../../domain/orphan.ts'
 import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 import { countModelNodes } from '../../domain/readiness.ts'
-import type { NodeModelState } from '../../schemas/node.ts'
+import type { NodeModelState } from '../../schemas/nodes/node.ts'
 
 describe('access to an endpoint', () => {
   const of = (

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { faultOfMerge, MERGE_ARITY, weightsFor } from '../../domain/merge.ts'
+import { faultOfMerge, MERGE_ARITY, weightsFor } from '../../domain/training/merge.ts'
 import { slerpFactors } from '../../node-runtime/merge/recipes.ts'
 import { trimOf } from '../../node-runtime/merge/ties.ts'
 import type { MergeMethod } from '../../schemas/training-merge.ts'

@@ -8,7 +8,7 @@ import {
   sourcesOf,
   trainerThreads,
   TRAINING_RUN_TRANSITIONS,
-} from '../../domain/training-run.ts'
+} from '../../domain/training/training-run.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 
 const ALL = Object.keys(TRAINING_RUN_TRANSITIONS) as TrainingRunStatus[]

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { regressionTable } from '../support/builders/tables.ts'
 import type { AnyBody } from '../support/servers/api.ts'
-import { connectMcp, type McpClient, REVISIONS } from '../support/servers/mcp-client.ts'
-import { inspector, requireInspector } from '../support/servers/mcp-inspector.ts'
-import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../support/servers/mcp-python.ts'
+import { connectMcp, type McpClient, REVISIONS } from '../support/servers/clients/mcp-client.ts'
+import { inspector, requireInspector } from '../support/servers/clients/mcp-inspector.ts'
+import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../support/servers/clients/mcp-python.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
 const ENDED = ['completed', 'failed', 'cancelled']

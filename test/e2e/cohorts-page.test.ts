@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { eventually } from '../support/assertions/until.ts'
-import { blocksOf } from '../support/builders/cohorts-page.ts'
-import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
-import { requireLlamaCpp } from '../support/servers/llm-world.ts'
+import { blocksOf } from '../support/builders/cohorts/cohorts-page.ts'
+import { requireSpecialist } from '../support/builders/models/tiny-specialist.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
+import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 
 const FUNCTIONS = 'docs/examples/cohorts/functions.sh'
 

@@ -8,13 +8,13 @@ import { importModel } from '../../cli/commands/models.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import type { Model } from '../../schemas/model.ts'
 import { eventually } from '../support/assertions/until.ts'
-import { colourPairs, colourTriplets, labelledColours } from '../support/builders/colours.ts'
-import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { colourPairs, colourTriplets, labelledColours } from '../support/builders/cohorts/colours.ts'
+import { filesOf, llamaRepo } from '../support/builders/models/hub-repos.ts'
+import { requireSpecialist, tinySpecialist } from '../support/builders/models/tiny-specialist.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { requireSpecialist, tinySpecialist } from '../support/builders/tiny-specialist.ts'
 import { startHub } from '../support/servers/hub-server.ts'
+import { probeSpecialists } from '../support/servers/nodes/specialist.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
-import { probeSpecialists } from '../support/servers/specialist.ts'
 
 const EMBEDDING = {
   model_config_id: 'embedding-finetune',

@@ -3,15 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { AdminClient } from '../../cli/admin-client.ts'
 import { importModel } from '../../cli/commands/models.ts'
-import type { StructuredRun } from '../../schemas/cohort-evaluator.ts'
-import { EVALUATOR } from '../support/builders/evidence.ts'
+import type { StructuredRun } from '../../schemas/cohorts/evaluator.ts'
+import { EVALUATOR } from '../support/builders/cohorts/evidence.ts'
 import {
   requireSpecialist,
   type TinySpecialist,
   tinySpecialist,
-} from '../support/builders/tiny-specialist.ts'
-import { colouredTexts } from '../support/servers/evaluation-world.ts'
+} from '../support/builders/models/tiny-specialist.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
+import { colouredTexts } from '../support/servers/worlds/evaluation-world.ts'
 
 const TOKEN = 'a token of the test'
 const WIDTH = 32

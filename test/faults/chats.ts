@@ -14,7 +14,7 @@ import { checkBooks } from './work.ts'
 
 export type Victim = Process | 'model server'
 
-const PRELOAD = new URL('../support/servers/serve-fake-llm.ts', import.meta.url).href
+const PRELOAD = new URL('../support/servers/nodes/serve-fake-llm.ts', import.meta.url).href
 /** The environment of a platform that serves the models of `importChatModel`. */
 export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${PRELOAD}` }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
-import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { PlanRequest } from '../../schemas/cohorts/plan.ts'
 import { eventually } from '../support/assertions/until.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import type { TestPlatform } from '../support/servers/platform.ts'

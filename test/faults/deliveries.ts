@@ -6,7 +6,7 @@ import type { Database } from '../../db/tables.ts'
 import { retryDeliveryNow } from '../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { eventually } from '../support/assertions/until.ts'
-import type { BuilderClient } from '../support/servers/builder-client.ts'
+import type { BuilderClient } from '../support/servers/clients/builder-client.ts'
 import { startReceiver } from '../support/servers/receiver.ts'
 
 /** A webhook endpoint that answers its challenge, accepts every event and records it. */

@@ -9,7 +9,7 @@ import type { Database } from '../../db/tables.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { regressionTable } from '../support/builders/tables.ts'
-import { uploadTable } from '../support/servers/builder-client.ts'
+import { uploadTable } from '../support/servers/clients/builder-client.ts'
 import {
   dataDirectory,
   type Process,

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { eventually } from '../support/assertions/until.ts'
-import { requireGenerative } from '../support/builders/tiny-generative.ts'
-import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
-import { requireSpeech } from '../support/builders/tiny-speech.ts'
+import { requireGenerative } from '../support/builders/models/tiny-generative.ts'
+import { requireSpecialist } from '../support/builders/models/tiny-specialist.ts'
+import { requireSpeech } from '../support/builders/models/tiny-speech.ts'
 import {
   dataDirectory,
   processesOn,

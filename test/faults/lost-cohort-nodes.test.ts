@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { request } from 'undici'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import { eventually } from '../support/assertions/until.ts'
+import { makeTinyLlm, requireLlm } from '../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 import type { AnyBody } from '../support/servers/api.ts'
-import { attemptsIn, type Accepted } from '../support/servers/cohort-caller.ts'
-import { requireLlamaCpp } from '../support/servers/llm-world.ts'
-import { type NodeProcess, startNodeProcess } from '../support/servers/node-process.ts'
-import { PROMPT, PromptWorld, SAID } from '../support/servers/prompt-world.ts'
+import { type NodeProcess, startNodeProcess } from '../support/servers/nodes/node-process.ts'
+import { attemptsIn, type Accepted } from '../support/servers/worlds/cohort-caller.ts'
+import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
+import { PROMPT, PromptWorld, SAID } from '../support/servers/worlds/prompt-world.ts'
 
 interface Watched {
   nodeId: string

@@ -3,10 +3,9 @@ import { globSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
 import { eventually } from '../support/assertions/until.ts'
-import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { filesOf, llamaRepo } from '../support/builders/models/hub-repos.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startHub, type TestHub } from '../support/servers/hub-server.ts'
-import { requireLlamaCpp } from '../support/servers/llm-world.ts'
 import {
   dataDirectory,
   type Process,
@@ -14,6 +13,7 @@ import {
   startTestPlatform,
   type TestPlatform,
 } from '../support/servers/platform.ts'
+import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 import { persistently } from './work.ts'
 
 const WEIGHTS = 'model.gguf'

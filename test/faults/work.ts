@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { eventually } from '../support/assertions/until.ts'
 import { regressionTable } from '../support/builders/tables.ts'
-import { type BuilderClient, uploadTable } from '../support/servers/builder-client.ts'
+import { type BuilderClient, uploadTable } from '../support/servers/clients/builder-client.ts'
 
 const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
 const ENDED = new Set(['succeeded', 'failed'])

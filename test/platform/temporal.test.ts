@@ -6,9 +6,9 @@ import { ConfigError, readConfig } from '../../platform/config.ts'
 import { channelCredentials, openTemporal, temporalAccess } from '../../platform/temporal.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { type Certificates, makeCertificates } from '../support/servers/certificates.ts'
-import { startGateWorld } from '../support/servers/gate-world.ts'
 import { startKeyProxy, startTlsProxy } from '../support/servers/temporal-proxies.ts'
 import { startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
+import { startGateWorld } from '../support/servers/worlds/gate-world.ts'
 import { skipBecause } from '../support/skip.ts'
 
 const NAMESPACE = { namespace: 'default' }

@@ -7,9 +7,9 @@ import { promisify } from 'node:util'
 import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
-import { nodeImage, requireEngine } from '../support/servers/container-engine.ts'
-import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts'
-import { scriptTool } from '../support/servers/tools.ts'
+import { nodeImage, requireEngine } from '../support/servers/nodes/container-engine.ts'
+import { scriptTool } from '../support/servers/nodes/tools.ts'
+import { startToolWorld, type ToolWorld } from '../support/servers/worlds/tool-world.ts'
 
 const CLI = fileURLToPath(new URL('../../cli/hearth.ts', import.meta.url))
 const ANY_IMAGE = `sha256:${'0'.repeat(64)}`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { queried } from '../support/builders/query-probe.ts'
-import { requireToolPython } from '../support/servers/tools.ts'
+import { queried } from '../support/builders/probes/query-probe.ts'
+import { requireToolPython } from '../support/servers/nodes/tools.ts'
 
 const lines = (...all: string[]) => `${all.join('\n')}\n`
 const many = (count: number, row: (i: number) => string) => Array.from({ length: count }, (_, i) => row(i))

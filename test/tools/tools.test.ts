@@ -4,9 +4,9 @@ import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { until } from '../support/assertions/until.ts'
 import { uploadInput } from '../support/builders/forms.ts'
 import type { AnyBody } from '../support/servers/api.ts'
-import type { WorldNode } from '../support/servers/inference-world.ts'
-import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts'
-import { requireToolPython } from '../support/servers/tools.ts'
+import { requireToolPython } from '../support/servers/nodes/tools.ts'
+import type { WorldNode } from '../support/servers/worlds/inference-world.ts'
+import { startToolWorld, type ToolWorld } from '../support/servers/worlds/tool-world.ts'
 import { skipBecause } from '../support/skip.ts'
 
 describe('catalog tools', function () {

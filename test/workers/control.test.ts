@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { WebhookRoutes } from '../support/builders/webhook-routes.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
-import { until } from '../support/servers/node.ts'
+import { until } from '../support/servers/nodes/node.ts'
 import { startTemporal } from '../support/servers/temporal.ts'
 
 const NOWHERE = '127.0.0.1:1'

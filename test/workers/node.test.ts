@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { type AnyBody, OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { makeCertificates } from '../support/servers/certificates.ts'
 import { startGatedApi } from '../support/servers/gate.ts'
-import { type NodeProcess, startNodeProcess } from '../support/servers/node-process.ts'
+import { type NodeProcess, startNodeProcess } from '../support/servers/nodes/node-process.ts'
 import { startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 import { skipBecause } from '../support/skip.ts'
 

@@ -6,15 +6,15 @@ import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { candidateTestStart } from '../../workflows/contract/starts.ts'
 import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { until } from '../support/assertions/until.ts'
-import { addLlmVersion, createMerge, versionRef } from '../support/builders/merges.ts'
+import { addLlmVersion, createMerge, versionRef } from '../support/builders/models/merges.ts'
 import { checkpoint, claimJob, createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
+import { signedNode, type SignedNode } from '../support/servers/nodes/signed-node.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
-} from '../support/servers/inference-world.ts'
-import { signedNode, type SignedNode } from '../support/servers/signed-node.ts'
+} from '../support/servers/worlds/inference-world.ts'
 
 /** Long enough for any placement to happen. */
 const LOOKED_MS = 4_000

@@ -7,10 +7,10 @@ import { newId } from '../../domain/ids.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { until } from '../support/assertions/until.ts'
 import { buildHeldTask, buildRun } from '../support/builders/build-endpoint.ts'
-import { addCandidate } from '../support/builders/candidates.ts'
+import { addCandidate } from '../support/builders/models/candidates.ts'
 import type { TestApi } from '../support/servers/api.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import type { TestTemporal } from '../support/servers/temporal.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)

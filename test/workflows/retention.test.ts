@@ -10,8 +10,8 @@ import { failingAt, twice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { buildEndpoint, buildRun } from '../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import type { TestTemporal } from '../support/servers/temporal.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)

@@ -8,7 +8,7 @@ import type { Config } from '../../platform/config.ts'
 import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
-import type { GateFault, TemporalCredential } from '../../schemas/node.ts'
+import type { GateFault, TemporalCredential } from '../../schemas/nodes/node.ts'
 import { emit } from './events.ts'
 import { GateWatch, MAX_REASON } from './gate-watch.ts'
 

@@ -2,7 +2,7 @@ import { status } from '@grpc/grpc-js'
 import type { NativeConnection } from '@temporalio/worker'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
-import type { GateFault } from '../../schemas/node.ts'
+import type { GateFault } from '../../schemas/nodes/node.ts'
 import { emit } from './events.ts'
 
 export interface GateWatchOptions {

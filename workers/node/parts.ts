@@ -44,7 +44,7 @@ import type {
   NodeInventory,
   NodeReport,
   NodeSharing,
-} from '../../schemas/node.ts'
+} from '../../schemas/nodes/node.ts'
 import { emit } from './events.ts'
 
 /** The parts of a node after it has joined; none of them accepts work yet. */

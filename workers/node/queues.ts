@@ -1,5 +1,5 @@
 import { jobQueues, PLACED_SLOTS, WARM_SLOTS } from '../../domain/placement/node-queues.ts'
-import type { NodeSharing } from '../../schemas/node.ts'
+import type { NodeSharing } from '../../schemas/nodes/node.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 import type { QueueSize } from './activity-queues.ts'
 import type { NodeParts } from './parts.ts'

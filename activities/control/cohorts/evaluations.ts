@@ -18,7 +18,7 @@ import type {
   FittedMap,
   StructuredRunStatus,
   Verdict,
-} from '../../../schemas/cohort-evaluator.ts'
+} from '../../../schemas/cohorts/evaluator.ts'
 import type { EvaluationStep } from '../../../schemas/evaluation-work.ts'
 import type { ControlDeps } from '../deps.ts'
 

@@ -3,7 +3,7 @@ import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { StageState } from '../../../schemas/cohort-vocabulary.ts'
+import type { StageState } from '../../../schemas/cohorts/vocabulary.ts'
 
 const WAITING: readonly StageState[] = ['called', 'loading', 'waiting']
 

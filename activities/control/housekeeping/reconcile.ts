@@ -17,7 +17,7 @@ import * as deliveryEndingRepository from '../../../db/repositories/webhooks/end
 import type { Database } from '../../../db/tables.ts'
 import { evaluationFolder } from '../../../domain/object-keys.ts'
 import { type OrphanAction, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
-import { PRIORITY } from '../../../domain/training-run.ts'
+import { PRIORITY } from '../../../domain/training/training-run.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'

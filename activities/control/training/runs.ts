@@ -11,7 +11,12 @@ import type { JobFacts } from '../../../db/repositories/training/jobs.ts'
 import * as pauseRepository from '../../../db/repositories/training/pauses.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
-import { failureText, type GiveUpReason, MAX_NODE_FAULTS, PRIORITY } from '../../../domain/training-run.ts'
+import {
+  failureText,
+  type GiveUpReason,
+  MAX_NODE_FAULTS,
+  PRIORITY,
+} from '../../../domain/training/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'

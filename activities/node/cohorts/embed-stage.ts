@@ -5,7 +5,7 @@ import {
   writeVectors,
 } from '../../../node-runtime/cohorts/vectors.ts'
 import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
-import type { OutgoingEdge } from '../../../schemas/cohort-stage.ts'
+import type { OutgoingEdge } from '../../../schemas/cohorts/stage.ts'
 import { type Answered, InferenceError } from '../models/ask-model.ts'
 import { callerOf, keepPayload, roomFor, type StageWork } from './stage-work.ts'
 

@@ -5,7 +5,7 @@ import { EvaluationError } from '../../../node-runtime/evaluator/evaluation-erro
 import { fitMap } from '../../../node-runtime/evaluator/fit-map.ts'
 import { judgeMap } from '../../../node-runtime/evaluator/judge-map.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
-import type { FittedMap, Verdict } from '../../../schemas/cohort-evaluator.ts'
+import type { FittedMap, Verdict } from '../../../schemas/cohorts/evaluator.ts'
 import type { EvaluationStep, EvaluationWork } from '../../../schemas/evaluation-work.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'

@@ -1,7 +1,7 @@
 import { activityInfo, cancellationSignal } from '@temporalio/activity'
 import { DISK_FULL } from '../../../domain/errors.ts'
 import { isGpuQueue } from '../../../domain/placement/node-queues.ts'
-import { NO_CUDA } from '../../../domain/training-run.ts'
+import { NO_CUDA } from '../../../domain/training/training-run.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'

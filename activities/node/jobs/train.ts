@@ -1,5 +1,5 @@
 import { trainUnderLease } from '../../../node-runtime/training/training-attempt.ts'
-import type { JobClaim } from '../../../schemas/lease.ts'
+import type { JobClaim } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { attemptJob } from './attempt-job.ts'
 

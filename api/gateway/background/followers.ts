@@ -1,7 +1,7 @@
 import { Listener } from '../../../db/listener.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
-import type { StreamSlots } from '../../http/stream-slots.ts'
+import type { StreamSlots } from '../../http/connections/stream-slots.ts'
 import { type Watch, Watches } from './watches.ts'
 
 interface Followed {

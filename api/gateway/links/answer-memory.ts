@@ -1,6 +1,6 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
-import { BodyBudget, type Held } from '../../http/body-budget.ts'
-import { isDear, weighJson } from '../../http/json-weight.ts'
+import { BodyBudget, type Held } from '../../http/bodies/body-budget.ts'
+import { isDear, weighJson } from '../../http/bodies/json-weight.ts'
 import { LongAnswers } from '../../http/long-answers.ts'
 
 const MIB = 1024 * 1024

@@ -1,6 +1,6 @@
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { Allowance } from '../../../platform/async/allowance.ts'
-import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
 import type { Decided } from './decided.ts'
 import type { NodeLink } from './node-link.ts'
 

@@ -1,6 +1,6 @@
 import type { NodeDecision } from '../../../db/repositories/nodes/nodes.ts'
-import type { HelloMeta } from '../../../schemas/link.ts'
-import type { NodeSharing } from '../../../schemas/node.ts'
+import type { HelloMeta } from '../../../schemas/nodes/link.ts'
+import type { NodeSharing } from '../../../schemas/nodes/node.ts'
 
 /** The decisions of operators and the platform about a linked node. */
 export interface Decided {

@@ -1,5 +1,5 @@
 import { LinkProtocolError } from '../../../platform/link/codec.ts'
-import { weighJson } from '../../http/json-weight.ts'
+import { weighJson } from '../../http/bodies/json-weight.ts'
 
 /** Shorter JSON can't contain enough names to cost a millisecond. */
 const WEIGHED_BYTES = 8 * 1024

@@ -1,5 +1,5 @@
 import type { TokenCounts } from '../../../domain/chat/chat.ts'
-import type { InputFile } from '../../../schemas/link.ts'
+import type { InputFile } from '../../../schemas/nodes/link.ts'
 
 /** The reasons why a request over a link fails. */
 export type LinkFault =

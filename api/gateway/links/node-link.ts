@@ -23,7 +23,7 @@ import {
   type RequestMeta,
   type SpoolMeta,
   type StateBody,
-} from '../../../schemas/link.ts'
+} from '../../../schemas/nodes/link.ts'
 import { checkFrameJson } from './frame-weight.ts'
 import {
   type Aborting,

@@ -1,10 +1,10 @@
 import type { Services } from '../../services.ts'
 import { authenticator, checkNodeHead } from '../auth.ts'
 import type { AnyCaller, Auth } from '../caller.ts'
-import { type ConnectionOwner, identify } from '../connection-limits.ts'
+import { type ConnectionOwner, identify } from '../connections/connection-limits.ts'
+import type { UnauthenticatedRequests } from '../connections/unauthenticated-requests.ts'
 import type { Operation } from '../operation.ts'
 import type { RequestContext } from '../request-context.ts'
-import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
 import type { Middleware } from './middleware.ts'
 
 /** Identifies the caller by the credential that the route declares. */

@@ -1,5 +1,5 @@
 import type { Logger } from '../../../platform/log.ts'
-import type { BodyBudget } from '../body-budget.ts'
+import type { BodyBudget } from '../bodies/body-budget.ts'
 import type { RequestContext } from '../request-context.ts'
 import { requestLog } from '../request-log.ts'
 import type { Middleware } from './middleware.ts'

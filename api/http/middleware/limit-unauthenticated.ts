@@ -1,5 +1,5 @@
+import type { UnauthenticatedRequests } from '../connections/unauthenticated-requests.ts'
 import type { Operation } from '../operation.ts'
-import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
 import type { Middleware } from './middleware.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { UNAUTHENTICATED, type BodyBudget } from '../body-budget.ts'
+import { UNAUTHENTICATED, type BodyBudget } from '../bodies/body-budget.ts'
 import {
   checkMediaType,
   declaredLength,
@@ -8,7 +8,7 @@ import {
   MAX_JSON_BYTES,
   readBody,
   tooLarge,
-} from '../body.ts'
+} from '../bodies/body.ts'
 import type { Operation } from '../operation.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { Middleware } from './middleware.ts'

@@ -1,8 +1,8 @@
 import { parse as parseQuery } from 'node:querystring'
 import { ApiError, invalid } from '../../../domain/errors.ts'
-import type { BodyBudget } from '../body-budget.ts'
-import type { BodyTurns } from '../body-turns.ts'
-import { parseJson } from '../body.ts'
+import type { BodyBudget } from '../bodies/body-budget.ts'
+import type { BodyTurns } from '../bodies/body-turns.ts'
+import { parseJson } from '../bodies/body.ts'
 import {
   isDear,
   type JsonWeight,
@@ -11,7 +11,7 @@ import {
   MAX_SHORT_TEXTS,
   MAX_UNLIKE,
   weighJson,
-} from '../json-weight.ts'
+} from '../bodies/json-weight.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { AnyRoute } from '../route.ts'
 import { checkShape, jsonCheck, LARGE_BYTES, textCheck, tooDeep } from '../validate.ts'

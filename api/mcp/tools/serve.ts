@@ -4,7 +4,7 @@ import {
   ProtocolErrorCode,
   type Server,
 } from '@modelcontextprotocol/server'
-import { ClientGoneError } from '../../http/body.ts'
+import { ClientGoneError } from '../../http/bodies/body.ts'
 import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
 import { failed } from '../results.ts'

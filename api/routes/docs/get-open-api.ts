@@ -1,6 +1,6 @@
 import { etagOf } from '../../http/etag.ts'
 import type { Family } from '../../http/family.ts'
-import { toOpenApi } from '../../http/openapi.ts'
+import { toOpenApi } from '../../http/openapi/openapi.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 

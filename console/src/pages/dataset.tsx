@@ -13,7 +13,7 @@ import type { Dataset, DatasetPreview, PreviewValue } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
-const TrainForm = lazy(() => import('../parts/train-form.tsx'))
+const TrainForm = lazy(() => import('../parts/forms/train-form.tsx'))
 
 const SHOWN_ROWS = 20
 const SHOWN_VALUES = 3

@@ -5,18 +5,18 @@ import { BUILDER, client } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
-import { lossCurves } from '../parts/curves.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { DataWarnings } from '../parts/data-warnings.tsx'
 import { Facts, Lasted, Time } from '../parts/facts.tsx'
+import { RegisterForm } from '../parts/forms/register-form.tsx'
 import { LeftOutColumns } from '../parts/left-out.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import { RegisterForm } from '../parts/register-form.tsx'
-import { RunActions } from '../parts/run-actions.tsx'
-import { LINES, RunLog } from '../parts/run-log.tsx'
-import { RunMeasures } from '../parts/run-measures.tsx'
-import { RunProgress } from '../parts/run-progress.tsx'
+import { lossCurves } from '../parts/runs/curves.ts'
+import { RunActions } from '../parts/runs/run-actions.tsx'
+import { LINES, RunLog } from '../parts/runs/run-log.tsx'
+import { RunMeasures } from '../parts/runs/run-measures.tsx'
+import { RunProgress } from '../parts/runs/run-progress.tsx'
 import { RunState, StateNote } from '../parts/state.tsx'
 import { useWorkflow } from '../parts/temporal-link.tsx'
 import { stateOfRun } from '../states.ts'
@@ -25,7 +25,7 @@ import { useApi, useRead } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 import { joined, useRunFeed } from '../use-run-feed.ts'
 
-const AgainForm = lazy(() => import('../parts/again-form.tsx'))
+const AgainForm = lazy(() => import('../parts/forms/again-form.tsx'))
 
 /** The events of a stream that was cut off are read again this often. */
 const REREAD_INTERVAL_MS = 10_000

@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { BUILDER } from '../api.ts'
 import { StateChoice } from '../parts/choice.tsx'
 import { Page } from '../parts/page.tsx'
-import { RunTable } from '../parts/run-table.tsx'
+import { RunTable } from '../parts/runs/run-table.tsx'
 import type { Run } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 

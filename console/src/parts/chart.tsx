@@ -2,7 +2,7 @@ import { useComputedColorScheme } from '@mantine/core'
 import { useEffect, useRef } from 'react'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import type { Curve } from './curves.ts'
+import type { Curve } from './runs/curves.ts'
 
 interface ChartProps {
   label: string

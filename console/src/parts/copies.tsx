@@ -4,9 +4,9 @@ import { number } from '../format.ts'
 import type { Scaling } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
-import { CopiesForm } from './copies-form.tsx'
 import { DataTable } from './data-table.tsx'
 import { Facts, Time } from './facts.tsx'
+import { CopiesForm } from './forms/copies-form.tsx'
 import { Loading, Panel } from './page.tsx'
 
 /** The model copies of an endpoint of this account, and why there are that many. */

@@ -6,8 +6,8 @@ import { useAction } from '../use-action.ts'
 import { useMay } from '../use-may.ts'
 import { CodeText } from './code.tsx'
 import { type Column, DataTable } from './data-table.tsx'
+import { WebhookForm } from './forms/webhook-form.tsx'
 import { Failure, Panel } from './page.tsx'
-import { WebhookForm } from './webhook-form.tsx'
 
 type Listed = Pick<Parameters<typeof DataTable<WebhookEndpoint>>[0], 'rows' | 'error'> &
   NonNullable<Parameters<typeof DataTable<WebhookEndpoint>>[0]['more']>

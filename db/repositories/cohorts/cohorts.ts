@@ -2,7 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { GraphOutline, SpecOutline } from '../../../domain/cohorts/outline.ts'
 import type { Transfer } from '../../../domain/ledger.ts'
-import type { CohortState, EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
+import type { CohortState, EdgeMode } from '../../../schemas/cohorts/vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type {
   CohortFacts,

@@ -1,7 +1,7 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { EDGE_SECONDS, overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
 import { EDGE_TRANSITIONS, moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
-import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure, EdgeState } from '../../../schemas/cohorts/vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EdgeFacts } from '../../tables/cohorts.ts'
 import { EDGE_FACTS, type LockedCohort } from './cohorts.ts'

@@ -5,10 +5,10 @@ import {
   outputsOf,
   outputsTooLarge,
 } from '../../../domain/cohorts/outcome.ts'
-import { filesNamedIn } from '../../../domain/cohorts/stage-files.ts'
+import { filesNamedIn } from '../../../domain/cohorts/stages/files.ts'
 import { capture, refund, type Transfer } from '../../../domain/ledger.ts'
-import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
-import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
+import { COHORT_LIMITS } from '../../../schemas/cohorts/plan.ts'
+import type { CohortState } from '../../../schemas/cohorts/vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortFacts, CohortFault } from '../../tables/cohorts.ts'
 import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'

@@ -1,6 +1,6 @@
 import { sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
-import type { CohortEventType } from '../../../schemas/cohort-vocabulary.ts'
+import type { CohortEventType } from '../../../schemas/cohorts/vocabulary.ts'
 import type { Database } from '../../tables.ts'
 
 export interface NewCohortEvent {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import { identityOfFiles, identityOfSpace } from '../../../domain/cohorts/spaces.ts'
-import type { ModelSpace } from '../../../schemas/cohort-evaluator.ts'
+import { identityOfFiles, identityOfSpace } from '../../../domain/cohorts/spaces/spaces.ts'
+import type { ModelSpace } from '../../../schemas/cohorts/evaluator.ts'
 
 /** Returns the fingerprint of a completed space: spaces with equal fingerprints hold the same values. */
 export const fingerprintOf = (space: ModelSpace): string => hash('sha256', identityOfSpace(space))

@@ -10,7 +10,7 @@ import {
   spaceOf,
   valueHandOver,
 } from '../../../domain/cohorts/hand-overs.ts'
-import type { PlanReason } from '../../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../../schemas/cohorts/plan.ts'
 import type { Database } from '../../tables.ts'
 import { findEvidence } from './evidence.ts'
 import type { StageModels } from './stage-models.ts'

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely'
-import type { CohortHealth } from '../../../schemas/cohort-health.ts'
+import type { CohortHealth } from '../../../schemas/cohorts/health.ts'
 import type { Database } from '../../tables.ts'
 
 type Counted = Pick<CohortHealth, 'cohorts' | 'edges' | 'evaluator'> & { reachable: number }

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
-import { MAPPED } from '../../../domain/cohorts/spaces.ts'
-import type { Neighbour } from '../../../schemas/cohort-health.ts'
+import { MAPPED } from '../../../domain/cohorts/spaces/spaces.ts'
+import type { Neighbour } from '../../../schemas/cohorts/health.ts'
 import type { Database } from '../../tables.ts'
 
 interface Ends {

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { carriedBy, faultOfValue, isByValue, type ValueEdge } from '../../../domain/cohorts/values.ts'
 import { cohortValueKey } from '../../../domain/object-keys.ts'
-import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
+import { COHORT_LIMITS } from '../../../schemas/cohorts/plan.ts'
 import type { CohortEdgeRow } from '../../tables/cohorts.ts'
 
 /** A value as the bytes of a payload, with their digest. */

@@ -6,7 +6,7 @@ import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective
 import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-input.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
-import type { PlanReason } from '../../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../../schemas/cohorts/plan.ts'
 import type { Database } from '../../tables.ts'
 import { readSnapshots, visibleNames } from '../nodes/loads.ts'
 import { readRates } from './edge-rates.ts'

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely'
-import type { Plan, PlanRequest } from '../../../schemas/cohort-plan.ts'
+import type { Plan, PlanRequest } from '../../../schemas/cohorts/plan.ts'
 import type { Database } from '../../tables.ts'
 
 /** Stores a plan, which can be run until it expires. */

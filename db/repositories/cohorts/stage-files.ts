@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
+import type { StageFile } from '../../../domain/cohorts/stages/files.ts'
 import type { Database } from '../../tables.ts'
 import type { LeaseRow } from '../../tables/nodes.ts'
 

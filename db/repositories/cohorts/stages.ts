@@ -1,7 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { NO_TOKENS, type TokenCounts } from '../../../domain/chat/chat.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
-import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
+import type { StageFile } from '../../../domain/cohorts/stages/files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
 import type {

@@ -1,6 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { movedStage } from '../../../domain/cohorts/event-data.ts'
-import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
+import type { CohortState } from '../../../schemas/cohorts/vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortFacts, StageFacts } from '../../tables/cohorts.ts'
 import { visibleNames } from '../nodes/loads.ts'

@@ -1,5 +1,5 @@
 import { type Insertable, type Kysely, sql, type Transaction } from 'kysely'
-import type { StructuredRunStatus } from '../../../schemas/cohort-evaluator.ts'
+import type { StructuredRunStatus } from '../../../schemas/cohorts/evaluator.ts'
 import type { EvaluationStep } from '../../../schemas/evaluation-work.ts'
 import type { Database } from '../../tables.ts'
 import type { StructuredRunRow, StructuredRunTable } from '../../tables/evaluator.ts'

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { storableJson } from '../../../domain/storable-text.ts'
-import type { LogEntry, MetricEntry } from '../../../schemas/link.ts'
+import type { LogEntry, MetricEntry } from '../../../schemas/nodes/link.ts'
 import type { Database } from '../../tables.ts'
 
 export interface NodeStateWrite {

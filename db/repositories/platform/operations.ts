@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import { at } from '../../../domain/at.ts'
 import { firstIdAt } from '../../../domain/uuid.ts'
-import type { NodeModelState } from '../../../schemas/node.ts'
+import type { NodeModelState } from '../../../schemas/nodes/node.ts'
 import type { OpenWork, RecentRequests } from '../../../schemas/operations.ts'
 import type { Database } from '../../tables.ts'
 import { isHeld } from '../tasks/waiting.ts'

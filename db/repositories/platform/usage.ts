@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { MAX_TOKENS } from '../../../domain/chat/chat.ts'
-import { MAX_INFERENCE_MS } from '../../../schemas/lease.ts'
+import { MAX_INFERENCE_MS } from '../../../schemas/nodes/lease.ts'
 import type { Database } from '../../tables.ts'
 import { moveLevels } from '../endpoints/levels.ts'
 

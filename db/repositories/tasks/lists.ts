@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { firstIdAt } from '../../../domain/uuid.ts'
-import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
+import type { CohortState } from '../../../schemas/cohorts/vocabulary.ts'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'

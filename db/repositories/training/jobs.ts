@@ -1,6 +1,6 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { storable, storableJson } from '../../../domain/storable-text.ts'
-import { sourcesOf } from '../../../domain/training-run.ts'
+import { sourcesOf } from '../../../domain/training/training-run.ts'
 import type { RunProgress, TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
 import { type CutPage, readCutPage } from '../../page-bytes.ts'
@@ -135,7 +135,7 @@ export interface JobChange {
   completed_at?: Date
 }
 
-/** Moves a run as `domain/training-run.ts` allows; `undefined` means that another writer came first. */
+/** Moves a run as `domain/training/training-run.ts` allows; `undefined` means that another writer came first. */
 export function moveJob(
   db: Kysely<Database>,
   id: string,

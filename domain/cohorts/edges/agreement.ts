@@ -1,5 +1,5 @@
-import type { Agreement, EdgeOffer } from '../../../schemas/cohort-edge.ts'
-import type { EdgeFailure, EdgeMode, Transport } from '../../../schemas/cohort-vocabulary.ts'
+import type { Agreement, EdgeOffer } from '../../../schemas/cohorts/edge.ts'
+import type { EdgeFailure, EdgeMode, Transport } from '../../../schemas/cohorts/vocabulary.ts'
 
 /** The graph's terms, which apply to every attempt. */
 export interface EdgeTerms {

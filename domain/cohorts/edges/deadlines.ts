@@ -1,4 +1,4 @@
-import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure, EdgeState } from '../../../schemas/cohorts/vocabulary.ts'
 
 /** Limits of an attempt, in seconds. */
 export const EDGE_SECONDS = {

@@ -1,5 +1,5 @@
-import type { Directive, EdgeRole } from '../../../schemas/cohort-edge.ts'
-import type { EdgeFailure, EdgeState, Transport } from '../../../schemas/cohort-vocabulary.ts'
+import type { Directive, EdgeRole } from '../../../schemas/cohorts/edge.ts'
+import type { EdgeFailure, EdgeState, Transport } from '../../../schemas/cohorts/vocabulary.ts'
 
 /** The state of an edge that decides what its nodes do next. */
 export interface EdgeStanding {

@@ -1,4 +1,4 @@
-import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure, EdgeState } from '../../../schemas/cohorts/vocabulary.ts'
 
 /** The steps that an edge can take. */
 export type EdgeMove =

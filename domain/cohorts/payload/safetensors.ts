@@ -1,4 +1,4 @@
-import type { Dtype } from '../../../schemas/cohort-vocabulary.ts'
+import type { Dtype } from '../../../schemas/cohorts/vocabulary.ts'
 import { EdgeError } from '../edge-error.ts'
 
 /** Size in bytes of the header length field, which precedes the header. */

@@ -1,5 +1,5 @@
-import type { ModelSpace } from '../../../schemas/cohort-evaluator.ts'
-import type { Dtype } from '../../../schemas/cohort-vocabulary.ts'
+import type { ModelSpace } from '../../../schemas/cohorts/evaluator.ts'
+import type { Dtype } from '../../../schemas/cohorts/vocabulary.ts'
 import { EdgeError } from '../edge-error.ts'
 import type { SafetensorsHeader } from './safetensors.ts'
 

@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
+import { weighJson } from '../../../api/http/bodies/json-weight.ts'
 import type { Family } from '../../../api/http/family.ts'
-import { weighJson } from '../../../api/http/json-weight.ts'
 import { route } from '../../../api/http/route.ts'
 import { until } from '../../support/assertions/until.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
-import { signedNode } from '../../support/servers/signed-node.ts'
+import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const MIB = 1024 * 1024
 const BUDGET_MB = 4

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { sql } from 'kysely'
-import { MAX_STREAMS } from '../../../api/http/stream-slots.ts'
+import { MAX_STREAMS } from '../../../api/http/connections/stream-slots.ts'
 import { connectTo, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 
 const ME = '/api/builder/v1/me'

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict'
-import { BodyTurns } from '../../../api/http/body-turns.ts'
-import { MAX_JSON_NAMES, MAX_SHORT_TEXTS, MAX_UNLIKE, weighJson } from '../../../api/http/json-weight.ts'
+import { BodyTurns } from '../../../api/http/bodies/body-turns.ts'
+import {
+  MAX_JSON_NAMES,
+  MAX_SHORT_TEXTS,
+  MAX_UNLIKE,
+  weighJson,
+} from '../../../api/http/bodies/json-weight.ts'
 import { checkShape } from '../../../api/http/validate.ts'
 import { MAX_MESSAGE_MEMBERS } from '../../../api/mcp/members.ts'
 import { newId } from '../../../domain/ids.ts'
 import { longestTurnMs } from '../../support/longest-turn.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { signedNode } from '../../support/servers/signed-node.ts'
+import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const MIB = 1024 * 1024
 

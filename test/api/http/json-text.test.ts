@@ -1,5 +1,5 @@
 import { strict as assert } from 'node:assert'
-import { ofText, parsed, serialize, withText } from '../../../api/http/json-text.ts'
+import { ofText, parsed, serialize, withText } from '../../../api/http/bodies/json-text.ts'
 
 describe('the JSON text of a response', () => {
   const text = Buffer.from('{ "a": 1.50, "b": "é" }')

@@ -7,7 +7,7 @@ import { newId } from '../../../domain/ids.ts'
 import { RemoteAddresses } from '../../../platform/remote-address.ts'
 import { until } from '../../support/assertions/until.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
-import { signedNode } from '../../support/servers/signed-node.ts'
+import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const KIB = 1024
 

@@ -6,10 +6,10 @@ import { request } from 'undici'
 import { newId } from '../../../domain/ids.ts'
 import { GENERATIVE_TASK_TYPES } from '../../../domain/task-types/generative.ts'
 import { until } from '../../support/assertions/until.ts'
+import { requireGenerative, type TinyGenerative } from '../../support/builders/models/tiny-generative.ts'
 import { pngOf } from '../../support/builders/png.ts'
-import { requireGenerative, type TinyGenerative } from '../../support/builders/tiny-generative.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
-import { GenerativeWorld } from '../../support/servers/generative-world.ts'
+import { GenerativeWorld } from '../../support/servers/worlds/generative-world.ts'
 
 const SMALL = { width: 64, height: 64 }
 const PICTURE = String(GENERATIVE_TASK_TYPES['image-to-3d']?.warmup_input?.image_url)

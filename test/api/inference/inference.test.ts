@@ -7,7 +7,7 @@ import { SOON_MS } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi } from '../../support/servers/api.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { addModel, startNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, until } from '../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000

@@ -6,7 +6,7 @@ import { newId } from '../../../domain/ids.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { type AnyBody, type Answer, callApi, startApi, type TestApi } from '../../support/servers/api.ts'
 import { ChatApi, startChatNode } from '../../support/servers/chat-api.ts'
-import type { TestNode } from '../../support/servers/node.ts'
+import type { TestNode } from '../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const CHAT = '/v1/chat/completions'

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { requireGenerative, tinyGeneratives } from '../../support/builders/models/tiny-generative.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
+import { requireSpecialist, tinySpecialist } from '../../support/builders/models/tiny-specialist.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { requireGenerative, tinyGeneratives } from '../../support/builders/tiny-generative.ts'
-import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { requireSpecialist, tinySpecialist } from '../../support/builders/tiny-specialist.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
-} from '../../support/servers/inference-world.ts'
+} from '../../support/servers/worlds/inference-world.ts'
 
 /** Memory for one image model and little else; all five models need 3.4 GB. */
 const MEMORY_MB = 2_650

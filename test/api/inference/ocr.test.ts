@@ -5,15 +5,15 @@ import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { uploadInput } from '../../support/builders/forms.ts'
-import { filesOf } from '../../support/builders/hub-repos.ts'
+import { filesOf } from '../../support/builders/models/hub-repos.ts'
+import { llmPython, requireLlm } from '../../support/builders/models/tiny-llm.ts'
+import { type TinyReader, tinyReader } from '../../support/builders/models/tiny-reader.ts'
 import { pngOf } from '../../support/builders/png.ts'
-import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { type TinyReader, tinyReader } from '../../support/builders/tiny-reader.ts'
 import { startHub, type TestHub } from '../../support/servers/hub-server.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
-import { until } from '../../support/servers/node.ts'
+import { until } from '../../support/servers/nodes/node.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', 'support', 'builders', 'reading_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', 'support', 'builders', 'probes', 'reading_probe.py')
 const stripes = (width: number) => pngOf(200, 60, (x) => (x % width < width / 2 ? 0 : 255))
 const PICTURES = [stripes(40), stripes(90)]
 const urlOf = (bytes: Buffer): string => `data:image/png;base64,${bytes.toString('base64')}`

@@ -8,14 +8,14 @@ import {
   type TinySpecialist,
   tinySpecialist,
   tinySpecialists,
-} from '../../support/builders/tiny-specialist.ts'
+} from '../../support/builders/models/tiny-specialist.ts'
+import { until } from '../../support/servers/nodes/node.ts'
+import { probeSpecialists } from '../../support/servers/nodes/specialist.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
-} from '../../support/servers/inference-world.ts'
-import { until } from '../../support/servers/node.ts'
-import { probeSpecialists } from '../../support/servers/specialist.ts'
+} from '../../support/servers/worlds/inference-world.ts'
 
 const QUERY = 'What is the capital of France?'
 const DOCUMENTS = ['Paris is the capital of France.', 'The lazy dog.', '']

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { WorkflowNotFoundError } from '@temporalio/client'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { uploadInput } from '../../support/builders/forms.ts'
-import { dataUrl, requireSpeech, tinySpeech, wav } from '../../support/builders/tiny-speech.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
+import { dataUrl, requireSpeech, tinySpeech, wav } from '../../support/builders/models/tiny-speech.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
 
 describe('speech to text', function () {
   this.timeout(600_000)

@@ -7,7 +7,7 @@ import { newId } from '../../../domain/ids.ts'
 import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
-import { signedNode } from '../../support/servers/signed-node.ts'
+import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 

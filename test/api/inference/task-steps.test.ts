@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { addModel } from '../../support/servers/node.ts'
+import { addModel } from '../../support/servers/nodes/node.ts'
 
 describe('the steps of a task (3.4)', () => {
   it('start with preparing: the node has claimed the task but not started to fetch or load the model', async () => {

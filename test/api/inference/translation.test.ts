@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
-import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { tinyTranslator } from '../../support/builders/tiny-translator.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
-import { until } from '../../support/servers/node.ts'
+import { llmPython, requireLlm } from '../../support/builders/models/tiny-llm.ts'
+import { tinyTranslator } from '../../support/builders/models/tiny-translator.ts'
+import { until } from '../../support/servers/nodes/node.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', 'support', 'builders', 'translation_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', 'support', 'builders', 'probes', 'translation_probe.py')
 const TEXT = 'The capital of France is Paris.'
 
 describe('translation', function () {

@@ -7,7 +7,7 @@ import type { Manifest, ToolManifest } from '../../../schemas/tool.ts'
 import { until } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { connectMcp } from '../../support/servers/mcp-client.ts'
+import { connectMcp } from '../../support/servers/clients/mcp-client.ts'
 
 const PATH = '/api/builder/v1/mcp/manifest'
 const MB = 1024 * 1024

@@ -11,7 +11,7 @@ import { mcpFamily } from '../../../api/routes/mcp/family.ts'
 import { OFFER_WITH_FIXTURES } from '../../support/builders/mcp-fixtures.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { REVISIONS } from '../../support/servers/mcp-client.ts'
+import { REVISIONS } from '../../support/servers/clients/mcp-client.ts'
 
 const CLI = fileURLToPath(
   new URL('dist/index.js', import.meta.resolve('@modelcontextprotocol/conformance/package.json')),

@@ -5,7 +5,7 @@ import { newId } from '../../../domain/ids.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
 import { readyDataset } from '../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { connectMcp, type McpClient } from '../../support/servers/mcp-client.ts'
+import { connectMcp, type McpClient } from '../../support/servers/clients/mcp-client.ts'
 
 const ROLES = ['viewer', 'operator', 'admin'] as const satisfies Role[]
 

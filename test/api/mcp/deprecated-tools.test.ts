@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import type { ToolManifest } from '../../../schemas/tool.ts'
 import { buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { connectMcp, type McpClient } from '../../support/servers/mcp-client.ts'
-import { until } from '../../support/servers/node.ts'
+import { connectMcp, type McpClient } from '../../support/servers/clients/mcp-client.ts'
+import { until } from '../../support/servers/nodes/node.ts'
 
 const ENDPOINTS = '/api/builder/v1/endpoints'
 

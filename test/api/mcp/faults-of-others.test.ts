@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
+import { connectMcp, withTasks } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, withTasks } from '../../support/servers/mcp-client.ts'
-import { addModel } from '../../support/servers/node.ts'
+import { addModel } from '../../support/servers/nodes/node.ts'
 
 const OUTPUT = {
   $defs: { row: { type: 'number' } },

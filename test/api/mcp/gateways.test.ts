@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { type AnyBody, startApi, type TestApi } from '../../support/servers/api.ts'
+import { connectMcp } from '../../support/servers/clients/mcp-client.ts'
 import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
-import { connectMcp } from '../../support/servers/mcp-client.ts'
-import { until } from '../../support/servers/node.ts'
+import { until } from '../../support/servers/nodes/node.ts'
 
 describe('clients that listen on one of several gateways', () => {
   let database: TestDatabase

@@ -5,9 +5,9 @@ import { until } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { callApi } from '../../support/servers/api.ts'
+import { withTasks } from '../../support/servers/clients/mcp-client.ts'
 import { startDatabase } from '../../support/servers/database.ts'
 import { gatewayEnv, runGateway } from '../../support/servers/gateway-process.ts'
-import { withTasks } from '../../support/servers/mcp-client.ts'
 
 describe("agents' tasks when their gateway is killed", () => {
   it('continue on another gateway, each exactly once', async () => {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import * as endpointChangeRepository from '../../../db/repositories/endpoints/changes.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
+import { connectMcp, REVISIONS, withTasks } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
-import { addModel, until } from '../../support/servers/node.ts'
+import { addModel, until } from '../../support/servers/nodes/node.ts'
 
 describe("a call that outlasts its client's timeout", () => {
   let on: InferenceApi

@@ -4,10 +4,10 @@ import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { buildEndpoint, OFFERED } from '../../support/builders/build-endpoint.ts'
-import { addLlmVersion, versionRef } from '../../support/builders/merges.ts'
+import { addLlmVersion, versionRef } from '../../support/builders/models/merges.ts'
+import { connectMcp, type McpClient, REVISIONS, withTasks } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, type McpClient, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
-import { addModel, until } from '../../support/servers/node.ts'
+import { addModel, until } from '../../support/servers/nodes/node.ts'
 
 const OPERATIONS = ['training.merge', 'training.retrain_on']
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { enableMemory, grant, revoke } from '../../support/builders/memory.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { connectMcp, REVISIONS } from '../../support/servers/mcp-client.ts'
+import { connectMcp, REVISIONS } from '../../support/servers/clients/mcp-client.ts'
 
 describe('the memory tools', () => {
   let api: TestApi

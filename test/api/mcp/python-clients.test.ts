@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../db/tables/models.ts'
+import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../../support/servers/clients/mcp-python.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../../support/servers/mcp-python.ts'
-import { addModel, until } from '../../support/servers/node.ts'
+import { addModel, until } from '../../support/servers/nodes/node.ts'
 
 describe('Python MCP clients', () => {
   let on: InferenceApi

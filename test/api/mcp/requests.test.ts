@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { loggedCall } from '../../../api/mcp/message.ts'
 import { newId } from '../../../domain/ids.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
-import { connectMcp } from '../../support/servers/mcp-client.ts'
+import { connectMcp } from '../../support/servers/clients/mcp-client.ts'
 
 const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
 const accept = 'application/json, text/event-stream'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
+import { connectMcp, REVISIONS } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, REVISIONS } from '../../support/servers/mcp-client.ts'
 
 const BUILT_IN = [
   'list_endpoints',

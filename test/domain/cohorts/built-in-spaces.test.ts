@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { builtInSpaces, type ModelFacts } from '../../../domain/cohorts/built-in-spaces.ts'
+import { builtInSpaces, type ModelFacts } from '../../../domain/cohorts/spaces/built-in-spaces.ts'
 
 const DIGEST = 'ab'.repeat(32)
 const facts = (overrides: Partial<ModelFacts>): ModelFacts => ({

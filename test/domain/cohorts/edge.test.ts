@@ -7,7 +7,7 @@ import {
   type EdgeMover,
   moveEdge,
 } from '../../../domain/cohorts/edges/transitions.ts'
-import type { EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeState } from '../../../schemas/cohorts/vocabulary.ts'
 
 const MAX_ATTEMPTS = 4
 const MAX_FAULTS = 4

@@ -6,7 +6,7 @@ import {
   type SpaceEdge,
   spaceHandOver,
 } from '../../../domain/cohorts/hand-overs.ts'
-import { Metric } from '../../../schemas/cohort-evaluator.ts'
+import { Metric } from '../../../schemas/cohorts/evaluator.ts'
 import { valuesOf } from '../../../schemas/common.ts'
 
 const EDGE: GraphEdge & SpaceEdge = {

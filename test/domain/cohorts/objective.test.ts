@@ -4,7 +4,7 @@ import { graphOf } from '../../../domain/cohorts/graph.ts'
 import { cheapestFirst } from '../../../domain/cohorts/objective.ts'
 import { planGraph } from '../../../domain/cohorts/plan-graph.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import type { PlanRequest } from '../../../schemas/cohort-plan.ts'
+import type { PlanRequest } from '../../../schemas/cohorts/plan.ts'
 
 const ME = 'me'
 const model = (endpoint_id: string, price_micro: number): StageModel & { ref: string } => ({

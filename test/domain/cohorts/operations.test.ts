@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { graphOf } from '../../../domain/cohorts/graph.ts'
 import { operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
-import type { StageOperation } from '../../../schemas/cohort-plan.ts'
-import type { SpaceKind } from '../../../schemas/cohort-vocabulary.ts'
+import type { StageOperation } from '../../../schemas/cohorts/plan.ts'
+import type { SpaceKind } from '../../../schemas/cohorts/vocabulary.ts'
 
 describe('operationsOf', () => {
   it("lets only Hearth's own servers hand over prompts", () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { fingerprintOf, weightsDigest } from '../../../db/repositories/cohorts/fingerprints.ts'
-import { completeSpace } from '../../../domain/cohorts/spaces.ts'
-import type { ModelSpace } from '../../../schemas/cohort-evaluator.ts'
+import { completeSpace } from '../../../domain/cohorts/spaces/spaces.ts'
+import type { ModelSpace } from '../../../schemas/cohorts/evaluator.ts'
 
 const TOKENIZER = 'ab'.repeat(32)
 const EMBEDDING: ModelSpace = {

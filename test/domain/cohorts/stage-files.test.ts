@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { fileAddress, filesNamedIn, isFileAddress, withUrls } from '../../../domain/cohorts/stage-files.ts'
+import { fileAddress, filesNamedIn, isFileAddress, withUrls } from '../../../domain/cohorts/stages/files.ts'
 import { newId } from '../../../domain/ids.ts'
 
 describe('stage file addresses', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { NO_TOKENS } from '../../../domain/chat/chat.ts'
-import { tokensOfStage } from '../../../domain/cohorts/stage-tokens.ts'
+import { tokensOfStage } from '../../../domain/cohorts/stages/tokens.ts'
 
 const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { graphOf } from '../../../domain/cohorts/graph.ts'
 import { takeOver } from '../../../domain/cohorts/take-over.ts'
-import type { PlanRequest, Stage } from '../../../schemas/cohort-plan.ts'
+import type { PlanRequest, Stage } from '../../../schemas/cohorts/plan.ts'
 
 /** A graph of stages by name, with hand-overs as `from>to`; `outputs` names the stages that are outputs. */
 function graph(names: string, edges: string, outputs: string, more: Record<string, Partial<Stage>> = {}) {

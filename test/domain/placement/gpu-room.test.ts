@@ -10,7 +10,7 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed } from '../../../domain/placement/placement.ts'
 import { planPins } from '../../../domain/placement/warm-pins.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
-import type { NodeModel } from '../../../schemas/node.ts'
+import type { NodeModel } from '../../../schemas/nodes/node.ts'
 
 const GB = 1_024
 

@@ -7,7 +7,7 @@ import {
   pointsOf,
   WARMTH_SCORE,
 } from '../../../domain/placement/placement.ts'
-import type { NodeModel } from '../../../schemas/node.ts'
+import type { NodeModel } from '../../../schemas/nodes/node.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'n1',

@@ -7,7 +7,7 @@ import {
   type WarmPin,
   type WarmWant,
 } from '../../../domain/placement/warm-pins.ts'
-import type { NodeModel } from '../../../schemas/node.ts'
+import type { NodeModel } from '../../../schemas/nodes/node.ts'
 
 const NOW = new Date('2026-01-01T12:00:00Z')
 

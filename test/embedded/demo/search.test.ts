@@ -4,10 +4,10 @@ import { hearth } from '../../../client/index.ts'
 import { describeRows } from '../../../embedded/demo/search.ts'
 import { queryTable } from '../../../embedded/demo/tool.ts'
 import { learnWords, writeWordModel } from '../../../embedded/demo/word-vectors.ts'
+import { requireSpecialist } from '../../support/builders/models/tiny-specialist.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { requireSpecialist } from '../../support/builders/tiny-specialist.ts'
 import { startApi } from '../../support/servers/api.ts'
-import { startSpecialist } from '../../support/servers/specialist.ts'
+import { startSpecialist } from '../../support/servers/nodes/specialist.ts'
 
 const CSV = [
   'age,sex,bmi,bp,s3,s5,s6,target',

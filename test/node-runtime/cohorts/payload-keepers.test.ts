@@ -11,12 +11,18 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import type { CallOptions } from '../../../node-runtime/control/client.ts'
 import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
 import { bearer, edgePath, pinnedClient } from '../../../node-runtime/edges/pinned-client.ts'
-import type { EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeMode } from '../../../schemas/cohorts/vocabulary.ts'
 import { edgeWorld } from '../../support/assertions/edge-suite.ts'
-import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../../support/builders/cohorts.ts'
-import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
+import {
+  buildCohort,
+  buildEdge,
+  buildStage,
+  leaseStage,
+  TEXT_SPACE,
+} from '../../support/builders/cohorts/cohorts.ts'
+import { sha256Of, storeBytes } from '../../support/builders/cohorts/edges.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 /** Larger than what fits in the row. */
 const PAYLOAD = randomBytes(200_000)

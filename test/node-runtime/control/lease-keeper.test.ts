@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { jsonCheck } from '../../../api/http/validate.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
-import { ClaimRequest, MAX_TIMEOUT_S } from '../../../schemas/lease.ts'
+import { ClaimRequest, MAX_TIMEOUT_S } from '../../../schemas/nodes/lease.ts'
 
 describe('leaseSecondsFor', () => {
   it('returns a term that the platform grants and that outlives retried calls', () => {

@@ -3,9 +3,9 @@ import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Spool } from '../../../node-runtime/control/spool.ts'
-import { FRAME, type LogEntry, MAX_CHUNK } from '../../../schemas/link.ts'
+import { FRAME, type LogEntry, MAX_CHUNK } from '../../../schemas/nodes/link.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { until } from '../../support/servers/node.ts'
+import { until } from '../../support/servers/nodes/node.ts'
 
 /** Stores batches, and acknowledges them on demand. */
 class Sink {

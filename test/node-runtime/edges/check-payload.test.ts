@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Agreed, checkPayload } from '../../../node-runtime/edges/check-payload.ts'
 import { PayloadStore } from '../../../node-runtime/edges/payload-store.ts'
-import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
+import { sha256Of, storeBytes } from '../../support/builders/cohorts/edges.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const FINGERPRINT = 'a'.repeat(64)

@@ -11,7 +11,7 @@ import {
   sha256Of,
   storeBytes,
   type TwoNodes,
-} from '../../support/builders/edges.ts'
+} from '../../support/builders/cohorts/edges.ts'
 
 const WINDOW = MB / 4
 

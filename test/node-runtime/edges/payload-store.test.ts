@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PayloadStore } from '../../../node-runtime/edges/payload-store.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
-import { MB, newAttempt, sha256Of, storeBytes } from '../../support/builders/edges.ts'
+import { MB, newAttempt, sha256Of, storeBytes } from '../../support/builders/cohorts/edges.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ import {
   sha256Of,
   storeBytes,
   type TwoNodes,
-} from '../../support/builders/edges.ts'
+} from '../../support/builders/cohorts/edges.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { serveObjects } from '../../support/servers/object-server.ts'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.ts'

@@ -11,7 +11,7 @@ import {
   newTicket,
   openTwoNodes,
   type TwoNodes,
-} from '../../support/builders/edges.ts'
+} from '../../support/builders/cohorts/edges.ts'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.ts'
 
 const failsWith = (failure: string) => (err: unknown) => {

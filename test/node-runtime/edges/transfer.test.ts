@@ -19,7 +19,7 @@ import {
   sha256Of,
   storeBytes,
   type TwoNodes,
-} from '../../support/builders/edges.ts'
+} from '../../support/builders/cohorts/edges.ts'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.ts'
 
 const LIMIT = { maxBytes: 100 * MB }

@@ -4,7 +4,7 @@ import { globSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
 import { skipBecause } from '../../support/skip.ts'
 
 const SCRIPT = join(import.meta.dirname, 'oldest_python.py')

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import type { Verdict } from '../../../schemas/cohort-evaluator.ts'
-import { pythonOf } from '../../support/servers/trainer.ts'
+import type { Verdict } from '../../../schemas/cohorts/evaluator.ts'
+import { pythonOf } from '../../support/servers/nodes/trainer.ts'
 
 const FOLDER = join(import.meta.dirname, '..', '..', '..', 'node-runtime')
 const PLANTED = join(import.meta.dirname, 'planted.py')

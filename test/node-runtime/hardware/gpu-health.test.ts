@@ -5,11 +5,11 @@ import { type CudaProbe, probeCuda } from '../../../node-runtime/hardware/cuda-p
 import { GpuHealth } from '../../../node-runtime/hardware/gpu-health.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { createLogger } from '../../../platform/log.ts'
-import { buildFakeCuda } from '../../support/builders/fake-cuda.ts'
+import { buildFakeCuda } from '../../support/builders/models/fake-cuda.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi } from '../../support/servers/api.ts'
-import { startNode, until } from '../../support/servers/node.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { startNode, until } from '../../support/servers/nodes/node.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
 
 describe('GpuHealth', function () {
   this.timeout(60_000)

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { checkNodes } from '../../../cli/doctor/platform.ts'
 import { findGpus, gpusOfOneProgram } from '../../../node-runtime/hardware/nvidia.ts'
-import type { NodeInventory, NodeView } from '../../../schemas/node.ts'
+import type { NodeInventory, NodeView } from '../../../schemas/nodes/node.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const UUIDS = [

@@ -8,10 +8,10 @@ import { Links } from '../../../node-runtime/link/links.ts'
 import { freePort } from '../../../platform/free-ports.ts'
 import { encodeFrame } from '../../../platform/link/codec.ts'
 import { createLogger } from '../../../platform/log.ts'
-import { FRAME } from '../../../schemas/link.ts'
+import { FRAME } from '../../../schemas/nodes/link.ts'
 import { until } from '../../support/assertions/until.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { startNode, type TestNode } from '../../support/servers/node.ts'
+import { startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
 const NOBODY = 'http://127.0.0.1:1'
 const SEVERAL_REPORTS_MS = 2_500

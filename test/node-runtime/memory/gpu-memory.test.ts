@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 /** Longer than the interval between two checks of a node. */
 const LOOKS_MS = 1_000

@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises'
 import { newId } from '../../../domain/ids.ts'
 import { underLease } from '../../../node-runtime/training/job-lease.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
 describe('memory for jobs', function () {
   this.timeout(60_000)

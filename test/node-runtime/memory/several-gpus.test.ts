@@ -8,10 +8,10 @@ import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { commandOf, processCommand } from '../../../node-runtime/models/launch.ts'
 import { underLease } from '../../../node-runtime/training/job-lease.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
-import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 /** Provides an `nvidia-smi` of two GPUs of 12 GB that never lists a process. */
 function twoGpus(): Disposable {

@@ -11,8 +11,8 @@ import {
   type TinyCheckpoint,
   writeAdapter,
   writeCheckpoint,
-} from '../../support/builders/checkpoints.ts'
-import { writeLargeCheckpoint } from '../../support/builders/large-checkpoint.ts'
+} from '../../support/builders/models/checkpoints.ts'
+import { writeLargeCheckpoint } from '../../support/builders/models/large-checkpoint.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const QUERY = 'model.layers.0.self_attn.q_proj.weight'

@@ -11,7 +11,7 @@ import {
   type TinyCheckpoint,
   writeAdapter,
   writeCheckpoint,
-} from '../../support/builders/checkpoints.ts'
+} from '../../support/builders/models/checkpoints.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 describe('model merges', () => {

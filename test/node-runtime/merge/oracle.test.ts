@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { mergeModels, type MergeSpec } from '../../../node-runtime/merge/merge-models.ts'
-import { fromBf16, readCheckpoint, writeCheckpoint } from '../../support/builders/checkpoints.ts'
-import { oracleModel } from '../../support/builders/oracle-models.ts'
+import { fromBf16, readCheckpoint, writeCheckpoint } from '../../support/builders/models/checkpoints.ts'
+import { oracleModel } from '../../support/builders/models/oracle-models.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 type Expected = Record<'slerp' | 'ties' | 'dare', Record<string, string>>

@@ -7,16 +7,16 @@ import { importModel } from '../../../cli/commands/models.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { until } from '../../support/assertions/until.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import {
   convertedSpecialist,
   makeTinySpecialist,
   requireSpecialist,
   specialistPython,
   type TinySpecialist,
-} from '../../support/builders/tiny-specialist.ts'
+} from '../../support/builders/models/tiny-specialist.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
-import { startNode, type TestNode } from '../../support/servers/node.ts'
+import { startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
 const MODEL: TinySpecialist = { seed: 3 }
 

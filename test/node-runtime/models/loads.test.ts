@@ -5,7 +5,7 @@ import { reportOf } from '../../../node-runtime/models/report.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { type FakeStats, startChatNode, FAKE_LLM_SERVER } from '../../support/servers/chat-api.ts'
-import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 const FIRST = { model: 'model', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 1 }
 const SLOW_MS = 700

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { compareLogits, type ComparisonTools } from '../../../node-runtime/models/logit-comparison.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode } from '../../support/servers/node.ts'
+import { addModel, startNode } from '../../support/servers/nodes/node.ts'
 
 describe('the comparison of logits', () => {
   let api: TestApi

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 describe('model manager', () => {
   let api: TestApi

@@ -7,7 +7,7 @@ import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { ROUND_INTERVAL_MS } from '../../../node-runtime/models/upkeep.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
 describe('model residency', function () {
   this.timeout(60_000)

@@ -8,11 +8,11 @@ import {
   judgeLoadFailure,
   UnusableWeightsError,
 } from '../../../node-runtime/servers/llama/unusable-weights.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { OPERATIONS_KEY, startApi } from '../../support/servers/api.ts'
-import { LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
-import { addModel, startNode } from '../../support/servers/node.ts'
+import { addModel, startNode } from '../../support/servers/nodes/node.ts'
+import { LlmWorld, requireLlamaCpp } from '../../support/servers/worlds/llm-world.ts'
 
 const ENDLESS =
   '{%for a in range(9999)%}{%for b in range(9999)%}{%for c in range(9999)%}{%endfor%}{%endfor%}{%endfor%}'

@@ -10,10 +10,10 @@ import { ModelServer } from '../../../node-runtime/models/server.ts'
 import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
-import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { type EngineRecorder, startEngineRecorder } from '../../support/servers/engine-recorder.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { type EngineRecorder, startEngineRecorder } from '../../support/servers/nodes/engine-recorder.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
 
 const MB = 1024 * 1024
 const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
@@ -55,7 +55,10 @@ function fakeEnvironment(dir: string): string {
   const [version = ''] = readdirSync(join(dir, 'lib'))
   const module = join(dir, 'lib', version, 'site-packages', 'vllm', 'entrypoints', 'cli')
   mkdirSync(module, { recursive: true })
-  cpSync(join(import.meta.dirname, '..', '..', 'support', 'servers', 'fake_vllm.py'), join(module, 'main.py'))
+  cpSync(
+    join(import.meta.dirname, '..', '..', 'support', 'servers', 'nodes', 'fake_vllm.py'),
+    join(module, 'main.py'),
+  )
   return join(dir, 'bin', 'python')
 }
 

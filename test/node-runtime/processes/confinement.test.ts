@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers'
 import type { Confinement } from '../../../node-runtime/processes/confinement.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
 
 /** Runs expressions one by one and prints the outcome of each. */
 const TRY = `

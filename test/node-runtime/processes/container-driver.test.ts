@@ -7,9 +7,9 @@ import { ModelServer } from '../../../node-runtime/models/server.ts'
 import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import type { ContainerSpec } from '../../../node-runtime/processes/container-options.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
-import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/container-engine.ts'
+import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/nodes/container-engine.ts'
 
 /** A one-line model server: it is healthy at once, and answers inference with the files of its model. */
 const SERVER = `

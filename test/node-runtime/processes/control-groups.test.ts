@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { ControlGroups, type RunGroup } from '../../../node-runtime/processes/control-groups.ts'
 import { until } from '../../support/assertions/until.ts'
-import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
+import { requireToolBench, type ToolBench } from '../../support/servers/nodes/tools.ts'
 import { skipBecause } from '../../support/skip.ts'
 
 const LIMITS = { memoryMb: 100, cpus: 1, processes: 8 }

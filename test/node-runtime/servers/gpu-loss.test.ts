@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { request } from 'undici'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
-const PROGRAM = join(import.meta.dirname, '..', '..', 'support', 'servers', 'lost_gpu_server.py')
+const PROGRAM = join(import.meta.dirname, '..', '..', 'support', 'servers', 'nodes', 'lost_gpu_server.py')
 const NAMES = ['access', 'assert', 'cublas', 'memory', 'unsupported', 'input']
 const CHAT = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 1 }
 

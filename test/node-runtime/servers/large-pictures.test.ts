@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
+import { requireLlm } from '../../support/builders/models/tiny-llm.ts'
+import { tinyReader } from '../../support/builders/models/tiny-reader.ts'
 import { pngOf } from '../../support/builders/png.ts'
-import { requireLlm } from '../../support/builders/tiny-llm.ts'
-import { tinyReader } from '../../support/builders/tiny-reader.ts'
-import { startSpecialist, TORCH } from '../../support/servers/specialist.ts'
+import { startSpecialist, TORCH } from '../../support/servers/nodes/specialist.ts'
 
 const GREY = () => 99
 const bodyOf = (bytes: Buffer) => ({ image_url: `data:image/png;base64,${bytes.toString('base64')}` })

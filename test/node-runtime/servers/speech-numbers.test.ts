@@ -3,16 +3,16 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { llmPython } from '../../support/builders/tiny-llm.ts'
+import { llmPython } from '../../support/builders/models/tiny-llm.ts'
 import {
   convertedSpeech,
   requireSpeech,
   tinySpeech,
   wav,
   whisperPython,
-} from '../../support/builders/tiny-speech.ts'
+} from '../../support/builders/models/tiny-speech.ts'
 
-const PROBE = join(import.meta.dirname, '../../support/builders/speech_probe.py')
+const PROBE = join(import.meta.dirname, '../../support/builders/probes/speech_probe.py')
 /** The length of a window, because the libraries pad a shorter one in different ways. */
 const SECONDS = 30
 const PROMPTS = [

@@ -13,10 +13,10 @@ import {
   tinySpeech,
   wav,
   whisperPython,
-} from '../../support/builders/tiny-speech.ts'
-import { type SpecialistServer, startSpecialist, WHISPER } from '../../support/servers/specialist.ts'
+} from '../../support/builders/models/tiny-speech.ts'
+import { type SpecialistServer, startSpecialist, WHISPER } from '../../support/servers/nodes/specialist.ts'
 
-const MP3_OF = join(import.meta.dirname, '../../support/builders/mp3_of.py')
+const MP3_OF = join(import.meta.dirname, '../../support/builders/probes/mp3_of.py')
 
 async function mp3(seconds: number, silent = false): Promise<Buffer> {
   const child = spawn(await whisperPython(), [MP3_OF], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })

@@ -5,7 +5,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { pythonOf, runTrainer, startModelServer, type ModelServer } from '../../support/servers/trainer.ts'
+import {
+  pythonOf,
+  runTrainer,
+  startModelServer,
+  type ModelServer,
+} from '../../support/servers/nodes/trainer.ts'
 
 const HOUSE = { size: 80, age: 10, town: 'Oslo', garden: false }
 

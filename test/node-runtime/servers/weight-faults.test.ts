@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { pythonOf } from '../../support/servers/trainer.ts'
+import { pythonOf } from '../../support/servers/nodes/trainer.ts'
 
 const SERVERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers')
 

@@ -8,7 +8,7 @@ import { findPython } from '../../../node-runtime/environments/python-env.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { runProgram } from '../../../platform/processes/run-program.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
-import { requireToolBench, scriptTool, type ToolBench } from '../../support/servers/tools.ts'
+import { requireToolBench, scriptTool, type ToolBench } from '../../support/servers/nodes/tools.ts'
 import { skipBecause } from '../../support/skip.ts'
 
 for (const kind of ['processes', 'containers'] as const)

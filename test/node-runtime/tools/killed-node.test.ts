@@ -8,10 +8,10 @@ import { ContainerDriver } from '../../../node-runtime/processes/container-drive
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { requireEngine } from '../../support/servers/container-engine.ts'
-import { requireToolBench } from '../../support/servers/tools.ts'
+import { requireEngine } from '../../support/servers/nodes/container-engine.ts'
+import { requireToolBench } from '../../support/servers/nodes/tools.ts'
 
-const NODE = fileURLToPath(new URL('../../support/servers/tool-process.ts', import.meta.url))
+const NODE = fileURLToPath(new URL('../../support/servers/nodes/tool-process.ts', import.meta.url))
 /** Only a hanging run reaches this limit. */
 const STARTED_MS = 40_000
 /** Ignores signals, and has a child in a separate session. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { loadCatalog } from '../../../platform/catalog.ts'
-import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
+import { requireToolBench, type ToolBench } from '../../support/servers/nodes/tools.ts'
 import {
   EARLY_MAPPINGS_ATTACK,
   EPOLL_ATTACK,

@@ -7,8 +7,8 @@ import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicConnections } from '../../../platform/egress/public-connections.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { requireToolBench, requireToolPython, type ToolBench } from '../../support/servers/nodes/tools.ts'
 import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
-import { requireToolBench, requireToolPython, type ToolBench } from '../../support/servers/tools.ts'
 
 const PAGE = `<html><head><title>The page</title></head><body><nav><a href="/menu">Menu entry</a></nav><article><h1>Heading</h1>
 <p>${'A sentence of the article with enough words to count as content. '.repeat(8)}</p>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
-import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
+import { requireToolBench, type ToolBench } from '../../support/servers/nodes/tools.ts'
 
 for (const kind of ['processes', 'containers'] as const)
   describe(`waiting tools with ${kind}`, function () {

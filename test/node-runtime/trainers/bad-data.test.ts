@@ -12,7 +12,7 @@ import {
   writeJsonl,
 } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer } from '../../support/servers/trainer.ts'
+import { runTrainer } from '../../support/servers/nodes/trainer.ts'
 
 const table = (rows: string[]): string => ['size,price', ...rows].join('\n')
 const many = Array.from({ length: 30 }, (_, index) => `${index},${index * 2}`)

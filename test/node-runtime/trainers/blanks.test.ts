@@ -3,9 +3,9 @@ import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { learned } from '../../support/builders/table-probe.ts'
+import { learned } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { pythonOf } from '../../support/servers/trainer.ts'
+import { pythonOf } from '../../support/servers/nodes/trainer.ts'
 
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 

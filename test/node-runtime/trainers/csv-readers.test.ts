@@ -7,11 +7,11 @@ import { SAMPLED } from '../../../platform/datasets/preview.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { runProgram } from '../../../platform/processes/run-program.ts'
 import { CSV_CASES } from '../../support/builders/csv-cases.ts'
-import { queried } from '../../support/builders/query-probe.ts'
-import { learned } from '../../support/builders/table-probe.ts'
+import { queried } from '../../support/builders/probes/query-probe.ts'
+import { learned } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { requireToolPython } from '../../support/servers/tools.ts'
-import { pythonOf } from '../../support/servers/trainer.ts'
+import { requireToolPython } from '../../support/servers/nodes/tools.ts'
+import { pythonOf } from '../../support/servers/nodes/trainer.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 

@@ -5,7 +5,7 @@ import { MARKS } from '../../../platform/datasets/csv-values.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { DAYS, dayFirst, reviews, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, treesOf } from '../../support/servers/trainer.ts'
+import { runTrainer, treesOf } from '../../support/servers/nodes/trainer.ts'
 
 describe('data that a model reads differently than it was written', () => {
   it('sorts times of any notation, and reports it in the run', async () => {

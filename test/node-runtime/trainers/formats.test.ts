@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { runProgram } from '../../../platform/processes/run-program.ts'
 import { houses, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
+import { pythonOf, runTrainer } from '../../support/servers/nodes/trainer.ts'
 
 /** Writes the rows of data.jsonl as Parquet and in every layout of a saved Hugging Face dataset. */
 const CONVERT = `

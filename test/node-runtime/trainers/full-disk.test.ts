@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { houses, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
+import { runTrainer } from '../../support/servers/nodes/trainer.ts'
 import { mountSmallDisk, type SmallDisk } from '../../support/servers/small-disk.ts'
-import { runTrainer } from '../../support/servers/trainer.ts'
 import { skipBecause } from '../../support/skip.ts'
 
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
 interface Rendered {
   rows: { tokens?: string[]; error?: string }[]

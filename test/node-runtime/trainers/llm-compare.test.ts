@@ -3,9 +3,9 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { mergeModels } from '../../../node-runtime/merge/merge-models.ts'
 import { readTensors } from '../../../node-runtime/merge/safetensors.ts'
-import { writeAdapter } from '../../support/builders/checkpoints.ts'
+import { writeAdapter } from '../../support/builders/models/checkpoints.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
 interface Verdict {
   prompt: string

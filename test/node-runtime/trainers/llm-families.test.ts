@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 
 interface Trained {
   learns: boolean

@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sums, writeJsonl } from '../../support/builders/chat-rows.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/trainer.ts'
+import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
 const COMMON = {
   epochs: 3,

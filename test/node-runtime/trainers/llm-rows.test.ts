@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { loadCatalog } from '../../../platform/catalog.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
 interface Row {
   ids: number[]

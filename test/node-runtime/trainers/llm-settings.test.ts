@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { loadCatalog } from '../../../platform/catalog.ts'
-import { probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 
 interface Settings {
   sequence_len: number

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sums, writeJsonl } from '../../support/builders/chat-rows.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/trainer.ts'
+import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
 const MODEL = 'llm-qlora-finetune'
 const QUICK = { epochs: 2, sequence_len: 128, learning_rate: 0.01, gradient_accumulation_steps: 2 }

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { realPython } from '../../support/servers/python.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
 
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
+import { pythonOf, runTrainer } from '../../support/servers/nodes/trainer.ts'
 
 const ROWS = 3_000_000
 /**

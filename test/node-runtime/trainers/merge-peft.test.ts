@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { mergeModels } from '../../../node-runtime/merge/merge-models.ts'
 import { runProgram } from '../../../platform/processes/run-program.ts'
+import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
-const SCRIPT = join(import.meta.dirname, '..', '..', 'support', 'builders', 'merge_peft.py')
+const SCRIPT = join(import.meta.dirname, '..', '..', 'support', 'builders', 'models', 'merge_peft.py')
 const KINDS = ['lora', 'dora', 'saved'] as const
 
 describe('adapter_merge compared with PEFT', function () {

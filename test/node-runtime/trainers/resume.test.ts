@@ -3,7 +3,7 @@ import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, treesOf, type TrainerJob, type TrainerRun } from '../../support/servers/trainer.ts'
+import { runTrainer, treesOf, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
 const CHECKPOINTS = { checkpoint_every_epochs: 20 }
 

@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { houses, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, treesOf, type TrainerJob } from '../../support/servers/trainer.ts'
+import { runTrainer, treesOf, type TrainerJob } from '../../support/servers/nodes/trainer.ts'
 
 const QUICK = { epochs: 40, num_leaves: 4, checkpoint_every_epochs: 10 }
 

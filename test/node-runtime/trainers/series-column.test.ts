@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { learned, type TableRequest } from '../../support/builders/table-probe.ts'
+import { learned, type TableRequest } from '../../support/builders/probes/table-probe.ts'
 
 const ROWS = Array.from({ length: 40 }, (_, i) => i)
 const wave = (i: number) => (50 + 10 * Math.sin(i)).toFixed(2)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { dated, learned, shuffled, type TableRequest } from '../../support/builders/table-probe.ts'
+import { dated, learned, shuffled, type TableRequest } from '../../support/builders/probes/table-probe.ts'
 
 describe('numbers of 9 to 14 digits in a time column', () => {
   const hours = Array.from({ length: 200 }, (_, i) => new Date(Date.UTC(2021, 0, 30, i, 30)))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { dated, learned, shuffled, type TableRequest } from '../../support/builders/table-probe.ts'
+import { dated, learned, shuffled, type TableRequest } from '../../support/builders/probes/table-probe.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')
 /** The parts of a date with a two-digit year. */

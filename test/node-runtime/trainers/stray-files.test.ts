@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { checkModelFolder } from '../../../node-runtime/models/folder.ts'
 import { houses, reviews, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, startModelServer } from '../../support/servers/trainer.ts'
+import { runTrainer, startModelServer } from '../../support/servers/nodes/trainer.ts'
 
 const SECRET = 'postgres://owner:hunter2@db.internal/main?sslmode=require&application_name=x'
 

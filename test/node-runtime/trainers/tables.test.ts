@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readDataset } from '../../../platform/datasets/reader.ts'
-import { learned } from '../../support/builders/table-probe.ts'
+import { learned } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')

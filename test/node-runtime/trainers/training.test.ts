@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { houses, reviews, sales, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, startModelServer, type TrainerRun } from '../../support/servers/trainer.ts'
+import { runTrainer, startModelServer, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
 const ajv = new Ajv2020({ strict: false })
 

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import { fetchBase } from '../../../node-runtime/training/base-model.ts'
-import type { NodeModelSpec } from '../../../schemas/node.ts'
+import type { NodeModelSpec } from '../../../schemas/nodes/node.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
 const signal = new AbortController().signal
 

@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import { trainUnderLease } from '../../../node-runtime/training/training-attempt.ts'
 import { until } from '../../support/assertions/until.ts'
 import { operate } from '../../support/builders/memory.ts'
-import { addLlmVersion, versionRef } from '../../support/builders/merges.ts'
+import { addLlmVersion, versionRef } from '../../support/builders/models/merges.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { HearthRunner } from '../../support/builders/run-hearth.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
-import { claimOn, startNode, type TestNode } from '../../support/servers/node.ts'
+import { claimOn, startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
 /** Provides an `nvidia-smi` of one GPU, like on a machine with broken CUDA: there is no device and no library. */
 function claimedGpu(): Disposable {

@@ -5,7 +5,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { WeightsCache } from '../../../node-runtime/weights/cache.ts'
-import type { NodeModelSpec } from '../../../schemas/node.ts'
+import type { NodeModelSpec } from '../../../schemas/nodes/node.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
-import type { NodeModel, NodeModelSpec } from '../../../schemas/node.ts'
-import { addHubModel } from '../../support/builders/hub-model.ts'
+import type { NodeModel, NodeModelSpec } from '../../../schemas/nodes/node.ts'
+import { addHubModel } from '../../support/builders/models/hub-model.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { HUB_TOKEN, startHub, type TestHub } from '../../support/servers/hub-server.ts'
-import { startNode, type TestNode } from '../../support/servers/node.ts'
-import { type SignedNode, signedNode } from '../../support/servers/signed-node.ts'
+import { startNode, type TestNode } from '../../support/servers/nodes/node.ts'
+import { type SignedNode, signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const PADDING = 'x'.repeat(200_000)
 

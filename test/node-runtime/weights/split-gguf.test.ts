@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import { writeTinyGguf } from '../../../embedded/demo/tiny-gguf.ts'
-import { splitGguf } from '../../support/builders/split-gguf.ts'
+import { splitGguf } from '../../support/builders/models/split-gguf.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../../support/servers/api.ts'
-import { LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
+import { LlmWorld, requireLlamaCpp } from '../../support/servers/worlds/llm-world.ts'
 
 describe('a GGUF in parts', function () {
   this.timeout(600_000)

@@ -7,8 +7,8 @@ import { runInNewContext } from 'node:vm'
 import { WebSocket, WebSocketServer } from 'ws'
 import { type ChannelOptions, LinkChannel } from '../../../platform/link/channel.ts'
 import { encodeFrame, type Frame } from '../../../platform/link/codec.ts'
-import { FRAME, MAX_CHUNK, STREAM_CREDIT } from '../../../schemas/link.ts'
-import { until } from '../../support/servers/node.ts'
+import { FRAME, MAX_CHUNK, STREAM_CREDIT } from '../../../schemas/nodes/link.ts'
+import { until } from '../../support/servers/nodes/node.ts'
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void

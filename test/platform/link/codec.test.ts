@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { encodeFrame, LinkProtocolError, parseMeta } from '../../../platform/link/codec.ts'
-import { FRAME } from '../../../schemas/link.ts'
+import { FRAME } from '../../../schemas/nodes/link.ts'
 import { decodeFrames } from '../../support/builders/link-frames.ts'
 
 const decodeFrame = (message: Buffer) => [...decodeFrames(message)][0]!

@@ -1,5 +1,5 @@
 import type { AnyBody } from '../servers/api.ts'
-import type { TestNode } from '../servers/node.ts'
+import type { TestNode } from '../servers/nodes/node.ts'
 
 /** A call of a node to the platform about a hand-over. */
 export interface EdgeCall {

@@ -1,10 +1,10 @@
 import type { CohortEdgeRow, CohortStageRow, NewCohortEdge } from '../../../db/tables/cohorts.ts'
 import { newId } from '../../../domain/ids.ts'
 import { sha256Hex } from '../../../platform/signing.ts'
-import type { EdgeOffer, EdgeRole } from '../../../schemas/cohort-edge.ts'
-import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../builders/cohorts.ts'
+import type { EdgeOffer, EdgeRole } from '../../../schemas/cohorts/edge.ts'
+import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../builders/cohorts/cohorts.ts'
 import type { Answer, AnyBody, TestApi } from '../servers/api.ts'
-import { type SignedNode, signedNode } from '../servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../servers/nodes/signed-node.ts'
 
 export const PAYLOAD = Buffer.from('{"text":"hello"}')
 const DIGEST = sha256Hex(PAYLOAD)

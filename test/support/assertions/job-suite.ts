@@ -1,6 +1,6 @@
 import type { LeaseRow } from '../../../db/tables/nodes.ts'
 import type { AnyBody } from '../servers/api.ts'
-import { type NodeProcess, startNodeProcess } from '../servers/node-process.ts'
+import { type NodeProcess, startNodeProcess } from '../servers/nodes/node-process.ts'
 import { startControlOnly, type TrainingWorld } from '../servers/training-workflow.ts'
 import { until } from './until.ts'
 

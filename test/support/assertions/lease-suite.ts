@@ -1,6 +1,6 @@
 import { createRun, readyDataset } from '../builders/training.ts'
 import { type Answer, type AnyBody, startApi, type TestApi } from '../servers/api.ts'
-import { type SignedNode, signedNode } from '../servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../servers/nodes/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

@@ -3,8 +3,8 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import type { WorkflowHandle } from '@temporalio/client'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import type { AnyBody } from '../servers/api.ts'
-import type { InferenceWorld } from '../servers/inference-world.ts'
-import { until } from '../servers/node.ts'
+import { until } from '../servers/nodes/node.ts'
+import type { InferenceWorld } from '../servers/worlds/inference-world.ts'
 
 const HISTORIES = new URL('../../histories/', import.meta.url)
 

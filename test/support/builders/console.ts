@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core'
 import type { TestApi } from '../servers/api.ts'
-import { ConsoleTab } from '../servers/browser.ts'
+import { ConsoleTab } from '../servers/clients/browser.ts'
 
 /** Opens a console page with a key, through a link like the one that `npm start` prints. */
 export async function openSignedIn(

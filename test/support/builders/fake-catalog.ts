@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import { loadCatalog as loadReal } from '../../../platform/catalog.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
-import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 
 export * from '../../../platform/catalog.ts'
 
@@ -12,7 +12,7 @@ export const FAKE_PROFILE: RuntimeProfile = {
   description: 'For tests.',
   driver: 'process',
   python_env: null,
-  command: ['{node}', fileURLToPath(new URL('../servers/fake-llm.ts', import.meta.url)), '{model_dir}'],
+  command: ['{node}', fileURLToPath(new URL('../servers/nodes/fake-llm.ts', import.meta.url)), '{model_dir}'],
   env: {},
   health_path: '/health',
   infer_path: CHAT_PATH,

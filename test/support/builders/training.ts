@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { request } from 'undici'
 import { newId } from '../../../domain/ids.ts'
-import type { JobClaim, UploadUrls, UploadUrlsRequest } from '../../../schemas/lease.ts'
+import type { JobClaim, UploadUrls, UploadUrlsRequest } from '../../../schemas/nodes/lease.ts'
 import type { CreateTrainingRun } from '../../../schemas/training-run.ts'
 import type { TestApi } from '../servers/api.ts'
-import type { SignedNode } from '../servers/signed-node.ts'
+import type { SignedNode } from '../servers/nodes/signed-node.ts'
 import { regressionTable } from './tables.ts'
 
 const COLUMNS = ['age', 'income', 'region', 'target']

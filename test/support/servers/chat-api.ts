@@ -4,9 +4,9 @@ import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
 import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
-import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
+import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './nodes/node.ts'
 
-const FAKE_LLM = fileURLToPath(new URL('fake-llm.ts', import.meta.url))
+const FAKE_LLM = fileURLToPath(new URL('nodes/fake-llm.ts', import.meta.url))
 /** Starting Node is most of the load time of a fake model server. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 

@@ -1,7 +1,7 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
 import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
-import { addModel, startNode, type TestNode, until } from './node.ts'
+import { addModel, startNode, type TestNode, until } from './nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const INPUT_SCHEMA = JSON.stringify({

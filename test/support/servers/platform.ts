@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Hearth, hearth } from '../../../client/index.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import type { Ready } from '../../../embedded/supervisor.ts'
-import { type BuilderClient, builderClient } from './builder-client.ts'
+import { type BuilderClient, builderClient } from './clients/builder-client.ts'
 
 export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'
 

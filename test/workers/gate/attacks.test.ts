@@ -4,7 +4,7 @@ import { status } from '@grpc/grpc-js'
 import proto from '@temporalio/proto'
 import { newId } from '../../../domain/ids.ts'
 import { NodeCredentials } from '../../../platform/node-credentials.ts'
-import { type GateNode, type GateWorld, startGateWorld } from '../../support/servers/gate-world.ts'
+import { type GateNode, type GateWorld, startGateWorld } from '../../support/servers/worlds/gate-world.ts'
 
 const SERVICE = '/temporal.api.workflowservice.v1.WorkflowService'
 const COMPLETED = `${SERVICE}/RespondActivityTaskCompleted`

@@ -9,18 +9,18 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import { newId } from '../../../domain/ids.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { NodeCredentials } from '../../../platform/node-credentials.ts'
-import type { GateFault } from '../../../schemas/node.ts'
+import type { GateFault } from '../../../schemas/nodes/node.ts'
 import { GateWatch } from '../../../workers/node/gate-watch.ts'
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
 import { until } from '../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../support/servers/api.ts'
+import { startGate } from '../../support/servers/gate.ts'
 import {
   CREDENTIAL,
   type GateNode,
   type GateWorld,
   startGateWorld,
-} from '../../support/servers/gate-world.ts'
-import { startGate } from '../../support/servers/gate.ts'
+} from '../../support/servers/worlds/gate-world.ts'
 
 const denied = (words: RegExp) => (err: { code?: number; details?: string; cause?: unknown }) => {
   const { code, details = '' } = (err.cause ?? err) as { code?: number; details?: string }

@@ -4,9 +4,9 @@ import { eventually, until } from '../../support/assertions/until.ts'
 import { HearthRunner } from '../../support/builders/run-hearth.ts'
 import { type AnyBody, OPERATIONS_KEY, type TestApi } from '../../support/servers/api.ts'
 import { startGate, startGatedApi } from '../../support/servers/gate.ts'
-import { startInferenceWorld } from '../../support/servers/inference-world.ts'
-import { startNodeProcess } from '../../support/servers/node-process.ts'
+import { startNodeProcess } from '../../support/servers/nodes/node-process.ts'
 import { startTemporal } from '../../support/servers/temporal.ts'
+import { startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
 
 /** Starts a gate on another port, and makes the gateway announce it to nodes. */
 async function startAnotherGate(api: TestApi) {

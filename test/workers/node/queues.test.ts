@@ -9,7 +9,7 @@ import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
 import { MAX_WARM_QUEUES, wantedQueues } from '../../../workers/node/queues.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
+import { addModel, startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal.ts'
 
 /** Longer than the SDK itself retries. */

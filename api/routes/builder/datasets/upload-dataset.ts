@@ -2,7 +2,7 @@ import * as datasetRepository from '../../../../db/repositories/datasets/dataset
 import { newId } from '../../../../domain/ids.ts'
 import { datasetKey } from '../../../../domain/object-keys.ts'
 import { UploadedDataset, UploadFields, UploadForm } from '../../../../schemas/dataset.ts'
-import { readMultipart } from '../../../http/multipart.ts'
+import { readMultipart } from '../../../http/bodies/multipart.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'

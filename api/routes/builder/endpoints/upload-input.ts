@@ -10,7 +10,7 @@ import {
   MAX_INPUT_BYTES,
   UploadedInput,
 } from '../../../../schemas/inference-task.ts'
-import { readMultipart } from '../../../http/multipart.ts'
+import { readMultipart } from '../../../http/bodies/multipart.ts'
 import { route } from '../../../http/route.ts'
 import { callableEndpoint } from '../../../inference/admission.ts'
 import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'

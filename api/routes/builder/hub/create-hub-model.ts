@@ -7,7 +7,7 @@ import { hubKey } from '../../../../domain/hub/files.ts'
 import { distinctHubName, hubModelName } from '../../../../domain/hub/names.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { importedListing } from '../../../../domain/task-types/index.ts'
-import { modelKeyOf } from '../../../../domain/training-run.ts'
+import { modelKeyOf } from '../../../../domain/training/training-run.ts'
 import { publishVersion } from '../../../registry/publish.ts'
 import type { HubLook } from './look-at-repo.ts'
 

@@ -3,7 +3,7 @@ import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.t
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CANCELLED_BY_CALLER, isTerminalTask } from '../../../../domain/inference-task.ts'
-import { USER_ID_LENGTH } from '../../../../schemas/cohort.ts'
+import { USER_ID_LENGTH } from '../../../../schemas/cohorts/cohort.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
 import { cancelCohort } from '../../../cohorts/cancel-cohort.ts'
 import { route } from '../../../http/route.ts'

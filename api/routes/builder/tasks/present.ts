@@ -4,7 +4,7 @@ import { missingEnvironment } from '../../../../domain/placement/node-snapshot.t
 import type { PlacementIndex } from '../../../../domain/placement/placement.ts'
 import type { ObjectStore } from '../../../../platform/object-store/store.ts'
 import type { InferenceTask, StatusDetail, TaskStatus } from '../../../../schemas/inference-task.ts'
-import type { NodeEnvironment, NodeModel } from '../../../../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../../../../schemas/nodes/node.ts'
 import { presentResult } from '../../../inference/task-result.ts'
 
 type Placement = Pick<PlacementIndex, 'model' | 'environments'>

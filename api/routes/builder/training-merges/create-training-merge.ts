@@ -4,8 +4,13 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge, MERGE_ARITY } from '../../../../domain/merge.ts'
-import { PRIORITY } from '../../../../domain/training-run.ts'
+import {
+  DEFAULT_DENSITY,
+  DEFAULT_SEED,
+  faultOfMerge,
+  MERGE_ARITY,
+} from '../../../../domain/training/merge.ts'
+import { PRIORITY } from '../../../../domain/training/training-run.ts'
 import {
   CreateTrainingMerge,
   type MergeMethod,

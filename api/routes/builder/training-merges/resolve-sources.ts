@@ -7,7 +7,7 @@ import type { NewMergeSource } from '../../../../db/repositories/training/merges
 import type { Database } from '../../../../db/tables.ts'
 import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { weightsFor } from '../../../../domain/merge.ts'
+import { weightsFor } from '../../../../domain/training/merge.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { Config } from '../../../../platform/config.ts'
 import type { ObjectStore } from '../../../../platform/object-store/store.ts'

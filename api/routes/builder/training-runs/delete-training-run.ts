@@ -2,7 +2,7 @@ import * as versionRepository from '../../../../db/repositories/models/versions.
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { isTerminal } from '../../../../domain/training-run.ts'
+import { isTerminal } from '../../../../domain/training/training-run.ts'
 import { TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
 import { jobRemovalStart } from '../../../../workflows/contract/starts.ts'

@@ -1,8 +1,8 @@
 import type { DatasetRow } from '../../../../db/tables/datasets.ts'
-import { listedNames, openTypes, shortName } from '../../../../domain/dataset-columns.ts'
+import { listedNames, openTypes, shortName } from '../../../../domain/datasets/columns.ts'
+import { targetColumn, missingTargetReason } from '../../../../domain/datasets/target-column.ts'
 import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
-import { targetColumn, missingTargetReason } from '../../../../domain/target-column.ts'
-import { hardwareFor } from '../../../../domain/training-run.ts'
+import { hardwareFor } from '../../../../domain/training/training-run.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../../schemas/training-run.ts'
 

@@ -1,6 +1,6 @@
 import type { JobView, ListedJob } from '../../../../db/repositories/training/jobs.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
-import { isTerminal } from '../../../../domain/training-run.ts'
+import { isTerminal } from '../../../../domain/training/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 

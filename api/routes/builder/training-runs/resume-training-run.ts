@@ -2,7 +2,7 @@ import * as workflowStartRepository from '../../../../db/repositories/platform/w
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as pauseRepository from '../../../../db/repositories/training/pauses.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { isTerminal, PRIORITY } from '../../../../domain/training-run.ts'
+import { isTerminal, PRIORITY } from '../../../../domain/training/training-run.ts'
 import { TrainingRunParams, TrainingRunPaused } from '../../../../schemas/training-run.ts'
 import { trainingRunResume } from '../../../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../../../http/kill-switch-gate.ts'

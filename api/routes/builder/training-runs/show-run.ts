@@ -3,7 +3,7 @@ import * as jobRecordRepository from '../../../../db/repositories/training/job-r
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
-import { PRIORITY } from '../../../../domain/training-run.ts'
+import { PRIORITY } from '../../../../domain/training/training-run.ts'
 import type { TrainingRun } from '../../../../schemas/training-run.ts'
 import { isPaused, presentMetrics, presentRun } from './present.ts'
 

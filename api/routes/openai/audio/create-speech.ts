@@ -1,6 +1,6 @@
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { CreateSpeech } from '../../../../schemas/openai-audio.ts'
+import { CreateSpeech } from '../../../../schemas/openai/audio.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'

@@ -1,6 +1,6 @@
 import { invalid } from '../../../../domain/errors.ts'
-import { CreateTranscription, Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
-import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
+import { CreateTranscription, Transcription, TranscriptionFields } from '../../../../schemas/openai/audio.ts'
+import { jsonWithFile, readHeldFile } from '../../../http/bodies/held-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'

@@ -1,7 +1,7 @@
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
-import type { Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
+import type { Transcription, TranscriptionFields } from '../../../../schemas/openai/audio.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { objectIn } from '../calls/answer-text.ts'
 import type { ReadAnswer } from '../calls/answer-whole.ts'

@@ -1,5 +1,5 @@
 import type { AccountCaller } from '../../../http/caller.ts'
-import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
+import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
 import { answerWhole, type CallOptions } from './answer-whole.ts'

@@ -1,4 +1,4 @@
-import { isDear, weighJson } from '../../../http/json-weight.ts'
+import { isDear, weighJson } from '../../../http/bodies/json-weight.ts'
 
 /** Shorter data cannot contain enough names to take more than a few milliseconds to parse. */
 const WEIGHED_LENGTH = 16 * 1024

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../../../domain/errors.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
-import { ClientGoneError } from '../../../http/body.ts'
+import { ClientGoneError } from '../../../http/bodies/body.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import type { ModelPlace } from '../../../inference/model-places.ts'
 import type { Services } from '../../../services.ts'

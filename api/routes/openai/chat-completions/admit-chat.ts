@@ -2,7 +2,7 @@ import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/
 import { affinityOf } from '../../../../domain/chat/affinity.ts'
 import { CHAT_PATH } from '../../../../domain/chat/chat.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
-import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
+import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
 import type { Services } from '../../../services.ts'
 import { admitCall } from '../calls/model-call.ts'
 import { modelEndpoint } from '../calls/model-endpoint.ts'

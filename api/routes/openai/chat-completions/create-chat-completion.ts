@@ -1,6 +1,6 @@
 import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { checkMessages } from '../../../../domain/chat/messages.ts'
-import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai.ts'
+import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai/openai.ts'
 import { route } from '../../../http/route.ts'
 import { answerWhole } from '../calls/answer-whole.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'

@@ -1,6 +1,6 @@
 import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { chatOfCompletion, CompletionBuilder } from '../../../../domain/completions/completions.ts'
-import { Completion, CreateCompletion } from '../../../../schemas/openai-completions.ts'
+import { Completion, CreateCompletion } from '../../../../schemas/openai/completions.ts'
 import { route } from '../../../http/route.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'
 import { admitChat } from '../chat-completions/admit-chat.ts'

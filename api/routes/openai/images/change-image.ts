@@ -4,8 +4,8 @@ import {
   ImageEditFields,
   ImageList,
   ImageVariationFields,
-} from '../../../../schemas/openai-images.ts'
-import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
+} from '../../../../schemas/openai/images.ts'
+import { jsonWithFile, readHeldFile } from '../../../http/bodies/held-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'

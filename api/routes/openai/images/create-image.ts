@@ -1,4 +1,4 @@
-import { CreateImage, ImageList } from '../../../../schemas/openai-images.ts'
+import { CreateImage, ImageList } from '../../../../schemas/openai/images.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'

@@ -1,6 +1,6 @@
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../../../domain/errors.ts'
-import type { ImageList } from '../../../../schemas/openai-images.ts'
+import type { ImageList } from '../../../../schemas/openai/images.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { storeOutputs } from '../../../inference/stored-outputs.ts'
 import { signOutputs } from '../../../inference/task-result.ts'

@@ -1,7 +1,7 @@
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
 import { CHAT_TASK_TYPES } from '../../../../domain/chat/chat.ts'
 import { mayAsk } from '../../../../domain/key-limits.ts'
-import { ChatModelList, ChatModelsQuery } from '../../../../schemas/openai.ts'
+import { ChatModelList, ChatModelsQuery } from '../../../../schemas/openai/openai.ts'
 import { route } from '../../../http/route.ts'
 import { presentChatModel } from './present.ts'
 

@@ -1,5 +1,5 @@
 import type { ChatModelRow } from '../../../../db/repositories/endpoints/chat-models.ts'
-import type { ChatModel } from '../../../../schemas/openai.ts'
+import type { ChatModel } from '../../../../schemas/openai/openai.ts'
 import { hubOriginOf } from '../../builder/endpoints/present.ts'
 
 /** Presents a model. It names the account that imported a base model, but not the owner of another's trained model. */

@@ -1,7 +1,7 @@
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
-import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
+import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
 import { answerCall } from '../calls/answer-call.ts'

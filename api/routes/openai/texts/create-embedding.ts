@@ -1,4 +1,4 @@
-import { CreateEmbedding, EmbeddingList } from '../../../../schemas/openai-texts.ts'
+import { CreateEmbedding, EmbeddingList } from '../../../../schemas/openai/texts.ts'
 import { route } from '../../../http/route.ts'
 import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'

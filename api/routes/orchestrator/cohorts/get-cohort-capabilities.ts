@@ -12,8 +12,8 @@ import { operationsOf, STREAMED_OPERATIONS } from '../../../../domain/cohorts/op
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
-import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
-import { COHORT_LIMITS, EndpointRef } from '../../../../schemas/cohort-plan.ts'
+import { CohortCapabilities } from '../../../../schemas/cohorts/health.ts'
+import { COHORT_LIMITS, EndpointRef } from '../../../../schemas/cohorts/plan.ts'
 import { route } from '../../../http/route.ts'
 
 const LIMITS = {

@@ -1,7 +1,7 @@
 import * as cohortHealthRepository from '../../../../db/repositories/cohorts/health.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
-import { CohortHealth } from '../../../../schemas/cohort-health.ts'
+import { CohortHealth } from '../../../../schemas/cohorts/health.ts'
 import { route } from '../../../http/route.ts'
 
 export const getCohortHealth = route({

@@ -1,7 +1,7 @@
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as cohortPageRepository from '../../../../db/repositories/cohorts/pages.ts'
 import { visibleNames } from '../../../../db/repositories/nodes/loads.ts'
-import { CohortSummary } from '../../../../schemas/cohort.ts'
+import { CohortSummary } from '../../../../schemas/cohorts/cohort.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { presentCohort } from './present.ts'

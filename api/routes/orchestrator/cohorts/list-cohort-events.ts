@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import * as cohortPageRepository from '../../../../db/repositories/cohorts/pages.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { CohortEvents } from '../../../../schemas/cohort.ts'
+import { CohortEvents } from '../../../../schemas/cohorts/cohort.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'

@@ -1,6 +1,6 @@
 import * as planRepository from '../../../../db/repositories/cohorts/plans.ts'
 import { temporaryError } from '../../../../domain/errors.ts'
-import { Plan, PlanRequest } from '../../../../schemas/cohort-plan.ts'
+import { Plan, PlanRequest } from '../../../../schemas/cohorts/plan.ts'
 import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { planRequest } from '../../../cohorts/plan-request.ts'
 import { route } from '../../../http/route.ts'

@@ -2,7 +2,12 @@ import type { ShownEdge } from '../../../../db/repositories/cohorts/cohorts.ts'
 import type { CohortEventRow, CohortFacts, StageFacts } from '../../../../db/tables/cohorts.ts'
 import { RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
-import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../../../schemas/cohort.ts'
+import type {
+  CohortEvent,
+  CohortSummary,
+  EdgeSummary,
+  StageSummary,
+} from '../../../../schemas/cohorts/cohort.ts'
 
 const MICRO = 1_000_000
 const BYTES_PER_MS = 1_000

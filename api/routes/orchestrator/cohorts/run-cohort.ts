@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { ApiError } from '../../../../domain/errors.ts'
-import { CohortAccepted, RunRequest, USER_ID_LENGTH } from '../../../../schemas/cohort.ts'
+import { CohortAccepted, RunRequest, USER_ID_LENGTH } from '../../../../schemas/cohorts/cohort.ts'
 import { admitRun } from '../../../cohorts/admit-run.ts'
 import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { takeRunTurn } from '../../../cohorts/run-turn.ts'

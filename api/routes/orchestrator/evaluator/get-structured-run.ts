@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import * as structuredRunRepository from '../../../../db/repositories/cohorts/structured-runs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { StructuredRun } from '../../../../schemas/cohort-evaluator.ts'
+import { StructuredRun } from '../../../../schemas/cohorts/evaluator.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
 import { route } from '../../../http/route.ts'

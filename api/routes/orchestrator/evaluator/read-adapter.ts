@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import { faultOfAdapter, MAX_ADAPTER_BYTES } from '../../../../domain/cohorts/adapter.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
-import type { Adapter } from '../../../../schemas/cohort-evaluator.ts'
+import type { Adapter } from '../../../../schemas/cohorts/evaluator.ts'
 import type { Services } from '../../../services.ts'
 
 /** The folder for evaluators' files in the platform's object store: `s3://<bucket>/evaluator/...`. */

@@ -4,7 +4,7 @@ import { evidenceKey } from '../../../../domain/object-keys.ts'
 import {
   CompatibilityEvidenceRegistration,
   EvidenceRegistered,
-} from '../../../../schemas/cohort-evaluator.ts'
+} from '../../../../schemas/cohorts/evaluator.ts'
 import { route } from '../../../http/route.ts'
 import { readAdapter } from './read-adapter.ts'
 

@@ -5,7 +5,7 @@ import {
   type ModelSpace,
   ModelSpaceRegistration,
   ModelSpacesRegistered,
-} from '../../../../schemas/cohort-evaluator.ts'
+} from '../../../../schemas/cohorts/evaluator.ts'
 import { ensureSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'

@@ -10,7 +10,7 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { valueAt } from '../../../../domain/cohorts/pointer.ts'
 import { withVector } from '../../../../domain/cohorts/vector-input.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
-import type { StructuredEvaluationRun } from '../../../../schemas/cohort-evaluator.ts'
+import type { StructuredEvaluationRun } from '../../../../schemas/cohorts/evaluator.ts'
 
 type Side = 'source' | 'target'
 

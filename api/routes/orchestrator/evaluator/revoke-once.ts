@@ -5,7 +5,7 @@ import type { Revocation, Stopped } from '../../../../db/repositories/cohorts/re
 import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EvaluatorRevocationRow } from '../../../../db/tables/evaluator.ts'
-import type { EvidenceRevocation } from '../../../../schemas/cohort-evaluator.ts'
+import type { EvidenceRevocation } from '../../../../schemas/cohorts/evaluator.ts'
 import type { Services } from '../../../services.ts'
 
 type Trx = Transaction<Database>

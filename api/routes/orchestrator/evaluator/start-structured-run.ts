@@ -9,7 +9,7 @@ import {
   type Metric,
   StructuredEvaluationRun,
   StructuredRunAccepted,
-} from '../../../../schemas/cohort-evaluator.ts'
+} from '../../../../schemas/cohorts/evaluator.ts'
 import { structuredEvaluationStart } from '../../../../workflows/contract/starts.ts'
 import { ensureSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { passKillSwitchIn } from '../../../http/kill-switch-gate.ts'

@@ -6,7 +6,7 @@ import * as waitingJobRepository from '../../../../db/repositories/training/wait
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { DISK_FULL, invalid } from '../../../../domain/errors.ts'
 import { ROOM_WAITS } from '../../../../domain/waiting.ts'
-import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
+import type { CompleteJob, CompleteLease } from '../../../../schemas/nodes/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { assertStored } from './stored-file.ts'
 

@@ -1,4 +1,4 @@
-import type { JobBase } from '../../../../schemas/lease.ts'
+import type { JobBase } from '../../../../schemas/nodes/lease.ts'
 import type { MergeIngredient } from '../../../../schemas/training-merge.ts'
 
 /** Returns the keys of models whose files a node requests by key for a job or a comparison. */

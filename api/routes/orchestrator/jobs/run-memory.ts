@@ -14,7 +14,7 @@ import {
 } from '../../../../domain/models/tuning-memory.ts'
 import { trainingCapacity } from '../../../../domain/placement/gpu-room.ts'
 import { type NodeSnapshot, serves } from '../../../../domain/placement/node-snapshot.ts'
-import type { JobBase } from '../../../../schemas/lease.ts'
+import type { JobBase } from '../../../../schemas/nodes/lease.ts'
 import { QUEUES } from '../../../../workflows/contract/policy.ts'
 import type { Services } from '../../../services.ts'
 

@@ -1,5 +1,5 @@
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
-import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
+import { CompleteLease, LeaseClosed } from '../../../../schemas/nodes/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'

@@ -1,6 +1,6 @@
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
+import { LeaseRenewed, RenewLease } from '../../../../schemas/nodes/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'

@@ -2,7 +2,7 @@ import * as stageFileRepository from '../../../../db/repositories/cohorts/stage-
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { INPUT_URL_LIFETIME_S, MAX_INPUT_BYTES } from '../../../../schemas/inference-task.ts'
-import { InputFiles } from '../../../../schemas/lease.ts'
+import { InputFiles } from '../../../../schemas/nodes/lease.ts'
 import { route } from '../../../http/route.ts'
 import { signUploads } from '../../../inference/input-files.ts'
 import { LeaseParams } from './params.ts'

@@ -1,5 +1,5 @@
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
-import { UploadUrls, UploadUrlsRequest } from '../../../../schemas/lease.ts'
+import { UploadUrls, UploadUrlsRequest } from '../../../../schemas/nodes/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'

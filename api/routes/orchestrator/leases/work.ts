@@ -4,7 +4,7 @@ import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { StatusDetail } from '../../../../schemas/inference-task.ts'
-import type { CompleteLease, FailLease, RoomWait } from '../../../../schemas/lease.ts'
+import type { CompleteLease, FailLease, RoomWait } from '../../../../schemas/nodes/lease.ts'
 import type { Services } from '../../../services.ts'
 
 /** The input of a step on the work behind a lease, within the transaction that also closes the lease. */

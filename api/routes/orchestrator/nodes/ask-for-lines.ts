@@ -1,6 +1,6 @@
 import { ApiError } from '../../../../domain/errors.ts'
-import type { LinesTold, LinesWanted } from '../../../../schemas/link.ts'
-import type { NodeLine } from '../../../../schemas/node.ts'
+import type { LinesTold, LinesWanted } from '../../../../schemas/nodes/link.ts'
+import type { NodeLine } from '../../../../schemas/nodes/node.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 import { orderNode } from './order-node.ts'

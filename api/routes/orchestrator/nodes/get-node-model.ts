@@ -4,7 +4,7 @@ import * as nodeModelRepository from '../../../../db/repositories/nodes/models.t
 import { ApiError } from '../../../../domain/errors.ts'
 import { parseHubKey } from '../../../../domain/hub/files.ts'
 import { warmupInputOf } from '../../../../domain/task-types/index.ts'
-import { NodeModelSpec } from '../../../../schemas/node.ts'
+import { NodeModelSpec } from '../../../../schemas/nodes/node.ts'
 import { beginSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'

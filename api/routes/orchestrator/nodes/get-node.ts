@@ -1,5 +1,5 @@
 import * as nodeViewRepository from '../../../../db/repositories/nodes/node-views.ts'
-import { NodeDetail } from '../../../../schemas/node.ts'
+import { NodeDetail } from '../../../../schemas/nodes/node.ts'
 import { route } from '../../../http/route.ts'
 import { temporalLink } from '../../../temporal-link.ts'
 import { nodeNotFound, params } from './move.ts'

@@ -1,7 +1,7 @@
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CREDENTIAL_LIFETIME_MS } from '../../../../platform/node-credentials.ts'
-import { AskTemporalCredential, TemporalCredential } from '../../../../schemas/node.ts'
+import { AskTemporalCredential, TemporalCredential } from '../../../../schemas/nodes/node.ts'
 import { route } from '../../../http/route.ts'
 
 export const issueTemporalCredential = route({

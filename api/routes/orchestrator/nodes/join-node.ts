@@ -1,7 +1,7 @@
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { publicKeyFromRaw } from '../../../../platform/signing.ts'
-import { JoinNode, NodeJoined } from '../../../../schemas/node.ts'
+import { JoinNode, NodeJoined } from '../../../../schemas/nodes/node.ts'
 import { route } from '../../../http/route.ts'
 
 export const joinNode = route({

@@ -1,5 +1,5 @@
 import * as toolRepository from '../../../../db/repositories/tools/tools.ts'
-import { NodeTools } from '../../../../schemas/node-tools.ts'
+import { NodeTools } from '../../../../schemas/nodes/node-tools.ts'
 import { route } from '../../../http/route.ts'
 
 export const listNodeTools = route({

@@ -1,7 +1,7 @@
 import * as nodeViewRepository from '../../../../db/repositories/nodes/node-views.ts'
 import { silentSince } from '../../../../domain/placement/silence.ts'
 import { pageOf } from '../../../../schemas/common.ts'
-import { NodeListQuery, NodeView } from '../../../../schemas/node.ts'
+import { NodeListQuery, NodeView } from '../../../../schemas/nodes/node.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentNode } from './present.ts'

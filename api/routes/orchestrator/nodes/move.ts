@@ -5,7 +5,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { NodeRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { Uuid } from '../../../../schemas/common.ts'
-import { NodeSharing } from '../../../../schemas/node.ts'
+import { NodeSharing } from '../../../../schemas/nodes/node.ts'
 import { audit } from '../../../audit.ts'
 import type { Services } from '../../../services.ts'
 

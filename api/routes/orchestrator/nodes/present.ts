@@ -1,7 +1,7 @@
 import type { ViewedNode } from '../../../../db/repositories/nodes/node-views.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import { silentSince } from '../../../../domain/placement/silence.ts'
-import type { NodeInventory, NodeView } from '../../../../schemas/node.ts'
+import type { NodeInventory, NodeView } from '../../../../schemas/nodes/node.ts'
 
 export function presentNode(row: ViewedNode, now: Date): NodeView {
   const isFresh = row.updated_at !== null && row.updated_at > silentSince(now)

@@ -14,7 +14,7 @@ import { invalid } from '../../../../domain/errors.ts'
 import { faultWithMemory } from '../../../../domain/models/answer.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import { namesModel } from '../../../../domain/task-types/index.ts'
-import type { CompleteLease, CompleteTask, TaskOutput } from '../../../../schemas/lease.ts'
+import type { CompleteLease, CompleteTask, TaskOutput } from '../../../../schemas/nodes/lease.ts'
 import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 

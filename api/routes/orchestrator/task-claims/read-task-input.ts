@@ -3,7 +3,7 @@ import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { Uuid, Vocabulary } from '../../../../schemas/common.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
-import { MEMORY_HEADER } from '../../../../schemas/task-claim.ts'
+import { MEMORY_HEADER } from '../../../../schemas/nodes/task-claim.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 

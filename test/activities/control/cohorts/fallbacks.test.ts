@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { createCohortActivities } from '../../../../activities/control/cohorts/cohorts.ts'
 import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../../../support/builders/evidence.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 /** A stage without attempts left continues with a fallback that can do its work and accept its input. */

@@ -4,7 +4,7 @@ import { createCohortActivities } from '../../../../activities/control/cohorts/c
 import type { Database } from '../../../../db/tables.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
+import { buildCohort, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 /** No node is connected, so every stage waits. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { createCohortActivities } from '../../../../activities/control/cohorts/cohorts.ts'
 import type { NewCohortEdge, NewCohortStage } from '../../../../db/tables/cohorts.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { signedNode } from '../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../support/servers/nodes/signed-node.ts'
 
 /** If a worker is killed before its workflow task is recorded, all local activities of that task run again. */
 describe('settling a failed attempt', () => {

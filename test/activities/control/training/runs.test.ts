@@ -9,7 +9,7 @@ import {
   readyDataset,
 } from '../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../support/servers/nodes/signed-node.ts'
 
 /** If a worker is killed before its workflow task is recorded, all local activities of that task run again. */
 describe('the steps of a training run, repeated in sequence', () => {

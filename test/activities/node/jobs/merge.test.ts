@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { recordHistory } from '../../../support/assertions/histories.ts'
 import { jobSuite } from '../../../support/assertions/job-suite.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
-import { addLlmVersion, createMerge, versionRef } from '../../../support/builders/merges.ts'
-import type { NodeProcess } from '../../../support/servers/node-process.ts'
+import { addLlmVersion, createMerge, versionRef } from '../../../support/builders/models/merges.ts'
+import type { NodeProcess } from '../../../support/servers/nodes/node-process.ts'
 
 /** Enough weights to be interrupted halfway: 200 MB each. */
 const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }

@@ -6,7 +6,7 @@ import { jobSuite } from '../../../support/assertions/job-suite.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
-import { type NodeProcess, startNodeProcess } from '../../../support/servers/node-process.ts'
+import { type NodeProcess, startNodeProcess } from '../../../support/servers/nodes/node-process.ts'
 import { mountSmallDisk, type SmallDisk } from '../../../support/servers/small-disk.ts'
 import { skipBecause } from '../../../support/skip.ts'
 

@@ -9,7 +9,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { freePort } from '../../../../platform/free-ports.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
-import { until } from '../../../support/servers/node.ts'
+import { until } from '../../../support/servers/nodes/node.ts'
 import { startTemporal, type TestTemporal } from '../../../support/servers/temporal.ts'
 
 const log = createLogger('test', 'silent')

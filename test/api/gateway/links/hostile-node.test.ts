@@ -10,7 +10,7 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
-import { FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../../../schemas/link.ts'
+import { FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../../../schemas/nodes/link.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -21,7 +21,7 @@ import {
   type RawNode,
   rawNode,
   reportOf,
-} from '../../../support/servers/raw-node.ts'
+} from '../../../support/servers/nodes/raw-node.ts'
 
 const MB = 1024 * 1024
 /** The limit for a gateway's memory growth, whatever one node does. */

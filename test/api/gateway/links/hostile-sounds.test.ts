@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { OUTPUT_TYPE } from '../../../../platform/model-output.ts'
-import { FRAME } from '../../../../schemas/link.ts'
+import { FRAME } from '../../../../schemas/nodes/link.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { type RawLink, rawNode } from '../../../support/servers/raw-node.ts'
+import { type RawLink, rawNode } from '../../../support/servers/nodes/raw-node.ts'
 
 const PAGE = Buffer.from('<script>steal()</script>')
 

@@ -7,11 +7,11 @@ import { LinkError } from '../../../../api/gateway/links/link-request.ts'
 import { recallStages } from '../../../../db/repositories/cohorts/stage-leases.ts'
 import { openLease } from '../../../../db/repositories/nodes/leases.ts'
 import { newId } from '../../../../domain/ids.ts'
-import type { NodeModel } from '../../../../schemas/node.ts'
+import type { NodeModel } from '../../../../schemas/nodes/node.ts'
 import { SOON_MS } from '../../../support/assertions/until.ts'
-import { buildCohortRows } from '../../../support/builders/cohort-rows.ts'
+import { buildCohortRows } from '../../../support/builders/cohorts/cohort-rows.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
+import { addModel, startNode, type TestNode, until } from '../../../support/servers/nodes/node.ts'
 
 describe('a link', () => {
   let api: TestApi

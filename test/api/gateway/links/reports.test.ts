@@ -7,10 +7,10 @@ import * as nodeReportRepository from '../../../../db/repositories/nodes/reports
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
-import { FRAME, type FrameType } from '../../../../schemas/link.ts'
+import { FRAME, type FrameType } from '../../../../schemas/nodes/link.ts'
 import { decodeFrames } from '../../../support/builders/link-frames.ts'
 import { type Answer, type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { startNode, type TestNode, until } from '../../../support/servers/node.ts'
+import { startNode, type TestNode, until } from '../../../support/servers/nodes/node.ts'
 
 describe('logs and losses over the link', () => {
   let api: TestApi

@@ -9,11 +9,11 @@ import { newId } from '../../../../domain/ids.ts'
 import { RecentLines } from '../../../../node-runtime/control/recent-lines.ts'
 import { GatewayLink } from '../../../../node-runtime/link/gateway-link.ts'
 import { encodeFrame, type Frame, parseMeta } from '../../../../platform/link/codec.ts'
-import { FRAME, type FrameType, LINK_HEADER, LINK_VERSION } from '../../../../schemas/link.ts'
+import { FRAME, type FrameType, LINK_HEADER, LINK_VERSION } from '../../../../schemas/nodes/link.ts'
 import { decodeFrames } from '../../../support/builders/link-frames.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
-import { INVENTORY, type RawNode, rawNode, reportOf } from '../../../support/servers/raw-node.ts'
+import { addModel, startNode, type TestNode, until } from '../../../support/servers/nodes/node.ts'
+import { INVENTORY, type RawNode, rawNode, reportOf } from '../../../support/servers/nodes/raw-node.ts'
 
 /** Frame types that no version has yet. */
 const NEWER: readonly number[] = [14, 77, 255]

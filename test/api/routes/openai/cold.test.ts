@@ -5,7 +5,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { PlacementIndex } from '../../../../domain/placement/placement.ts'
 import { dieOnce } from '../../../support/assertions/die-once.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { loadPromised } from '../../../support/builders/promised-loads.ts'
+import { loadPromised } from '../../../support/builders/cohorts/promised-loads.ts'
 import { ChatApi, openStream } from '../../../support/servers/chat-api.ts'
 
 describe('a chat with a cold model', () => {

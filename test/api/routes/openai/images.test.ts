@@ -5,10 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import OpenAI, { toFile } from 'openai'
 import { GENERATIVE_TASK_TYPES } from '../../../../domain/task-types/generative.ts'
 import { callOf, formOf, type Parts } from '../../../support/builders/forms.ts'
+import { requireGenerative } from '../../../support/builders/models/tiny-generative.ts'
 import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { requireGenerative } from '../../../support/builders/tiny-generative.ts'
-import { GenerativeWorld } from '../../../support/servers/generative-world.ts'
-import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
+import { requireOpenaiClient, startPythonClient } from '../../../support/servers/clients/openai-python.ts'
+import { GenerativeWorld } from '../../../support/servers/worlds/generative-world.ts'
 
 const MIB = 1024 * 1024
 const PNG = '89504e470d0a1a0a'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { loadPromised } from '../../../support/builders/promised-loads.ts'
+import { loadPromised } from '../../../support/builders/cohorts/promised-loads.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { ChatApi, startChatNode } from '../../../support/servers/chat-api.ts'
 

@@ -14,7 +14,7 @@ import {
   type PythonClient,
   requireOpenaiClient,
   startPythonClient,
-} from '../../../support/servers/openai-python.ts'
+} from '../../../support/servers/clients/openai-python.ts'
 
 const messages = [{ role: 'user', content: 'hi' }]
 

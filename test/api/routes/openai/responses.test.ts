@@ -12,7 +12,7 @@ import {
   type PythonClient,
   requireOpenaiClient,
   startPythonClient,
-} from '../../../support/servers/openai-python.ts'
+} from '../../../support/servers/clients/openai-python.ts'
 
 /** The behaviour of the fake model server; this route passes no unknown fields on. */
 const fake = (what: object) => ({ user: JSON.stringify(what) })

@@ -5,11 +5,11 @@ import OpenAI, { toFile } from 'openai'
 import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
 import { callOf, formOf, type Parts } from '../../../support/builders/forms.ts'
+import { requireSpecialist, tinySpecialist } from '../../../support/builders/models/tiny-specialist.ts'
+import { requireSpeech, tinySpeech, wav } from '../../../support/builders/models/tiny-speech.ts'
 import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { requireSpecialist, tinySpecialist } from '../../../support/builders/tiny-specialist.ts'
-import { requireSpeech, tinySpeech, wav } from '../../../support/builders/tiny-speech.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/inference-world.ts'
-import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
+import { requireOpenaiClient, startPythonClient } from '../../../support/servers/clients/openai-python.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/worlds/inference-world.ts'
 
 const MIB = 1024 * 1024
 /** At this low temperature the same audio yields the same text each time; at zero the library raises it by itself. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
-import { requireGenerative } from '../../../support/builders/tiny-generative.ts'
-import { GenerativeWorld } from '../../../support/servers/generative-world.ts'
-import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
+import { requireGenerative } from '../../../support/builders/models/tiny-generative.ts'
+import { requireOpenaiClient, startPythonClient } from '../../../support/servers/clients/openai-python.ts'
+import { GenerativeWorld } from '../../../support/servers/worlds/generative-world.ts'
 
 /** The first bytes of files in each format, and their types. */
 const FORMATS = {

@@ -7,9 +7,9 @@ import {
   type TinySpecialist,
   tinySpecialist,
   tinySpecialists,
-} from '../../../support/builders/tiny-specialist.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/inference-world.ts'
-import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
+} from '../../../support/builders/models/tiny-specialist.ts'
+import { requireOpenaiClient, startPythonClient } from '../../../support/servers/clients/openai-python.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/worlds/inference-world.ts'
 
 const KINDS = {
   embeddings: { kind: 'embeddings', dimensions: [16] },

@@ -7,8 +7,8 @@ import { SERVED } from '../../../contract/routes.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { enableMemory, keyIdOf, operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { signedNode } from '../../../support/servers/signed-node.ts'
-import { scriptTool } from '../../../support/servers/tools.ts'
+import { signedNode } from '../../../support/servers/nodes/signed-node.ts'
+import { scriptTool } from '../../../support/servers/nodes/tools.ts'
 
 const KEYS = '/api/builder/v1/keys'
 /**

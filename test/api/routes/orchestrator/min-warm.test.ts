@@ -7,7 +7,7 @@ import { ModelUnavailableError } from '../../../../node-runtime/models/manager.t
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { addModel, startNode, type TestNode } from '../../../support/servers/node.ts'
+import { addModel, startNode, type TestNode } from '../../../support/servers/nodes/node.ts'
 
 describe('min_warm', function () {
   this.timeout(120_000)

@@ -6,7 +6,7 @@ import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { rawNode } from '../../../support/servers/raw-node.ts'
+import { rawNode } from '../../../support/servers/nodes/raw-node.ts'
 
 const SECRETS = {
   HEARTH_NODE_TOKEN: 'secret-node-token',

@@ -5,7 +5,7 @@ import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { INVENTORY, rawNode } from '../../../support/servers/raw-node.ts'
+import { INVENTORY, rawNode } from '../../../support/servers/nodes/raw-node.ts'
 import { startTemporal } from '../../../support/servers/temporal.ts'
 
 type Task = Partial<{ status: string; created_at: Date; completed_at: Date; waiting_since: Date }>

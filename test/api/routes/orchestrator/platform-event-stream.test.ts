@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { MAX_STREAMS } from '../../../../api/http/stream-slots.ts'
+import { MAX_STREAMS } from '../../../../api/http/connections/stream-slots.ts'
 import * as retentionRepository from '../../../../db/repositories/platform/retention.ts'
 import * as webhookEventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../../domain/ids.ts'
@@ -8,7 +8,7 @@ import { followRun, type RunStream } from '../../../support/assertions/run-strea
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { startNode } from '../../../support/servers/node.ts'
+import { startNode } from '../../../support/servers/nodes/node.ts'
 
 const PATH = '/api/v1/admin/events/stream'
 

@@ -6,10 +6,10 @@ import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { hold } from '../../../../domain/ledger.ts'
-import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
+import { buildCohort, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
-import { until } from '../../../support/servers/node.ts'
-import { type RawNode, rawNode } from '../../../support/servers/raw-node.ts'
+import { until } from '../../../support/servers/nodes/node.ts'
+import { type RawNode, rawNode } from '../../../support/servers/nodes/raw-node.ts'
 
 describe('the end of a cohort with large results', function () {
   this.timeout(60_000)

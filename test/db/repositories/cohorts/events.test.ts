@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { appendCohortEvents, type NewCohortEvent } from '../../../../db/repositories/cohorts/events.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { buildCohort } from '../../../support/builders/cohorts.ts'
+import { buildCohort } from '../../../support/builders/cohorts/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 describe('cohort events (2.4)', () => {

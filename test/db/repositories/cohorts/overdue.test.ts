@@ -3,8 +3,8 @@ import { sql } from 'kysely'
 import { findOverdueCohorts } from '../../../../db/repositories/cohorts/edge-retries.ts'
 import { findOverdueStages, takeOverdueStage } from '../../../../db/repositories/cohorts/overdue.ts'
 import { sha256Hex } from '../../../../platform/signing.ts'
-import type { EdgeState } from '../../../../schemas/cohort-vocabulary.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
+import type { EdgeState } from '../../../../schemas/cohorts/vocabulary.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const PAGE = 100

@@ -6,10 +6,10 @@ import { graphOf } from '../../../../domain/cohorts/graph.ts'
 import { planGraph } from '../../../../domain/cohorts/plan-graph.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
-import type { ModelSpace } from '../../../../schemas/cohort-evaluator.ts'
-import type { PlanRequest } from '../../../../schemas/cohort-plan.ts'
+import type { ModelSpace } from '../../../../schemas/cohorts/evaluator.ts'
+import type { PlanRequest } from '../../../../schemas/cohorts/plan.ts'
 import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
-import { embeddingSpace } from '../../../support/builders/evidence.ts'
+import { embeddingSpace } from '../../../support/builders/cohorts/evidence.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 const MB = 1e6

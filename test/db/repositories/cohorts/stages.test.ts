@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { giveUpStage, lockStage, recordStep } from '../../../../db/repositories/cohorts/stages.ts'
 import { takeLoaded } from '../../../../db/repositories/cohorts/starts.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 describe('cohort stages', () => {

@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
-import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
+import { llmPython, requireLlm } from '../../../support/builders/models/tiny-llm.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'calls_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'clients', 'calls_probe.py')
 
 interface Told {
   text: string

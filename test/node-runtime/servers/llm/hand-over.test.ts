@@ -2,11 +2,15 @@ import assert from 'node:assert/strict'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeTinyGguf } from '../../../../embedded/demo/tiny-gguf.ts'
+import { makeTinyLlm, requireLlm } from '../../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../../../support/builders/tiny-llm.ts'
 import type { AnyBody } from '../../../support/servers/api.ts'
-import { requireLlamaCpp } from '../../../support/servers/llm-world.ts'
-import { ModelServers, type SentPayload, type StartedServer } from '../../../support/servers/model-servers.ts'
+import {
+  ModelServers,
+  type SentPayload,
+  type StartedServer,
+} from '../../../support/servers/nodes/model-servers.ts'
+import { requireLlamaCpp } from '../../../support/servers/worlds/llm-world.ts'
 
 const SPACE = 'a'.repeat(64)
 const MESSAGES = [

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { CAUSAL_MODEL_TYPES, READABLE_QUANTIZATIONS } from '../../../../domain/models/readable.ts'
-import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
+import { llmPython, requireLlm } from '../../../support/builders/models/tiny-llm.ts'
 
 const PROGRAM =
   'from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names; print(*sorted(names))'

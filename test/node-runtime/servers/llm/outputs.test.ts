@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
-import { requireLlm } from '../../../support/builders/tiny-llm.ts'
+import { requireLlm } from '../../../support/builders/models/tiny-llm.ts'
 import type { AnyBody } from '../../../support/servers/api.ts'
-import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/llm-world.ts'
+import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/worlds/llm-world.ts'
 
 const MESSAGES = [{ role: 'user', content: 'What is the weather in Paris?' }]
 const PLACE = {

@@ -6,12 +6,12 @@ import { pythonProcessEnv } from '../../../../node-runtime/environments/python-e
 import { runProgram } from '../../../../platform/processes/run-program.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
 import { SOON_MS } from '../../../support/assertions/until.ts'
-import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
+import { llmPython, requireLlm } from '../../../support/builders/models/tiny-llm.ts'
 import type { AnyBody } from '../../../support/servers/api.ts'
-import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/llm-world.ts'
-import { until } from '../../../support/servers/node.ts'
+import { until } from '../../../support/servers/nodes/node.ts'
+import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/worlds/llm-world.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'start_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'nodes', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
 /**

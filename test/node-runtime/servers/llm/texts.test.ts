@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
-import { requireLlm, type TinyLlm } from '../../../support/builders/tiny-llm.ts'
+import { requireLlm, type TinyLlm } from '../../../support/builders/models/tiny-llm.ts'
 import type { AnyBody } from '../../../support/servers/api.ts'
-import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/llm-world.ts'
+import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/worlds/llm-world.ts'
 
 const MESSAGES = [{ role: 'user', content: 'What is the weather in Rome?' }]
 const ROME = '{"city": "Rome", "days": 2}'

@@ -5,8 +5,8 @@ import {
   requireSpecialist,
   type TinySpecialist,
   tinySpecialist,
-} from '../../../support/builders/tiny-specialist.ts'
-import { type SpecialistServer, startSpecialist } from '../../../support/servers/specialist.ts'
+} from '../../../support/builders/models/tiny-specialist.ts'
+import { type SpecialistServer, startSpecialist } from '../../../support/servers/nodes/specialist.ts'
 
 const WORDS = 'the quick brown fox jumps over the lazy dog what is capital of france'.split(' ')
 const textOf = (words: number, from = 0) =>

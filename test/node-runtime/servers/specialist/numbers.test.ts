@@ -5,13 +5,13 @@ import {
   requireSpecialist,
   type TinySpecialist,
   tinySpecialists,
-} from '../../../support/builders/tiny-specialist.ts'
+} from '../../../support/builders/models/tiny-specialist.ts'
 import {
   type ProbeRequest,
   probeSpecialists,
   type SpecialistServer,
   startSpecialist,
-} from '../../../support/servers/specialist.ts'
+} from '../../../support/servers/nodes/specialist.ts'
 
 const NOISE = 2e-5
 const LONG = 'the lazy dog is the capital of France '.repeat(60)

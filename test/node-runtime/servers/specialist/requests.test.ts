@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import {
   convertedSpecialist,
   makeTinySpecialist,
   requireSpecialist,
   type TinySpecialist,
   tinySpecialist,
-} from '../../../support/builders/tiny-specialist.ts'
+} from '../../../support/builders/models/tiny-specialist.ts'
+import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import {
   probeSpecialists,
   type SpecialistServer,
   startSpecialist,
-} from '../../../support/servers/specialist.ts'
+} from '../../../support/servers/nodes/specialist.ts'
 
 /** `[CLS] letters :` in the tiny vocabulary. */
 const PROMPT_TOKENS = 3

@@ -1,6 +1,6 @@
 import { invalid } from '../../../../../domain/errors.ts'
 import type { Catalog } from '../../../../../platform/catalog.ts'
-import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
+import type { RuntimeProfile } from '../../../../../schemas/nodes/runtime-profile.ts'
 
 /** Returns the runtime profile that an import names; throws unless it exists and serves the task type. */
 export function servedBy(

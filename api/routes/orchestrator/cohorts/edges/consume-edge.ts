@@ -1,6 +1,6 @@
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
-import { EdgeConsumed, EdgeConsumeRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
+import { EdgeConsumed, EdgeConsumeRequest, EdgeParams } from '../../../../../schemas/cohorts/edge.ts'
 import { route } from '../../../../http/route.ts'
 import { atEdge, type EdgeStep, groundFacts, failStep, standingOf, statedOf, takeStep } from './step.ts'
 

@@ -1,5 +1,5 @@
 import { isNews } from '../../../../../domain/cohorts/edges/directive.ts'
-import { EdgeNegotiated, EdgeNegotiateRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
+import { EdgeNegotiated, EdgeNegotiateRequest, EdgeParams } from '../../../../../schemas/cohorts/edge.ts'
 import { route } from '../../../../http/route.ts'
 import { agreeOnEdge, negotiated, statementIn, takeOffer } from './negotiation.ts'
 import { atEdge, endOverdue, standingOf } from './step.ts'

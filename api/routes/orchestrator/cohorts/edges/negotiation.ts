@@ -16,7 +16,7 @@ import {
   type EdgeNegotiated,
   type EdgeOffer,
   INLINE_BYTES,
-} from '../../../../../schemas/cohort-edge.ts'
+} from '../../../../../schemas/cohorts/edge.ts'
 import type { Services } from '../../../../services.ts'
 import { type EdgeStep, groundFacts, failStep, standingOf, takeStep, write } from './step.ts'
 

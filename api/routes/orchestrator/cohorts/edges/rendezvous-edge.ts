@@ -1,4 +1,4 @@
-import { EdgeParams, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
+import { EdgeParams, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohorts/edge.ts'
 import { route } from '../../../../http/route.ts'
 import { hasMet, meet, met } from './rendezvous.ts'
 import { atEdge } from './step.ts'

@@ -4,7 +4,7 @@ import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { invalid } from '../../../../../domain/errors.ts'
 import { cohortEdgeKey } from '../../../../../domain/object-keys.ts'
 import { addressOfCandidate, type EdgeAddresses } from '../../../../../platform/egress/edge-addresses.ts'
-import type { Candidate, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
+import type { Candidate, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohorts/edge.ts'
 import type { Services } from '../../../../services.ts'
 import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, tell, write } from './step.ts'
 

@@ -24,8 +24,8 @@ import {
 } from '../../../../../domain/cohorts/edges/transitions.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
-import type { EdgeRole } from '../../../../../schemas/cohort-edge.ts'
-import type { CohortEventType, EdgeFailure } from '../../../../../schemas/cohort-vocabulary.ts'
+import type { EdgeRole } from '../../../../../schemas/cohorts/edge.ts'
+import type { CohortEventType, EdgeFailure } from '../../../../../schemas/cohorts/vocabulary.ts'
 import type { Services } from '../../../../services.ts'
 
 /** A node's call for an edge. */

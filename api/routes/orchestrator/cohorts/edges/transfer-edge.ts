@@ -1,5 +1,5 @@
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
-import { EdgeAttempted, EdgeAttemptRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
+import { EdgeAttempted, EdgeAttemptRequest, EdgeParams } from '../../../../../schemas/cohorts/edge.ts'
 import { route } from '../../../../http/route.ts'
 import type { Services } from '../../../../services.ts'
 import { atEdge } from './step.ts'

@@ -8,7 +8,7 @@ import { newId } from '../../../../../domain/ids.ts'
 import { hold } from '../../../../../domain/ledger.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { ChatApi, openStream } from '../../../../support/servers/chat-api.ts'
 
 const BUILDER = '/api/builder/v1'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
-import { addModel } from '../../../../support/servers/node.ts'
+import { addModel } from '../../../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 

@@ -7,7 +7,7 @@ import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { SOON_MS } from '../../../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
-import { addModel, until } from '../../../../support/servers/node.ts'
+import { addModel, until } from '../../../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import * as jobEndingRepository from '../../../../../db/repositories/training/endings.ts'
 import { SOON_MS, until } from '../../../../support/assertions/until.ts'
-import { addLlmVersion, versionRef } from '../../../../support/builders/merges.ts'
+import { addLlmVersion, versionRef } from '../../../../support/builders/models/merges.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'

@@ -3,7 +3,7 @@ import * as usageRepository from '../../../../../db/repositories/platform/usage.
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
-import { addModel } from '../../../../support/servers/node.ts'
+import { addModel } from '../../../../support/servers/nodes/node.ts'
 
 const WAIT_MS = 300
 

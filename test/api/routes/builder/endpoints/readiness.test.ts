@@ -3,7 +3,7 @@ import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
 import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
-import type { TestNode } from '../../../../support/servers/node.ts'
+import type { TestNode } from '../../../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 

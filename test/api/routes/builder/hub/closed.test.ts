@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import type { MergeClaim } from '../../../../../schemas/training-merge.ts'
-import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo } from '../../../../support/builders/models/hub-repos.ts'
 import { claimJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { HUB_TOKEN, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const MODELS = '/api/builder/v1/models'
 

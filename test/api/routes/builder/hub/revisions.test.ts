@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo } from '../../../../support/builders/models/hub-repos.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { commitOf, type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 

@@ -1,5 +1,11 @@
 import assert from 'node:assert/strict'
-import { encoderRepo, json, llamaRepo, MODULES, safetensors } from '../../../../support/builders/hub-repos.ts'
+import {
+  encoderRepo,
+  json,
+  llamaRepo,
+  MODULES,
+  safetensors,
+} from '../../../../support/builders/models/hub-repos.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 

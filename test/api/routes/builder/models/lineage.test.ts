@@ -10,7 +10,7 @@ import {
   type Made,
   refOf,
   shownLineage,
-} from '../../../../support/servers/lineage-world.ts'
+} from '../../../../support/servers/worlds/lineage-world.ts'
 
 const LLM = 'llm-qlora-finetune'
 const CHAINS = 4

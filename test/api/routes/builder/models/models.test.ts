@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs'
 import { sql } from 'kysely'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo } from '../../../../support/builders/models/hub-repos.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
-import { until } from '../../../../support/servers/node.ts'
+import { until } from '../../../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const MODELS = `${BUILDER}/models`

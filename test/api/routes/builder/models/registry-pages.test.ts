@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo } from '../../../../support/builders/models/hub-repos.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 

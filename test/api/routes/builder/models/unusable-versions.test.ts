@@ -5,10 +5,10 @@ import * as nodeLoadRepository from '../../../../../db/repositories/nodes/loads.
 import * as nodeReportRepository from '../../../../../db/repositories/nodes/reports.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo } from '../../../../support/builders/models/hub-repos.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
-import { until } from '../../../../support/servers/node.ts'
+import { until } from '../../../../support/servers/nodes/node.ts'
 
 const REASON = 'its weights cannot be used: they are of clay'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 
 describe('cancelling a task', () => {

@@ -6,7 +6,7 @@ import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
 import type { Answer, AnyBody, TestApi } from '../../../../support/servers/api.ts'
 import { type LeanApi, startLeanApi } from '../../../../support/servers/lean-api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const LARGE = Buffer.from(JSON.stringify({ text: 'x'.repeat(4 * 1024 * 1024) }))
 const FAILURE = { code: 'model_failed', message: 'out of memory', retryable: true }

@@ -8,7 +8,7 @@ import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
 import type { TestApi } from '../../../../support/servers/api.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
-import { addModel, until } from '../../../../support/servers/node.ts'
+import { addModel, until } from '../../../../support/servers/nodes/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const LONG_BYTES = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ import { newId } from '../../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../../../domain/placement/placement.ts'
 import { DownloadMeter, type DownloadProgress } from '../../../../../node-runtime/weights/download-meter.ts'
-import type { NodeEnvironment, NodeModel } from '../../../../../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../../../../../schemas/nodes/node.ts'
 
 const ROW: TaskRow = {
   id: newId(),

@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
 import type { MergeClaim } from '../../../../../schemas/training-merge.ts'
-import { llamaRepo, safetensors } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo, safetensors } from '../../../../support/builders/models/hub-repos.ts'
 import { claimJob } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { commitOf, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 import {
   type Caller,
   type Drawn,
   LineageWorld,
   type Made,
   refOf,
-} from '../../../../support/servers/lineage-world.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+} from '../../../../support/servers/worlds/lineage-world.ts'
 
 const BUILDER = '/api/builder/v1'
 const LLM = 'llm-qlora-finetune'

@@ -5,7 +5,7 @@ import type { NewModelVersion } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 const LLM = 'llm-qlora-finetune'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { leaseSuite } from '../../../../support/assertions/lease-suite.ts'
-import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
+import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/models/merges.ts'
 import { checkpoint, claimJob, completeJob } from '../../../../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
 

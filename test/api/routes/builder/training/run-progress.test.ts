@@ -3,7 +3,7 @@ import { followRun } from '../../../../support/assertions/run-stream.ts'
 import { SOON_MS, until } from '../../../../support/assertions/until.ts'
 import { checkpoint, claimJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

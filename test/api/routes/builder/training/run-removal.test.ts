@@ -13,7 +13,7 @@ import {
   LineageWorld,
   type Made,
   refOf,
-} from '../../../../support/servers/lineage-world.ts'
+} from '../../../../support/servers/worlds/lineage-world.ts'
 
 const BUILDER = '/api/builder/v1'
 

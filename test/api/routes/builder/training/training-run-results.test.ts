@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../../activities/control/training/runs.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
 import { turnOf } from '../../../../../platform/turn-of-account.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const SPEC = {
   stage_id: 'a',

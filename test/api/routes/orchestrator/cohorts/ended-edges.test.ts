@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { sql } from 'kysely'
 import { type CohortEnding, endCohort } from '../../../../../db/repositories/cohorts/endings.ts'
-import { EdgeState } from '../../../../../schemas/cohort-vocabulary.ts'
+import { EdgeState } from '../../../../../schemas/cohorts/vocabulary.ts'
 import { valuesOf } from '../../../../../schemas/common.ts'
-import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const MIGRATION = new URL('../../../../../db/migrations/0103-edges-of-ended-cohorts.sql', import.meta.url)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import type { StageOperation } from '../../../../../schemas/cohort-plan.ts'
-import { buildCohort, buildStage, leaseStage } from '../../../../support/builders/cohorts.ts'
+import type { StageOperation } from '../../../../../schemas/cohorts/plan.ts'
+import { buildCohort, buildStage, leaseStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 describe('a stage lease', () => {
   let api: TestApi

@@ -6,9 +6,14 @@ import { endCohort } from '../../../../../db/repositories/cohorts/endings.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { EdgeSide, INLINE } from '../../../../support/assertions/edge-suite.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildEdge, buildStage, leaseStage } from '../../../../support/builders/cohorts.ts'
+import {
+  buildCohort,
+  buildEdge,
+  buildStage,
+  leaseStage,
+} from '../../../../support/builders/cohorts/cohorts.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const ROUNDS = 8
 

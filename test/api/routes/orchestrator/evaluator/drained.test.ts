@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohortRows } from '../../../../support/builders/cohort-rows.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { buildCohortRows } from '../../../../support/builders/cohorts/cohort-rows.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 describe('evidence that is draining', () => {

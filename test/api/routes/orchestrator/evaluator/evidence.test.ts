@@ -9,7 +9,7 @@ import {
   evidenceBody,
   mapFile,
   safetensors,
-} from '../../../../support/builders/evidence.ts'
+} from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const DAY = 86_400_000

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 describe('malformed evidence', function () {

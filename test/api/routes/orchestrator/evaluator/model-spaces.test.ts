@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { findActiveSpaces } from '../../../../../db/repositories/cohorts/spaces.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { embeddingSpace, evaluate } from '../../../../support/builders/evidence.ts'
+import { embeddingSpace, evaluate } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 describe('model spaces', () => {

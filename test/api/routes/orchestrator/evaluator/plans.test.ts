@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import type { PlanReason } from '../../../../../schemas/cohort-plan.ts'
+import type { PlanReason } from '../../../../../schemas/cohorts/plan.ts'
 import { buildEndpoint, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const DAY = 86_400_000

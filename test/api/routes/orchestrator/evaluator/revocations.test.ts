@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { lockEvidence } from '../../../../../db/repositories/cohorts/evidence.ts'
 import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohortRows } from '../../../../support/builders/cohort-rows.ts'
-import { leaseStage } from '../../../../support/builders/cohorts.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { buildCohortRows } from '../../../../support/builders/cohorts/cohort-rows.ts'
+import { leaseStage } from '../../../../support/builders/cohorts/cohorts.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 describe('a revocation', () => {
   let api: TestApi

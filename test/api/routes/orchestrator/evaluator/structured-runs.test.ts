@@ -2,7 +2,12 @@ import assert from 'node:assert/strict'
 import * as killSwitchRepository from '../../../../../db/repositories/platform/kill-switch.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint, buildVersion } from '../../../../support/builders/build-endpoint.ts'
-import { embeddingSpace, evaluate, EVALUATOR, TOKEN_HEADER } from '../../../../support/builders/evidence.ts'
+import {
+  embeddingSpace,
+  evaluate,
+  EVALUATOR,
+  TOKEN_HEADER,
+} from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 describe('structured runs', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { leaseSuite } from '../../../../support/assertions/lease-suite.ts'
 import { checkpoint, claimJob } from '../../../../support/builders/training.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

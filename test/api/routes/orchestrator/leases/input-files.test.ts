@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { NewCohortStage } from '../../../../../db/tables/cohorts.ts'
-import { fileAddress, type StageFile } from '../../../../../domain/cohorts/stage-files.ts'
+import { fileAddress, type StageFile } from '../../../../../domain/cohorts/stages/files.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { MAX_INPUT_BYTES } from '../../../../../schemas/inference-task.ts'
-import { buildCohort, buildStage, leaseStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildStage, leaseStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 describe("files that a stage's input refers to", () => {
   let api: TestApi

@@ -5,8 +5,8 @@ import { newId } from '../../../../../domain/ids.ts'
 import { turnOf } from '../../../../../platform/turn-of-account.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { until } from '../../../../support/servers/node.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { until } from '../../../../support/servers/nodes/node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const COMPLETE = { result: { predictions: [1] }, inference_time_ms: 3, model_state: 'cold' }
 

@@ -4,8 +4,8 @@ import { request } from 'undici'
 import { createMaintenanceActivities } from '../../../../../activities/control/housekeeping/retention.ts'
 import * as jobFileRepository from '../../../../../db/repositories/training/job-files.ts'
 import { evaluationKey, INCOMING_PUTS, RELAYED } from '../../../../../domain/object-keys.ts'
-import type { JobClaim } from '../../../../../schemas/lease.ts'
-import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
+import type { JobClaim } from '../../../../../schemas/nodes/lease.ts'
+import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/models/merges.ts'
 import {
   claimJob,
   createRun,
@@ -15,8 +15,8 @@ import {
   signedPut,
 } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 import { startS3 } from '../../../../support/servers/s3.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
 import { skipBecause } from '../../../../support/skip.ts'
 
 const HOUR_MS = 3_600_000

@@ -5,10 +5,10 @@ import {
   createMerge,
   type NewVersion,
   versionRef,
-} from '../../../../support/builders/merges.ts'
+} from '../../../../support/builders/models/merges.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 describe("the reference for a version's logits", () => {
   let api: TestApi

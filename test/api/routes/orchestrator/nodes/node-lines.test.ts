@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { FRAME } from '../../../../../schemas/link.ts'
+import { FRAME } from '../../../../../schemas/nodes/link.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { addModel, startNode } from '../../../../support/servers/node.ts'
-import { rawNode } from '../../../../support/servers/raw-node.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { addModel, startNode } from '../../../../support/servers/nodes/node.ts'
+import { rawNode } from '../../../../support/servers/nodes/raw-node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 describe("a node's logs", function () {
   this.timeout(60_000)

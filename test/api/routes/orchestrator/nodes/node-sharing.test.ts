@@ -6,8 +6,8 @@ import { until } from '../../../../support/assertions/until.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
 import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
-import type { TestNode } from '../../../../support/servers/node.ts'
-import { signedNode } from '../../../../support/servers/signed-node.ts'
+import type { TestNode } from '../../../../support/servers/nodes/node.ts'
+import { signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 

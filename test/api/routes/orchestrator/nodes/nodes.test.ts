@@ -8,10 +8,10 @@ import * as cacheVersionRepository from '../../../../../db/repositories/platform
 import { loadOrJoin, type JoinOptions, saveGateways } from '../../../../../node-runtime/control/identity.ts'
 import { RUNTIME_VERSION } from '../../../../../node-runtime/hardware/inventory.ts'
 import { newNodeKey } from '../../../../../platform/signing.ts'
-import type { NodeInventory, NodeView } from '../../../../../schemas/node.ts'
+import type { NodeInventory, NodeView } from '../../../../../schemas/nodes/node.ts'
 import { temporaryFolder } from '../../../../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { startNode, until } from '../../../../support/servers/node.ts'
+import { startNode, until } from '../../../../support/servers/nodes/node.ts'
 
 const inventory: NodeInventory = {
   hardware: 'cpu',

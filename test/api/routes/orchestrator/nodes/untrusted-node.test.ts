@@ -6,13 +6,13 @@ import * as usageRepository from '../../../../../db/repositories/platform/usage.
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../../platform/link/codec.ts'
-import { FRAME, type FrameType } from '../../../../../schemas/link.ts'
+import { FRAME, type FrameType } from '../../../../../schemas/nodes/link.ts'
 import { until } from '../../../../support/assertions/until.ts'
-import { createMerge, addLlmVersion, versionRef } from '../../../../support/builders/merges.ts'
+import { createMerge, addLlmVersion, versionRef } from '../../../../support/builders/models/merges.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import type { AnyBody } from '../../../../support/servers/api.ts'
 import { ChatApi } from '../../../../support/servers/chat-api.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 

@@ -4,8 +4,13 @@ import { retryEdges } from '../../../../../../db/repositories/cohorts/edge-retri
 import { sha256Hex } from '../../../../../../platform/signing.ts'
 import { edgeWorld, INLINE, PAYLOAD } from '../../../../../support/assertions/edge-suite.ts'
 import { buildVersion } from '../../../../../support/builders/build-endpoint.ts'
-import { TEXT_SPACE } from '../../../../../support/builders/cohorts.ts'
-import { embeddingSpace, evaluate, evidenceBody, mapFile } from '../../../../../support/builders/evidence.ts'
+import { TEXT_SPACE } from '../../../../../support/builders/cohorts/cohorts.ts'
+import {
+  embeddingSpace,
+  evaluate,
+  evidenceBody,
+  mapFile,
+} from '../../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 
 describe('edges that depend on evidence (2.2, S2)', () => {

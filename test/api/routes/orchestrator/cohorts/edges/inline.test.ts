@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { edgeWorld, INLINE, PAYLOAD } from '../../../../../support/assertions/edge-suite.ts'
-import { buildEdge, buildStage, leaseStage } from '../../../../../support/builders/cohorts.ts'
+import { buildEdge, buildStage, leaseStage } from '../../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
-import { signedNode } from '../../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 const OTHER = 'a'.repeat(64)
 

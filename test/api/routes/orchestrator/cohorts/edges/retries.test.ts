@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { expireEdges, retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
 import type { CohortEdgeAttemptUpdate } from '../../../../../../db/tables/cohort-edges.ts'
-import type { EdgeFailure } from '../../../../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure } from '../../../../../../schemas/cohorts/vocabulary.ts'
 import {
   EdgeSide,
   type EdgeWorld,
@@ -10,9 +10,9 @@ import {
   PAYLOAD,
   STATED,
 } from '../../../../../support/assertions/edge-suite.ts'
-import { leaseStage } from '../../../../../support/builders/cohorts.ts'
+import { leaseStage } from '../../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
-import { signedNode } from '../../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 const LONG_AGO = new Date(Date.now() - 61_000)
 const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
 import { completeStage, lockStage } from '../../../../../../db/repositories/cohorts/stages.ts'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
-import type { EdgeOffer } from '../../../../../../schemas/cohort-edge.ts'
+import type { EdgeOffer } from '../../../../../../schemas/cohorts/edge.ts'
 import {
   type EdgeWorld,
   edgeWorld,
@@ -10,7 +10,7 @@ import {
   PAYLOAD,
   STATED,
 } from '../../../../../support/assertions/edge-suite.ts'
-import { leaseStage } from '../../../../../support/builders/cohorts.ts'
+import { leaseStage } from '../../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 
 const OTHER = Buffer.from('{"text":"another answer"}')

@@ -4,7 +4,7 @@ import { request } from 'undici'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
 import { type EdgeWorld, edgeWorld, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
-import type { SignedNode } from '../../../../../support/servers/signed-node.ts'
+import type { SignedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 const CANDIDATES = [{ url: 'https://127.0.0.1:7443', scope: 'loopback' }]
 const SPKI = 'b'.repeat(64)

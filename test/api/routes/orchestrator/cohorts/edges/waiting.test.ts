@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
-import { signedNode } from '../../../../../support/servers/signed-node.ts'
+import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 /** Shorter than the interval at which a waiting request reads again without a notification. */
 const SOON_MS = 3_000

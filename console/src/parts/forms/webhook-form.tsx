@@ -1,0 +1,75 @@
+import { Button, Checkbox, Group, SimpleGrid, Stack, TextInput } from '@mantine/core'
+import { type FormEvent, useState } from 'react'
+import { client } from '../../api.ts'
+import type { CreateWebhookEndpoint, EndpointWithSecret } from '../../types.ts'
+import { useAction } from '../../use-action.ts'
+import { Failure } from '../page.tsx'
+
+type EventType = CreateWebhookEndpoint['event_types'][number]
+
+export const EVENTS: readonly EventType[] = [
+  'inference.task.succeeded',
+  'inference.task.failed',
+  'invocation.completed',
+  'invocation.failed',
+  'training.run.completed',
+  'training.run.failed',
+  'training.run.cancelled',
+  'training.merge.completed',
+  'training.merge.failed',
+  'training.merge.cancelled',
+]
+
+/** Adds a webhook endpoint; its secret is shown once. */
+export function WebhookForm({ onMade }: { onMade: (endpoint: EndpointWithSecret) => void }) {
+  const { run, isBusy, problem } = useAction()
+  const [name, setName] = useState('')
+  const [url, setUrl] = useState('')
+  const [types, setTypes] = useState<EventType[]>(['training.run.completed', 'training.run.failed'])
+
+  function submit(event: FormEvent) {
+    event.preventDefault()
+    void run(async () => {
+      onMade(await client().webhooks.create({ name, url, event_types: types }))
+      setName('')
+      setUrl('')
+    })
+  }
+  return (
+    <form onSubmit={submit}>
+      <Stack gap="sm">
+        <Group align="flex-end">
+          <TextInput
+            label="Name of the receiver"
+            value={name}
+            onChange={(event) => setName(event.currentTarget.value)}
+            required
+          />
+          <TextInput
+            label="Address"
+            placeholder="https://example.com/hearth"
+            value={url}
+            onChange={(event) => setUrl(event.currentTarget.value)}
+            required
+            w={380}
+          />
+          <Button type="submit" loading={isBusy} disabled={types.length === 0}>
+            Add a receiver
+          </Button>
+        </Group>
+        <Checkbox.Group
+          label="Events that it is told"
+          value={types}
+          onChange={(chosen) => setTypes(EVENTS.filter((each) => chosen.includes(each)))}
+        >
+          <SimpleGrid cols={{ base: 1, sm: 2, lg: 4 }} mt="xs" spacing="xs">
+            {EVENTS.map((each) => (
+              <Checkbox key={each} value={each} label={each} size="xs" />
+            ))}
+          </SimpleGrid>
+        </Checkbox.Group>
+        {problem && <Failure error={problem} what="receiver" />}
+      </Stack>
+    </form>
+  )
+}

@@ -1,0 +1,384 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from '../common.ts'
+
+/** The states that a model passes through on one node. */
+export const NodeModelState = Vocabulary(
+  'cold',
+  'downloading_model',
+  'loading_model',
+  'warm',
+  'running',
+  'idle',
+  'evicted',
+)
+export type NodeModelState = Static<typeof NodeModelState>
+
+export const NodeStatus = Vocabulary('online', 'offline', 'draining', 'removed')
+
+/** The accounts that a node works for: only its own account (`dedicated`), or every account (`shared`). */
+export const NodeSharing = Vocabulary('dedicated', 'shared')
+export type NodeSharing = Static<typeof NodeSharing>
+
+/** The limit is a petabyte, above any real node. */
+const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
+
+export const Gpu = Type.Object({
+  name: Type.String(),
+  memory_mb: Megabytes,
+  /** The name in CUDA_VISIBLE_DEVICES: a UUID or an index. Older nodes don't send it. */
+  device: Type.Optional(Type.String({ maxLength: 200 })),
+})
+export type Gpu = Static<typeof Gpu>
+
+/** The GPUs of a machine that its node doesn't use. */
+export const GpuRestriction = Type.Object({
+  /** The node's own variable; null if unset. */
+  cuda_visible_devices: Nullable(Type.String({ maxLength: 1_000 })),
+  /** Their indexes and names. */
+  left_out: Type.Array(Type.String({ maxLength: 300 }), { maxItems: 64 }),
+  /** The entries of the variable from the first invalid one on, which name no GPU. */
+  ignored: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
+})
+export type GpuRestriction = Static<typeof GpuRestriction>
+
+const Measure = Type.Object({
+  /** True when the limit is enforced on the node's child processes. */
+  enforced: Type.Boolean(),
+  /** The mechanism that enforces the limit, or the one that is missing. */
+  by: Type.String({ maxLength: 300 }),
+})
+
+/** How one driver isolates its child processes. Trainers and model servers parse untrusted files. */
+export const Isolation = Type.Object({
+  memory: Measure,
+  network: Measure,
+  files: Measure,
+  privileges: Measure,
+  /** Absent for drivers that don't limit CPUs, and on older nodes. */
+  cpus: Type.Optional(Measure),
+})
+export type Isolation = Static<typeof Isolation>
+
+/** A node's hardware. `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
+export const NodeInventory = Type.Object({
+  hardware: Vocabulary('cpu', 'gpu', 'xpu'),
+  cpus: Type.Integer({ minimum: 1, maximum: 100_000 }),
+  memory_mb: Megabytes,
+  ram_mb: Megabytes,
+  gpus: Type.Array(Gpu, { maxItems: 64 }),
+  /** Absent while the node uses every GPU of its machine, and on older nodes. */
+  gpu_restriction: Type.Optional(GpuRestriction),
+  profiles: Type.Array(Type.String(), { maxItems: 256 }),
+  train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
+  /** By driver; absent on older nodes. */
+  isolation: Type.Optional(
+    Type.Object({
+      process: Type.Optional(Isolation),
+      container: Type.Optional(Isolation),
+      /** Absent if the node runs no tools, and on older nodes. */
+      tools: Type.Optional(Isolation),
+    }),
+  ),
+  platform: Type.String(),
+  version: Type.String(),
+})
+export type NodeInventory = Static<typeof NodeInventory>
+
+/** One model as its node reports it. */
+export const NodeModel = Type.Object({
+  model_key: Type.String(),
+  state: NodeModelState,
+  in_flight: Type.Integer({ minimum: 0 }),
+  /** How many requests a loaded model serves at a time; absent on older nodes. */
+  max_concurrency: Type.Optional(Type.Integer({ minimum: 1 })),
+  memory_mb: Megabytes,
+  /** The indexes of the GPUs that hold the model in equal parts; absent if memory is RAM, and on older nodes. */
+  gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
+  /** True when the platform pinned the model, so that it is never evicted. */
+  pinned: Type.Optional(Type.Boolean()),
+  /** True while the model is loaded and the node unloads it once no request uses it. */
+  retiring: Type.Optional(Type.Boolean()),
+  /** True for a loaded model whose queue this node doesn't poll; its work is placed on the node's own queue. */
+  unpolled: Type.Optional(Type.Boolean()),
+  /** True while the server of a loading model runs its first inference. */
+  warming_up: Type.Optional(Type.Boolean()),
+  /** The share of the weights that the server of a loading model has read. */
+  load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
+  /**
+   * Milliseconds, counted from this report, that the load still waits because the models in its way were loaded a
+   * moment ago. Absent while it isn't waiting.
+   */
+  memory_in_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+  bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
+  bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
+  download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),
+  eta_seconds: Type.Optional(Nullable(Type.Number({ minimum: 0 }))),
+  /** Seconds, counted from this report, that the download still waits because the remote side limits its rate. */
+  rate_limited_s: Type.Optional(Type.Number({ minimum: 0 })),
+  /** The error of the last load; unset once a load succeeds. */
+  error: Type.Optional(Type.String()),
+  /** True when the weights are intact but can't be loaded, so no other node can load them either. */
+  unusable: Type.Optional(Type.Boolean()),
+  /** Epoch milliseconds. The node does not retry the load before then. */
+  retry_at: Type.Optional(Type.Integer()),
+})
+export type NodeModel = Static<typeof NodeModel>
+
+/** An environment that the node's runtime profiles need, and the state of its installation. */
+export const NodeEnvironment = Type.Object({
+  name: Type.String({ maxLength: 100 }),
+  profiles: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
+  state: Vocabulary('absent', 'installing', 'ready', 'failed'),
+  /** The share of the expected time that has elapsed. */
+  progress: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  /** Expected seconds until the installation ends; before it begins, its expected duration. */
+  eta_s: Type.Optional(Type.Integer({ minimum: 0 })),
+  error: Type.Optional(Type.String({ maxLength: 1000 })),
+})
+export type NodeEnvironment = Static<typeof NodeEnvironment>
+
+/** The GPU memory available to models and trainers, and how much of it is free. */
+export const GpuRoom = Type.Object({
+  memory_mb: Megabytes,
+  free_mb: Megabytes,
+})
+export type GpuRoom = Static<typeof GpuRoom>
+
+/** A runtime profile that runs on several GPUs at once. */
+export const SplitProfile = Type.Object({
+  profile_id: Type.String({ maxLength: 100 }),
+  tensor_parallel: Type.Integer({ minimum: 2, maximum: 64 }),
+})
+export type SplitProfile = Static<typeof SplitProfile>
+
+/**
+ * Since when a node can't reach the gate, through which all its durable work arrives: runs, stages, and queued tasks.
+ */
+export const GateFault = Type.Object({
+  /** The address that gateways have given to the node; null if none could. */
+  address: Nullable(Type.String({ maxLength: 300 })),
+  since: Timestamp,
+  reason: Type.String({ maxLength: 300 }),
+  /** True when the gate responds but rejects calls of this node; absent when it doesn't respond. */
+  refused: Type.Optional(Type.Boolean()),
+})
+export type GateFault = Static<typeof GateFault>
+
+/** Since when a node with GPUs can't compute on them. Runs and models placed there fail. */
+export const GpuFault = Type.Object({
+  since: Timestamp,
+  /** The CUDA initialization error code; null for any other reason. */
+  code: Nullable(Type.Integer()),
+  reason: Type.String({ maxLength: 300 }),
+  /** True while the node accepts no runs or models for GPUs: CUDA doesn't start, or a program failed recently. */
+  takes_no_runs: Type.Optional(Type.Boolean()),
+})
+export type GpuFault = Static<typeof GpuFault>
+
+/** Since when a disk of a node is full. The node starts no runs until there is space; other nodes do. */
+export const DiskFault = Type.Object({
+  since: Timestamp,
+  free_mb: Megabytes,
+})
+export type DiskFault = Static<typeof DiskFault>
+
+/** A node's report on its link. The node always sends the full report, often enough for placement. */
+export const NodeReport = Type.Object({
+  memory_total_mb: Megabytes,
+  memory_free_mb: Megabytes,
+  /** By GPU index; absent if memory is RAM, and on older nodes. */
+  gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
+  split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
+  /** Share of the CPU in use, 0 to 1. */
+  load: Type.Number({ minimum: 0, maximum: 1 }),
+  draining: Type.Boolean(),
+  jobs: Type.Integer({ minimum: 0 }),
+  /** Absent while the node reaches the gate, and on older nodes. */
+  gate_fault: Type.Optional(GateFault),
+  /** Absent unless a GPU fault is known, and on older nodes. */
+  gpu_fault: Type.Optional(GpuFault),
+  /** Absent while its disks have free space, and on older nodes. */
+  disk_fault: Type.Optional(DiskFault),
+  models: Type.Array(NodeModel),
+  environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
+})
+export type NodeReport = Static<typeof NodeReport>
+
+/** Sent with a one-time token as bearer. `public_key` is the raw Ed25519 key in base64. */
+export const JoinNode = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    public_key: Type.String({ minLength: 43, maxLength: 44 }),
+    inventory: NodeInventory,
+  },
+  { additionalProperties: false },
+)
+export type JoinNode = Static<typeof JoinNode>
+
+export const NodeJoined = Type.Object({
+  node_id: Uuid,
+  account_id: Uuid,
+  gateways: Type.Array(Type.String()),
+})
+export type NodeJoined = Static<typeof NodeJoined>
+
+/** Each process of a node requests a credential, under an id that it creates at startup. */
+export const AskTemporalCredential = Type.Object(
+  {
+    instance_id: Uuid,
+    /** True for the first request of a process, which then replaces any other process that ran as this node. */
+    is_start: Type.Boolean(),
+  },
+  { additionalProperties: false },
+)
+export type AskTemporalCredential = Static<typeof AskTemporalCredential>
+
+/** The node's access to Temporal: the address of the gate, and a credential for it with its expiry. */
+export const TemporalCredential = Type.Object({
+  address: Type.String(),
+  tls: Type.Boolean(),
+  namespace: Type.String(),
+  token: Type.String(),
+  expires_at: Timestamp,
+})
+export type TemporalCredential = Static<typeof TemporalCredential>
+
+export const ModelFile = Type.Object({
+  path: Type.String(),
+  size_bytes: Type.Integer({ minimum: 0 }),
+  sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  url: Type.String(),
+  /** True if the URL points to the model hub itself, which a node may have to reach through its proxy. */
+  from_hub: Type.Optional(Type.Boolean()),
+})
+export type ModelFile = Static<typeof ModelFile>
+
+/** Everything a node needs to load a model; the URLs are valid for an hour. */
+export const NodeModelSpec = Type.Object({
+  model_key: Type.String(),
+  runtime_profile: Type.String(),
+  files: Type.Array(ModelFile),
+  /** The smallest real input. A model is warm once it has answered it. */
+  warmup_input: Nullable(Type.Unknown()),
+  /** The task type of the model's endpoints, which `warmup_input` and `output_schema` belong to. */
+  task_type: Type.Optional(Type.String()),
+  /** The schema that the model's output must match. */
+  output_schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  memory_mb: Type.Integer({ minimum: 0 }),
+})
+export type NodeModelSpec = Static<typeof NodeModelSpec>
+
+/** A node as operators see it. */
+export const NodeView = Type.Object({
+  node_id: Uuid,
+  account_id: Uuid,
+  name: Type.String(),
+  status: NodeStatus,
+  sharing: NodeSharing,
+  inventory: NodeInventory,
+  memory_free_mb: Nullable(Type.Integer()),
+  /** By GPU index. */
+  gpus: Type.Array(GpuRoom),
+  load: Nullable(Type.Number()),
+  /**
+   * Keys of the models that the platform ordered this node to load. Other models in the node's report are not shown.
+   */
+  ordered_models: Type.Array(Type.String()),
+  models: Type.Array(NodeModel),
+  environments: Type.Array(NodeEnvironment),
+  /** Null while the node reaches the gate. */
+  gate_fault: Nullable(GateFault),
+  /** Null while its programs can use its GPUs, and on nodes without GPUs. */
+  gpu_fault: Nullable(GpuFault),
+  /** Null while its disks have free space. */
+  disk_fault: Nullable(DiskFault),
+  joined_at: Timestamp,
+  last_seen_at: Timestamp,
+})
+export type NodeView = Static<typeof NodeView>
+
+export const NodeListQuery = Type.Object({
+  ...PageQuery.properties,
+  status: Type.Optional(Vocabulary('online', 'offline', 'draining')),
+  account_id: Type.Optional({ ...Uuid, description: 'Nodes that this account owns' }),
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Part of the name' })),
+})
+
+/** A node with its current work. */
+export const NodeDetail = Type.Object(
+  {
+    ...NodeView.properties,
+    reported_at: Nullable(Timestamp),
+    gateway: Nullable(
+      Type.Object(
+        { gateway_id: Uuid, base_url: Nullable(Type.String()) },
+        { description: 'The gateway that received its last report' },
+      ),
+    ),
+    pinned_models: Type.Array(Type.String()),
+    work: Type.Array(
+      Type.Object({
+        kind: Vocabulary('task', 'job', 'stage'),
+        id: Uuid,
+        account_id: Uuid,
+        attempt: Type.Integer(),
+        since: Timestamp,
+        lease_expires_at: Timestamp,
+        workflow_id: Type.String(),
+        temporal_url: Nullable(Type.String()),
+      }),
+      {
+        description:
+          'Work that it holds a lease for, newest first; requests sent directly by gateways have no lease',
+      },
+    ),
+  },
+  { $id: 'NodeDetail' },
+)
+export type NodeDetail = Static<typeof NodeDetail>
+
+/** The logs that a node stores about itself: those of its process, and those of its model servers. */
+const NODE_LINE_SOURCES = ['node', 'models'] as const
+export type NodeLineSource = (typeof NODE_LINE_SOURCES)[number]
+
+/** A log line stored by a node. */
+export const NodeLine = Type.Object({
+  at: Timestamp,
+  message: Type.String(),
+  model_key: Type.Optional(Type.String({ description: 'The model whose server wrote it' })),
+})
+export type NodeLine = Static<typeof NodeLine>
+
+export const NodeLogsQuery = Type.Object({
+  source: Type.Optional({
+    ...Vocabulary('jobs', ...NODE_LINE_SOURCES),
+    default: 'jobs',
+    description:
+      'Logs of the jobs that the node ran last; or those that its process or model servers wrote since it started, which are requested from the node',
+  }),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 5_000,
+      default: 200,
+      description: 'At most 1,000 lines in 60 KB for logs of the node itself',
+    }),
+  ),
+})
+
+/** The newest log lines of the jobs that a node ran last, or of the node itself, oldest first. */
+export const NodeLogs = Type.Object(
+  {
+    node_id: Uuid,
+    logs: Type.Array(
+      Type.Object({
+        ...NodeLine.properties,
+        job_id: Type.Optional(Uuid),
+        attempt: Type.Optional(Type.Integer()),
+        seq: Type.Optional(Type.Integer()),
+      }),
+      { description: 'Lines of jobs have `job_id`, `attempt` and `seq`' },
+    ),
+  },
+  { $id: 'NodeLogs' },
+)

@@ -1,0 +1,63 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
+import { readConfig } from '../../../../platform/config.ts'
+import { runProgram } from '../../../../platform/processes/run-program.ts'
+
+const RUN_MANY = join(import.meta.dirname, '../probes/run_many.py')
+
+/** Converts options to command-line flags: `extraVocab: 3` becomes `--extra-vocab 3`. */
+export const flagsOf = (options: object): string[] =>
+  Object.entries(options as Record<string, unknown>).flatMap(([name, value]) => {
+    const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+    if (value === false || value === undefined) return []
+    if (value === true) return [flag]
+    return [flag, typeof value === 'string' ? value : JSON.stringify(value)]
+  })
+
+/** A folder that a Python program creates. */
+export interface Making {
+  program: string
+  /** The inputs that the result depends on, in addition to the program itself. */
+  inputs: readonly string[]
+  /** Returns the arguments of the program for a target folder. */
+  args: (folder: string) => string[]
+}
+
+/**
+ * Returns folders that Python programs created. Equal ones are created once per machine, and all missing ones in one
+ * process, because the libraries take seconds to import.
+ */
+export async function madeFolders(python: string, makings: readonly Making[]): Promise<string[]> {
+  const kept = await Promise.all(makings.map((making) => placeOf(python, making)))
+  const drafts = new Map<string, string>()
+  const commands: string[][] = []
+  for (const [i, { program, args }] of makings.entries()) {
+    const place = kept[i]
+    if (place === undefined || existsSync(place) || drafts.has(place)) continue
+    const draft = `${place}.${randomUUID()}`
+    await mkdir(draft, { recursive: true })
+    drafts.set(place, draft)
+    commands.push([program, ...args(draft)])
+  }
+  if (commands.length > 0) {
+    await runProgram(python, [RUN_MANY, JSON.stringify(commands)], {
+      env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
+    })
+  }
+  for (const [place, draft] of drafts) {
+    // If two processes create it at once, the later one discards its copy.
+    await rename(draft, place).catch(() => rm(draft, { recursive: true }))
+  }
+  return kept
+}
+
+async function placeOf(python: string, { program, inputs }: Making): Promise<string> {
+  const made = createHash('sha256')
+    .update(await readFile(program))
+    .update(JSON.stringify([python, inputs]))
+    .digest('hex')
+  return join(readConfig().HEARTH_CACHE_DIR, 'test-models', made)
+}

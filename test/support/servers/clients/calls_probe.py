@@ -1,0 +1,42 @@
+"""Parses responses as the PyTorch model server does: reads responses as JSON from standard input, and writes the parsed
+output of each to standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
+
+from llm.calls import gather
+from llm.text import Answer
+from llm.thoughts import Thoughts, closing_of
+
+
+def read(
+    texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: Any
+) -> dict[str, object]:
+    """Returns the complete parsed answer, and whether it ended within a tool call."""
+    answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)
+    pieces = []
+    for text in texts:
+        if not answer.stopped:
+            pieces += answer.add(text)
+    pieces += answer.end()
+    fragments = [piece.tool_call for piece in pieces if piece.tool_call]
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in gather(fragments)]
+    return {
+        "text": "".join(piece.text for piece in pieces),
+        "thought": "".join(piece.thought for piece in pieces),
+        "calls": calls,
+        "fragments": len(fragments),
+        "pieces": sum(bool(piece.text) for piece in pieces),
+        "cut": answer.in_call,
+        "stopped": answer.stopped,
+    }
+
+
+print(json.dumps([read(**one) if isinstance(one, dict) else read(one) for one in json.load(sys.stdin)]))

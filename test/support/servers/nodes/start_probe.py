@@ -1,0 +1,32 @@
+"""Loads a model as its server does, `python start_probe.py FOLDER`, and prints what else was loaded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
+
+from light_torch import without_compiler
+from llm.grammar import Grammars
+from llm.model import Generation, LanguageModel
+from llm.options import Sampling
+
+
+def is_compiled(model: LanguageModel) -> bool:
+    """Returns whether PyTorch has compiled the model. Imports PyTorch's compiler, so call it last."""
+    import torch
+
+    with without_compiler():
+        return isinstance(model, torch._dynamo.OptimizedModule)
+
+
+model = LanguageModel(Path(sys.argv[1]), 1)
+Grammars(model)
+said: list[int] = []
+model.generate(Generation([1, 2, 3], Sampling(max_tokens=2, temperature=0)), lambda token: said.append(token) is None)
+costly = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "llguidance"]
+loaded = [name for name in costly if name in sys.modules]
+
+print("\n" + json.dumps({"said": len(said), "loaded": loaded, "compiled": is_compiled(model)}))
