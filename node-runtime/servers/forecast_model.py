@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from answers import problem_at
-from hearth_trainers.features import name_of
-from hearth_trainers.series import forecasts, window_features
+from hearth_trainers.tabular.features import name_of
+from hearth_trainers.tabular.series import forecasts, window_features
 from lightgbm_native import NativeBooster
 
 

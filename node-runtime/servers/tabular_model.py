@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from answers import InputProblem, Labels, problem_at
-from hearth_trainers.features import Feature, RowEncoder, ValueProblem
 from hearth_trainers.files import BadModelFile, model_file, read_json
+from hearth_trainers.tabular.features import Feature, RowEncoder, ValueProblem
 from lightgbm_native import NativeBooster
 from misspelt_columns import MisspeltColumns
 

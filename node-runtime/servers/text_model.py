@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from answers import Labels, problem_at
-from hearth_trainers.features import name_of
 from hearth_trainers.files import BadModelFile, model_file, read_json
+from hearth_trainers.tabular.features import name_of
 from hearth_trainers.words import WORDS_VERSION, words_of
 
 

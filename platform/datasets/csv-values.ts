@@ -2,8 +2,8 @@ import { trimBlanks } from './csv-scan.ts'
 import type { SampledRow } from './preview.ts'
 import type { ColumnType, DatasetColumn } from './profile.ts'
 
-// Reads the values of CSV cells by the trainers' rules (hearth_trainers/cells.py), so that a dataset is described the
-// way that the trainers read it; a test compares the two.
+// Reads the values of CSV cells by the trainers' rules (hearth_trainers/datasets/cells.py), so that a dataset is described
+// the way that the trainers read it; a test compares the two.
 
 /** Texts that mean a missing value in every column: pandas' own, and spreadsheet errors. */
 export const MISSING = [

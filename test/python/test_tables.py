@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hearth_trainers.centuries import first_year_of, whole_year
-from hearth_trainers.clocks import are_clocks, is_clock
-from hearth_trainers.csv_layout import CsvLayout, UnclearLayout, layout_of, records_of
-from hearth_trainers.features import CATEGORY, DATETIME, NUMBER, Feature, RowEncoder, ValueProblem, name_of
-from hearth_trainers.left_out import all_but, other_columns
-from hearth_trainers.moments import clear_time, in_words, is_time, month_of
+from hearth_trainers.datasets.csv_layout import CsvLayout, UnclearLayout, layout_of, records_of
+from hearth_trainers.datasets.left_out import all_but, other_columns
 from hearth_trainers.schemas import class_schema, columns_schema, label_name, with_text_input
+from hearth_trainers.tabular.features import CATEGORY, DATETIME, NUMBER, Feature, RowEncoder, ValueProblem, name_of
+from hearth_trainers.times.centuries import first_year_of, whole_year
+from hearth_trainers.times.clocks import are_clocks, is_clock
+from hearth_trainers.times.moments import clear_time, in_words, is_time, month_of
 from hearth_trainers.wording import counted
 from hearth_trainers.words import has_new_words, words_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hearth_trainers.datasets.tables import read_table
 from hearth_trainers.errors import JobError
-from hearth_trainers.tables import read_table
 
 
 def draw_texts(dataset: dict[str, Any], *, field: str, count: int, seed: int, memory_mb: int) -> list[str]:

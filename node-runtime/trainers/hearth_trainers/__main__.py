@@ -102,8 +102,8 @@ def _train(job: Job, stop: StopSignal) -> None:
 
 def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
     from .artifact import write_artifacts
+    from .datasets.tables import Codes, read_table
     from .run import Run
-    from .tables import Codes, read_table
 
     log(f"Reading the dataset ({job.format}).")
     codes: Codes = {}

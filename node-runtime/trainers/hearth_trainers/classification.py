@@ -8,13 +8,13 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
-from .base import check_classes, read_base
-from .boosting import Rows, boost, predict
-from .fitting import plain_rows
 from .labels import class_metrics, class_weights, present, read_labels, split_by_class
 from .run import Outcome, Run
 from .schemas import class_schema, columns_schema, predictions_schema
-from .tabular import EXAMPLES, prepare, target_column, with_written_classes
+from .tabular.base import check_classes, read_base
+from .tabular.boosting import Rows, boost, predict
+from .tabular.fitting import plain_rows
+from .tabular.preparation import EXAMPLES, prepare, target_column, with_written_classes
 
 LEARNS_CLASSES = True
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .boosting import Rows, boost, predict
+from .datasets.left_out import all_but, tell_left_out
 from .errors import JobError, without_values
-from .fitting import to_floats
-from .left_out import all_but, tell_left_out
 from .protocol import log, warn_about_data
 from .regression import number_column, number_metrics
 from .run import Outcome, Run
 from .schemas import instances_schema, predictions_schema
-from .series import forecasts, window_features
-from .series_column import choose_series
-from .time_order import rows_in_time
+from .tabular.boosting import Rows, boost, predict
+from .tabular.fitting import to_floats
+from .tabular.series import forecasts, window_features
+from .tabular.series_column import choose_series
+from .times.order import rows_in_time
 from .wording import counted
 
 # The largest number of encoded values in memory; for a longer series only every

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from .base import read_base
-from .boosting import Rows, boost, predict
-from .cells import point_meaning, read_numbers
+from .datasets.cells import point_meaning, read_numbers
+from .datasets.near_values import near_numbers
+from .datasets.tables import report_numbers
 from .errors import JobError, without_values
-from .fitting import plain_rows, to_floats
-from .near_values import near_numbers
 from .protocol import warn_about_data
 from .run import Outcome, Run
 from .schemas import columns_schema, predictions_schema
-from .tables import report_numbers
-from .tabular import EXAMPLES, prepare, split_rows, target_column
+from .tabular.base import read_base
+from .tabular.boosting import Rows, boost, predict
+from .tabular.fitting import plain_rows, to_floats
+from .tabular.preparation import EXAMPLES, prepare, split_rows, target_column
 
 
 def train(run: Run) -> Outcome:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from .datasets.tables import Codes
 from .job import Job
 from .loop import EpochLoop
-from .tables import Codes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
+from .tabular.features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 MAX_INSTANCES = 10_000
 MAX_EXAMPLE_CHARS = 500

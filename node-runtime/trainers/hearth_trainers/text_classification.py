@@ -16,13 +16,13 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
+from .datasets.left_out import all_but, tell_left_out
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
-from .left_out import all_but, tell_left_out
 from .protocol import warn_about_data
 from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
-from .tabular import EXAMPLES, rows_with, target_column, with_written_classes
+from .tabular.preparation import EXAMPLES, rows_with, target_column, with_written_classes
 from .wording import counted
 from .words import WORDS_VERSION, has_new_words, words_of
 

@@ -51,7 +51,7 @@ describe('spaces around CSV cells', function () {
     const program = `
 import json, sys
 import numpy as np
-from hearth_trainers.features import Feature, RowEncoder
+from hearth_trainers.tabular.features import Feature, RowEncoder
 def codes(categories, values):
     encoder, out = RowEncoder([Feature("city", "category", False, categories)]), np.zeros(1)
     return [encoder.encode({"city": value}, out) or (None if np.isnan(out[0]) else int(out[0])) for value in values]
@@ -71,7 +71,7 @@ print(json.dumps([codes(("Bern", "Zug"), ["Zug", " Zug", "Zug ", "Uri", " "]), c
     const program = `
 import json, sys
 from pathlib import Path
-from hearth_trainers.budget import Budget
+from hearth_trainers.datasets.budget import Budget
 from hearth_trainers.llm.rows import _read_csv
 path = Path(sys.argv[1]) / "rows.csv"
 path.write_text('prompt, completion\\n"Say ""no"", ""yes""", yes\\nx, "a, b"\\n"y"," z "\\n')
@@ -112,8 +112,8 @@ describe('accents in the texts of a table model', () => {
 import json
 import numpy as np
 import pyarrow as pa
-from hearth_trainers.features import Feature, RowEncoder
-from hearth_trainers.fitting import encode_table, fit_features
+from hearth_trainers.tabular.features import Feature, RowEncoder
+from hearth_trainers.tabular.fitting import encode_table, fit_features
 one, two = "Z\u00fcrich", "Zu\u0308rich"
 def codes(texts, features=None):
     table = pa.table({"city": pa.chunked_array([pa.array(texts)])})

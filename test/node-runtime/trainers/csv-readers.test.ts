@@ -91,9 +91,10 @@ describe('CSV files', function () {
   }
 
   it('are parsed by the same program in the trainers and in query_table', () => {
-    const [tool, trainers] = ['catalog/tools/query_table', 'node-runtime/trainers/hearth_trainers'].map(
-      (folder) => readFileSync(join(ROOT, folder, 'csv_layout.py'), 'utf8'),
-    )
+    const [tool, trainers] = [
+      'catalog/tools/query_table',
+      'node-runtime/trainers/hearth_trainers/datasets',
+    ].map((folder) => readFileSync(join(ROOT, folder, 'csv_layout.py'), 'utf8'))
 
     assert.equal(tool, trainers)
   })
@@ -115,7 +116,7 @@ describe('CSV files', function () {
     const program = `
 import sys
 from pathlib import Path
-from hearth_trainers.csv_reader import CsvFile
+from hearth_trainers.datasets.csv_reader import CsvFile
 print(*(CsvFile(Path(path))._copy is not None for path in sys.argv[1:]))`
 
     const { stdout } = await runProgram(await pythonOf('tabular'), ['-c', program, ...paths], {

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from specialist.texts import Tokens
 
 from ..labels import class_weights
-from ..llm.crew import Crew
 from ..llm.plan import Plan
+from ..llm.process_group import ProcessGroup
 from ..llm.settings import LoopSettings
 from .base import Encoder
 from .texts import LabelledTexts
@@ -70,13 +70,13 @@ class Classes:
         found = F.cross_entropy(logits, batch.codes.to(self._device), weight=self._weights, reduction="sum")
         return found if batch.counts else found * 0
 
-    def validate(self, model: Any, crew: Crew) -> float | None:
+    def validate(self, model: Any, group: ProcessGroup) -> float | None:
         """See `Objective`."""
         check = self._data.check
         total = 0.0
-        for start in list(range(0, len(check), self._size))[crew.rank :: crew.size]:
+        for start in list(range(0, len(check), self._size))[group.rank :: group.world_size]:
             total += float(self.loss(model, self._collate(check[start : start + self._size], counts=True)))
-        return crew.sums(total)[0] / len(check)
+        return group.reduce_sum(total)[0] / len(check)
 
     def measures(self, loss: float) -> dict[str, float]:
         """See `Objective`."""

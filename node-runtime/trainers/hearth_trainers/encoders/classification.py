@@ -10,8 +10,8 @@ from transformers import AutoModelForSequenceClassification
 
 from ..job import Job
 from ..labels import class_metrics
-from ..llm.crew import Crew
 from ..llm.outputs import report_files
+from ..llm.process_group import ProcessGroup
 from ..llm.settings import LoopSettings
 from ..llm.training import FineTuning
 from ..loop import StopSignal
@@ -30,16 +30,18 @@ def train_job(job: Job, stop: StopSignal) -> None:
     """Trains, or resumes training, and writes a folder of transformers with a head for the classes."""
     encoder, settings, device = begin(job)
     data = read_labelled_texts(job, settings.val_set_size, settings.seed)
-    crew = Crew(device)
+    group = ProcessGroup(device)
     model, heads = _load(encoder, settings, data.labels.classes)
     model = prepare(model, settings, task="SEQ_CLS", heads=heads, device=device)
-    learning = Classes(encoder, data, settings, mode=str(job.param("class_weight")), device=device, world=crew.size)
-    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
+    learning = Classes(
+        encoder, data, settings, mode=str(job.param("class_weight")), device=device, world=group.world_size
+    )
+    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, group=group)
     history = tuning.run()
     tuning.save()
-    crew.part()
+    group.shutdown()
     stop.at_once = True
-    if not crew.leads:
+    if not group.is_main_process:
         return
 
     last = history[-1]

@@ -7,8 +7,8 @@ from typing import Any
 from transformers import AutoModel
 
 from ..job import Job
-from ..llm.crew import Crew
 from ..llm.outputs import report_files
+from ..llm.process_group import ProcessGroup
 from ..llm.training import FineTuning
 from ..loop import StopSignal
 from ..protocol import log, report_result
@@ -23,22 +23,22 @@ def train_job(job: Job, stop: StopSignal) -> None:
     """Trains, or resumes training, and writes a folder in the layout of sentence-transformers."""
     encoder, settings, device = begin(job)
     pairs = read_pairs(job, settings.val_set_size, settings.seed)
-    crew = Crew(device)
+    group = ProcessGroup(device)
     model = load_model(AutoModel, encoder, settings)
     model = prepare(model, settings, task="FEATURE_EXTRACTION", heads=[], device=device)
     learning = MultipleNegatives(
-        encoder, pairs, settings, scale=float(job.param("scale")), device=device, world=crew.size
+        encoder, pairs, settings, scale=float(job.param("scale")), device=device, world=group.world_size
     )
     # As many rows of either part, because a text is found more easily among fewer.
     check = sample(pairs.check, MAX_ROWS, settings.seed)
     learnt = sample(pairs.learn, len(check) or MAX_ROWS, settings.seed)
     before = retrieval(learning, model, check) if check else {}
-    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
+    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, group=group)
     history = tuning.run()
     tuning.save()
-    crew.part()
+    group.shutdown()
     stop.at_once = True
-    if not crew.leads:
+    if not group.is_main_process:
         return
 
     last = history[-1]

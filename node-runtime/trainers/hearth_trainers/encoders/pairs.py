@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..datasets.left_out import all_but, tell_left_out
 from ..errors import JobError, no_such_column
 from ..job import Job
-from ..left_out import all_but, tell_left_out
 from ..llm.rows import read_rows
 from ..protocol import log
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cells import MISSING
+from ..datasets.cells import MISSING
 from ..errors import JobError, no_such_column, without_values
 from ..job import Job
 from ..labels import MAX_CLASSES, Labels, split_by_class, warn_about_like_classes

@@ -14,11 +14,11 @@ from ..job import Job
 from ..loop import StopSignal
 from ..protocol import log, report_result
 from .chat_schema import CHAT
-from .crew import Crew
 from .dataset import load_dataset
 from .device import own_device, peak_memory_mb
 from .model import base_folder, load_model, load_tokenizer, max_positions
 from .outputs import report_files, write_adapter, write_merged
+from .process_group import ProcessGroup
 from .settings import read_settings
 from .tokens import NextToken
 from .training import FineTuning
@@ -35,23 +35,25 @@ def train_job(job: Job, stop: StopSignal) -> None:
     tokenizer = load_tokenizer(base)
     data = load_dataset(job, settings, tokenizer, max_positions(base))
     left_out = data.left_out
-    crew = Crew(device)
+    group = ProcessGroup(device)
     model = load_model(base, settings, device)
-    objective = NextToken(data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=crew.size)
-    tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, crew=crew)
+    objective = NextToken(
+        data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=group.world_size
+    )
+    tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, group=group)
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
     # A checkpoint protects the training before the result is assembled, which
     # needs memory of its own.
     tuning.save()
-    crew.part()
+    group.shutdown()
     stop.at_once = True
     took, worked = time.monotonic() - started, time.process_time() - worked
     log(
         f"Trained on {tuning.tokens_seen:,} tokens in {took:.1f} s ({tuning.tokens_seen / max(took, 1e-9):,.0f} "
         f"tokens/s), {worked:.2f} s of processor time; peak memory {peak_memory_mb(device):,} MB."
     )
-    if not crew.leads:
+    if not group.is_main_process:
         return
 
     shutil.rmtree(job.output_dir, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..left_out import all_but, tell_left_out
+from ..datasets.left_out import all_but, tell_left_out
 from ..protocol import warn_about_data
 from ..wording import counted
 from .messages import CHAT_COLUMNS

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import torch
 
-from .crew import Crew
 from .plan import Plan
+from .process_group import ProcessGroup
 
 
 class Batch(Protocol):
@@ -32,7 +32,7 @@ class Objective(Protocol):
         """Returns the sum of the losses of a batch's targets."""
         ...
 
-    def validate(self, model: Any, crew: Crew) -> float | None:
+    def validate(self, model: Any, group: ProcessGroup) -> float | None:
         """Returns the mean loss over the rows that are held out; None without any. The model is in evaluation
         mode, without gradients."""
         ...

@@ -11,11 +11,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from ..budget import Budget
-from ..csv_reader import CsvFile, column_names
+from ..datasets.budget import Budget
+from ..datasets.csv_reader import CsvFile, column_names
+from ..datasets.headers import report_values_as_names
+from ..datasets.hf_dataset import read_hf_dataset, read_parquet
 from ..errors import JobError
-from ..headers import report_values_as_names
-from ..hf_dataset import read_hf_dataset, read_parquet
 from ..job import Job
 
 Row = dict[str, Any]

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .crew import Crew
 from .dataset import Dataset
 from .plan import Plan
+from .process_group import ProcessGroup
 from .render import IGNORED, Example
 from .settings import Settings
 
@@ -73,17 +73,17 @@ class NextToken:
         targets = wanted[:, places].to(self._device, non_blocking=True)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
 
-    def validate(self, model: Any, crew: Crew) -> float | None:
+    def validate(self, model: Any, group: ProcessGroup) -> float | None:
         """See `Objective`."""
         check, size = self._data.check, self._settings.micro_batch_size
         if not check:
             return None
         total, targets = 0.0, 0
-        for start in list(range(0, len(check), size))[crew.rank :: crew.size]:
+        for start in list(range(0, len(check), size))[group.rank :: group.world_size]:
             batch = self._collate(check[start : start + size])
             total += float(self.loss(model, batch))
             targets += batch.targets
-        total, targets = crew.sums(total, targets)
+        total, targets = group.reduce_sum(total, targets)
         return total / targets if targets else None
 
     def measures(self, loss: float) -> dict[str, float]:

@@ -11,9 +11,9 @@ from ..errors import Stopped
 from ..job import Job
 from ..loop import StopSignal
 from ..protocol import emit, log
-from .crew import Crew
 from .objective import Objective
 from .optimize import make_optimizer, make_scheduler
+from .process_group import ProcessGroup
 from .settings import LoopSettings
 from .state import Learner, Position, random_state, read_state, write_state
 
@@ -33,13 +33,13 @@ class FineTuning:
         objective: Objective,
         stop: StopSignal,
         device: torch.device,
-        crew: Crew,
+        group: ProcessGroup,
     ) -> None:
         self._job = job
         self._settings = settings
         self._objective = objective
         self._stop = stop
-        self._crew = crew
+        self._group = group
         self._device = device
         self._digest = job.digest()
         self.plan = objective.plan
@@ -47,7 +47,7 @@ class FineTuning:
         optimizer = make_optimizer(trained, settings, device)
         self._learner = Learner(model, optimizer, make_scheduler(optimizer, settings, self.plan.total_steps), device)
         self._trained = trained
-        self._model = crew.share(model)
+        self._model = group.prepare_model(model)
         self.position = Position()
         self._saved_step = -1
         self._reported_at = self._logged_at = 0.0
@@ -77,15 +77,15 @@ class FineTuning:
         if self.position.step in (0, self._saved_step):
             return
         self._saved_step = self.position.step
-        randoms = self._crew.gather(random_state(self._device))
-        if self._crew.leads:
+        randoms = self._group.gather_object(random_state(self._device))
+        if self._group.is_main_process:
             write_state(self._job.checkpoint_dir, self._digest, self.position, self._learner, randoms)
-        self._crew.wait()
+        self._group.wait_for_everyone()
 
     def _begin(self) -> None:
         torch.manual_seed(self._settings.seed)
         path = self._job.resume_from
-        found = read_state(path, self._digest, self._learner, self._crew.rank) if path else None
+        found = read_state(path, self._digest, self._learner, self._group.rank) if path else None
         if found:
             self.position = found
             self._saved_step = found.step
@@ -99,19 +99,19 @@ class FineTuning:
         self._model.train()
 
     def _is_stopped(self) -> bool:
-        return self._crew.sums(float(self._stop.requested))[0] > 0
+        return self._group.reduce_sum(float(self._stop.requested))[0] > 0
 
     def _step(self) -> float:
         """Performs one optimizer step; returns the mean loss of its targets."""
-        batches, targets = self._objective.step(self.position.step, self._crew.rank)
+        batches, targets = self._objective.step(self.position.step, self._group.rank)
         total = 0.0
         for number, batch in enumerate(batches, 1):
             last = number == len(batches)
-            with torch.enable_grad() if last else self._crew.no_exchange(self._model):
+            with torch.enable_grad() if last else self._group.no_sync(self._model):
                 summed = self._objective.loss(self._model, batch)
                 # Gradients are averaged over the processes; this factor makes the loss the mean
                 # over the targets of all of them.
-                (summed * (self._crew.size / max(1, targets))).backward()
+                (summed * (self._group.world_size / max(1, targets))).backward()
             total += summed.detach()
         if self._settings.max_grad_norm > 0:
             torch.nn.utils.clip_grad_norm_(self._trained, self._settings.max_grad_norm)
@@ -119,7 +119,7 @@ class FineTuning:
         self._learner.scheduler.step()
         self._learner.optimizer.zero_grad(set_to_none=True)
         own_tokens = sum(batch.tokens for batch in batches)
-        loss_sum, tokens = self._crew.sums(float(total), own_tokens)
+        loss_sum, tokens = self._group.reduce_sum(float(total), own_tokens)
         at = self.position
         at.step += 1
         at.loss_sum += loss_sum
@@ -134,7 +134,7 @@ class FineTuning:
         self._model.eval()
         # The shared model exchanges its buffers at each forward, and the processes may have different numbers of
         # batches.
-        loss = self._objective.validate(self._learner.model, self._crew)
+        loss = self._objective.validate(self._learner.model, self._group)
         self._model.train()
         return loss
 

@@ -15,25 +15,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from hearth_trainers.datasets.tables import read_table
 from hearth_trainers.encoders.texts import read_labelled_texts
 from hearth_trainers.errors import JobError
 from hearth_trainers.job import Job
 from hearth_trainers.protocol import _data_warnings, data_warnings
 from hearth_trainers.run import Run
-from hearth_trainers.tables import read_table
-from hearth_trainers.time_order import rows_in_time
+from hearth_trainers.times.order import rows_in_time
 
 
 def default_series(table: Any, request: dict[str, Any]) -> str:
-    from hearth_trainers.series_column import choose_series
+    from hearth_trainers.tabular.series_column import choose_series
 
     return choose_series(table, request.get("named", ""), request.get("time", ""))
 
 
 def classes(job: Job, label: str) -> dict[str, Any]:
     # These modules import LightGBM, which takes longer than everything else here.
-    from hearth_trainers.fitting import fit_features
-    from hearth_trainers.tabular import rows_with, with_written_classes
+    from hearth_trainers.tabular.fitting import fit_features
+    from hearth_trainers.tabular.preparation import rows_with, with_written_classes
 
     codes: dict[str, Any] = {}
     loop: Any = SimpleNamespace(require=lambda _: None)

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from ..errors import JobError
+from ..protocol import warn_about_data
 from .budget import Budget
-from .errors import JobError
-from .protocol import warn_about_data
 
 _SUFFIXES = (".arrow", ".parquet")
 _BATCH_ROWS = 8_192

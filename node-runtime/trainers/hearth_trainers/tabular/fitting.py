@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import point_meaning, read_numbers
-from .errors import no_such_column
+from ..datasets.cells import point_meaning, read_numbers
+from ..datasets.left_out import LeftOut
+from ..datasets.near_values import near_values
+from ..datasets.tables import report_numbers
+from ..errors import no_such_column
+from ..protocol import warn_about_data
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
-from .left_out import LeftOut
-from .near_values import near_values
-from .protocol import warn_about_data
-from .tables import report_numbers
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MAX_CATEGORIES = 500

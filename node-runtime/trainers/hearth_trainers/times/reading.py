@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import without_marks
+from ..datasets.cells import without_marks
+from ..errors import JobError
 from .centuries import first_year_of, whole_year
 from .clock_digits import clock_readings
-from .errors import JobError
 from .moments import NAME_AND_NUMBER, NUMERIC, clear_match, clear_moment, clear_time, is_time, moment_of, month_of
 from .month_names import DAYS_WITHOUT_YEAR, days_without_year, months_or_days
 from .ranks import is_sorted, rank_alike

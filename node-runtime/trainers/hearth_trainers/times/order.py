@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import without_marks
+from ..datasets.cells import without_marks
+from ..errors import JobError
+from ..protocol import log, warn_about_data
+from ..wording import counted
 from .clocks import are_clocks
-from .errors import JobError
+from .columns import find_times, has_doubtful_order
 from .moments import DAY_US, in_words
-from .protocol import log, warn_about_data
 from .ranks import oldest_first
-from .time_columns import find_times, has_doubtful_order
-from .times import Times
-from .wording import counted
+from .reading import Times
 
 # At this share of rows with a repeated time, a column that distinguishes them means several series.
 _SEVERAL_SERIES = 0.1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow.csv as pa_csv
 
+from ..errors import JobError
 from .csv_layout import CsvLayout, UnclearLayout, has_fields, layout_of, records_of
-from .errors import JobError
 
 # A row must fit into one block; uploads accept rows of 8 MB.
 BLOCK_BYTES = 8 << 20

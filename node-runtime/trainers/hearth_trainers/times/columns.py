@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import JobError, no_such_column
-from .protocol import log, warn_about_data
+from ..errors import JobError, no_such_column
+from ..protocol import log, warn_about_data
 from .ranks import is_sorted, oldest_first
-from .times import DoubtfulMonths, Times, looks_like_times, read_times
+from .reading import DoubtfulMonths, Times, looks_like_times, read_times
 
 # A column with a larger share of rows without a time, such as the date of a cancellation, hardly orders the series.
 _MAX_MISSING = 0.1

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import point_meaning, read_numbers
-from .errors import JobError
-from .near_values import near_numbers
-from .protocol import log, warn_about_data
-from .ranks import is_sorted
-from .tabular import target_column
-from .time_columns import known_times, may_hold_dates
-from .time_parts import are_parts, count_in_turn, small_numbers
-from .times import read_times
+from ..datasets.cells import point_meaning, read_numbers
+from ..datasets.near_values import near_numbers
+from ..errors import JobError
+from ..protocol import log, warn_about_data
+from ..times.columns import known_times, may_hold_dates
+from ..times.parts import are_parts, count_in_turn, small_numbers
+from ..times.ranks import is_sorted
+from ..times.reading import read_times
+from .preparation import target_column
 
 _SINCE_1970 = "since 1970"
 _PARTS = "parts of times"

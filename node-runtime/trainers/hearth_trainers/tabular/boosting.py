@@ -9,8 +9,8 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
-from .job import Job
-from .loop import EpochLoop
+from ..job import Job
+from ..loop import EpochLoop
 
 _MODEL = "model.txt"
 

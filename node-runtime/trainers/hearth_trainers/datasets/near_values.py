@@ -9,9 +9,9 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..times.clocks import is_clock
+from ..times.moments import is_time
 from .cells import why_not_numbers, without_marks
-from .clocks import is_clock
-from .moments import is_time
 
 # A column that is left out may have millions of different texts; this many of them show what it holds.
 MAX_TEXTS = 2_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from .errors import too_much_memory
+from ..errors import too_much_memory
 
 
 class Budget:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .ranks import is_sorted
-from .times import Times
+from .reading import Times
 
 # Most columns are no parts, which these first rows show.
 _FIRST_ROWS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .protocol import log
+from ..protocol import log
 
 # The metrics of a run are shown in full wherever the run is, so they name no more columns than this;
 # the log names all.

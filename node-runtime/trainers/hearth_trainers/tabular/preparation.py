@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..datasets.left_out import LeftOut, all_but, other_columns, tell_left_out
+from ..datasets.tables import has_padded_numbers, report_merged_codes, spellings_of_one
+from ..errors import JobError, no_such_column, without_values
+from ..protocol import log, warn_about_data
+from ..run import Run
+from ..wording import counted
 from .base import Base, features_of, report_unknown_values
-from .errors import JobError, no_such_column, without_values
 from .features import Feature
 from .fitting import IGNORED, categorical_positions, check_ignored, encode_table, fit_features, read_number_texts
-from .left_out import LeftOut, all_but, other_columns, tell_left_out
-from .protocol import log, warn_about_data
-from .run import Run
-from .tables import has_padded_numbers, report_merged_codes, spellings_of_one
-from .wording import counted
 
 MIN_ROWS = 10
 EXAMPLES = 2

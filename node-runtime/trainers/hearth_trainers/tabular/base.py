@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import why_not_numbers
-from .errors import JobError
+from ..datasets.cells import why_not_numbers
+from ..errors import JobError
+from ..files import BadModelFile, model_file, read_json, unheard
+from ..protocol import log, warn_about_data
+from ..run import Run
+from ..wording import counted
 from .features import CATEGORY, NUMBER, Feature
-from .files import BadModelFile, model_file, read_json, unheard
 from .fitting import kind_of
-from .protocol import log, warn_about_data
-from .run import Run
-from .wording import counted
 
 _WITHOUT = "train without a base"
 # The share of the gain of all splits that counts as all of it: trees split further by the error of rounding.

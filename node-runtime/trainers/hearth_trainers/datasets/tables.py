@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from ..errors import JobError
+from ..job import Job
+from ..labels import MAX_CLASSES, MAX_FRACTIONS
+from ..protocol import warn_about_data
+from ..wording import counted
 from .budget import Budget
 from .cells import ERRORS, Numbers, point_meaning, read_numbers, without_blanks, without_marks
 from .csv_layout import MISSING
 from .csv_reader import BLOCK_BYTES, CsvFile, column_names
-from .errors import JobError
 from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
-from .job import Job
-from .labels import MAX_CLASSES, MAX_FRACTIONS
-from .protocol import warn_about_data
-from .wording import counted
 
 Reader = Callable[[Path, Budget], pa.Table]
 # The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes

@@ -1,0 +1,1 @@
+"""Reads datasets of every accepted format into tables."""

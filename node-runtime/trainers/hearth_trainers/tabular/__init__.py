@@ -1,0 +1,1 @@
+"""The parts that the trainers of tables and series share."""
