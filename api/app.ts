@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import Koa from 'koa'
+import { GUIDE_FOLDER } from '../platform/guide.ts'
 import type { Logger } from '../platform/log.ts'
 import { emit } from './events.ts'
 import type { Family } from './http/family.ts'
@@ -15,6 +16,7 @@ import { createRouter } from './http/router.ts'
 import { builder } from './routes/builder/family.ts'
 import { consoleRoutes } from './routes/console/index.ts'
 import { docsRoutes } from './routes/docs/index.ts'
+import { guideRoutes } from './routes/guide/index.ts'
 import { mcpFamily } from './routes/mcp/family.ts'
 import { cohere, openai } from './routes/openai/family.ts'
 import { orchestrator, root } from './routes/orchestrator/family.ts'
@@ -26,6 +28,8 @@ export const FAMILIES: readonly Family[] = [builder, openai, cohere, orchestrato
 export interface AppOptions extends MountOptions {
   /** For tests of the HTTP shell, which bring their own routes. */
   families?: readonly Family[]
+  /** For tests: another folder with a built guide. */
+  guideFolder?: string
 }
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
@@ -33,10 +37,10 @@ type Listener = (req: IncomingMessage, res: ServerResponse) => void
 /** Builds the whole HTTP API as one request listener for `http.createServer`. */
 export function createApp(
   services: Services,
-  { families: given = FAMILIES, ...options }: AppOptions = {},
+  { families: given = FAMILIES, guideFolder = GUIDE_FOLDER, ...options }: AppOptions = {},
 ): Listener {
   const { config, log } = services
-  const pages = [...docsRoutes(given), ...consoleRoutes]
+  const pages = [...docsRoutes(given), ...guideRoutes(guideFolder), ...consoleRoutes]
   const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: pages }
   const families = [...given, docs]
   const { served, off } = operationsOf(families, config, options)

@@ -7,15 +7,19 @@ const OTHER_SITE = /^(?:[a-z]+:|\/\/)/
 /** Matches elements that load external resources when a page is opened. */
 const LOADED = /<(?:script|img|link)\b[^>]*?\s(?:href|src)="(?:https?:)?\/\/[^"]*"/g
 
-/** Returns the faults of a built site: links to missing pages, anchors or files, and external resources. */
-export function faultsOfSite(folder: string): string[] {
+/**
+ * Returns the faults of a site that was built for the path `base`: links to missing pages, anchors or files, links out of
+ * `base`, and external resources.
+ */
+export function faultsOfSite(folder: string, base = '/'): string[] {
   const pages = new Map(
     globSync('**/*.html', { cwd: folder }).map((path) => {
       const html = readFileSync(join(folder, path), 'utf8')
-      return [posix.join('/', path.split(sep).join('/')), html] as const
+      return [posix.join('/', base, path.split(sep).join('/')), html] as const
     }),
   )
   const ids = new Map([...pages].map(([path, html]) => [path, new Set(groupsOf(html, ID))]))
+  const isFile = (path: string): boolean => !path.startsWith('..') && existsSync(join(folder, path))
   return [...pages].flatMap(([path, html]) => {
     const loaded = [...html.matchAll(LOADED)].map(([element]) => `${path} loads ${element}`)
     const dead = groupsOf(html, HREF)
@@ -25,7 +29,7 @@ export function faultsOfSite(folder: string): string[] {
         const target = to === '' ? path : posix.resolve(posix.dirname(path), to)
         const page = to.endsWith('/') ? posix.join(target, 'index.html') : target
         const known = ids.get(page)
-        if (known === undefined) return !existsSync(join(folder, page))
+        if (known === undefined) return !isFile(posix.relative(base, page))
         return fragment !== '' && !known.has(fragment)
       })
       .map((href) => `${path} links ${href}`)

@@ -8,9 +8,9 @@ import { idOf, OUTSIDE, pageOf, ROOT } from './pages.ts'
 /** Loads the pages from the repository's own Markdown files, which have no front matter. */
 const pages: Loader = {
   name: 'pages',
-  async load({ store, parseData, renderMarkdown, watcher, logger }) {
+  async load({ config, store, parseData, renderMarkdown, watcher, logger }) {
     const read = async (path: string) => {
-      const { title, body } = pageOf(await readFile(join(ROOT, path), 'utf8'), path)
+      const { title, body } = pageOf(await readFile(join(ROOT, path), 'utf8'), path, config.base)
       const id = idOf(path)
       const data = await parseData({ id, data: { title } })
       store.set({ id, data, body, rendered: await renderMarkdown(body) })

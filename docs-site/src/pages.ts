@@ -76,15 +76,15 @@ function addressOf(path: string): string | undefined {
   return FILES.some((folder) => path.startsWith(`${folder}/`)) ? path.replace(/^docs/, '') : undefined
 }
 
-/** Converts a Markdown file to a page: its title, and its text with links rewritten for the site. */
-export function pageOf(text: string, path: string): { title: string; body: string } {
+/** Converts a Markdown file to a page: its title, and its text with links rewritten for a site at the path `base`. */
+export function pageOf(text: string, path: string, base = '/'): { title: string; body: string } {
   const [, title] = HEADING.exec(text) ?? []
   if (title === undefined) throw new Error(`${path} has no heading for its title`)
   const body = text.replace(HEADING, '').replaceAll(LINK, (_whole, to: string, fragment = '') => {
     const target = posix.join(posix.dirname(path), to)
     const address = addressOf(target)
     if (address === undefined) throw new Error(`${path} links ${target}, which the site does not have`)
-    return `](${address}${fragment})`
+    return `](${posix.join(base, address)}${fragment})`
   })
   return { title: title.replaceAll('`', ''), body }
 }

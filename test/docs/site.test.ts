@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { existsSync, globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, sep } from 'node:path'
+import { guideRoutes } from '../../api/routes/guide/index.ts'
 import { idOf, OUTSIDE, pageOf, SIDEBAR } from '../../docs-site/src/pages.ts'
 import { readConfig } from '../../platform/config.ts'
+import { GUIDE_PATH } from '../../platform/guide.ts'
 import { faultsOfSite } from '../../scripts/docs-links.ts'
 import { docsPackages, runSite } from '../../scripts/docs-site.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
@@ -32,6 +34,8 @@ describe('documentation site', () => {
     assert.equal(page('../../README.md'), 'See [it](/).\n')
     assert.equal(page('../openapi/hearth.json'), 'See [it](/openapi/hearth.json).\n')
     assert.equal(page('https://example.com/x.md'), 'See [it](https://example.com/x.md).\n')
+    const { body } = pageOf('# A title\n\n[it](models.md#a)', 'docs/x.md', '/docs/guide/')
+    assert.equal(body, '[it](/docs/guide/models/#a)')
     assert.throws(() => page('../../deploy/x.yml'), /links deploy\/x\.yml, which the site does not have/)
   })
 
@@ -47,7 +51,7 @@ describe('documentation site', () => {
     const { isInstalled } = await docsPackages(readConfig().HEARTH_CACHE_DIR)
     if (!isInstalled) skipBecause(this, 'its packages are not installed; run npm run docs:build')
     using folder = temporaryFolder()
-    await runSite('build', folder.path)
+    await runSite('build', { out: folder.path, base: GUIDE_PATH })
 
     const { paths } = JSON.parse(readFileSync('docs/openapi/hearth.json', 'utf8')) as {
       paths: Record<string, Record<string, { operationId?: string }>>
@@ -61,7 +65,18 @@ describe('documentation site', () => {
     )
     assert.deepEqual(missing, [])
     assert.ok(existsSync(join(folder.path, 'pagefind/pagefind.js')))
-    assert.deepEqual(faultsOfSite(folder.path), [])
+    assert.deepEqual(faultsOfSite(folder.path, GUIDE_PATH), [])
+
+    const shapeOf = (path: string) => path.replaceAll(/[^/]+/g, 'x')
+    const served = new Set(guideRoutes(folder.path).map(({ path }) => shapeOf(path)))
+    const files = globSync('**/*.*', { cwd: folder.path }).map((path) => path.split(sep).join('/'))
+    const tooDeep = files.filter((path) => {
+      const address = `${GUIDE_PATH}/${path.replace(/index\.html(?:\.gz)?$/, '')}`
+      return !served.has(shapeOf(address))
+    })
+    assert.deepEqual(tooDeep, [])
+    const packed = files.filter((path) => path.endsWith('.html.gz'))
+    assert.equal(packed.length, files.filter((path) => path.endsWith('.html')).length)
   })
 
   it('reports dead links, missing anchors and external resources', () => {
@@ -81,6 +96,19 @@ describe('documentation site', () => {
       '/index.html loads <script src="https://cdn.example/x.js"',
       '/index.html links /a/#y',
       '/index.html links b/',
+    ])
+  })
+
+  it('reports links that leave the path of the site', () => {
+    using folder = temporaryFolder()
+    writeFileSync(
+      join(folder.path, 'index.html'),
+      '<h2 id="x">X</h2><a href="/docs/guide/#x">1</a><a href="/index.html">2</a><a href="/docs/guide/a/">3</a>',
+    )
+
+    assert.deepEqual(faultsOfSite(folder.path, '/docs/guide'), [
+      '/docs/guide/index.html links /index.html',
+      '/docs/guide/index.html links /docs/guide/a/',
     ])
   })
 })
