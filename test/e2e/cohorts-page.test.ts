@@ -8,12 +8,14 @@ import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/
 import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 
 const FUNCTIONS = 'docs/examples/cohorts/functions.sh'
+const PAGES = ['docs/cohorts.md', 'docs/cohorts-evaluator.md']
 
 describe('commands of docs/cohorts.md', function () {
   this.timeout(900_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
   let second: ChildProcess | undefined
+  const neverRun = new Set(PAGES.flatMap((page) => blocksOf('sh', page)))
 
   before(requireLlamaCpp)
   before(requireSpecialist)
@@ -39,6 +41,7 @@ describe('commands of docs/cohorts.md', function () {
   ): { child: ChildProcess; said: () => string; output: Promise<string> } {
     const found = blocksOf('sh', page).filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
+    neverRun.delete(found[0]!)
     const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${found[0]}`], {
       env: { ...process.env, HEARTH_DATA_DIR: data.path },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -104,5 +107,9 @@ describe('commands of docs/cohorts.md', function () {
 
     assert.match(output, /vectors +embedding +direct, session/)
     assert.match(output, /edge\.opened vectors[^]*"first": "warm",\n {2}"last": "cold"/)
+  })
+
+  it('are all run by these tests', () => {
+    assert.deepEqual([...neverRun], [])
   })
 })
