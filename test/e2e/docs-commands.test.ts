@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { requireSpecialist } from '../support/builders/models/tiny-specialist.ts'
 import { commandsOf, PAGES, splitCommands } from '../support/builders/pages/commands.ts'
 import { EXCEPTIONS, exceptionFor } from '../support/builders/pages/exceptions.ts'
@@ -38,6 +39,15 @@ describe('the list of documented commands', () => {
     )
 
     assert.deepEqual(unused, [])
+  })
+
+  it('has no command outside sh blocks, except the two request templates for evaluators', () => {
+    const indented = PAGES.flatMap((page) => {
+      const text = readFileSync(page, 'utf8').replaceAll(/^( *)```[^]*?^\1```$/gm, '')
+      return [...text.matchAll(/^ {4,}(?:npm|npx|node|curl|docker|mocha|pip) .*$/gm)].map(() => page)
+    })
+
+    assert.deepEqual(indented, Array(2).fill('docs/cohorts-evaluator.md'))
   })
 
   it('has every placeholder that the tests fill in', () => {
