@@ -58,11 +58,11 @@ async def read_body(receive: Receive, largest: int) -> bytes:
     return b"".join(parts)
 
 
-async def until_gone(receive: Receive, left: threading.Event) -> None:
-    """Waits until the caller of a request leaves, and sets `left` then; the body has been read before."""
+async def until_disconnected(receive: Receive, disconnected: threading.Event) -> None:
+    """Waits until the caller of a request disconnects, then sets `disconnected`; the body has been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    left.set()
+    disconnected.set()
 
 
 async def send_json(send: Send, status: int, body: Any) -> None:

@@ -19,9 +19,19 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import orjson
 
 from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
+from asgi import (
+    BodyTooLarge,
+    Receive,
+    Send,
+    read_body,
+    refuse_weights,
+    send_json,
+    serve,
+    server_arguments,
+    until_disconnected,
+)
 from data_urls import MAX_BODY
-from generative.base import BadModel, GenerativeModel, Made, Prepare
+from generative.base import BadModel, GenerationOutput, GenerativeModel, Prepare
 from generative.fields import MAX_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
 from generative.model import load_model
@@ -95,7 +105,7 @@ class GenerativeApp:
 
         seed = integer_of(fields, "seed", 0, MAX_SEED)
         job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, lambda *step: put("step", step))
-        leaving = asyncio.create_task(until_gone(receive, job.cancelled))
+        leaving = asyncio.create_task(until_disconnected(receive, job.cancelled))
         try:
             async with self._turn:
                 # The thread ends within a step of the caller's leaving; only then is it the next one's turn.
@@ -111,7 +121,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
     """Generates on its own thread; the last event is the outcome."""
     try:
         job.check()
-        put("made", prepare(job.fields)(job))
+        put("output", prepare(job.fields)(job))
     except Cancelled:
         put("gone", None)
     except InputProblem as problem:
@@ -146,22 +156,22 @@ class _Answer:
                 done, total = value
                 await self._line({"event": "step", "step": done, "total": total})
                 continue
-            if kind == "made":
-                await self._made(value)
+            if kind == "output":
+                await self._send_output(value)
             elif kind == "refused" and not self._began:
                 await send_json(self._send, 422, error(*value))
             elif kind != "gone":
                 await self._failed(kind, value if kind != "refused" else value[0])
             return
 
-    async def _made(self, made: Made) -> None:
-        for file in made.files:
+    async def _send_output(self, output: GenerationOutput) -> None:
+        for file in output.files:
             head = {"filename": file.filename, "content_type": file.content_type, "modality": file.modality}
             await self._line({"event": "file", **head, "size_bytes": len(file.data)})
             for start in range(0, len(file.data), CHUNK):
                 await self._bytes(file.data[start : start + CHUNK])
         facts = {"task_type": self._task, "pipeline": self._model, "seed": self._job.seed, "steps": self._job.steps}
-        await self._line({"event": "result", "metadata": {**facts, **made.metadata}})
+        await self._line({"event": "result", "metadata": {**facts, **output.metadata}})
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _failed(self, kind: str, message: str) -> None:

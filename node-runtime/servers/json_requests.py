@@ -12,7 +12,7 @@ from asgi import BodyTooLarge, Receive, Send, read_body, send_json
 from gpu_loss import note_failure
 
 
-class CallerLeft(Exception):
+class CallerDisconnected(Exception):
     """The connection was closed before the answer."""
 
 
@@ -67,7 +67,7 @@ async def answer_json(
         return 503, error("Too many requests wait for this model; try again later.")
     except BadOutput as problem:
         return 500, error(str(problem))
-    except CallerLeft:
+    except CallerDisconnected:
         return 499, error("The caller has disconnected.")
     except Exception as problem:
         note_failure(problem)

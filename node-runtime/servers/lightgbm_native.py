@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hearth_trainers.files import unheard
+from hearth_trainers.files import muted_stderr
 
 _NORMAL = 0
 _FLOAT64 = 1
@@ -47,7 +47,7 @@ class NativeBooster:
         self._library = _library()
         self._booster = ctypes.c_void_p()
         rounds = ctypes.c_int()
-        with unheard():
+        with muted_stderr():
             self._call(
                 "LGBM_BoosterCreateFromModelfile",
                 str(model).encode(),

@@ -18,17 +18,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import orjson
 
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
+from asgi import (
+    BodyTooLarge,
+    Receive,
+    Send,
+    read_body,
+    refuse_weights,
+    send_json,
+    serve,
+    server_arguments,
+    until_disconnected,
+)
 from exchange import BadPayload, Exchange
 from gpu_loss import end_if_gpu_is_lost, note_failure
 from llm.cache_files import read_prompt, write_prompt
-from llm.calls import gather
 from llm.grammar import Grammars
 from llm.model import Cancelled, Generation, Guided, LanguageModel, find_model
 from llm.options import Sampling, Unusable
+from llm.reasoning import REASONING_TAGS, ReasoningParser
 from llm.request import SERVED_NAME, ChatRequest, ReadRequest
 from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
-from llm.thoughts import THOUGHT_MARKS, Thoughts
+from llm.tool_calls import gather
 from weight_faults import is_fault_of_weights, reason_of
 
 MAX_BODY = 64 << 20
@@ -105,7 +115,7 @@ class ChatApp:
             return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
         except BodyTooLarge:
             return await send_json(send, 413, _error(f"the body is larger than {MAX_BODY >> 20} MB"))
-        leaving = asyncio.create_task(until_gone(receive, task.generation.cancelled))
+        leaving = asyncio.create_task(until_disconnected(receive, task.generation.cancelled))
         self._in_flight += 1
         try:
             await work(task, send)
@@ -133,13 +143,13 @@ class ChatApp:
 
     def _chat_of(self, request: ChatRequest, generation: Generation) -> Chat:
         output = request.output
-        self._model.room_for(generation)
+        self._model.remaining_tokens(generation)
         answer = Answer(
             request.stops,
             frozenset(tool.name for tool in output.tools),
             output.one_call,
-            bare_calls=output.schema is None,
-            thoughts=Thoughts(self._model.trace_of(generation.prompt)),
+            raw_tool_calls=output.schema is None,
+            reasoning=ReasoningParser(self._model.open_reasoning_tag(generation.prompt)),
         )
         return Chat(request, generation, answer, self._grammars.guide(output, answer))
 
@@ -151,7 +161,7 @@ class ChatApp:
         else:
             tokens = self._model.render(request.messages, request.described)
         generation = Generation(tokens, Sampling())
-        self._model.room_for(generation)
+        self._model.remaining_tokens(generation)
         return Reading(generation, path, request.space_fingerprint)
 
     async def _prefill(self, reading: Reading, send: Send) -> None:
@@ -200,9 +210,9 @@ class ChatApp:
         text = "".join(piece.text for piece in pieces)
         calls = gather([piece.tool_call for piece in pieces if piece.tool_call])
         message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
-        thought = "".join(piece.thought for piece in pieces)
-        if thought:
-            message["reasoning_content"] = thought
+        reasoning = "".join(piece.reasoning for piece in pieces)
+        if reasoning:
+            message["reasoning_content"] = reasoning
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
@@ -217,7 +227,7 @@ class ChatApp:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
         answer = chat.answer
-        shown = (*THOUGHT_MARKS, *(CALL_MARKS if answer.names else ()))
+        shown = (*REASONING_TAGS, *(CALL_MARKS if answer.names else ()))
         words = Detokenizer(self._model.tokenizer, self._model.hidden_tokens(shown))
 
         def on_token(token: int) -> bool:
@@ -265,7 +275,7 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 def _delta(piece: Piece) -> dict[str, Any]:
     if piece.tool_call:
         return {"tool_calls": [piece.tool_call]}
-    return {"reasoning_content": piece.thought} if piece.thought else {"content": piece.text}
+    return {"reasoning_content": piece.reasoning} if piece.reasoning else {"content": piece.text}
 
 
 def _finish(chat: Chat) -> str:

@@ -19,13 +19,13 @@ from weight_faults import is_fault_of_weights, reason_of
 
 
 def convert(folder: Path, out: Path) -> None:
-    """Writes the weights as they are, in float32, with the tokenizer and the settings of the sound's features."""
+    """Writes the weights as they are, in float32, with the tokenizer and the settings of the audio features."""
     # The converter makes its folder itself, and this one is there already.
-    made = out / "made"
-    TransformersConverter(str(folder)).convert(str(made), quantization="float32")
-    for file in made.iterdir():
+    converted = out / "made"
+    TransformersConverter(str(folder)).convert(str(converted), quantization="float32")
+    for file in converted.iterdir():
         file.rename(out / file.name)
-    made.rmdir()
+    converted.rmdir()
     _progress(80)
     WhisperTokenizerFast.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(
         str(out / "tokenizer.json")

@@ -12,9 +12,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import serve, server_arguments
 from data_urls import MAX_BODY
+from sequential_app import SequentialApp
 from speech.openai_speech import openai_routes
 from speech.whisper import SpeechModel
-from turns import TurnApp
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(options.converted) if options.converted else options.model
     model = SpeechModel(folder, options.threads)
-    serve(TurnApp(model, MAX_BODY, openai_routes(model)), options)
+    serve(SequentialApp(model, MAX_BODY, openai_routes(model)), options)
 
 
 if __name__ == "__main__":

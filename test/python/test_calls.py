@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from llm.calls import CallReader, ValueEnd, call_of, gather
+from llm.reasoning import ReasoningParser, closing_tag_of, open_end
 from llm.text import Answer, Piece
-from llm.thoughts import Thoughts, closing_of, open_end
+from llm.tool_calls import CallReader, ValueEnd, call_of, gather
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": "}"}}</tool_call>'
 
@@ -104,25 +104,25 @@ def test_value_end_ignores_brackets_and_escaped_quotes_in_texts() -> None:
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_thoughts_split_reasoning_and_response(size: int) -> None:
     text = "\n<think>\nHm, 2.\n</think>\n\nIt is 2. <b>"
-    thoughts = Thoughts()
-    parts = [thoughts.add(text[start : start + size]) for start in range(0, len(text), size)] + [thoughts.end()]
+    reasoning = ReasoningParser()
+    parts = [reasoning.add(text[start : start + size]) for start in range(0, len(text), size)] + [reasoning.end()]
 
-    assert "".join(thought for thought, _ in parts) == "Hm, 2."
+    assert "".join(reasoning for reasoning, _ in parts) == "Hm, 2."
     assert "".join(response for _, response in parts) == "It is 2. <b>"
 
 
 def test_thoughts_continue_reasoning_that_the_prompt_has_begun() -> None:
-    thoughts = Thoughts(closing_of("<|assistant|><think>\n"))
+    reasoning = ReasoningParser(closing_tag_of("<|assistant|><think>\n"))
 
-    assert thoughts.is_inside
-    assert thoughts.add("why</think>done") == ("why", "done")
+    assert reasoning.is_inside
+    assert reasoning.add("why</think>done") == ("why", "done")
 
 
 def test_thoughts_without_an_end_are_all_reasoning() -> None:
-    thoughts = Thoughts()
+    reasoning = ReasoningParser()
 
-    assert thoughts.add("<think>forever ") == ("forever", "")
-    assert thoughts.end() == ("", "")
+    assert reasoning.add("<think>forever ") == ("forever", "")
+    assert reasoning.end() == ("", "")
 
 
 def test_open_end_finds_the_longest_beginning_of_a_mark() -> None:

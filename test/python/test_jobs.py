@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hearth_trainers.checkpoint import KEPT, Checkpoint, read_checkpoint, write_checkpoint
+from hearth_trainers.checkpoint import MAX_CHECKPOINTS, Checkpoint, read_checkpoint, write_checkpoint
 from hearth_trainers.errors import JobError, full_disk, no_such_column, too_much_memory
 from hearth_trainers.job import Job, read_job
 from hearth_trainers.llm.settings import XPU_SEQUENCE_LEN, LoopSettings, Settings, read_settings
@@ -75,13 +75,13 @@ def test_digest_depends_on_data_and_settings_but_not_on_how_a_run_is_saved(tmp_p
 def test_checkpoint_survives_a_round_trip_and_the_oldest_are_deleted(tmp_path: Path) -> None:
     paths = [
         write_checkpoint(tmp_path, Checkpoint("digest", epoch, [{"epoch": epoch}], {"model": b"x"}))
-        for epoch in range(1, KEPT + 2)
+        for epoch in range(1, MAX_CHECKPOINTS + 2)
     ]
 
     assert read_checkpoint(paths[-1], "digest") == Checkpoint(
-        "digest", KEPT + 1, [{"epoch": KEPT + 1}], {"model": b"x"}
+        "digest", MAX_CHECKPOINTS + 1, [{"epoch": MAX_CHECKPOINTS + 1}], {"model": b"x"}
     )
-    assert len(list(tmp_path.iterdir())) == KEPT
+    assert len(list(tmp_path.iterdir())) == MAX_CHECKPOINTS
 
 
 def test_read_checkpoint_ignores_other_jobs_and_damaged_files(tmp_path: Path) -> None:

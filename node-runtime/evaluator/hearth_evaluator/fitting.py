@@ -47,8 +47,8 @@ def choose(source: np.ndarray, target: np.ndarray, metric: str, seed: int) -> st
         if metric == "retrieval_overlap":
             marks[name] = metrics.retrieval(mapped, native, np.arange(min(_QUERIES, len(held)))).mean()
         elif metric == "r2":
-            off, whole = metrics.errors(mapped, native, mean)
-            marks[name] = 1 - off.sum() / whole.sum()
+            residual, whole = metrics.errors(mapped, native, mean)
+            marks[name] = 1 - residual.sum() / whole.sum()
         else:
             marks[name] = metrics.cosines(mapped, native, mean).mean()
     return max(marks, key=lambda name: marks[name])

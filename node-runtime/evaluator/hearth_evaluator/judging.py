@@ -19,7 +19,7 @@ _CKA_ROWS = 2000
 # What p may be at most; the pairs must be broken so often that it can be reached.
 MAX_P = 0.01
 _R2_SLACK = 0.05
-_LEAST_TESTS = 200
+_MIN_TESTS = 200
 
 
 class Pairs:
@@ -79,7 +79,7 @@ def judge(
             ("p_value", chance["p_value"] > MAX_P),
             ("not_above_null", interval.low <= chance["upper_95"]),
             ("too_few_to_fit", fits < 4 * pairs.source_fit.shape[1] and gap > _R2_SLACK),
-            ("too_few_tests", len(native) < _LEAST_TESTS),
+            ("too_few_tests", len(native) < _MIN_TESTS),
         )
         if is_reason
     ]
@@ -100,12 +100,12 @@ def judge(
 def diagnose(pairs: Pairs, mapped: np.ndarray) -> dict[str, float]:
     """Measures what the map does to vectors, independent of any task."""
     native, mean = pairs.target_test, pairs.mean
-    off, whole = metrics.errors(mapped, native, mean)
+    residual, whole = metrics.errors(mapped, native, mean)
     some = slice(0, _CKA_ROWS)
     found = {
         "cosine": metrics.cosines(mapped, native, mean).mean(),
         "cosine_raw": metrics.cosines(mapped, native).mean(),
-        "r2": 1 - off.sum() / max(whole.sum(), 1e-30),
+        "r2": 1 - residual.sum() / max(whole.sum(), 1e-30),
         "top1": metrics.partner_first(mapped, native, mean),
         "recall_at_10": metrics.retrieval(mapped, native, np.arange(len(native))).mean(),
         "mutual_knn_10": metrics.mutual_neighbours(pairs.source_test[some], native[some]),
@@ -138,12 +138,12 @@ def _decide(
     if metric == "cosine":
         null = [metrics.cosines(guess, native[rows], pairs.mean).mean() for guess, rows in broken]
         return metrics.cosines(mapped, native, pairs.mean), None, np.array(null)
-    off, whole = metrics.errors(mapped, native, pairs.mean)
+    residual, whole = metrics.errors(mapped, native, pairs.mean)
     null = []
     for guess, rows in broken:
         missed, all_of = metrics.errors(guess, native[rows], pairs.mean)
         null.append(1 - missed.sum() / max(all_of.sum(), 1e-30))
-    return off, whole, np.array(null)
+    return residual, whole, np.array(null)
 
 
 def _agreement(answers: dict[str, Any]) -> tuple[np.ndarray, None, np.ndarray]:

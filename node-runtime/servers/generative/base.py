@@ -15,7 +15,7 @@ class BadModel(Exception):
 
 
 @dataclass
-class Made:
+class GenerationOutput:
     """The output of a generation."""
 
     files: list[OutputFile]
@@ -23,7 +23,7 @@ class Made:
 
 
 # Checks the fields of a request, and returns the function that generates.
-Prepare = Callable[[Mapping[str, Any]], Callable[[Job], Made]]
+Prepare = Callable[[Mapping[str, Any]], Callable[[Job], GenerationOutput]]
 
 
 @dataclass

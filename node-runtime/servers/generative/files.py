@@ -31,23 +31,23 @@ class OutputFile:
     data: bytes
 
 
-def picture_files(pictures: Any) -> list[OutputFile]:
+def image_files(images: Any) -> list[OutputFile]:
     """Writes images, given as numbers from 0 to 1."""
-    array = np.asarray(pictures)
+    array = np.asarray(images)
     if array.ndim != 4 or array.shape[0] == 0:
         raise UnusableOutput("the model generated no image")
     shown = to_bytes(array, "image")
     files = []
-    for index, picture in enumerate(shown):
-        refuse_flat(picture, "image")
+    for index, image in enumerate(shown):
+        refuse_flat(image, "image")
         out = io.BytesIO()
-        Image.fromarray(picture).save(out, "PNG")
+        Image.fromarray(image).save(out, "PNG")
         name = "image.png" if len(shown) == 1 else f"image-{index}.png"
         files.append(OutputFile(name, "image/png", "image", out.getvalue()))
     return files
 
 
-def film_file(frames: Any, fps: int) -> OutputFile:
+def video_file(frames: Any, fps: int) -> OutputFile:
     """Writes the frames of a video, given as numbers from 0 to 1, as H.264."""
     import av
 

@@ -24,7 +24,7 @@ class Job:
 
     fields: Mapping[str, Any]
     seed: int
-    tell: Callable[[int, int], None]
+    on_step: Callable[[int, int], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     steps: int = 0
 
@@ -32,16 +32,16 @@ class Job:
         """Reports a step; raises once the caller has disconnected."""
         self.check()
         self.steps = done
-        self.tell(done, max(total, done))
+        self.on_step(done, max(total, done))
 
     def parts(self, count: int) -> Iterator[Job]:
         """Yields a job for each of `count` outputs that are generated one after the other, with consecutive seeds."""
         for index in range(count):
 
-            def tell(done: int, total: int, before: int = index) -> None:
+            def on_step(done: int, total: int, before: int = index) -> None:
                 self.step(before * total + done, count * total)
 
-            yield replace(self, seed=self.seed + index, tell=tell, steps=0)
+            yield replace(self, seed=self.seed + index, on_step=on_step, steps=0)
 
     def check(self) -> None:
         """Raises once the caller has disconnected."""

@@ -22,9 +22,9 @@ def load_model(folder: Path, threads: int) -> GenerativeModel:
     config = read_json(folder / "config.json")
     if config is None:
         raise BadModel("the folder has neither a model_index.json nor a config.json")
-    from generative.sounds import load_sounds
+    from generative.audio import load_audio_model
 
-    return load_sounds(folder, config)
+    return load_audio_model(folder, config)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from answers import InputProblem
-from generative.base import Made, Prepare
+from generative.base import GenerationOutput, Prepare
 from generative.fields import choice_of
 from generative.job import Job
 
@@ -34,7 +34,7 @@ class Route:
     def prepare(self, prepare: Prepare) -> Prepare:
         """Returns what takes the fields of the request instead of those of the task."""
 
-        def prepare_task(body: Fields) -> Callable[[Job], Made]:
+        def prepare_task(body: Fields) -> Callable[[Job], GenerationOutput]:
             renamed = {name: body[known] for known, name in self.names.items() if body.get(known) is not None}
             fields = {**renamed, **self.more(body)}
             try:
@@ -65,14 +65,14 @@ def _sides(body: Fields) -> Fields:
     return {"width": int(sides[1]), "height": int(sides[2])}
 
 
-def _pictures(task: str, **names: str) -> Route:
+def _image_route(task: str, **names: str) -> Route:
     return Route(task, {"n": "num_images", **{name: name for name in DIFFUSION}, **names}, _sides, SIDES)
 
 
 ROUTES: Mapping[str, Route] = {
-    "/v1/images/generations": _pictures("text-to-image", prompt="prompt"),
-    "/v1/images/edits": _pictures("image-to-image", prompt="prompt", image="image_url"),
-    "/v1/images/variations": _pictures("image-to-image", image="image_url"),
+    "/v1/images/generations": _image_route("text-to-image", prompt="prompt"),
+    "/v1/images/edits": _image_route("image-to-image", prompt="prompt", image="image_url"),
+    "/v1/images/variations": _image_route("image-to-image", image="image_url"),
     "/v1/audio/speech": Route(
         "text-to-speech", {"input": "text", "voice": "voice_preset", "speed": "speed", "seed": "seed"}, _speech
     ),

@@ -26,7 +26,7 @@ class Served:
     multiple: int = 8
 
 
-def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
+def image_tasks(name: str, multiple: int = 8) -> Mapping[str, Served]:
     """Returns both task types of an image model; it serves them from the same weights."""
     stem = name.removesuffix("Pipeline")
     return {
@@ -37,9 +37,9 @@ def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
 
 # Keyed by the `_class_name` in model_index.json.
 FAMILIES: Mapping[str, Mapping[str, Served]] = {
-    "StableDiffusionPipeline": pictures("StableDiffusionPipeline"),
-    "StableDiffusionXLPipeline": pictures("StableDiffusionXLPipeline"),
-    "FluxPipeline": pictures("FluxPipeline", 16),
+    "StableDiffusionPipeline": image_tasks("StableDiffusionPipeline"),
+    "StableDiffusionXLPipeline": image_tasks("StableDiffusionXLPipeline"),
+    "FluxPipeline": image_tasks("FluxPipeline", 16),
     "AnimateDiffPipeline": {"text-to-video": Served("AnimateDiffPipeline")},
     "LTXPipeline": {"text-to-video": Served("LTXPipeline", 32)},
     "WanPipeline": {"text-to-video": Served("WanPipeline", 16)},

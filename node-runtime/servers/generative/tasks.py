@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from answers import InputProblem
-from generative.base import Made, Prepare
+from generative.audio_files import audio_output
+from generative.base import GenerationOutput, Prepare
 from generative.fields import (
     MAX_FRAMES,
     MAX_STEPS,
@@ -21,20 +22,19 @@ from generative.fields import (
     side_of,
     text_of,
 )
-from generative.files import SCENE_TYPES, film_file, picture_files, scene_file
+from generative.files import SCENE_TYPES, image_files, scene_file, video_file
 from generative.job import Job, UnusableOutput
-from generative.sound_files import made_sound
-from pictures import fitted, picture_of
+from images import fitted, image_of
 
 # The longest side of an image whose size the request leaves open.
 MAX_SIDE = 1_024
-MAX_PICTURES = 10
+MAX_IMAGES = 10
 # The limit for the pixels of all images of a request, which must fit into one response.
 MAX_PIXELS = 16_800_000
 # The limit for the pixels of all frames of a video.
-MAX_FILM_PIXELS = 128_000_000
+MAX_VIDEO_PIXELS = 128_000_000
 FPS = 8
-MAX_SOUND_S = 600.0
+MAX_AUDIO_S = 600.0
 
 Fields = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(pipeline.__call__).parameters
 
 
-def most_steps(pipeline: Any) -> int:
+def max_steps(pipeline: Any) -> int:
     """Returns the largest number of steps of a pipeline's scheduler."""
     config = pipeline.scheduler.config
     return min(MAX_STEPS, config.get("num_train_timesteps", MAX_STEPS) - config.get("steps_offset", 0))
@@ -54,7 +54,7 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
     """Returns the arguments that all kinds of diffusion share."""
     accepted = arguments_of(pipeline)
     values = {
-        "num_inference_steps": integer_of(fields, "num_inference_steps", 1, most_steps(pipeline)),
+        "num_inference_steps": integer_of(fields, "num_inference_steps", 1, max_steps(pipeline)),
         "guidance_scale": number_of(fields, "guidance_scale", 0, 100),
         "negative_prompt": optional_text_of(fields, "negative_prompt"),
         "strength": number_of(fields, "strength", 0.01, 1),
@@ -102,11 +102,11 @@ def sides_of(fields: Fields, multiple: int) -> dict[str, int]:
     return {name: side for name, side in sides.items() if side is not None}
 
 
-def given_picture(fields: Fields, multiple: int) -> Any:
+def requested_image(fields: Fields, multiple: int) -> Any:
     """Returns the image of a request in the requested size, or in its own."""
     sides = sides_of(fields, multiple)
-    picture = picture_of(fields, "image_url")
-    return fitted(picture, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
+    image = image_of(fields, "image_url")
+    return fitted(image, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
 
 
 def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
@@ -118,7 +118,7 @@ def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
 
 def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
     """Returns the requested number of images."""
-    count = integer_of(fields, "num_images", 1, MAX_PICTURES) or 1
+    count = integer_of(fields, "num_images", 1, MAX_IMAGES) or 1
     width, height = sides.get("width", 0), sides.get("height", 0)
     if count * width * height > MAX_PIXELS:
         raise InputProblem(
@@ -129,43 +129,45 @@ def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
     return count
 
 
-def show_pictures(pipeline: Any, job: Job, count: int, metadata: Mapping[str, Any], **arguments: Any) -> Made:
+def generate_images(
+    pipeline: Any, job: Job, count: int, metadata: Mapping[str, Any], **arguments: Any
+) -> GenerationOutput:
     """Generates images one at a time, because a model's memory is reserved for one, and writes them."""
     results = [run(pipeline, part, output_type="np", **arguments) for part in job.parts(count)]
     if any(any(getattr(result, "nsfw_content_detected", None) or ()) for result in results):
         raise UnusableOutput("the model's safety checker blocked the image")
-    pictures = np.concatenate([result.images for result in results])
-    height, width = pictures.shape[1:3]
-    return Made(picture_files(pictures), {**metadata, "width": width, "height": height})
+    images = np.concatenate([result.images for result in results])
+    height, width = images.shape[1:3]
+    return GenerationOutput(image_files(images), {**metadata, "width": width, "height": height})
 
 
 def text_to_image(pipeline: Any, multiple: int) -> Prepare:
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        prompt, told = prompt_of(pipeline, fields)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        prompt, metadata = prompt_of(pipeline, fields)
         sides = sides_of(fields, multiple)
         count = count_of(fields, sides)
         arguments = {"prompt": prompt, **sides, **diffusion_of(pipeline, fields)}
-        return lambda job: show_pictures(pipeline, job, count, told, **arguments)
+        return lambda job: generate_images(pipeline, job, count, metadata, **arguments)
 
     return prepare
 
 
 def image_to_image(pipeline: Any, multiple: int) -> Prepare:
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        prompt, told = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
-        image = given_picture(fields, multiple)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        prompt, metadata = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
+        image = requested_image(fields, multiple)
         # Pipelines that accept a size would otherwise fit the image into their default one.
         accepted = arguments_of(pipeline)
         sides: dict[str, int] = dict(zip(("width", "height"), image.size, strict=True))
         count = count_of(fields, sides)
         size = {name: side for name, side in sides.items() if name in accepted}
         arguments = {"prompt": prompt, "image": image, **size, **diffusion_of(pipeline, fields)}
-        return lambda job: show_pictures(pipeline, job, count, told, **arguments)
+        return lambda job: generate_images(pipeline, job, count, metadata, **arguments)
 
     return prepare
 
 
-def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[dict[str, Any], int]:
+def video_arguments(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[dict[str, Any], int]:
     """Returns the arguments of a video, and its frames per second."""
     accepted = arguments_of(pipeline)
     fps = integer_of(fields, "fps", 1, 60) or FPS
@@ -179,86 +181,88 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
     count, width, height = (
         arguments.get(name) or accepted[name].default or 1 for name in ("num_frames", "width", "height")
     )
-    if count * width * height > MAX_FILM_PIXELS:
+    if count * width * height > MAX_VIDEO_PIXELS:
         raise InputProblem(
             f"num_frames is too large: {count} frames of {width} x {height} have more than"
-            f" {MAX_FILM_PIXELS // 1_000_000} million pixels",
+            f" {MAX_VIDEO_PIXELS // 1_000_000} million pixels",
             "/num_frames",
         )
     return arguments, fps
 
 
-def shown_film(result: Any, fps: int, metadata: Mapping[str, Any]) -> Made:
+def video_output(result: Any, fps: int, metadata: Mapping[str, Any]) -> GenerationOutput:
     """Writes the video of a result."""
     if len(result.frames) == 0:
         raise UnusableOutput("the model generated a video without frames")
     frames = result.frames[0]
-    file = film_file(frames, fps)
+    file = video_file(frames, fps)
     count, height, width = frames.shape[:3]
-    return Made([file], {**metadata, "num_frames": count, "fps": fps, "width": width, "height": height})
+    return GenerationOutput([file], {**metadata, "num_frames": count, "fps": fps, "width": width, "height": height})
 
 
 def text_to_video(pipeline: Any, multiple: int) -> Prepare:
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        prompt, told = prompt_of(pipeline, fields)
-        arguments, fps = film_of(pipeline, fields, sides_of(fields, multiple))
-        return lambda job: shown_film(run(pipeline, job, prompt=prompt, output_type="np", **arguments), fps, told)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        prompt, metadata = prompt_of(pipeline, fields)
+        arguments, fps = video_arguments(pipeline, fields, sides_of(fields, multiple))
+        return lambda job: video_output(run(pipeline, job, prompt=prompt, output_type="np", **arguments), fps, metadata)
 
     return prepare
 
 
 def image_to_video(pipeline: Any, multiple: int) -> Prepare:
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        image = given_picture(fields, multiple)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        image = requested_image(fields, multiple)
         width, height = image.size
-        arguments, fps = film_of(pipeline, fields, {"width": width, "height": height})
-        return lambda job: shown_film(run(pipeline, job, image=image, output_type="np", **arguments), fps, {})
+        arguments, fps = video_arguments(pipeline, fields, {"width": width, "height": height})
+        return lambda job: video_output(run(pipeline, job, image=image, output_type="np", **arguments), fps, {})
 
     return prepare
 
 
 def text_to_audio(pipeline: Any, _: int) -> Prepare:
     rate = pipeline.vae.sampling_rate
-    longest = min(MAX_SOUND_S, pipeline.transformer.config.sample_size * pipeline.vae.hop_length / rate)
+    longest = min(MAX_AUDIO_S, pipeline.transformer.config.sample_size * pipeline.vae.hop_length / rate)
 
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        prompt, told = prompt_of(pipeline, fields)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        prompt, metadata = prompt_of(pipeline, fields)
         duration = number_of(fields, "duration_s", 0.1, longest)
-        asked = {} if duration is None else {"audio_end_in_s": duration}
-        arguments = {"prompt": prompt, **asked, **diffusion_of(pipeline, fields)}
+        length = {} if duration is None else {"audio_end_in_s": duration}
+        arguments = {"prompt": prompt, **length, **diffusion_of(pipeline, fields)}
 
-        def generate(job: Job) -> Made:
-            sound = run(pipeline, job, **arguments).audios[0].float().cpu().numpy()
-            return made_sound(sound, rate, told)
+        def generate(job: Job) -> GenerationOutput:
+            audio = run(pipeline, job, **arguments).audios[0].float().cpu().numpy()
+            return audio_output(audio, rate, metadata)
 
         return generate
 
     return prepare
 
 
-def scene(pipeline: Any, fields: Fields, given: Mapping[str, Any], told: Mapping[str, Any]) -> Callable[[Job], Made]:
+def scene(
+    pipeline: Any, fields: Fields, given: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> Callable[[Job], GenerationOutput]:
     """Returns the function that generates a 3D scene from a text or an image."""
     form = choice_of(fields, "format", list(SCENE_TYPES))
     arguments = {**given, **diffusion_of(pipeline, fields)}
 
-    def generate(job: Job) -> Made:
+    def generate(job: Job) -> GenerationOutput:
         result = run(pipeline, job, output_type="mesh", **arguments)
         file, counts = scene_file(result.images[0], form)
-        return Made([file], {**told, **counts})
+        return GenerationOutput([file], {**metadata, **counts})
 
     return generate
 
 
 def text_to_3d(pipeline: Any, _: int) -> Prepare:
-    def prepare(fields: Fields) -> Callable[[Job], Made]:
-        prompt, told = prompt_of(pipeline, fields)
-        return scene(pipeline, fields, {"prompt": prompt}, told)
+    def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
+        prompt, metadata = prompt_of(pipeline, fields)
+        return scene(pipeline, fields, {"prompt": prompt}, metadata)
 
     return prepare
 
 
 def image_to_3d(pipeline: Any, _: int) -> Prepare:
-    return lambda fields: scene(pipeline, fields, {"image": picture_of(fields, "image_url")}, {})
+    return lambda fields: scene(pipeline, fields, {"image": image_of(fields, "image_url")}, {})
 
 
 PREPARE: Mapping[str, Callable[[Any, int], Prepare]] = {

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .calls import TOOL_CLOSE, TOOL_OPEN
 from .model import Guided, LanguageModel
 from .options import Unusable
 from .output import ANY_OBJECT, Output, Tool
 from .text import Answer
+from .tool_calls import TOOL_CLOSE, TOOL_OPEN
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -31,14 +31,14 @@ class Grammars:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         self._tokenizer: LLTokenizer | None = None
-        self._making = threading.Lock()
+        self._loading = threading.Lock()
 
     def guide(self, output: Output, answer: Answer) -> Guided | None:
         """Returns the guide of this response; None when its form is free. It takes milliseconds, so
         it must not run in an event loop."""
         guide = self._guide(output, answer)
-        # A trace that the prompt has begun has no form.
-        return ThoughtGuide(guide, answer) if isinstance(guide, Guide) and answer.thoughts.is_inside else guide
+        # Reasoning that the prompt has begun has no form.
+        return ReasoningGuide(guide, answer) if isinstance(guide, Guide) and answer.reasoning.is_inside else guide
 
     def _guide(self, output: Output, answer: Answer) -> Guide | CallGuide | None:
         if not output.tools and output.schema is None:
@@ -100,7 +100,7 @@ class Grammars:
         return matcher
 
     def _load(self) -> LLTokenizer:
-        with self._making:
+        with self._loading:
             if self._tokenizer is None:
                 from llguidance.hf import from_tokenizer
 
@@ -125,7 +125,7 @@ class Guide:
         allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
         logits[(allowed == 0).to(logits.device)] = -torch.inf
 
-    def took(self, token: int) -> bool:
+    def accept(self, token: int) -> bool:
         """Records a token; returns False once nothing can follow it."""
         if not self._matcher.consume_token(token):
             raise RuntimeError(self._matcher.get_error())
@@ -138,26 +138,26 @@ class Guide:
         return self._matcher.try_consume_tokens(tokens) == len(tokens)
 
 
-class ThoughtGuide:
-    """Leaves the trace of a model free and constrains the response after it."""
+class ReasoningGuide:
+    """Leaves the reasoning of a model free and constrains the response after it."""
 
     def __init__(self, guide: Guide, answer: Answer) -> None:
         self._guide: Guide | None = guide
         self._answer = answer
-        self._in_trace = True
+        self._in_reasoning = True
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Works as `Guide.narrow`, after the trace."""
-        if self._guide and not self._in_trace:
+        """Works as `Guide.narrow`, after the reasoning."""
+        if self._guide and not self._in_reasoning:
             self._guide.narrow(logits)
 
-    def took(self, token: int) -> bool:
-        """Works as `Guide.took`. The `Answer` knows when the trace ends."""
-        if not self._in_trace:
-            return self._guide.took(token) if self._guide else True
-        self._in_trace = self._answer.thoughts.is_inside
-        if not self._in_trace and self._guide and not self._guide.read(self._answer.thoughts.answer_begun):
-            # The token that ended the trace also contained text that does not fit the form.
+    def accept(self, token: int) -> bool:
+        """Works as `Guide.accept`. The `Answer` knows when the reasoning ends."""
+        if not self._in_reasoning:
+            return self._guide.accept(token) if self._guide else True
+        self._in_reasoning = self._answer.reasoning.is_inside
+        if not self._in_reasoning and self._guide and not self._guide.read(self._answer.reasoning.answer_start):
+            # The token that ended the reasoning also contained text that does not fit the form.
             self._guide = None
         return True
 
@@ -176,11 +176,11 @@ class CallGuide:
         if self._in_call and self._guide:
             self._guide.narrow(logits)
 
-    def took(self, token: int) -> bool:
-        """Works as `Guide.took`; the response may continue after a call."""
+    def accept(self, token: int) -> bool:
+        """Works as `Guide.accept`; the response may continue after a call."""
         if self._in_call:
             if self._guide:
-                self._guide.took(token)
+                self._guide.accept(token)
             if not self._answer.in_tagged_call:
                 self._guide, self._in_call = self._begin(), False
         elif self._answer.in_tagged_call:

@@ -19,7 +19,7 @@ from accelerator import is_on_gpu
 from light_torch import without_compiler
 
 from .options import Sampling, Unusable
-from .thoughts import THOUGHT_MARKS, closing_of
+from .reasoning import REASONING_TAGS, closing_tag_of
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
@@ -34,7 +34,7 @@ logging.disable_progress_bar()
 PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
 # Quantizations that the locked environment has kernels for.
 READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
-# The number of tokens at the end of a prompt that show whether it has begun a trace.
+# The number of tokens at the end of a prompt that show whether it has begun reasoning.
 PROMPT_END = 16
 
 
@@ -45,7 +45,7 @@ class Guided(Protocol):
         """Sets the probability of every token that cannot follow to zero."""
         ...
 
-    def took(self, token: int) -> bool:
+    def accept(self, token: int) -> bool:
         """Records a token; returns False once nothing can follow it."""
         ...
 
@@ -161,44 +161,44 @@ class LanguageModel:
             field,
         )
 
-    def trace_of(self, prompt: list[int]) -> str | None:
-        """Returns the closing tag of a trace that this prompt has begun, or None."""
-        hidden = self.hidden_tokens(THOUGHT_MARKS)
-        return closing_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
+    def open_reasoning_tag(self, prompt: list[int]) -> str | None:
+        """Returns the closing tag of reasoning that this prompt has begun, or None."""
+        hidden = self.hidden_tokens(REASONING_TAGS)
+        return closing_tag_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
 
     def hidden_tokens(self, shown: tuple[str, ...]) -> frozenset[int]:
         """Returns the special tokens, which are not text, except for those of some marks."""
         return frozenset(token for token, text in self._specials.items() if text not in shown)
 
-    def room_for(self, generation: Generation) -> int:
+    def remaining_tokens(self, generation: Generation) -> int:
         """Returns the largest number of tokens for the response."""
-        left = self.context - len(generation.prompt)
-        if left < 1:
+        free = self.context - len(generation.prompt)
+        if free < 1:
             raise Unusable(
                 f"the messages take {len(generation.prompt)} tokens; this model reads at most {self.context}",
                 "messages",
             )
-        return min(left, generation.sampling.max_tokens or left)
+        return min(free, generation.sampling.max_tokens or free)
 
     @torch.inference_mode()
     def generate(self, generation: Generation, on_token: Callable[[int], bool], guide: Guided | None = None) -> None:
         """Calls `on_token` with every token until it returns False, the model
         ends, or the context is full."""
-        room = self.room_for(generation)
+        budget = self.remaining_tokens(generation)
         choose = _Chooser(generation.sampling, self._defaults, self.device)
         read = generation.read or self._read(generation, DynamicCache(config=self._model.config))
         cache, logits = read.cache, read.logits
-        while generation.tokens < room:
+        while generation.tokens < budget:
             if generation.cancelled.is_set():
                 raise Cancelled
             if guide:
                 guide.narrow(logits)
             token = choose(logits)
             generation.tokens += 1
-            if token in self.ends or not on_token(token) or (guide and not guide.took(token)):
+            if token in self.ends or not on_token(token) or (guide and not guide.accept(token)):
                 generation.finish_reason = "stop"
                 return
-            if generation.tokens < room:
+            if generation.tokens < budget:
                 logits = self._forward([token], cache)
 
     @torch.inference_mode()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .bare_calls import BARE_MARKS, BareReader
-from .calls import TOOL_OPEN, CallReader
-from .thoughts import MAX_LEADING_SPACE, Thoughts, open_end
+from .raw_tool_calls import RAW_CALL_MARKS, RawCallReader
+from .reasoning import MAX_LEADING_SPACE, ReasoningParser, open_end
+from .tool_calls import TOOL_OPEN, CallReader
 
 # The marks that open a tool call in the text of a model.
-CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
+CALL_MARKS = (TOOL_OPEN, *RAW_CALL_MARKS)
 
 # Bytes that form no character after this many tokens never will.
 MAX_CHARACTER = 6
@@ -50,10 +50,10 @@ class Detokenizer:
 
 @dataclass
 class Piece:
-    """A piece of output: text, a part of a reasoning model's trace, or a fragment of a tool call."""
+    """A piece of output: text, a part of a model's reasoning, or a fragment of a tool call."""
 
     text: str = ""
-    thought: str = ""
+    reasoning: str = ""
     tool_call: dict[str, Any] | None = None
 
 
@@ -66,19 +66,19 @@ class Answer:
     names: frozenset[str] = frozenset()
     one_call: bool = False
     # True if a response that is only the JSON of a call counts as that call.
-    bare_calls: bool = True
-    thoughts: Thoughts = field(default_factory=Thoughts)
+    raw_tool_calls: bool = True
+    reasoning: ReasoningParser = field(default_factory=ReasoningParser)
     stopped: bool = False
     tool_calls: int = 0
     _held: str = field(default="", repr=False)
-    _call: CallReader | BareReader | None = field(default=None, repr=False)
+    _call: CallReader | RawCallReader | None = field(default=None, repr=False)
     # True until the first text of the response is passed on.
     _is_fresh: bool = field(default=True, repr=False)
 
     @property
     def in_call(self) -> bool:
         """True while a tool call has begun and not ended."""
-        return self.in_tagged_call or (isinstance(self._call, BareReader) and self._call.in_call)
+        return self.in_tagged_call or (isinstance(self._call, RawCallReader) and self._call.in_call)
 
     @property
     def in_tagged_call(self) -> bool:
@@ -92,21 +92,21 @@ class Answer:
 
     def add(self, text: str) -> list[Piece]:
         """Returns the pieces that are ready; the rest may begin a stop text or a tool call."""
-        thought, text = self.thoughts.add(text)
-        pieces = [Piece(thought=thought)] if thought else []
+        reasoning, text = self.reasoning.add(text)
+        pieces = [Piece(reasoning=reasoning)] if reasoning else []
         self._take(text, pieces)
         return pieces
 
     def end(self) -> list[Piece]:
         """Ends the response and returns the text that was held back."""
-        thought, text = self.thoughts.end()
-        pieces = [Piece(thought=thought)] if thought else []
+        reasoning, text = self.reasoning.end()
+        pieces = [Piece(reasoning=reasoning)] if reasoning else []
         if text:
             self._take(text, pieces)
-        if isinstance(self._call, BareReader):
+        if isinstance(self._call, RawCallReader):
             self._call.end()
             if self._call.is_closed:
-                self._leave_bare(self._call, pieces)
+                self._leave_raw_calls(self._call, pieces)
                 self._take("", pieces)
         rest, self._held = self._held, ""
         if self.stopped:
@@ -132,14 +132,14 @@ class Answer:
     def _step(self, pieces: list[Piece]) -> bool:
         if isinstance(self._call, CallReader):
             return self._step_in_call(self._call, pieces)
-        if isinstance(self._call, BareReader):
-            return self._step_in_bare(self._call, pieces)
-        if self._is_fresh and self.names and self.bare_calls and not self._held.strip():
+        if isinstance(self._call, RawCallReader):
+            return self._step_in_raw_calls(self._call, pieces)
+        if self._is_fresh and self.names and self.raw_tool_calls and not self._held.strip():
             if len(self._held) <= MAX_LEADING_SPACE:
                 return False
             self._is_fresh = False
-        if self._begins_bare():
-            self._call = BareReader(self.tool_calls, self.names, one_call=self.one_call)
+        if self._begins_raw_call():
+            self._call = RawCallReader(self.tool_calls, self.names, one_call=self.one_call)
             return True
         marks = (*self.stops, *CALL_MARKS) if self.names else self.stops
         found = min((at for at in map(self._held.find, marks) if at >= 0), default=-1)
@@ -159,30 +159,30 @@ class Answer:
         if mark == TOOL_OPEN:
             self._call = CallReader(self.tool_calls)
         else:
-            self._call = BareReader(self.tool_calls, self.names, mark, one_call=self.one_call)
+            self._call = RawCallReader(self.tool_calls, self.names, mark, one_call=self.one_call)
         return True
 
-    def _begins_bare(self) -> bool:
-        if not (self._is_fresh and self.names and self.bare_calls):
+    def _begins_raw_call(self) -> bool:
+        if not (self._is_fresh and self.names and self.raw_tool_calls):
             return False
         begun = self._held.lstrip()
         if begun[:1] == "[":
             # The text may also be the beginning of a mark.
-            return not begun.startswith(BARE_MARKS) and not open_end(begun, BARE_MARKS)
+            return not begun.startswith(RAW_CALL_MARKS) and not open_end(begun, RAW_CALL_MARKS)
         return begun[:1] == "{"
 
-    def _step_in_bare(self, call: BareReader, pieces: list[Piece]) -> bool:
+    def _step_in_raw_calls(self, call: RawCallReader, pieces: list[Piece]) -> bool:
         text, self._held = self._held, ""
         before = call.streamed
         pieces += _fragments(call.add(text))
         self.tool_calls += call.streamed - before
         if not call.is_closed:
             return False
-        self._leave_bare(call, pieces)
+        self._leave_raw_calls(call, pieces)
         self.stopped = self.one_call and call.streamed > 0
         return not self.stopped
 
-    def _leave_bare(self, call: BareReader, pieces: list[Piece]) -> None:
+    def _leave_raw_calls(self, call: RawCallReader, pieces: list[Piece]) -> None:
         if call.failed_mark:
             pieces.append(Piece(text=call.failed_mark))
         self._call, self._held, self._is_fresh = None, call.rest + self._held, False

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asgi import Receive
-from json_requests import CallerLeft, JsonApp, answer_object, error
+from json_requests import CallerDisconnected, JsonApp, answer_object, error
 from specialist.engine import Engine
 from specialist.layout import Layout
 from specialist.openai_tasks import openai_tasks
@@ -36,10 +36,10 @@ class SpecialistApp(JsonApp):
             return 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
         if task is None:
             return 422, error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
-        return await answer_object(receive, MAX_BODY, lambda body: _unless_left(task(body), receive))
+        return await answer_object(receive, MAX_BODY, lambda body: _cancel_on_disconnect(task(body), receive))
 
 
-async def _unless_left(work: Any, receive: Receive) -> Mapping[str, Any]:
+async def _cancel_on_disconnect(work: Any, receive: Receive) -> Mapping[str, Any]:
     """Awaits the work, and cancels it when the caller leaves."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(receive())
@@ -48,4 +48,4 @@ async def _unless_left(work: Any, receive: Receive) -> Mapping[str, Any]:
         leaving.cancel()
         return working.result()
     working.cancel()
-    raise CallerLeft
+    raise CallerDisconnected

@@ -23,12 +23,12 @@ Forward = Callable[[Sequence[Tokens]], Sequence[Any]]
 class _Request:
     def __init__(self, texts: int) -> None:
         self.results: list[Any] = [None] * texts
-        self.left = texts
+        self.remaining = texts
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class _Waiting:
-    __slots__ = ("index", "is_gone", "key", "request", "tokens", "turn")
+    __slots__ = ("index", "is_cancelled", "key", "request", "tokens", "turn")
 
     def __init__(self, request: _Request, index: int, tokens: Tokens, turn: int, number: int) -> None:
         self.request = request
@@ -36,7 +36,7 @@ class _Waiting:
         self.tokens = tokens
         self.turn = turn
         self.key = (len(tokens), number)
-        self.is_gone = False
+        self.is_cancelled = False
 
     def __lt__(self, other: _Waiting) -> bool:
         return (self.turn, self.key[1]) < (other.turn, other.key[1])
@@ -55,7 +55,7 @@ class Batcher:
         self._forward = forward
         self._limits = limits
         self._by_length: list[_Waiting] = []
-        self._by_turn: list[_Waiting] = []
+        self._by_priority: list[_Waiting] = []
         self._waiting_tokens = 0
         self._turn = 0
         self._numbers = count()
@@ -72,7 +72,7 @@ class Batcher:
         for index, tokens in enumerate(texts):
             waiting = _Waiting(request, index, tokens, turn, next(self._numbers))
             insort(self._by_length, waiting, key=_key)
-            heapq.heappush(self._by_turn, waiting)
+            heapq.heappush(self._by_priority, waiting)
             turn += len(tokens)
         self._waiting_tokens += size
         if self._worker is None:
@@ -100,18 +100,18 @@ class Batcher:
             self._worker = None
 
     def _gather(self) -> list[_Waiting]:
-        while self._by_turn and self._by_turn[0].is_gone:
-            heapq.heappop(self._by_turn)
-        if not self._by_turn:
+        while self._by_priority and self._by_priority[0].is_cancelled:
+            heapq.heappop(self._by_priority)
+        if not self._by_priority:
             return []
-        leader = heapq.heappop(self._by_turn)
+        leader = heapq.heappop(self._by_priority)
         self._turn = max(self._turn, leader.turn)
         first = bisect_left(self._by_length, leader.key, key=_key)
         low, high = self._neighbours(first)
         batch = self._by_length[low:high]
         del self._by_length[low:high]
         for waiting in batch:
-            self._leave(waiting)
+            self._remove(waiting)
         return batch
 
     def _neighbours(self, first: int) -> tuple[int, int]:
@@ -146,8 +146,8 @@ class Batcher:
             self._fail(request, result)
             return
         request.results[waiting.index] = result
-        request.left -= 1
-        if request.left == 0:
+        request.remaining -= 1
+        if request.remaining == 0:
             request.done.set_result(None)
 
     def _fail(self, request: _Request, error: Exception) -> None:
@@ -158,9 +158,9 @@ class Batcher:
     def _drop(self, request: _Request) -> None:
         for waiting in self._by_length:
             if waiting.request is request:
-                self._leave(waiting)
-        self._by_length = [waiting for waiting in self._by_length if not waiting.is_gone]
+                self._remove(waiting)
+        self._by_length = [waiting for waiting in self._by_length if not waiting.is_cancelled]
 
-    def _leave(self, waiting: _Waiting) -> None:
-        waiting.is_gone = True
+    def _remove(self, waiting: _Waiting) -> None:
+        waiting.is_cancelled = True
         self._waiting_tokens -= len(waiting.tokens)

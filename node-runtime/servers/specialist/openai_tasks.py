@@ -45,8 +45,8 @@ async def _embeddings(task: Task, decode: Decode, body: Mapping[str, Any]) -> di
     texts = _inputs(body.get("input"), decode)
     encode = _encoding(body.get("encoding_format"))
     dimensions = count_of(body, "dimensions")
-    asked = {"text": texts, "dimensions": dimensions, **_truncate(body)}
-    answer = await _naming(task(asked), "text", "input")
+    fields = {"text": texts, "dimensions": dimensions, **_truncate(body)}
+    answer = await _naming(task(fields), "text", "input")
     data = [
         {"object": "embedding", "index": index, "embedding": encode(vector)}
         for index, vector in enumerate(answer["embeddings"])
@@ -57,8 +57,8 @@ async def _embeddings(task: Task, decode: Decode, body: Mapping[str, Any]) -> di
 async def _rerank(task: Task, body: Mapping[str, Any]) -> dict[str, Any]:
     documents = [_document(each, index) for index, each in enumerate(_list(body.get("documents"), "documents"))]
     top = count_of(body, "top_n")
-    asked = {"query": body.get("query"), "documents": documents, **_truncate(body)}
-    answer = await task(asked)
+    fields = {"query": body.get("query"), "documents": documents, **_truncate(body)}
+    answer = await task(fields)
     scores = answer["scores"]
     best = sorted(range(len(scores)), key=lambda index: -scores[index])[:top]
     shows = body.get("return_documents") is True
@@ -83,15 +83,15 @@ async def _moderations(task: Task, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": f"modr-{uuid4()}", **_model(body), "results": results, **_facts(answer)}
 
 
-async def _naming(work: Awaitable[dict[str, Any]], name: str, asked: str) -> dict[str, Any]:
+async def _naming(work: Awaitable[dict[str, Any]], name: str, caller_name: str) -> dict[str, Any]:
     """Awaits a task; its error about the field `name` is about the field that the caller knows."""
     try:
         return await work
     except InputProblem as problem:
         if not problem.path.startswith(f"/{name}"):
             raise
-        text = str(problem).replace(name, asked, 1)
-        raise InputProblem(text, problem.path.replace(name, asked, 1)) from None
+        text = str(problem).replace(name, caller_name, 1)
+        raise InputProblem(text, problem.path.replace(name, caller_name, 1)) from None
 
 
 def _inputs(value: Any, decode: Decode | None) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Any
 from faster_whisper.transcribe import Segment
 
 from answers import InputProblem
-from speech.sound import sound_of
-from speech.whisper import Heard, SpeechModel, numbers_of
-from turns import Route
+from sequential_app import Route
+from speech.audio import audio_of
+from speech.whisper import SpeechModel, Transcript, numbers_of
 
 TASKS = {"/v1/audio/transcriptions": "transcribe", "/v1/audio/translations": "translate"}
 FACTS = ("start", "end", "avg_logprob", "compression_ratio", "no_speech_prob", "temperature")
@@ -22,16 +22,18 @@ GRANULARITIES = "timestamp_granularities[]"
 
 def openai_routes(model: SpeechModel) -> dict[str, Route]:
     """Returns the routes of a model by their paths."""
-    return {path: partial(_hear, model, task) for path, task in TASKS.items()}
+    return {path: partial(_transcribe, model, task) for path, task in TASKS.items()}
 
 
-def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
+def _transcribe(
+    model: SpeechModel, task: str, body: Mapping[str, Any], disconnected: threading.Event
+) -> dict[str, Any]:
     language = model.language_of(body)
     wanted = body.get(GRANULARITIES) or ["segment"]
-    asked = {**_prompt(body), **_temperature(body), "word_timestamps": "word" in wanted}
-    sound = sound_of(body, "file", left)
+    options = {**_prompt(body), **_temperature(body), "word_timestamps": "word" in wanted}
+    samples = audio_of(body, "file", disconnected)
     try:
-        heard = model.hear(sound, left, language=language, task=task, **asked)
+        transcript = model.transcribe(samples, disconnected, language=language, task=task, **options)
     except RuntimeError as problem:
         # The library raises this for a model whose description lacks the heads that align text with audio.
         if "alignment" not in str(problem):
@@ -39,24 +41,26 @@ def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threadin
         raise InputProblem(
             f"{GRANULARITIES} must be segment: this model has no times of words", f"/{GRANULARITIES}"
         ) from None
-    facts = {"task": task, "language": heard.language, "duration": heard.duration_s, "text": heard.text}
+    facts = {"task": task, "language": transcript.language, "duration": transcript.duration_s, "text": transcript.text}
     parts: dict[str, Any] = {}
     if "segment" in wanted:
-        parts["segments"] = [_segment(index, segment, heard) for index, segment in enumerate(heard.segments)]
+        parts["segments"] = [_segment(index, segment, transcript) for index, segment in enumerate(transcript.segments)]
     if "word" in wanted:
-        words = [word for segment in heard.segments for word in segment.words or ()]
-        parts["words"] = [{"word": word.word.strip(), **numbers_of(word, heard, ("start", "end"))} for word in words]
-    # Sounds are counted by their length.
-    return {**facts, **parts, "usage": {"type": "duration", "seconds": heard.duration_s}}
+        words = [word for segment in transcript.segments for word in segment.words or ()]
+        parts["words"] = [
+            {"word": word.word.strip(), **numbers_of(word, transcript, ("start", "end"))} for word in words
+        ]
+    # The usage of audio is its length.
+    return {**facts, **parts, "usage": {"type": "duration", "seconds": transcript.duration_s}}
 
 
-def _segment(index: int, segment: Segment, heard: Heard) -> dict[str, Any]:
+def _segment(index: int, segment: Segment, transcript: Transcript) -> dict[str, Any]:
     return {
         "id": index,
         "seek": segment.seek,
         "text": segment.text,
         "tokens": segment.tokens,
-        **numbers_of(segment, heard, FACTS),
+        **numbers_of(segment, transcript, FACTS),
     }
 
 

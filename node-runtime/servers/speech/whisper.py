@@ -14,8 +14,8 @@ from faster_whisper import WhisperModel
 from faster_whisper.transcribe import Segment
 
 from answers import InputProblem
-from json_requests import BadOutput, CallerLeft
-from speech.sound import RATE, sound_of, tone
+from json_requests import BadOutput, CallerDisconnected
+from speech.audio import RATE, audio_of, tone
 
 # Below this level, the noise of a good converter, there is no speech, and a model would invent some.
 SILENCE = 10 ** (-60 / 20)
@@ -24,8 +24,8 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Heard:
-    """The speech that a model heard in a sound: segments of the library that are not silent."""
+class Transcript:
+    """The segments of a transcription that are not silent."""
 
     language: str | None
     duration_s: float
@@ -57,7 +57,7 @@ class SpeechModel:
         """Returns the first request of a load with audio that is not silent."""
         return {**body, "audio_url": tone()}
 
-    def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
+    def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
         """Returns the text of an audio file with its segments; raises `InputProblem` for a field."""
         language = self.language_of(body)
         task = body.get("task", "transcribe")
@@ -66,11 +66,18 @@ class SpeechModel:
         has_times = body.get("timestamps", True)
         if not isinstance(has_times, bool):
             raise InputProblem("timestamps must be true or false", "/timestamps")
-        sound = sound_of(body, "audio_url", left)
-        heard = self.hear(sound, left, language=language, task=task, without_timestamps=not has_times)
+        samples = audio_of(body, "audio_url", disconnected)
+        transcript = self.transcribe(
+            samples, disconnected, language=language, task=task, without_timestamps=not has_times
+        )
         shown = ("start", "end", "no_speech_prob")
-        segments = [{**numbers_of(segment, heard, shown), "text": segment.text} for segment in heard.segments]
-        return {"text": heard.text, "language": heard.language, "duration_s": heard.duration_s, "segments": segments}
+        segments = [{**numbers_of(segment, transcript, shown), "text": segment.text} for segment in transcript.segments]
+        return {
+            "text": transcript.text,
+            "language": transcript.language,
+            "duration_s": transcript.duration_s,
+            "segments": segments,
+        }
 
     def language_of(self, body: Mapping[str, Any]) -> str | None:
         """Returns the language of a request, if it names one."""
@@ -80,29 +87,31 @@ class SpeechModel:
             raise InputProblem(f"language must be one that this model knows: {some}", "/language")
         return language
 
-    def hear(self, sound: np.ndarray, left: threading.Event, *, language: str | None, **asked: Any) -> Heard:
-        """Hears a sound; `asked` are options of the library. Raises `CallerLeft` once `left` is set."""
-        duration = round(len(sound) / RATE, 3)
-        if _is_silent(sound):
-            return Heard(language, duration)
-        found, info = self._model.transcribe(sound, language=language, condition_on_previous_text=False, **asked)
+    def transcribe(
+        self, samples: np.ndarray, disconnected: threading.Event, *, language: str | None, **options: Any
+    ) -> Transcript:
+        """Transcribes audio with options of the library. Raises `CallerDisconnected` once `disconnected` is set."""
+        duration = round(len(samples) / RATE, 3)
+        if _is_silent(samples):
+            return Transcript(language, duration)
+        found, info = self._model.transcribe(samples, language=language, condition_on_previous_text=False, **options)
         segments = []
         for segment in found:
-            if left.is_set():
-                raise CallerLeft
-            if not _is_silent(sound[int(segment.start * RATE) : math.ceil(segment.end * RATE)]):
+            if disconnected.is_set():
+                raise CallerDisconnected
+            if not _is_silent(samples[int(segment.start * RATE) : math.ceil(segment.end * RATE)]):
                 segments.append(segment)
-        return Heard(info.language, duration, segments)
+        return Transcript(info.language, duration, segments)
 
 
-def numbers_of(part: Any, heard: Heard, names: tuple[str, ...]) -> dict[str, float]:
+def numbers_of(part: Any, transcript: Transcript, names: tuple[str, ...]) -> dict[str, float]:
     """Returns numbers of a segment or a word. A model may place an end in the silence that fills its last window."""
     numbers = {name: getattr(part, name) for name in names}
     if not all(map(math.isfinite, numbers.values())):
         raise BadOutput("The model answered with numbers that are not finite.")
-    bounds = {name: min(numbers[name], heard.duration_s) for name in ("start", "end") if name in numbers}
+    bounds = {name: min(numbers[name], transcript.duration_s) for name in ("start", "end") if name in numbers}
     return {name: round(float(value), 3) for name, value in {**numbers, **bounds}.items()}
 
 
-def _is_silent(sound: np.ndarray) -> bool:
-    return len(sound) == 0 or float(np.sqrt(np.mean(np.square(sound, dtype=np.float64)))) < SILENCE
+def _is_silent(samples: np.ndarray) -> bool:
+    return len(samples) == 0 or float(np.sqrt(np.mean(np.square(samples, dtype=np.float64)))) < SILENCE

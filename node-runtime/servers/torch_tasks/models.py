@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from data_urls import MAX_BODY
-from turns import TurnApp, TurnModel
+from sequential_app import SequentialApp, SequentialModel
 
-PICTURES = "vision-encoder-decoder"
+IMAGE_TO_TEXT = "vision-encoder-decoder"
 # Classes of encoders; those of writers end with ForConditionalGeneration or MTModel.
 ENCODERS = re.compile(r"(?:For(?:SequenceClassification|MaskedLM|PreTraining)|[a-z]Model)$")
 
 
 def open_app(folder: Path, threads: int) -> Any:
-    """Loads a model that reads pictures or translates, which answers requests in turns, or an encoder of texts, which
+    """Loads a model that reads images or translates, which answers one request at a time, or an encoder of texts, which
     answers many at once. Raises `BadModel` for an encoder that cannot be served."""
     path = folder / "config.json"
     # Without the file transformers says what is missing.
     config = json.loads(path.read_text()) if path.is_file() else {}
     if isinstance(config, dict) and _encodes(config):
         return _encoder(folder, threads)
-    return TurnApp(_writer(folder, config, threads), MAX_BODY)
+    return SequentialApp(_writer(folder, config, threads), MAX_BODY)
 
 
 def _encodes(config: Mapping[str, Any]) -> bool:
     [architecture, *_] = config.get("architectures") or [""]
-    writes = config.get("model_type") == PICTURES or config.get("is_encoder_decoder") is True
+    writes = config.get("model_type") == IMAGE_TO_TEXT or config.get("is_encoder_decoder") is True
     return not writes and ENCODERS.search(str(architecture)) is not None
 
 
@@ -43,8 +43,8 @@ def _encoder(folder: Path, threads: int) -> Any:
     return SpecialistApp(layout, Tokenization(layout, [folder]), TorchEngine(layout, threads))
 
 
-def _writer(folder: Path, config: Any, threads: int) -> TurnModel:
-    if isinstance(config, dict) and config.get("model_type") == PICTURES:
+def _writer(folder: Path, config: Any, threads: int) -> SequentialModel:
+    if isinstance(config, dict) and config.get("model_type") == IMAGE_TO_TEXT:
         from torch_tasks.reading import Reader
 
         return Reader(folder, threads)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from PIL import Image
 
+from images import image_of
 from light_torch import without_compiler
-from pictures import picture_of
 from torch_tasks.writer import Writer
 
 with without_compiler():
@@ -22,10 +22,10 @@ with without_compiler():
 
 # No letter is legible on fewer pixels.
 MIN_SIDE = 8
-# A picture with more is brought near the size that a model sees before it is prepared.
+# An image with more is brought near the size that a model sees before it is prepared.
 MAX_WHOLE_PIXELS = 16_000_000
-# Times that a picture may be longer than wide where its preparation first enlarges the shorter side.
-NARROWEST = 8
+# Times that an image may be longer than wide where its preparation first enlarges the shorter side.
+MAX_ASPECT_RATIO = 8
 # Donut writes `<s_total>12.30</s_total>`, and `<sep/>` between the items of a list.
 TAG = re.compile(r"<(/?)s_([^<>]*)>|<sep/>")
 
@@ -56,19 +56,19 @@ class Reader:
         return {"max_tokens": self._writer.positions}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load with a picture."""
+        """Returns the first request of a load with an image."""
         file = io.BytesIO()
         Image.new("RGB", (64, 64), "white").save(file, "PNG")
         return {**body, "image_url": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"}
 
     @torch.inference_mode()
-    def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Reads one picture; raises `InputProblem` for its field, and `CallerLeft` once `left` is set."""
-        picture = picture_of(body, "image_url", MIN_SIDE, self._factors)
+    def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
+        """Reads one image; raises `InputProblem` for its field, and `CallerDisconnected` once `disconnected` is set."""
+        image = image_of(body, "image_url", MIN_SIDE, self._factors)
         if self._keeps_shape:
-            picture = _with_bars(picture, self._seen_side)
-        seen = self._prepare(picture, return_tensors="pt")
-        written = self._writer.write({"pixel_values": seen["pixel_values"]}, left)
+            image = _with_bars(image, self._seen_side)
+        seen = self._prepare(image, return_tensors="pt")
+        written = self._writer.write({"pixel_values": seen["pixel_values"]}, disconnected)
         answer = self._texts(written)
         if self._writer.is_cut(written):
             answer["truncated"] = True
@@ -89,15 +89,15 @@ class Reader:
         return {"text": "\n".join(block["text"] for block in blocks), "blocks": blocks}
 
 
-def _with_bars(picture: Image.Image, seen_side: int) -> Image.Image:
-    """Adds the black bars of a narrow picture that its preparation would add to a page-sized one. That first makes of
+def _with_bars(image: Image.Image, seen_side: int) -> Image.Image:
+    """Adds the black bars of a narrow image that its preparation would add to a page-sized one. That first makes of
     3000 x 8 pixels gigabytes, and then nothing at all."""
-    if max(picture.size) <= NARROWEST * min(picture.size):
-        return picture
-    picture.thumbnail((2 * seen_side, 2 * seen_side))
-    least = -(-max(picture.size) // NARROWEST)
-    barred = Image.new("RGB", (max(picture.width, least), max(picture.height, least)))
-    barred.paste(picture, ((barred.width - picture.width) // 2, (barred.height - picture.height) // 2))
+    if max(image.size) <= MAX_ASPECT_RATIO * min(image.size):
+        return image
+    image.thumbnail((2 * seen_side, 2 * seen_side))
+    least = -(-max(image.size) // MAX_ASPECT_RATIO)
+    barred = Image.new("RGB", (max(image.width, least), max(image.height, least)))
+    barred.paste(image, ((barred.width - image.width) // 2, (barred.height - image.height) // 2))
     return barred
 
 

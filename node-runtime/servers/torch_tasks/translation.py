@@ -32,33 +32,33 @@ class Translator:
         torch.set_num_threads(threads)
         self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._writer = Writer.load(AutoModelForSeq2SeqLM, folder)
-        self._most = min(self._writer.positions, self._tokenizer.model_max_length)
+        self._max_tokens = min(self._writer.positions, self._tokenizer.model_max_length)
         self._languages = Languages(self._tokenizer)
 
     @property
     def facts(self) -> dict[str, Any]:
         """The facts that the health check reports about the model."""
-        return {"max_tokens": self._most}
+        return {"max_tokens": self._max_tokens}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the first request of a load, which knows no languages, with one of the model's."""
         return {"target_language": self._languages.first, **body}
 
     @torch.inference_mode()
-    def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Translates one text; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
+    def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
+        """Translates one text. Raises `InputProblem` for a field, `CallerDisconnected` once `disconnected` is set."""
         text = _text_of(body, "text")
         languages = [_optional_text_of(body, field) for field in ("source_language", "target_language")]
-        window = text[: CHARACTERS * self._most]
+        window = text[: CHARACTERS * self._max_tokens]
         prepared, options = self._languages.prepare(window, *languages)
         if text.strip() == "":
             return {"text": "", "usage": _usage(0, 0)}
         tokens = self._tokenizer(prepared)["input_ids"]
-        is_cut = len(tokens) > self._most or window != text
+        is_cut = len(tokens) > self._max_tokens or window != text
         if is_cut and body.get("truncate", True) is False:
-            raise InputProblem(f"text is longer than the {self._most} tokens that this model takes", "/text")
-        read = self._tokenizer(prepared, truncation=True, max_length=self._most, return_tensors="pt")
-        written = self._writer.write({**read, **options}, left)
+            raise InputProblem(f"text is longer than the {self._max_tokens} tokens that this model takes", "/text")
+        read = self._tokenizer(prepared, truncation=True, max_length=self._max_tokens, return_tensors="pt")
+        written = self._writer.write({**read, **options}, disconnected)
         answer = {"text": self._tokenizer.decode(written, skip_special_tokens=True)}
         if is_cut:
             answer["truncated"] = True

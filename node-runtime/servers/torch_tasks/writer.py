@@ -1,4 +1,4 @@
-"""A model that writes text: one at a time, until its caller leaves."""
+"""A model that writes text: one at a time, until its caller disconnects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 
 from accelerator import is_on_gpu
-from json_requests import BadOutput, CallerLeft
+from json_requests import BadOutput, CallerDisconnected
 from light_torch import without_compiler
 
 with without_compiler():
@@ -41,7 +41,7 @@ class Writer:
         self._model = model
         decoder = getattr(model.config, "decoder", model.config)
         self.positions = getattr(decoder, "max_position_embeddings", None) or USUAL_TOKENS
-        self._longest = _longest(model.generation_config, self.positions)
+        self._max_tokens = _max_tokens(model.generation_config, self.positions)
 
     @classmethod
     def load(cls, kind: Any, folder: Path) -> Writer:
@@ -50,17 +50,17 @@ class Writer:
         model = kind.from_pretrained(folder, local_files_only=True, dtype="auto", use_safetensors=True)
         return cls(model.to(device).eval())
 
-    def write(self, inputs: Mapping[str, Any], left: threading.Event) -> torch.Tensor:
-        """Returns the tokens of a text; raises `CallerLeft` once `left` is set."""
+    def write(self, inputs: Mapping[str, Any], disconnected: threading.Event) -> torch.Tensor:
+        """Returns the tokens of a text; raises `CallerDisconnected` once `disconnected` is set."""
         written = self._model.generate(
             **{name: self._placed(value) for name, value in inputs.items()},
             max_length=None,
-            max_new_tokens=self._longest,
-            stopping_criteria=StoppingCriteriaList([_UntilLeft(left)]),
+            max_new_tokens=self._max_tokens,
+            stopping_criteria=StoppingCriteriaList([_StopOnDisconnect(disconnected)]),
             logits_processor=LogitsProcessorList([_Finite()]),
         )[0]
-        if left.is_set():
-            raise CallerLeft
+        if disconnected.is_set():
+            raise CallerDisconnected
         return written
 
     def is_cut(self, written: torch.Tensor) -> bool:
@@ -76,20 +76,20 @@ class Writer:
         return value.to(self._model.device, self._model.dtype if value.is_floating_point() else None)
 
 
-def _longest(config: GenerationConfig, positions: int) -> int:
-    """Returns the most tokens of a text: what the model's authors say, and what its decoder has room for."""
-    said = config.max_new_tokens or config.max_length
-    return min(said or positions, positions - 1)
+def _max_tokens(config: GenerationConfig, positions: int) -> int:
+    """Returns the token limit of a text: the model's configured limit, capped by its decoder's positions."""
+    configured = config.max_new_tokens or config.max_length
+    return min(configured or positions, positions - 1)
 
 
-class _UntilLeft(StoppingCriteria):
+class _StopOnDisconnect(StoppingCriteria):
     """Ends a generation within one token after its caller disconnects."""
 
-    def __init__(self, left: threading.Event) -> None:
-        self._left = left
+    def __init__(self, disconnected: threading.Event) -> None:
+        self._disconnected = disconnected
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
-        return torch.full((input_ids.shape[0],), self._left.is_set(), device=input_ids.device)
+        return torch.full((input_ids.shape[0],), self._disconnected.is_set(), device=input_ids.device)
 
 
 class _Finite(LogitsProcessor):

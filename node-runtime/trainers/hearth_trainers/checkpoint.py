@@ -14,7 +14,7 @@ from typing import Any
 
 from .protocol import emit, warn
 
-KEPT = 3
+MAX_CHECKPOINTS = 3
 _NAME = re.compile(r"checkpoint-(\d+)\.zip")
 
 
@@ -42,7 +42,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
         sha256=hashlib.sha256(body).hexdigest(),
     )
     stored = sorted(entry for entry in directory.iterdir() if _NAME.fullmatch(entry.name))
-    for old in stored[:-KEPT]:
+    for old in stored[:-MAX_CHECKPOINTS]:
         old.unlink(missing_ok=True)
     return path
 

@@ -10,7 +10,7 @@ from .lost_gpu import lost_gpu
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_WORDS = ("no space left on device", "disk quota exceeded", "os error 28")
-_NO_ROOM_BYTES = 1 << 20
+_MIN_FREE_BYTES = 1 << 20
 
 
 class JobError(Exception):
@@ -50,7 +50,7 @@ def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | N
         if is_full or any(words in str(found).lower() for words in _FULL_WORDS):
             return _disk_fault()
         found = found.__cause__ or found.__context__
-    if folder is not None and _free_bytes(folder) < _NO_ROOM_BYTES:
+    if folder is not None and _free_bytes(folder) < _MIN_FREE_BYTES:
         return _disk_fault()
     return None
 
@@ -78,10 +78,10 @@ def _disk_fault() -> NodeFault:
 
 def _free_bytes(folder: Path) -> int:
     try:
-        room = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
-        return _NO_ROOM_BYTES
-    return room.f_bavail * room.f_frsize
+        return _MIN_FREE_BYTES
+    return disk.f_bavail * disk.f_frsize
 
 
 def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobError:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_LARGEST_JSON = 256 << 20
+_MAX_JSON_BYTES = 256 << 20
 
 
 class BadModelFile(ValueError):
@@ -35,7 +35,7 @@ def model_file(folder: Path, name: Any) -> Path:
 def read_json(folder: Path, name: str) -> Any:
     """Reads JSON from a file of the folder. Errors quote nothing of its content."""
     path = model_file(folder, name)
-    if path.stat().st_size > _LARGEST_JSON:
+    if path.stat().st_size > _MAX_JSON_BYTES:
         raise BadModelFile(f"{name} is too large")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -44,15 +44,15 @@ def read_json(folder: Path, name: str) -> Any:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def muted_stderr() -> Iterator[None]:
     """Suppresses standard error in this context: native parsers print the line that they fail on."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)

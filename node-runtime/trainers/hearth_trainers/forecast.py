@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .datasets.left_out import all_but, tell_left_out
+from .datasets.left_out import all_but, describe_left_out
 from .errors import JobError, without_values
 from .protocol import log, warn_about_data
 from .regression import number_column, number_metrics
@@ -46,7 +46,7 @@ def train(run: Run) -> Outcome:
     y = _series(run.table, target, rows)
     used = [target, time_column or target]
     left_out = all_but(run.table.column_names, used, "a forecast learns from the past values of one column alone")
-    told = tell_left_out(left_out)
+    left_out_report = describe_left_out(left_out)
     plan = _plan(y, job.param("horizon"), job.param("lags"), job.param("val_set_size"))
 
     # A window may reach back into training, but the values that it predicts may not.
@@ -80,7 +80,7 @@ def train(run: Run) -> Outcome:
         example_output={"predictions": forecasts(newest, changes).tolist()},
         model_file="model.txt",
         files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
-        left_out=told,
+        left_out=left_out_report,
         extra={"horizon": plan.horizon, "lags": lags, "season": plan.season},
     )
 
@@ -124,9 +124,9 @@ def _plan(y: np.ndarray, horizon: int, lags: int, fraction: float) -> _Plan:
     held_out = max(round(count * fraction), 2)
     needed = lags + MIN_WINDOWS + held_out
     if count < needed or horizon > count // 2:
-        fewest = max(needed, 2 * horizon, 20)
+        least = max(needed, 2 * horizon, 20)
         raise JobError(
-            f"The series has {count} values; with {lags} lags and a horizon of {horizon} at least {fewest} are needed.",
+            f"The series has {count} values; with {lags} lags and a horizon of {horizon} at least {least} are needed.",
             code="too_few_rows",
         )
     border = count - held_out

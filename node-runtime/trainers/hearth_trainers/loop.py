@@ -15,7 +15,7 @@ from .protocol import emit
 
 PROGRESS_INTERVAL_S = 0.5
 # A chart shows no more epochs than this, and the control plane stores a row for each that is reported.
-TOLD_EPOCHS = 2_000
+MAX_REPORTED_EPOCHS = 2_000
 # The largest share of the time for writing checkpoints.
 CHECKPOINT_SHARE = 0.05
 
@@ -47,11 +47,11 @@ class EpochLoop:
         self._patience = int(job.param("early_stopping_epochs"))
         self._every = int(job.param("checkpoint_every_epochs"))
         self.epochs = int(job.param("epochs"))
-        self._stride = -(-self.epochs // TOLD_EPOCHS)
+        self._stride = -(-self.epochs // MAX_REPORTED_EPOCHS)
         self.history: list[dict[str, Any]] = []
         self._saved_epoch = 0
         self._saved_at = time.monotonic()
-        self._save_took = 0.0
+        self._save_duration_s = 0.0
         self._reported_at = 0.0
 
     def require(self, rule: str) -> None:
@@ -102,7 +102,7 @@ class EpochLoop:
         `Stopped` after a SIGTERM."""
         entry = {"epoch": self.epoch + 1, "train_loss": train_loss, "val_loss": val_loss}
         self.history.append({**entry, **internal})
-        if self._is_told(self.epoch):
+        if self._is_reported(self.epoch):
             emit("metric", **entry)
         self._report_progress()
         if self._stop.requested:
@@ -119,17 +119,17 @@ class EpochLoop:
         return [
             {name: entry[name] for name in ("epoch", "train_loss", "val_loss")}
             for entry in self.history
-            if entry["epoch"] == lowest or self._is_told(entry["epoch"])
+            if entry["epoch"] == lowest or self._is_reported(entry["epoch"])
         ]
 
-    def _is_told(self, epoch: int) -> bool:
+    def _is_reported(self, epoch: int) -> bool:
         """Whether to report an epoch. A long training reports every n-th one, and always the first and the last."""
         return epoch % self._stride == 0 or epoch == 1 or (epoch == self.epoch and self.is_over)
 
     def _is_due(self) -> bool:
         if self._every and self.epoch % self._every == 0:
             return True
-        interval = max(self._job.checkpoint_interval_s, self._save_took / CHECKPOINT_SHARE)
+        interval = max(self._job.checkpoint_interval_s, self._save_duration_s / CHECKPOINT_SHARE)
         return time.monotonic() - self._saved_at >= interval
 
     def _save(self, save: Callable[[], dict[str, bytes]]) -> None:
@@ -139,7 +139,7 @@ class EpochLoop:
             write_checkpoint(self._job.checkpoint_dir, checkpoint)
             self._saved_epoch = self.epoch
         self._saved_at = time.monotonic()
-        self._save_took = self._saved_at - started
+        self._save_duration_s = self._saved_at - started
 
     def _report_progress(self) -> None:
         now = time.monotonic()

@@ -37,7 +37,7 @@ class Outcome:
     # The name of the file with the model, and all files but the manifest.
     model_file: str
     files: dict[str, bytes] = field(repr=False)
-    # The columns of the dataset that the model does not learn from, as `tell_left_out` returns them.
+    # The columns of the dataset that the model does not learn from, as `describe_left_out` returns them.
     left_out: list[dict[str, str]]
     # Fields of the manifest that only this task has.
     extra: dict[str, Any] = field(default_factory=dict)

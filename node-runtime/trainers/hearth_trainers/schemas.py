@@ -11,7 +11,7 @@ from .tabular.features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 MAX_INSTANCES = 10_000
 MAX_EXAMPLE_CHARS = 500
 # An endpoint answers no request when its schema is longer.
-_MOST_SCHEMA_CHARS = 128 * 1024
+_MAX_SCHEMA_CHARS = 128 * 1024
 _LISTED_VALUES = 20
 _LISTED_CHARS = 80
 _TYPES = {NUMBER: "number", BOOLEAN: "boolean", CATEGORY: "string", DATETIME: "string"}
@@ -36,7 +36,7 @@ def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
     in training is required. `x-order` names the columns in the order of the table, which members
     of an object lose in the database. Of a schema that would be too long the values that were seen are dropped."""
     schema = _columns(features, _seen_values)
-    if _length(schema) <= _MOST_SCHEMA_CHARS:
+    if _length(schema) <= _MAX_SCHEMA_CHARS:
         return schema
     return _columns(features, lambda _: "A text that was seen in training; any other counts as missing.")
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
-from .datasets.left_out import all_but, tell_left_out
+from .datasets.left_out import all_but, describe_left_out
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
 from .protocol import warn_about_data
@@ -41,7 +41,7 @@ def train(run: Run) -> Outcome:
         raise JobError("The dataset has no column with the class besides the text.", code="no_features")
     target = target_column(others, job.param("target_column"), ("label", "target"))
     left_out = all_but(run.table.column_names, [column, target], f"the model learns from '{column}' alone")
-    told = tell_left_out(left_out)
+    left_out_report = describe_left_out(left_out)
     table = rows_with(rows_with(with_written_classes(run, target), target), column)
     texts = table.column(column).to_pylist()
     labels = read_labels(table.column(target), target)
@@ -85,7 +85,7 @@ def train(run: Run) -> Outcome:
             "model.npz": _npz(idf=vectorizer.idf_, coef=learner.coef_, intercept=learner.intercept_),
             "vocabulary.json": json.dumps(vocabulary, ensure_ascii=False).encode(),
         },
-        left_out=told,
+        left_out=left_out_report,
         extra={"classes": labels.classes, "text": _described(column, longest, version)},
     )
 

@@ -10,7 +10,7 @@ describe('pipelines known to hub imports', () => {
     const lines = [...source.matchAll(/^ {4}"(\w+Pipeline)": (.*),$/gm)]
     const listed = lines.map(([, name = '', served = '']) => [
       name,
-      served.startsWith('pictures(')
+      served.startsWith('image_tasks(')
         ? ['text-to-image', 'image-to-image']
         : [...served.matchAll(/"([\w-]+)": Served/g)].map(([, task]) => task),
     ])

@@ -10,7 +10,7 @@ from ..protocol import log
 # The metrics of a run are shown in full wherever the run is, so they name no more columns than this;
 # the log names all.
 MAX_REPORTED = 50
-_MOST_CHARS = 200
+_MAX_CHARS = 200
 # A manifest names no more of the columns that a model doesn't use, and none that is longer.
 MAX_OTHER_COLUMNS = 1_000
 MAX_OTHER_COLUMN_CHARS = 200
@@ -24,17 +24,17 @@ class LeftOut:
     reason: str
 
 
-def tell_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
+def describe_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
     """Logs the columns, and returns them as the metrics of the run hold them."""
     for one in columns:
         log(f"Column '{one.column}' is left out: {one.reason}.")
-    return [{"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MAX_REPORTED]]
+    return [{"column": one.column[:_MAX_CHARS], "reason": one.reason[:_MAX_CHARS]} for one in columns[:MAX_REPORTED]]
 
 
 def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[LeftOut]:
     """Returns the columns that are not among the used ones."""
-    kept = set(used)
-    return [LeftOut(name, reason) for name in names if name not in kept]
+    excluded = set(used)
+    return [LeftOut(name, reason) for name in names if name not in excluded]
 
 
 def other_columns(names: Sequence[str], target: str, features: Sequence[str]) -> list[str]:

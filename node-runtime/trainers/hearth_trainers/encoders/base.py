@@ -39,9 +39,9 @@ class Encoder:
     layout: Layout
     tokenization: Tokenization
     # A tokenizer that was made of the base's files, where they lack one that the server reads.
-    made: tempfile.TemporaryDirectory[str] | None
+    converted_tokenizer: tempfile.TemporaryDirectory[str] | None
     # The sequence_len of the run, which the model may not reach.
-    asked_tokens: int
+    requested_tokens: int
 
     def tokens_of(self, texts: Sequence[str]) -> list[Tokens]:
         """Returns the tokens of texts as the server will make them, with the prompt that counts without being named."""
@@ -59,7 +59,7 @@ class Encoder:
         if not cut:
             return
         limit = self.tokenization.max_tokens
-        why = f"the model reads no more than {limit}" if limit < self.asked_tokens else f"sequence_len is {limit}"
+        why = f"the model reads no more than {limit}" if limit < self.requested_tokens else f"sequence_len is {limit}"
         warn_about_data(
             f"{counted(len(cut), 'text')} lost the end, because {why} tokens; the first is in row {min(cut)}.",
             count=len(cut),
@@ -93,14 +93,18 @@ def _read_encoder(job: Job, settings: LoopSettings) -> Encoder:
                 f"{architecture} is no encoder of texts; its family must be one of {', '.join(sorted(FAMILIES))}"
             )
         layout = replace(layout, max_tokens=min(layout.max_tokens, settings.sequence_len))
-        made = None if any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")) else _made(folder)
-        tokenization = Tokenization(layout, [Path(made.name) if made else folder])
+        converted_tokenizer = (
+            None
+            if any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+            else _convert_tokenizer(folder)
+        )
+        tokenization = Tokenization(layout, [Path(converted_tokenizer.name) if converted_tokenizer else folder])
     except BadModel as error:
         raise JobError(f"The base model cannot be trained: {error}.", code="bad_base") from error
-    return Encoder(folder, layout, tokenization, made, settings.sequence_len)
+    return Encoder(folder, layout, tokenization, converted_tokenizer, settings.sequence_len)
 
 
-def _made(folder: Path) -> tempfile.TemporaryDirectory[str]:
+def _convert_tokenizer(folder: Path) -> tempfile.TemporaryDirectory[str]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         place = tempfile.TemporaryDirectory()

@@ -60,9 +60,9 @@ class Classes:
 
     def step(self, step: int, rank: int) -> tuple[list[TextBatch], int]:
         """See `Objective`."""
-        mine, rows = self.plan.step(step, rank)
+        batches, rows = self.plan.step(step, rank)
         learn = self._data.learn
-        return [self._collate(learn[chosen], counts) for chosen, counts in mine], len(rows)
+        return [self._collate(learn[chosen], counts) for chosen, counts in batches], len(rows)
 
     def loss(self, model: Any, batch: TextBatch) -> torch.Tensor:
         """See `Objective`."""

@@ -85,14 +85,14 @@ def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple
     if encoder.layout.labels != tuple(classes):
         torch.manual_seed(settings.seed)
         for name in heads:
-            _begin_anew(model.get_submodule(name), model.config.initializer_range)
+            _reinitialize(model.get_submodule(name), model.config.initializer_range)
     else:
         log("The base has a head for these classes, which is trained further.")
     return model, heads
 
 
 @torch.no_grad()
-def _begin_anew(head: torch.nn.Module, spread: float) -> None:
+def _reinitialize(head: torch.nn.Module, spread: float) -> None:
     for module in head.modules():
         if isinstance(module, torch.nn.Linear):
             module.weight.normal_(0.0, spread)

@@ -56,9 +56,9 @@ class MultipleNegatives:
 
     def step(self, step: int, rank: int) -> tuple[list[PairBatch], int]:
         """See `Objective`."""
-        mine, rows = self.plan.step(step, rank)
+        batches, rows = self.plan.step(step, rank)
         learn = self._pairs.learn
-        return [self._collate([learn[row] for row in chosen], counts) for chosen, counts in mine], len(rows)
+        return [self._collate([learn[row] for row in chosen], counts) for chosen, counts in batches], len(rows)
 
     def loss(self, model: Any, batch: PairBatch) -> torch.Tensor:
         """See `Objective`."""

@@ -33,8 +33,8 @@ def write_encoder(job: Job, settings: LoopSettings, encoder: Encoder, model: Any
     whole.save_pretrained(directory, max_shard_size=_SHARD)
     for name in _TOKENIZER:
         _copy_file(encoder.folder, directory, name)
-    if encoder.made:
-        _copy_file(Path(encoder.made.name), directory, "tokenizer.json")
+    if encoder.converted_tokenizer:
+        _copy_file(Path(encoder.converted_tokenizer.name), directory, "tokenizer.json")
     return directory
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..datasets.left_out import all_but, tell_left_out
+from ..datasets.left_out import all_but, describe_left_out
 from ..errors import JobError, no_such_column
 from ..job import Job
 from ..llm.rows import read_rows
@@ -68,7 +68,7 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
 def columns_left_out(rows: list[dict[str, Any]], used: list[str]) -> list[dict[str, str]]:
     """Logs the columns that the run does not name, and returns them as its metrics name them."""
     names: dict[str, None] = {name: None for row in rows[:1000] for name in row}
-    return tell_left_out(all_but(list(names), used, f"the model learns from {' and '.join(used)} alone"))
+    return describe_left_out(all_but(list(names), used, f"the model learns from {' and '.join(used)} alone"))
 
 
 def text_in(row: dict[str, Any], column: str, place: int) -> str:

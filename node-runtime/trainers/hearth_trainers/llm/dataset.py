@@ -102,9 +102,9 @@ def _read_cache(file: Path | None) -> Tokenized | None:
             ids, labels, ends = stored["ids"].tolist(), stored["labels"].tolist(), stored["ends"].tolist()
             found, left_out = json.loads(str(stored["notes"]))
     except (OSError, ValueError, KeyError) as error:
-        warn(f"The tokens kept from before cannot be read ({error}).")
+        warn(f"The tokens of an earlier attempt cannot be read ({error}).")
         return None
-    log("The tokens are those kept from an earlier attempt.")
+    log("The tokens are those of an earlier attempt.")
     os.utime(file)
     starts = [0, *ends[:-1]]
     examples = [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]
@@ -125,8 +125,8 @@ def _write_cache(file: Path, examples: list[Example], notes: Notes, left_out: li
             notes=np.array(json.dumps([notes.found, left_out])),
         )
         os.replace(draft, file)
-        kept = sorted(file.parent.glob("tokens-*.npz"), key=lambda one: one.stat().st_mtime)
-        for old in kept[:-CACHED_DATASETS]:
+        cached = sorted(file.parent.glob("tokens-*.npz"), key=lambda one: one.stat().st_mtime)
+        for old in cached[:-CACHED_DATASETS]:
             old.unlink(missing_ok=True)
     except OSError as error:
-        warn(f"The tokens were not kept for another attempt ({error}).")
+        warn(f"The tokens were not stored for another attempt ({error}).")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..datasets.left_out import all_but, tell_left_out
+from ..datasets.left_out import all_but, describe_left_out
 from ..protocol import warn_about_data
 from ..wording import counted
 from .messages import CHAT_COLUMNS
@@ -79,4 +79,4 @@ def report_columns(rows: list[Row], settings: Settings) -> list[dict[str, str]]:
     used = {"alpaca": ("instruction", "input", "output"), "chat": CHAT_COLUMNS, "text": (settings.text_column,)}
     names: dict[str, Any] = {name: None for row in rows[:1000] for name in row}
     kind = settings.dataset_type
-    return tell_left_out(all_but(list(names), used[kind], f"it is no part of {kind} rows"))
+    return describe_left_out(all_but(list(names), used[kind], f"it is no part of {kind} rows"))

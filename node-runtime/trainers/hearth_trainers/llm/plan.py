@@ -38,11 +38,11 @@ class Plan:
         epoch, offset = divmod(step, self.steps_per_epoch)
         order = self._order(epoch)
         chosen = order[offset * self._micro_per_step : (offset + 1) * self._micro_per_step]
-        mine = [(rows, True) for rows in chosen[rank :: self._world]]
+        batches = [(rows, True) for rows in chosen[rank :: self._world]]
         # Every process takes part in every gradient exchange, if necessary with a batch that does not count.
-        if len(mine) < -(-len(chosen) // self._world):
-            mine.append((chosen[0], False))
-        return mine, [row for rows in chosen for row in rows]
+        if len(batches) < -(-len(chosen) // self._world):
+            batches.append((chosen[0], False))
+        return batches, [row for rows in chosen for row in rows]
 
     def _draw_order(self, epoch: int) -> list[list[int]]:
         rng = np.random.default_rng([self._settings.seed, 1, epoch])

@@ -81,7 +81,7 @@ class Renderer:
 
     def _split_turn(self, asked: list[dict[str, Any]], output: str, number: int) -> tuple[str, str]:
         """Returns the prompt in the form that chats will have, and the answer with its end mark."""
-        prompt = self._template(asked, number, ask=True)
+        prompt = self._template(asked, number, with_prompt=True)
         whole = self._template([*asked, {"role": "assistant", "content": output}], number)
         eos = self._tokenizer.eos_token or ""
         if not whole.startswith(prompt):
@@ -95,10 +95,10 @@ class Renderer:
     def _fit_answer(self, prompt: list[int], answer: list[int], number: int) -> Example:
         """Truncates the beginning of the prompt and leaves the answer whole. At least one token of
         the prompt stays, which the answer's first token follows."""
-        room = self._limit - len(answer)
-        if len(prompt) > room:
+        max_prompt = self._limit - len(answer)
+        if len(prompt) > max_prompt:
             self.notes.add("cut", number)
-            prompt = prompt[-max(1, room) :]
+            prompt = prompt[-max(1, max_prompt) :]
         # A model cannot be trained on tokens beyond its last position.
         if len(prompt) + len(answer) > self._max_positions:
             self.notes.add("cut_answer", number)
@@ -182,11 +182,13 @@ class Renderer:
         messages: list[dict[str, Any]],
         number: int,
         *,
-        ask: bool = False,
+        with_prompt: bool = False,
         tools: list[dict[str, Any]] | None = None,
     ) -> str:
         try:
-            return self._tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=ask)
+            return self._tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=with_prompt
+            )
         except Exception as error:
             # Templates raise their own errors, for example about roles that do not alternate.
             raise JobError(

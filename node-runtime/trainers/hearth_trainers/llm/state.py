@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 
 from ..protocol import emit, warn
 
-KEPT = 2
+MAX_CHECKPOINTS = 2
 _NAME = re.compile(r"checkpoint-(\d+)\.zip")
 _FORMAT = "hearth-finetune/1"
 
@@ -89,7 +89,7 @@ def write_state(
         sha256 = hashed.hexdigest()
     emit("checkpoint", path=str(path), epoch=position.step, size_bytes=path.stat().st_size, sha256=sha256)
     stored = sorted(entry for entry in directory.iterdir() if _NAME.fullmatch(entry.name))
-    for old in stored[:-KEPT]:
+    for old in stored[:-MAX_CHECKPOINTS]:
         old.unlink(missing_ok=True)
 
 

@@ -48,10 +48,11 @@ class NextToken:
 
     def step(self, step: int, rank: int) -> tuple[list[TokenBatch], int]:
         """See `Objective`."""
-        mine, rows = self.plan.step(step, rank)
+        batches, rows = self.plan.step(step, rank)
         learn = self._data.learn
         batches = [
-            self._collate([learn[row] if counts else _muted(learn[row]) for row in chosen]) for chosen, counts in mine
+            self._collate([learn[row] if counts else _muted(learn[row]) for row in chosen])
+            for chosen, counts in batches
         ]
         return batches, sum(_targets(learn[row]) for row in rows)
 

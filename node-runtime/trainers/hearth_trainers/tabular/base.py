@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..datasets.cells import why_not_numbers
 from ..errors import JobError
-from ..files import BadModelFile, model_file, read_json, unheard
+from ..files import BadModelFile, model_file, muted_stderr, read_json
 from ..protocol import log, warn_about_data
 from ..run import Run
 from ..wording import counted
@@ -46,7 +46,7 @@ def read_base(run: Run, task: str) -> Base | None:
         model = model_file(folder, manifest["model_file"]).read_text(encoding="utf-8")
         base = Base(manifest["target"], features, list(manifest.get("classes", [])), model)
         base_task = manifest["task"]
-        with unheard():
+        with muted_stderr():
             lgb.Booster(model_str=model)
     except BadModelFile as error:
         raise JobError(f"The base model cannot be read: {error}.", code="bad_base") from error

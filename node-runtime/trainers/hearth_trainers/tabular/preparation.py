@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..datasets.left_out import LeftOut, all_but, other_columns, tell_left_out
+from ..datasets.left_out import LeftOut, all_but, describe_left_out, other_columns
 from ..datasets.tables import has_padded_numbers, report_merged_codes, spellings_of_one
 from ..errors import JobError, no_such_column, without_values
 from ..protocol import log, warn_about_data
@@ -95,9 +95,9 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
     present = pc.is_valid(values)
     if pa.types.is_string(values.type):
         present = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
-    kept = table.filter(present)
-    dropped = table.num_rows - kept.num_rows
-    if kept.num_rows == 0:
+    filtered = table.filter(present)
+    dropped = table.num_rows - filtered.num_rows
+    if filtered.num_rows == 0:
         raise without_values(column, dropped)
     if dropped:
         first = pc.index(present, False).as_py() + 1
@@ -107,12 +107,12 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
             count=dropped,
             row=first,
         )
-    if kept.num_rows < MIN_ROWS:
+    if filtered.num_rows < MIN_ROWS:
         without = f" after {dropped:,} without a value in '{column}' were left out" if dropped else ""
         raise JobError(
-            f"The dataset has {kept.num_rows} rows{without}; at least {MIN_ROWS} are needed.", code="too_few_rows"
+            f"The dataset has {filtered.num_rows} rows{without}; at least {MIN_ROWS} are needed.", code="too_few_rows"
         )
-    return kept
+    return filtered
 
 
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
@@ -123,14 +123,14 @@ def prepare(run: Run, target: str, base: Base | None) -> TabularData:
         features, left_out = _columns_of(base, table, run.table, target, ignore)
     else:
         features, left_out = fit_features(table, target, ignore)
-    told = tell_left_out(left_out)
+    left_out_report = describe_left_out(left_out)
     if not features:
         why = "".join(f" '{one.column[:80]}' is left out: {one.reason[:200]}." for one in left_out[:5])
         raise JobError(f"The dataset has no column to learn from besides the target.{why}", code="no_features")
     x = encode_table(table, features)
     if base:
         report_unknown_values(base, table, run.table, x)
-    return TabularData(table, target, features, x, categorical_positions(features), told)
+    return TabularData(table, target, features, x, categorical_positions(features), left_out_report)
 
 
 def _columns_of(

@@ -63,7 +63,7 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
         name: table.column(name) for name in names if name != target and table.column(name).null_count < table.num_rows
     }
     candidates, failures = _read_candidates(columns)
-    unsorted = [one.name for one in candidates if not _may_order_unasked(one.times)]
+    unsorted = [one.name for one in candidates if not _has_clear_order(one.times)]
     candidates = [one for one in candidates if one.name not in unsorted]
     # Numbers that only count, such as the number of a period, say less than dates and years.
     candidates = [one for one in candidates if _has_dates(one.times)] or candidates
@@ -167,7 +167,7 @@ def _counts_up(column: pa.ChunkedArray) -> bool:
     return is_number and column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
 
 
-def _may_order_unasked(times: Times) -> bool:
+def _has_clear_order(times: Times) -> bool:
     """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit,
     because seconds since 1970 hardly ever fit a notation of dates in every row."""
     has_unit = times.how is not None and not times.notations

@@ -16,7 +16,7 @@ from .reading import Times
 _FIRST_ROWS = 200
 _Part = Callable[[pa.Array], "pa.Array | np.ndarray"]
 # Fewer different numbers, such as flags, may change with a part by chance.
-_FEWEST = 3
+_MIN_DIFFERENT = 3
 # A sum that starts from zero again has hardly any number twice.
 _MIN_CYCLES = 1.5
 _MIN_YEAR, _MAX_YEAR = 1_500, 2_199
@@ -43,15 +43,15 @@ _WEEKS: tuple[_Part, ...] = (
 _PARTS: tuple[tuple[_Part, int, int], ...] = (
     (pc.year, 1, 0),
     (pc.iso_year, 1, 0),
-    (pc.year, _FEWEST, 100),
+    (pc.year, _MIN_DIFFERENT, 100),
     (pc.quarter, 2, 4),
     (pc.month, 2, 12),
-    *((week, _FEWEST, 0) for week in _WEEKS),
-    (pc.day_of_week, _FEWEST, 7),
-    (pc.day, _FEWEST, 0),
-    (pc.day_of_year, _FEWEST, 0),
-    (pc.hour, _FEWEST, 24),
-    (pc.minute, _FEWEST, 60),
+    *((week, _MIN_DIFFERENT, 0) for week in _WEEKS),
+    (pc.day_of_week, _MIN_DIFFERENT, 7),
+    (pc.day, _MIN_DIFFERENT, 0),
+    (pc.day_of_year, _MIN_DIFFERENT, 0),
+    (pc.hour, _MIN_DIFFERENT, 24),
+    (pc.minute, _MIN_DIFFERENT, 60),
 )
 
 
@@ -78,13 +78,13 @@ def are_parts(numbers: np.ndarray, times: Times) -> bool:
     # Times in UTC may have the parts of another zone.
     zones = range(-12, 15) if (seconds % 86_400).any() else [0]
 
-    def equal(rows: slice, zone: int, part: _Part, fewest: int, cycle: int) -> bool:
+    def equal(rows: slice, zone: int, part: _Part, min_different: int, cycle: int) -> bool:
         moments = pa.array(seconds[rows] + 3_600 * zone, pa.timestamp("s"))
         apart = values[rows] - np.asarray(part(moments))
         if cycle and np.ptp(values) < cycle:
             apart %= cycle
-            return not np.ptp(apart) and count >= (_FEWEST if apart[0] else fewest)
-        return not apart.any() and count >= fewest
+            return not np.ptp(apart) and count >= (_MIN_DIFFERENT if apart[0] else min_different)
+        return not apart.any() and count >= min_different
 
     first, every = slice(_FIRST_ROWS), slice(None)
     return any(equal(first, zone, *part) and equal(every, zone, *part) for zone in zones for part in _PARTS)
@@ -98,7 +98,7 @@ def count_in_turn(numbers: np.ndarray) -> bool:
     last = len(different) - 1
     if different[0] >= _MIN_YEAR and last and (np.diff(different) == 1).all() and is_sorted(known):
         return True
-    if len(different) < _FEWEST or len(known) < _MIN_CYCLES * len(different):
+    if len(different) < _MIN_DIFFERENT or len(known) < _MIN_CYCLES * len(different):
         return False
     steps = np.diff(ranks)
     return any(np.isin(one, (0, 1, -last)).all() and bool((one == -last).any()) for one in (steps, -steps))

@@ -25,7 +25,7 @@ interface Said {
   names?: string[]
   stops?: string[]
   one_call?: boolean
-  bare_calls?: boolean
+  raw_tool_calls?: boolean
 }
 
 /** Returns the output for texts in these chunks; `f` and `g` may be called unless specified otherwise. */
@@ -200,7 +200,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     const call = '{"name": "f", "parameters": {}}'
     const [toolless, formed] = await told([
       { texts: letters(call), names: [] },
-      { texts: letters(call), bare_calls: false },
+      { texts: letters(call), raw_tool_calls: false },
     ])
 
     assert.deepEqual([toolless?.text, toolless?.calls], [call, []])

@@ -11,16 +11,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
 
-from llm.calls import gather
+from llm.reasoning import ReasoningParser, closing_tag_of
 from llm.text import Answer
-from llm.thoughts import Thoughts, closing_of
+from llm.tool_calls import gather
 
 
 def read(
     texts: list[str], prompt: str = "", names: Sequence[str] = ("f", "g"), stops: Sequence[str] = (), **options: Any
 ) -> dict[str, object]:
     """Returns the complete parsed answer, and whether it ended within a tool call."""
-    answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)
+    answer = Answer(tuple(stops), frozenset(names), reasoning=ReasoningParser(closing_tag_of(prompt)), **options)
     pieces = []
     for text in texts:
         if not answer.stopped:
@@ -30,7 +30,7 @@ def read(
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in gather(fragments)]
     return {
         "text": "".join(piece.text for piece in pieces),
-        "thought": "".join(piece.thought for piece in pieces),
+        "thought": "".join(piece.reasoning for piece in pieces),
         "calls": calls,
         "fragments": len(fragments),
         "pieces": sum(bool(piece.text) for piece in pieces),

@@ -55,21 +55,21 @@ class Turns:
     def probe(self, body):
         return body
 
-    def __call__(self, body, left):
+    def __call__(self, body, disconnected):
         fail(body.get("fails"))
         return {"text": "read"}
 
 
 def serve_turns(options):
     from asgi import serve
-    from turns import TurnApp
+    from sequential_app import SequentialApp
 
-    serve(TurnApp(Turns(), 1 << 20), options)
+    serve(SequentialApp(Turns(), 1 << 20), options)
 
 
 def serve_generations(options):
     from asgi import serve
-    from generative.base import GenerativeModel, Made
+    from generative.base import GenerationOutput, GenerativeModel
     from generative_server import GenerativeApp
 
     def prepare(fields):
@@ -77,7 +77,7 @@ def serve_generations(options):
             if "steps" in fields:
                 job.step(1, 2)
             fail(fields.get("fails"))
-            return Made([])
+            return GenerationOutput([])
 
         return generate
 

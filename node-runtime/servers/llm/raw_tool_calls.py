@@ -8,18 +8,18 @@ from typing import Any
 
 import orjson
 
-from .calls import HEAD, ValueEnd, call_of, first_fragment
+from .tool_calls import HEAD, ValueEnd, call_of, first_fragment
 
 LIST_MARK = "[TOOL_CALLS]"
 PYTHON_MARK = "<|python_tag|>"
-BARE_MARKS = (LIST_MARK, PYTHON_MARK)
+RAW_CALL_MARKS = (LIST_MARK, PYTHON_MARK)
 FIRST_KEYS = ('"name"', '"type"', '"arguments"', '"parameters"', '"function"')
 OBJECT = re.compile(r"\s*\{\s*")
 NAME = re.compile(r'"name"\s*:\s*"((?:[^"\\]|\\.)*)("?)')
 KEYS = {"name", "type", "id", "arguments", "parameters"}
 
 
-class BareReader:
+class RawCallReader:
     """Reads calls of known functions: one object, several in a row, or a list of them. From the end
     of the last call on, anything else is text."""
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from asgi import Receive, until_gone
-from json_requests import Busy, CallerLeft, JsonApp, answer_object, error
+from asgi import Receive, until_disconnected
+from json_requests import Busy, CallerDisconnected, JsonApp, answer_object, error
 
 INFER = "/infer"
-# Requests that wait for their turn; more are refused.
+# Requests that may wait; more are refused.
 MAX_WAITING = 256
 
 
-class TurnModel(Protocol):
+class SequentialModel(Protocol):
     """A model that serves one task."""
 
     task: str
@@ -30,8 +30,8 @@ class TurnModel(Protocol):
         """Returns the first request of a load, with what a request needs of this model."""
         ...
 
-    def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Answers a request; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
+    def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
+        """Answers a request; raises `InputProblem` for a field, and `CallerDisconnected` once `disconnected` is set."""
         ...
 
 
@@ -39,10 +39,10 @@ class TurnModel(Protocol):
 Route = Callable[[Mapping[str, Any], threading.Event], dict[str, Any]]
 
 
-class TurnApp(JsonApp):
-    """The application for one model; `routes` are further paths that its turns answer."""
+class SequentialApp(JsonApp):
+    """The application for one model; `routes` are further paths."""
 
-    def __init__(self, model: TurnModel, largest_body: int, routes: Mapping[str, Route] | None = None) -> None:
+    def __init__(self, model: SequentialModel, largest_body: int, routes: Mapping[str, Route] | None = None) -> None:
         self._model = model
         self._largest_body = largest_body
         self._routes = {INFER: model, f"{INFER}/{model.task}": model, **(routes or {})}
@@ -66,16 +66,16 @@ class TurnApp(JsonApp):
     async def _run(self, route: Route, body: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
         if self._waiting >= MAX_WAITING:
             raise Busy
-        left = threading.Event()
-        leaving = asyncio.ensure_future(until_gone(receive, left))
+        disconnected = threading.Event()
+        disconnect_task = asyncio.ensure_future(until_disconnected(receive, disconnected))
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._turn, route, body, left)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._turn, route, body, disconnected)
         finally:
             self._waiting -= 1
-            leaving.cancel()
+            disconnect_task.cancel()
 
-    def _turn(self, route: Route, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        if left.is_set():
-            raise CallerLeft
-        return route(body, left)
+    def _turn(self, route: Route, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
+        if disconnected.is_set():
+            raise CallerDisconnected
+        return route(body, disconnected)

@@ -22,30 +22,30 @@ WHOLE = (1, 1)
 Image.MAX_IMAGE_PIXELS = None
 
 
-def picture_of(
+def image_of(
     fields: Mapping[str, Any],
     name: str,
     smallest_side: int = MIN_SIDE,
     factors_of: Callable[[int, int], tuple[int, int]] = lambda *_: WHOLE,
 ) -> Image.Image:
-    """Returns the picture of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its
+    """Returns the image of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its
     width and height, the whole factors by which they are brought down."""
     data = data_of(fields, name)
     try:
-        picture = Image.open(io.BytesIO(data), formats=FORMATS)
-        refuse_size(name, picture.width, picture.height, smallest_side)
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        refuse_size(name, image.width, image.height, smallest_side)
         # Only then all that says which side is up is read.
-        picture.load()
-        turn = picture.getexif().get(ExifTags.Base.Orientation, 1)
+        image.load()
+        turn = image.getexif().get(ExifTags.Base.Orientation, 1)
         # The last four of the eight exchange width and height.
         if turn > 4:
-            down, across = factors_of(picture.height, picture.width)
+            down, across = factors_of(image.height, image.width)
         else:
-            across, down = factors_of(picture.width, picture.height)
-        picture = _opaque(picture, (across, down))
-        picture.getexif()[ExifTags.Base.Orientation] = turn
-        ImageOps.exif_transpose(picture, in_place=True)
-        return picture
+            across, down = factors_of(image.width, image.height)
+        image = _opaque(image, (across, down))
+        image.getexif()[ExifTags.Base.Orientation] = turn
+        ImageOps.exif_transpose(image, in_place=True)
+        return image
     except InputProblem:
         raise
     except Exception:
@@ -53,15 +53,15 @@ def picture_of(
         raise InputProblem(f"{name} must be an image in PNG, JPEG or WebP", f"/{name}") from None
 
 
-def _opaque(picture: Image.Image, factors: tuple[int, int]) -> Image.Image:
-    if factors == WHOLE and picture.mode == "RGB" and not picture.has_transparency_data:
-        return picture
+def _opaque(image: Image.Image, factors: tuple[int, int]) -> Image.Image:
+    if factors == WHOLE and image.mode == "RGB" and not image.has_transparency_data:
+        return image
     across, down = factors
     # Rounds up, as the library does.
-    shown = Image.new("RGB", (-(-picture.width // across), -(-picture.height // down)))
-    rows = down * max(1, STRIP_PIXELS // (picture.width * down))
-    for top in range(0, picture.height, rows):
-        strip = picture.crop((0, top, picture.width, min(top + rows, picture.height)))
+    shown = Image.new("RGB", (-(-image.width // across), -(-image.height // down)))
+    rows = down * max(1, STRIP_PIXELS // (image.width * down))
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
         shown.paste(_opaque_strip(strip).reduce(factors), (0, top // down))
     return shown
 
@@ -87,9 +87,9 @@ def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
         raise InputProblem(f"{what}; at most {MAX_PIXELS // 1_000_000} million pixels are taken", f"/{name}")
 
 
-def fitted(picture: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:
+def fitted(image: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:
     """Returns the image in the requested size, or in its own, with sides up to `longest` that `multiple` divides."""
-    scale = min(1.0, longest / max(picture.size))
-    own_width, own_height = (max(multiple, int(side * scale) // multiple * multiple) for side in picture.size)
+    scale = min(1.0, longest / max(image.size))
+    own_width, own_height = (max(multiple, int(side * scale) // multiple * multiple) for side in image.size)
     size = (width or own_width, height or own_height)
-    return picture if size == picture.size else ImageOps.fit(picture, size, Image.Resampling.LANCZOS)
+    return image if size == image.size else ImageOps.fit(image, size, Image.Resampling.LANCZOS)

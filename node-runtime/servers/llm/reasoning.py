@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Opening and closing tags of the model families that write traces.
-TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
-THOUGHT_MARKS = tuple(tag for pair in TAGS for tag in pair)
+# Opening and closing tags of the model families that write reasoning.
+TAG_PAIRS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+REASONING_TAGS = tuple(tag for pair in TAG_PAIRS for tag in pair)
 
 # White space in front of a tag is dropped with it, so it is held back; models write a few line breaks at most.
 MAX_LEADING_SPACE = 16
@@ -19,34 +19,33 @@ def open_end(text: str, marks: tuple[str, ...]) -> int:
     return 0
 
 
-def closing_of(prompt_end: str) -> str | None:
-    """Returns the closing tag of a trace that a prompt has already begun, as
+def closing_tag_of(prompt_end: str) -> str | None:
+    """Returns the closing tag of reasoning that a prompt has already begun, as
     templates of some families do."""
     end = prompt_end.rstrip()
-    return next((closing for opening, closing in TAGS if end.endswith(opening)), None)
+    return next((closing for opening, closing in TAG_PAIRS if end.endswith(opening)), None)
 
 
-class Thoughts:
-    """Splits text that arrives in pieces into trace and response. A trace without an end is
-    trace to its last piece."""
+class ReasoningParser:
+    """Splits text that arrives in pieces into reasoning and response. Without a closing tag, all of it is reasoning."""
 
     def __init__(self, closing: str | None = None) -> None:
-        # The closing tag of the trace; None before and after it.
+        # The closing tag of the reasoning; None before and after it.
         self._closing = closing
         self._may_begin = closing is None
         self._held = ""
-        # White space is passed on only between other characters of the trace or response.
+        # White space is passed on only between other characters of the reasoning or response.
         self._is_blank = True
-        # The part of the response that arrived together with the end of the trace.
-        self.answer_begun = ""
+        # The part of the response that arrived together with the end of the reasoning.
+        self.answer_start = ""
 
     @property
     def is_inside(self) -> bool:
-        """True while the trace has begun and not ended."""
+        """True while the reasoning has begun and not ended."""
         return self._closing is not None
 
     def add(self, text: str) -> tuple[str, str]:
-        """Returns the parts of the trace and of the response that are ready."""
+        """Returns the parts of the reasoning and of the response that are ready."""
         self._held += text
         if self._may_begin and not self._begin():
             return "", self._answer()
@@ -55,12 +54,12 @@ class Thoughts:
         inside, found, behind = self._held.partition(self._closing)
         if found:
             self._held = behind
-            thought, self._closing, self._is_blank = self._trimmed(inside.rstrip()), None, True
-            self.answer_begun = self._answer()
-            return thought, self.answer_begun
+            reasoning, self._closing, self._is_blank = self._trimmed(inside.rstrip()), None, True
+            self.answer_start = self._answer()
+            return reasoning, self.answer_start
         upto = len(inside[: len(inside) - open_end(inside, (self._closing,))].rstrip())
-        thought, self._held = self._trimmed(inside[:upto]), inside[upto:]
-        return thought, ""
+        reasoning, self._held = self._trimmed(inside[:upto]), inside[upto:]
+        return reasoning, ""
 
     def end(self) -> tuple[str, str]:
         """Returns the text that is still held back when the model ends."""
@@ -69,12 +68,12 @@ class Thoughts:
 
     def _begin(self) -> bool:
         begun = self._held.lstrip()
-        for opening, closing in TAGS:
+        for opening, closing in TAG_PAIRS:
             if begun.startswith(opening):
                 self._held, self._closing, self._may_begin = begun[len(opening) :], closing, False
                 return True
         lead = len(self._held) - len(begun)
-        if lead > MAX_LEADING_SPACE or not any(opening.startswith(begun) for opening, _ in TAGS):
+        if lead > MAX_LEADING_SPACE or not any(opening.startswith(begun) for opening, _ in TAG_PAIRS):
             # The response begins at once and retains its white space.
             self._may_begin = self._is_blank = False
         return False

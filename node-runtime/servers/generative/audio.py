@@ -20,10 +20,10 @@ from transformers.utils import logging
 
 from accelerator import is_on_gpu
 from answers import InputProblem
-from generative.base import BadModel, GenerativeModel, Made, Prepare
+from generative.audio_files import AUDIO_FORMATS, audio_output
+from generative.base import BadModel, GenerationOutput, GenerativeModel, Prepare
 from generative.fields import choice_of, number_of, optional_text_of, text_of
 from generative.job import Job
-from generative.sound_files import SOUND_FORMS, made_sound
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -35,7 +35,7 @@ SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s)|[。！？\n]""")
 SPACE = re.compile(r"\s")
 
 
-def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
+def load_audio_model(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
     """Loads a folder's audio model, from safetensors only."""
     kind = str(config.get("model_type", ""))
     if kind not in LOADERS:
@@ -50,10 +50,10 @@ def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
 def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
     speakers = max(1, model.config.num_speakers)
 
-    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
+    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], GenerationOutput]:
         text = text_of(fields, "text")
         speaker = speaker_of(fields, speakers)
-        form = choice_of(fields, "format", list(SOUND_FORMS))
+        form = choice_of(fields, "format", list(AUDIO_FORMATS))
         speed = number_of(fields, "speed", 0.25, 4) or 1.0
         tokenized = [tokenizer(piece, return_tensors="pt") for piece in pieces_of(text)]
         # The tokenizer puts a pause around every letter, so a text without letters becomes a single pause.
@@ -63,16 +63,16 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
         chosen = {"speaker_id": speaker} if speakers > 1 else {}
         pace = speed * model.speaking_rate
 
-        def generate(job: Job) -> Made:
+        def generate(job: Job) -> GenerationOutput:
             torch.manual_seed(job.seed)
-            sounds = []
+            waveforms = []
             for done, tokens in enumerate(spoken, 1):
                 with torch.inference_mode():
                     waveform = model(**tokens.to(model.device), **chosen, speaking_rate=pace).waveform
-                sounds.append(waveform[0].float().cpu().numpy())
+                waveforms.append(waveform[0].float().cpu().numpy())
                 job.step(done, len(spoken))
-            return made_sound(
-                np.concatenate(sounds, axis=-1), model.config.sampling_rate, {"voice": str(speaker)}, form
+            return audio_output(
+                np.concatenate(waveforms, axis=-1), model.config.sampling_rate, {"voice": str(speaker)}, form
             )
 
         return generate
@@ -123,16 +123,16 @@ def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
     # Positions are computed, so longer audio would work, but the model wasn't trained for it.
     longest = model.generation_config.max_length / per_second
 
-    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
+    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], GenerationOutput]:
         prompt = text_of(fields, "prompt")
         duration = number_of(fields, "duration_s", 0.1, longest) or min(USUAL_MUSIC_S, longest)
         guidance = number_of(fields, "guidance_scale", 1, 100)
         tokens = tokenizer(prompt, return_tensors="pt", truncation=True)
         # Each codebook lags one step behind the previous one.
         total = max(1, round(duration * per_second)) + codebooks - 1
-        asked = {} if guidance is None else {"guidance_scale": guidance}
+        options = {} if guidance is None else {"guidance_scale": guidance}
 
-        def generate(job: Job) -> Made:
+        def generate(job: Job) -> GenerationOutput:
             torch.manual_seed(job.seed)
             steps = StoppingCriteriaList([Steps(job, total)])
             with torch.inference_mode():
@@ -141,9 +141,9 @@ def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
                     do_sample=True,
                     max_new_tokens=total,
                     stopping_criteria=steps,
-                    **asked,
+                    **options,
                 )
-            return made_sound(values[0].float().cpu().numpy(), rate, {})
+            return audio_output(values[0].float().cpu().numpy(), rate, {})
 
         return generate
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from generative.base import Made
+from generative.base import GenerationOutput
 from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
-LOUDEST = 32_767
+MAX_SAMPLE = 32_767
 # Samples without a header have no rate; clients of OpenAI play them at this one, as a single channel.
 PCM_RATE = 24_000
 
 
 @dataclass(frozen=True)
-class SoundForm:
+class AudioFormat:
     """A format of files: its type, and the container and encoder of FFmpeg, if it needs any."""
 
     content_type: str
@@ -28,36 +28,36 @@ class SoundForm:
     encoder: str = ""
 
 
-SOUND_FORMS: Mapping[str, SoundForm] = {
-    "wav": SoundForm("audio/wav"),
-    "mp3": SoundForm("audio/mpeg", "mp3", "libmp3lame"),
-    "opus": SoundForm("audio/ogg", "ogg", "libopus"),
-    "aac": SoundForm("audio/aac", "adts", "aac"),
-    "flac": SoundForm("audio/flac", "flac", "flac"),
-    "pcm": SoundForm("audio/pcm"),
+AUDIO_FORMATS: Mapping[str, AudioFormat] = {
+    "wav": AudioFormat("audio/wav"),
+    "mp3": AudioFormat("audio/mpeg", "mp3", "libmp3lame"),
+    "opus": AudioFormat("audio/ogg", "ogg", "libopus"),
+    "aac": AudioFormat("audio/aac", "adts", "aac"),
+    "flac": AudioFormat("audio/flac", "flac", "flac"),
+    "pcm": AudioFormat("audio/pcm"),
 }
 
 
-def made_sound(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> Made:
+def audio_output(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> GenerationOutput:
     """Writes an audio file with its metadata."""
     facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
-    return Made([sound_file(array, rate, form)], {**metadata, **facts})
+    return GenerationOutput([audio_file(array, rate, form)], {**metadata, **facts})
 
 
-def sound_file(sound: Any, rate: int, form: str = "wav") -> OutputFile:
+def audio_file(audio: Any, rate: int, form: str = "wav") -> OutputFile:
     """Writes audio of shape (channels, samples), given as numbers from -1 to 1, with 16 bits per sample where the
     format has a sample width. The first format is WAV."""
-    array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
+    array = np.atleast_2d(np.asarray(audio, dtype=np.float32))
     if array.shape[-1] == 0:
         raise UnusableOutput("the model generated audio without samples")
     refuse_not_finite(array, "audio")
-    samples = np.round(np.clip(array, -1, 1) * LOUDEST).astype("<i2")
+    samples = np.round(np.clip(array, -1, 1) * MAX_SAMPLE).astype("<i2")
     refuse_flat(samples, "audio")
-    kind = SOUND_FORMS[form]
+    kind = AUDIO_FORMATS[form]
     if kind.encoder:
         data = _encoded(samples, rate, kind)
     else:
-        data = _wave(samples, rate) if form == "wav" else _bare(samples, rate)
+        data = _wave(samples, rate) if form == "wav" else _pcm(samples, rate)
     return OutputFile(f"audio.{form}", kind.content_type, "audio", data)
 
 
@@ -71,7 +71,7 @@ def _wave(samples: Any, rate: int) -> bytes:
     return out.getvalue()
 
 
-def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
+def _encoded(samples: Any, rate: int, kind: AudioFormat) -> bytes:
     import av
 
     out = io.BytesIO()
@@ -90,7 +90,7 @@ def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
     return out.getvalue()
 
 
-def _bare(samples: Any, rate: int) -> bytes:
+def _pcm(samples: Any, rate: int) -> bytes:
     import av
 
     resampler = av.AudioResampler("s16", "mono", PCM_RATE)

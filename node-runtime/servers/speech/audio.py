@@ -15,7 +15,7 @@ import numpy as np
 
 from answers import InputProblem
 from data_urls import data_of
-from json_requests import CallerLeft
+from json_requests import CallerDisconnected
 
 RATE = 16_000
 MAX_SECONDS = 30 * 60
@@ -36,12 +36,12 @@ def tone() -> str:
     return f"data:audio/wav;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def sound_of(body: Mapping[str, Any], field: str, left: threading.Event) -> np.ndarray:
-    """Returns the samples of the audio in a field: float32 from -1 to 1, one channel, 16 kHz. Raises `CallerLeft` once
-    `left` is set."""
+def audio_of(body: Mapping[str, Any], field: str, disconnected: threading.Event) -> np.ndarray:
+    """Returns the samples of the audio in a field: float32 from -1 to 1, one channel, 16 kHz. Raises
+    `CallerDisconnected` once `disconnected` is set."""
     data = data_of(body, field)
     try:
-        samples = _decode(io.BytesIO(data), field, left)
+        samples = _decode(io.BytesIO(data), field, disconnected)
     except InputProblem:
         raise
     except (av.FFmpegError, ValueError, IndexError):
@@ -51,13 +51,13 @@ def sound_of(body: Mapping[str, Any], field: str, left: threading.Event) -> np.n
     return samples
 
 
-def _decode(file: io.BytesIO, field: str, left: threading.Event) -> np.ndarray:
-    """A small file may unpack to days of sound, so decoding ends with the longest that is taken."""
+def _decode(file: io.BytesIO, field: str, disconnected: threading.Event) -> np.ndarray:
+    """A small file may unpack to days of audio, so decoding stops at the limit."""
     resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
     parts: list[np.ndarray] = []
     count = 0
     with av.open(file, mode="r", metadata_errors="ignore", options={"format_whitelist": FORMATS}) as container:
-        for frame in chain(_frames(container, left), [None]):
+        for frame in chain(_frames(container, disconnected), [None]):
             for part in resampler.resample(frame):
                 samples = part.to_ndarray().reshape(-1)
                 parts.append(samples)
@@ -69,11 +69,11 @@ def _decode(file: io.BytesIO, field: str, left: threading.Event) -> np.ndarray:
     return np.concatenate(parts).astype(np.float32) / 32_768.0
 
 
-def _frames(container: av.container.InputContainer, left: threading.Event) -> Iterator[av.AudioFrame]:
+def _frames(container: av.container.InputContainer, disconnected: threading.Event) -> Iterator[av.AudioFrame]:
     """Yields the frames that can be decoded; packets that cannot, because they are damaged, are left out."""
     for packet in container.demux(container.streams.audio[0]):
-        if left.is_set():
-            raise CallerLeft
+        if disconnected.is_set():
+            raise CallerDisconnected
         try:
             frames = packet.decode()
         except av.FFmpegError:
