@@ -19,11 +19,11 @@ const MAX_MS = 1_000
 /** In a flood, some clients disconnect before the gateway has read their request, so the model server never gets it. */
 const FLOOD = 'sync_flood_drop'
 /** The time until ended requests are closed and their rows are written. */
-const SETTLED_MS = 5_000
+const SETTLE_DELAY_MS = 5_000
 /** Longer than the lifetime of an idle database connection. */
-const BACK_MS = 90_000
+const RECOVERY_TIMEOUT_MS = 90_000
 
-interface Probed {
+interface ProbeResult {
   before: number | string
   phases: {
     name: string
@@ -45,12 +45,12 @@ interface Stats {
 const wrong: string[] = []
 const expect = (holds: boolean, otherwise: string) => void (holds || wrong.push(otherwise))
 
-async function probe({ url, key, model }: Target): Promise<Probed> {
+async function probe({ url, key, model }: Target): Promise<ProbeResult> {
   const script = join(import.meta.dirname, 'harness', 'abort-probe.mjs')
   const { stdout } = await runProgram(process.execPath, [script, url, String(CLIENTS)], {
     env: { ...process.env, KEY: key, MODEL: model },
   })
-  return JSON.parse(stdout) as Probed
+  return JSON.parse(stdout) as ProbeResult
 }
 
 async function statsOf({ url }: Target): Promise<Stats> {
@@ -59,7 +59,7 @@ async function statsOf({ url }: Target): Promise<Stats> {
 }
 
 /** Prints the observations of the model server by phase. */
-function report({ before, phases }: Probed, { watched }: Stats): void {
+function report({ before, phases }: ProbeResult, { watched }: Stats): void {
   expect(before === 200, `the gateway answered ${before} before any client left`)
   for (const { name, alive, from, left } of phases) {
     const seen = left.flatMap((at, i) => {
@@ -115,7 +115,7 @@ const db = openDatabase(world.databaseUrl, { max: 1 })
 try {
   // Caches that grow only once, like connection pools, have done so after the first time.
   for (const time of ['first', 'second']) {
-    await sleep(SETTLED_MS)
+    await sleep(SETTLE_DELAY_MS)
     const before = socketsOf(pid)
     console.log(`${time} time, ${CLIENTS} clients in each phase`)
     const probed = await probe(gateway)
@@ -128,9 +128,9 @@ try {
         return (await open.execute()).length
       },
       0,
-      SETTLED_MS,
+      SETTLE_DELAY_MS,
     )
-    const sockets = await falls(() => socketsOf(pid), before, time === 'first' ? 0 : BACK_MS)
+    const sockets = await falls(() => socketsOf(pid), before, time === 'first' ? 0 : RECOVERY_TIMEOUT_MS)
     console.log(
       `  left behind: ${inFlight} chats at the model server, ${openRows} tasks open, ${sockets} sockets of the gateway (${before} before)`,
     )

@@ -33,7 +33,7 @@ const AROUND_A_KILL_MS = 5_000
 /** The error of a run on a text table; no other run may fail. */
 const OWN_FAILURE = /numbers|number|cannot be trained|numeric/i
 const AT_ONCE = 4
-const LAST_STEPS_MS = 60_000
+const LAST_STEPS_TIMEOUT_MS = 60_000
 
 /** Returns counts of open work by name; an empty object once all work has ended. */
 export async function openWork({ db, dataDir }: Evidence): Promise<Record<string, number>> {
@@ -113,10 +113,10 @@ async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): 
   const ids = chats.flatMap(({ taskId }) => taskId ?? [])
   const rows = await db.selectFrom('task').select(['id', 'status', 'error']).where('id', 'in', ids).execute()
   const tasks = new Map(rows.map((row) => [row.id, row]))
-  for (const { taskId, kind, end, said, began, ended } of chats) {
+  for (const { taskId, kind, end, errorText, began, ended } of chats) {
     const killed = kills.some(({ at }) => at > began - 60_000 && at < ended + AROUND_A_KILL_MS)
     if (end !== 'whole' && !killed) {
-      tally.violation('chats fail only around a kill', `${kind} ${taskId} ${end}: ${said}`)
+      tally.violation('chats fail only around a kill', `${kind} ${taskId} ${end}: ${errorText}`)
     }
     if (taskId === undefined) continue
     const status = tasks.get(taskId)?.status
@@ -309,7 +309,7 @@ async function checkNothingOpen(evidence: Evidence): Promise<void> {
  * visibility index may need a moment.
  */
 async function openWorkflows(temporal: Client): Promise<string[]> {
-  const until = Date.now() + LAST_STEPS_MS
+  const until = Date.now() + LAST_STEPS_TIMEOUT_MS
   for (;;) {
     const open: string[] = []
     const query = `ExecutionStatus = 'Running'`

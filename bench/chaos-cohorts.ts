@@ -44,7 +44,7 @@ export async function lookAfterCohorts(
   }
 }
 
-interface Ended {
+interface EndedCohort {
   task_id: string
   status: string
   why: string | null
@@ -68,7 +68,7 @@ export async function checkCohorts(
   tally: Tally,
   { customers, kills }: Pick<Evidence, 'customers' | 'kills'>,
 ): Promise<void> {
-  const { rows } = await sql<Ended>`
+  const { rows } = await sql<EndedCohort>`
     select cohort.task_id, cohort.status, cohort.error->>'message' as why, task.status as task_status,
       cohort.created_at, task.completed_at,
       cohort.event_sequence as last,
@@ -94,7 +94,7 @@ export async function checkCohorts(
   for (const row of rows) checkCohort(tally, row, kills)
 }
 
-function checkCohort(tally: Tally, row: Ended, kills: readonly Kill[]): void {
+function checkCohort(tally: Tally, row: EndedCohort, kills: readonly Kill[]): void {
   const { task_id, status, why, task_status, last, numbers, ends, stages } = row
   const what = `cohort of task ${task_id} (${status}${why === null ? '' : `: ${why}`})`
   const isDone = status === 'succeeded'
@@ -117,7 +117,10 @@ function checkCohort(tally: Tally, row: Ended, kills: readonly Kill[]): void {
 }
 
 /** Returns whether a stage lost its node in every attempt, because the only node was killed that often in this time. */
-function lostItsNode({ why, created_at, completed_at, stages }: Ended, kills: readonly Kill[]): boolean {
+function lostItsNode(
+  { why, created_at, completed_at, stages }: EndedCohort,
+  kills: readonly Kill[],
+): boolean {
   const losses = kills.filter(
     ({ prey, at }) => prey === 'node' && at > created_at.getTime() && at < completed_at.getTime(),
   )

@@ -1,6 +1,6 @@
 import { request } from 'undici'
 import type { Chat, ChatModel } from '../test/faults/chats.ts'
-import type { Accepted, Model } from '../test/faults/work.ts'
+import type { SubmittedTask, Model } from '../test/faults/work.ts'
 import type { TestPlatform } from '../test/support/servers/platform.ts'
 import type { Tally } from './chaos-tally.ts'
 
@@ -16,7 +16,7 @@ export interface Run {
 }
 
 /** A task whose id the platform has returned. */
-export type Task = Accepted & { kind: 'later' | 'now' }
+export type Task = SubmittedTask & { kind: 'later' | 'now' }
 
 export interface EndedChat extends Chat {
   began: number
@@ -38,7 +38,7 @@ export interface CohortRun {
 }
 
 /** A resource that several identical requests must have created exactly once. */
-export interface Keyed {
+export interface KeyedResource {
   kind: 'dataset' | 'key' | 'cohort' | 'tool'
   /** The unique name in its body; the id of an invocation. */
   name: string
@@ -60,7 +60,7 @@ export interface Customer {
   chats: EndedChat[]
   toolCalls: ToolCall[]
   cohorts: CohortRun[]
-  keyed: Keyed[]
+  keyed: KeyedResource[]
 }
 
 export interface Shift {

@@ -12,9 +12,9 @@ import type { Random, Tally } from './chaos-tally.ts'
 /** A disk with enough space for the objects of 20 minutes. */
 export const DISK_MB = 1024
 const GAP_MS = { least: 25_000, most: 60_000 }
-const FULL_MS = { least: 8_000, most: 30_000 }
+const FULL_DURATION_MS = { least: 8_000, most: 30_000 }
 /** The maximum age of a run when the disk fills. */
-const AHEAD_MS = 4_000
+const MAX_RUN_AGE_MS = 4_000
 /** Less than the reserve that uploads leave free. */
 const LEFT_BYTES = 8 * 1024 * 1024
 /** A killed gateway is back within this time even on a busy machine, unless a full disk keeps it from starting. */
@@ -66,12 +66,12 @@ export async function fillAndEmpty(
   const refusals: Refusal[] = []
   for (;;) {
     const pause = GAP_MS.least + random() * (GAP_MS.most - GAP_MS.least)
-    const lasts = FULL_MS.least + random() * (FULL_MS.most - FULL_MS.least)
+    const lasts = FULL_DURATION_MS.least + random() * (FULL_DURATION_MS.most - FULL_DURATION_MS.least)
     if (Date.now() + pause + lasts > until) return { full, refusals }
     await sleep(pause)
     await startRun()
     const url = await signedUrl(customer).catch(() => undefined)
-    await sleep(random() * AHEAD_MS)
+    await sleep(random() * MAX_RUN_AGE_MS)
     disk.fill(random() < 0.7 ? 0 : LEFT_BYTES)
     const from = Date.now()
     try {
@@ -131,8 +131,8 @@ export async function checkFullTimes(
     const isNearKill = kills.some((kill) => at > kill.at - 1_000 && at < kill.at + AROUND_A_KILL_MS)
     if (isRefused && (isNearKill || text.includes('storage_full'))) continue
     if (status === 0 && isNearKill) continue
-    const said = `${status}, Retry-After ${retryAfter}: ${text.slice(0, 200)}`
-    tally.violation('a full store answers 503 with Retry-After', said)
+    const description = `${status}, Retry-After ${retryAfter}: ${text.slice(0, 200)}`
+    tally.violation('a full store answers 503 with Retry-After', description)
   }
   const { rows } = await sql<{ job_id: string; attempt: number; message: string }>`
     select distinct log.job_id, log.attempt, log.message from job_log log

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../db/tables.ts'
 import { cohortBody } from './chaos-cohorts.ts'
-import { type Customer, type Keyed, postOnce, type Shift } from './chaos-customer.ts'
+import { type Customer, type KeyedResource, postOnce, type Shift } from './chaos-customer.ts'
 import { oneOf, type Random, type Tally } from './chaos-tally.ts'
 import { toolRequest } from './chaos-tools.ts'
 
@@ -41,7 +41,7 @@ interface KeyedRequest {
 
 function requestOf(
   customer: Customer,
-  kind: Keyed['kind'],
+  kind: KeyedResource['kind'],
   { name, random }: { name: string; random: Random },
 ): KeyedRequest {
   const whole = (text: string) => text
@@ -76,7 +76,7 @@ export async function checkKeyed(
   { name: who, platform, keyed, toolCalls }: Customer,
 ): Promise<void> {
   const accountId = platform.ready.account_id
-  const { rows } = await sql<{ kind: Keyed['kind']; name: string }>`
+  const { rows } = await sql<{ kind: KeyedResource['kind']; name: string }>`
     select 'dataset' as kind, dataset_name as name from dataset where account_id = ${accountId}
     union all select 'key', name from api_key where account_id = ${accountId}
     union all select 'cohort', name from cohort where account_id = ${accountId}

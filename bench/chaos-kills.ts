@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Process, processesOn, type TestPlatform } from '../test/support/servers/platform.ts'
 import { oneOf, type Random } from './chaos-tally.ts'
 
-type Prey = Process | 'model server' | 'trainer'
+type KillTarget = Process | 'model server' | 'trainer'
 
-export const PREY: readonly Prey[] = [
+export const PREY: readonly KillTarget[] = [
   'api',
   'control',
   'gate',
@@ -18,7 +18,7 @@ const GAP_MS = { least: 10_000, most: 40_000 }
 
 export interface Kill {
   at: number
-  prey: Prey
+  prey: KillTarget
 }
 
 /** Kills a random process every 10 to 40 s until the time is over. */
@@ -51,7 +51,7 @@ export async function hunt(
   }
 }
 
-function pidsOf(platform: TestPlatform, dataDir: string, prey: Prey): number[] {
+function pidsOf(platform: TestPlatform, dataDir: string, prey: KillTarget): number[] {
   if (prey === 'model server') return modelServers(dataDir).map(({ pid }) => pid)
   if (prey === 'trainer') return trainers(dataDir)
   const pid = platform.pidOf(prey)

@@ -116,6 +116,6 @@ export class Tally {
 function reasonOf(err: unknown): string {
   const { message, code } = err as { message?: string; code?: string }
   const status = / answered (\d{3})/.exec(message ?? '')?.[1]
-  const said = /"code":\s*"(\w+)"/.exec(message ?? '')?.[1]
-  return [status ?? code ?? (message ?? String(err)).slice(0, 80), said].filter(Boolean).join(' ')
+  const errorCode = /"code":\s*"(\w+)"/.exec(message ?? '')?.[1]
+  return [status ?? code ?? (message ?? String(err)).slice(0, 80), errorCode].filter(Boolean).join(' ')
 }

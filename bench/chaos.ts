@@ -31,7 +31,7 @@ import { unlessOnce } from './rounds.ts'
 const minutes = unlessOnce(Number(process.argv[2] ?? 20))
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
 /** The maximum time without progress of open work after the last kill, and the time limit for all of it. */
-const STILL_MS = 4 * 60_000
+const STALL_TIMEOUT_MS = 4 * 60_000
 const TIMEOUT_MS = 30 * 60_000
 const EVENT_TYPES = [
   ...['succeeded', 'failed'].map((end) => `inference.task.${end}`),
@@ -40,17 +40,17 @@ const EVENT_TYPES = [
 ]
 
 const began = Date.now()
-const say = (line: string) => {
+const printLine = (line: string) => {
   const seconds = Math.round((Date.now() - began) / 1000)
   process.stdout.write(`${String(seconds).padStart(5)} s  ${line}\n`)
 }
-say(`${minutes} minutes, seed ${seed}`)
+printLine(`${minutes} minutes, seed ${seed}`)
 
 using mounts = new DisposableStack()
 const disk = mountSmallDisk(DISK_MB)
 await using inbox = await startInbox()
 using data = dataDirectory()
-if ('missing' in disk) say(`no disk fills up: ${disk.missing}`)
+if ('missing' in disk) printLine(`no disk fills up: ${disk.missing}`)
 else putObjectsOn(mounts.use(disk), data.path)
 await using platform = await startTestPlatform(data.path, {
   env: { ...FAKE_LLM_ENV, ...inbox.environment(data.path), HEARTH_RATE_LIMIT: '0', HEARTH_ADDRESS_RATE: '0' },
@@ -58,7 +58,7 @@ await using platform = await startTestPlatform(data.path, {
 const tally = new Tally()
 const customers = [await open('first', platform, 1), await open('second', await anotherAccount(), 2)]
 await using db = openDatabase(databaseUrl(platform), { max: 4 })
-say('at work')
+printLine('at work')
 
 const until = Date.now() + minutes * 60_000
 const shift = { tally, until, patience: until + TIMEOUT_MS }
@@ -72,13 +72,13 @@ const filling =
     : fillAndEmpty(disk, first, {
         random: randomFrom(seed + 1),
         until,
-        say,
+        say: printLine,
         startRun: () => startRun(first, shift, 'short'),
       })
-const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say })
+const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say: printLine })
 const { full, refusals } = await filling
 await working
-say('no more work is started and no more processes are killed')
+printLine('no more work is started and no more processes are killed')
 
 const connection = await Connection.connect({ address: platform.ready.temporal_address })
 const temporal = new Client({ connection })
@@ -102,20 +102,20 @@ async function settle(): Promise<void> {
   const killedLast = new Date(kills.at(-1)?.at ?? began)
   let said = 0
   let least = { open: Number.POSITIVE_INFINITY, at: Date.now() }
-  while (Date.now() < Math.min(shift.patience, least.at + STILL_MS)) {
+  while (Date.now() < Math.min(shift.patience, least.at + STALL_TIMEOUT_MS)) {
     for (const customer of customers) await lookAfter(customer)
     const open = await openWork(evidence)
     const left = Object.values(open).reduce((sum, n) => sum + n, 0)
-    if (left === 0) return say('everything has ended')
+    if (left === 0) return printLine('everything has ended')
     if (left < least.open) least = { open: left, at: Date.now() }
     if (Date.now() - said > 15_000) {
       said = Date.now()
-      say(`still open: ${JSON.stringify(open)}`)
+      printLine(`still open: ${JSON.stringify(open)}`)
     }
     await hurry(db, temporal, { senderDiedAt: killedLast }).catch(() => {})
     await sleep(500)
   }
-  say('the time limit for open work is over')
+  printLine('the time limit for open work is over')
 }
 
 async function lookAfter(customer: Customer): Promise<void> {

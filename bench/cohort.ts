@@ -14,7 +14,7 @@ import { unlessOnce } from './rounds.ts'
 const { values } = parseArgs({ options: { runs: { type: 'string', default: '40' } } })
 const RUNS = unlessOnce(Number(values.runs), 3)
 const WARM_UP = 5
-const WAIT_S = 0.05
+const STAGE_DELAY_S = 0.05
 const POLL_INTERVAL_MS = 10
 const STAGES = ['one', 'two', 'three'] as const
 /** Twice the time of the bare stages. */
@@ -32,7 +32,7 @@ const plan: PlanRequest = {
   stages: STAGES.map((stage_id, i) => ({
     stage_id,
     endpoint_id: endpoints[i]!.id,
-    input: { wait_s: WAIT_S },
+    input: { wait_s: STAGE_DELAY_S },
   })),
   edges: STAGES.map((stage_id, i) => ({
     from: i === 0 ? { stage_id: 'input', path: '/value' } : { stage_id: STAGES[i - 1]!, path: '/waited_s' },
@@ -71,7 +71,7 @@ async function callChain(): Promise<number> {
   const began = performance.now()
   let value = 1
   for (const endpoint of endpoints) {
-    const { status, body } = await world.infer(endpoint, { input: { wait_s: WAIT_S, text: value } })
+    const { status, body } = await world.infer(endpoint, { input: { wait_s: STAGE_DELAY_S, text: value } })
     if (status !== 200) throw new Error(`infer answered ${status}: ${JSON.stringify(body)}`)
     value = body.result.waited_s
   }
@@ -94,7 +94,9 @@ const p99 = (figures: readonly number[]) =>
 const show = (name: string, figures: readonly number[]) =>
   console.log(`${name.padEnd(34)} p50 ${median(figures).toFixed(1)} ms   p99 ${p99(figures).toFixed(1)} ms`)
 const whole = runs.map(({ ms }) => ms)
-console.log(`${RUNS} runs of three warm stages of ${WAIT_S * 1_000} ms, one after another, on two nodes`)
+console.log(
+  `${RUNS} runs of three warm stages of ${STAGE_DELAY_S * 1_000} ms, one after another, on two nodes`,
+)
 show('cohort', whole)
 show('the same through infer', chains)
 

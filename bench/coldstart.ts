@@ -120,7 +120,7 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
   const direct: number[] = []
   for (let round = 0; round < ROUNDS; round++) {
     const name = `cold-${runtime.name}-${round}`.toLowerCase()
-    const { model_key } = await take(platform, name, path)
+    const { model_key } = await importChatModel(platform, name, path)
     direct.push(await byHand(runtime, path))
     through.push(await firstToken(platform.baseUrl, name, { key: platform.apiKey }))
     const onNode = loadsOf(platform, model_key).map(({ ms }) => seconds(ms / 1_000))
@@ -146,7 +146,7 @@ const loadsOf = (platform: BenchPlatform, modelKey: string) =>
     .filter((line) => line.includes('"model loaded"') && line.includes(modelKey))
     .map((line) => JSON.parse(line) as { ms: number })
 
-const take = (platform: BenchPlatform, name: string, path: string) =>
+const importChatModel = (platform: BenchPlatform, name: string, path: string) =>
   importModel(new AdminClient(platform.baseUrl, platform.operationsKey), {
     name,
     path,
@@ -156,12 +156,12 @@ const take = (platform: BenchPlatform, name: string, path: string) =>
 
 /** Sends many requests for one cold model at once; prints how many succeed, and how often the model was loaded. */
 async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
-  const { model_key } = await take(platform, 'cold-herd', path)
+  const { model_key } = await importChatModel(platform, 'cold-herd', path)
   const began = performance.now()
-  const asked = Array.from({ length: WAITERS }, () =>
+  const calls = Array.from({ length: WAITERS }, () =>
     firstToken(platform.baseUrl, 'cold-herd', { key: platform.apiKey, isPatient: true }),
   )
-  const answers = await Promise.allSettled(asked)
+  const answers = await Promise.allSettled(calls)
   const seconds = (performance.now() - began) / 1_000
   const answered = answers.filter(({ status }) => status === 'fulfilled').length
   const loads = loadsOf(platform, model_key).length

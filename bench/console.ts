@@ -8,7 +8,7 @@ import { readConfig } from '../platform/config.ts'
 import { buildConsole } from '../platform/console-build.ts'
 import { chromiumPath, launchChromium } from '../test/support/servers/clients/browser.ts'
 import { BenchTab, memoryOfPages } from './console/tab.ts'
-import { startWorld, type World } from './console/world.ts'
+import { startWorld, type ConsoleFixture } from './console/world.ts'
 import { lack } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
@@ -31,7 +31,7 @@ const minutes = Number(values.minutes)
 const seconds = Number(values.seconds)
 let isMissed = false
 
-function say(what: string, value: string, isMet = true): void {
+function printResult(what: string, value: string, isMet = true): void {
   isMissed ||= !isMet
   console.log(`${what.padEnd(66)} ${value}${isMet ? '' : '   MISSED'}`)
 }
@@ -68,14 +68,14 @@ async function timeBuild(): Promise<void> {
   await buildConsole(folder, () => {})
   const after = process.resourceUsage()
   const ownCpu = after.userCPUTime + after.systemCPUTime - before.userCPUTime - before.systemCPUTime
-  say(
+  printResult(
     'build',
     `${((performance.now() - began) / 1000).toFixed(1)} s, of which ${(ownCpu / 1e6).toFixed(1)} s CPU for packing`,
   )
   rmSync(folder, { recursive: true, force: true })
 }
 
-async function firstViews(on: Browser, at: World): Promise<void> {
+async function firstViews(on: Browser, at: ConsoleFixture): Promise<void> {
   const views = [
     ['/runs', (tab: BenchTab) => tab.page.getByRole('link', { name: 'at work' }).waitFor()],
     [`/runs/${at.runId}`, (tab: BenchTab) => tab.page.getByText(`step ${LINES}:`).first().waitFor()],
@@ -88,7 +88,7 @@ async function firstViews(on: Browser, at: World): Promise<void> {
     })
     const { cpuS, scriptS, heapMb } = await tab.cost()
     const name = view === '/runs' ? `a page of ${RUNS} runs` : `a run with ${LINES} lines`
-    say(
+    printResult(
       `first view of ${name}`,
       `${cpuS.toFixed(2)} s CPU (${scriptS.toFixed(2)} s scripts), ${heapMb.toFixed(0)} MB heap, ${(bytes / 1000).toFixed(0)} kB over the network`,
       cpuS < GOALS.firstViewCpuS,
@@ -96,7 +96,7 @@ async function firstViews(on: Browser, at: World): Promise<void> {
   }
 }
 
-async function clicks(on: Browser, at: World): Promise<void> {
+async function clicks(on: Browser, at: ConsoleFixture): Promise<void> {
   await using tab = await BenchTab.open(on, at)
   await tab.goto('/', at)
   await tab.page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
@@ -114,16 +114,16 @@ async function clicks(on: Browser, at: World): Promise<void> {
     }
   }
   for (const [name, { times, cpu }] of later)
-    say(
+    printResult(
       `click to view: ${name}`,
       `p50 ${median(times).toFixed(0)} ms (${median(cpu).toFixed(0)} ms CPU), the first time ${first.get(name)?.toFixed(0)} ms`,
     )
 }
 
 /** Opens a page several times, and measures how much more CPU the gateway uses than without it. */
-async function gatewayCost(on: Browser, at: World): Promise<void> {
+async function gatewayCost(on: Browser, at: ConsoleFixture): Promise<void> {
   const idle = await shareOfCore(at.pid)
-  say('the gateway without a console', `${(100 * idle).toFixed(2)} % of a core`)
+  printResult('the gateway without a console', `${(100 * idle).toFixed(2)} % of a core`)
   for (const view of ['/', '/runs', `/runs/${at.runId}`, '/queues']) {
     await using stack = new AsyncDisposableStack()
     for (let n = 0; n < OPEN_AT_ONCE; n++) {
@@ -134,7 +134,11 @@ async function gatewayCost(on: Browser, at: World): Promise<void> {
     await sleep(5_000)
     const each = (100 * ((await shareOfCore(at.pid)) - idle)) / OPEN_AT_ONCE
     const name = view === `/runs/${at.runId}` ? '/runs/{at work}' : view
-    say(`an open console at ${name}`, `${each.toFixed(2)} % of a core each`, each <= GOALS.gatewayPercent)
+    printResult(
+      `an open console at ${name}`,
+      `${each.toFixed(2)} % of a core each`,
+      each <= GOALS.gatewayPercent,
+    )
   }
 }
 
@@ -144,7 +148,7 @@ async function shareOfCore(pid: number): Promise<number> {
   return (cpuSeconds(pid) - before) / ((performance.now() - began) / 1000)
 }
 
-async function liveMemory(on: Browser, at: World): Promise<void> {
+async function liveMemory(on: Browser, at: ConsoleFixture): Promise<void> {
   await using list = await BenchTab.open(on, at)
   await using run = await BenchTab.open(on, at)
   await list.goto('/runs', at)
@@ -160,12 +164,12 @@ async function liveMemory(on: Browser, at: World): Promise<void> {
   ] as const) {
     const [from, to] = [before[n]?.heapMb ?? 0, after[n]?.heapMb ?? 0]
     const cpu = ((after[n]?.cpuS ?? 0) - (before[n]?.cpuS ?? 0)) / (minutes * 60)
-    say(
+    printResult(
       `${name} after ${minutes} min of live updates`,
       `${to.toFixed(0)} MB heap (${from.toFixed(0)} at first), ${(100 * cpu).toFixed(1)} % of a core in the browser`,
       to < GOALS.memoryMb,
     )
   }
   const [most = 0] = processes
-  say('the larger of their processes', `${most.toFixed(0)} MB`, most < GOALS.memoryMb)
+  printResult('the larger of their processes', `${most.toFixed(0)} MB`, most < GOALS.memoryMb)
 }

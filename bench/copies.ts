@@ -50,7 +50,7 @@ const waits: number[] = []
 const failures = new Map<string, number>()
 let [answered, refused] = [0, 0]
 /** Sends one chat, and retries it after a `Retry-After`, as clients of OpenAI's API do. */
-async function ask(isOver: () => boolean = () => false): Promise<void> {
+async function sendUntilOver(isOver: () => boolean = () => false): Promise<void> {
   const began = performance.now()
   for (;;) {
     const { status, body, headers } = await world.api.call('POST', '/v1/chat/completions', {
@@ -97,7 +97,7 @@ console.log(`${clients} clients for ${seconds} s`)
 let isOver = false
 const work = Promise.all(
   Array.from({ length: clients }, async () => {
-    while (!isOver) await ask(() => isOver)
+    while (!isOver) await sendUntilOver(() => isOver)
   }),
 )
 await sleep(seconds * 1_000)
@@ -110,7 +110,7 @@ const emptyAfterMs = performance.now() - overAt
 const isEmpty = loaded() === 0
 const { changes } = (await scaling('GET')).body
 const before = answered
-await ask()
+await sendUntilOver()
 watching.abort()
 await watch
 

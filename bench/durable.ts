@@ -23,7 +23,7 @@ const GOAL = 1.3
 /** The number of tasks that wait for a node while the gateway's CPU is measured. */
 const WAITING = unlessOnce(500, 20)
 const AT_ONCE = 8
-const SETTLE_MS = unlessOnce(10_000, 500)
+const SETTLE_DELAY_MS = unlessOnce(10_000, 500)
 const GOAL_CPU = 150
 
 await using platform = await startPlatform()
@@ -108,11 +108,11 @@ const queue = async () => {
 }
 await cpuOf(WAITING, queue)
 const queued = await cpuOf(WAITING, queue)
-await sleep(SETTLE_MS)
-const idle = await cpuOf(1, () => sleep(SETTLE_MS))
+await sleep(SETTLE_DELAY_MS)
+const idle = await cpuOf(1, () => sleep(SETTLE_DELAY_MS))
 const polled = await cpuOf(10 * WAITING, (i) => h.tasks.get(ids[i % ids.length]!))
 console.log(
-  `gateway, ${AT_ONCE} at once: ${queued.toFixed(0)} µs CPU for each infer:async, ${polled.toFixed(0)} µs for each GET of a task; ${ids.length} waiting tasks take ${((idle / SETTLE_MS) * 1e-1).toFixed(1)} % of a core`,
+  `gateway, ${AT_ONCE} at once: ${queued.toFixed(0)} µs CPU for each infer:async, ${polled.toFixed(0)} µs for each GET of a task; ${ids.length} waiting tasks take ${((idle / SETTLE_DELAY_MS) * 1e-1).toFixed(1)} % of a core`,
 )
 await admin.call('POST', `/nodes/${node!.node_id}/resume`)
 while ((await h.tasks.get(ids.at(-1)!)).status !== 'succeeded') await sleep(100)

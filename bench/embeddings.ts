@@ -11,7 +11,7 @@ import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
 import { peakMb } from '../node-runtime/processes/process-usage.ts'
 import {
-  convertedSpecialist,
+  convertSpecialist,
   type TinySpecialist,
   tinySpecialist,
 } from '../test/support/builders/models/tiny-specialist.ts'
@@ -26,7 +26,7 @@ import {
   startSentenceTransformers,
   startVllm,
 } from './embeddings/peers.ts'
-import type { Seconds } from './line-program.ts'
+import type { CpuTimes } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { randomNumbers } from './random-numbers.ts'
 import { unlessOnce } from './rounds.ts'
@@ -97,7 +97,7 @@ async function load(
   }
 }
 
-const say = (what: string, ours: string, theirs: string, goal: string) =>
+const printResult = (what: string, ours: string, theirs: string, goal: string) =>
   console.log(`${what.padEnd(34)} ${ours.padEnd(44)} ${theirs.padEnd(48)} ${goal}`)
 const middle = (figures: readonly Figure[], of: (figure: Figure) => number) => median(figures.map(of))
 const shown = (figures: readonly Figure[]) =>
@@ -108,7 +108,7 @@ const goal = (text: string, isMet: boolean) => `${text}: ${isMet ? 'met' : 'MISS
 /** Compares with a server that implements OpenAI's API. */
 async function overHttp(server: SpecialistServer, name: string, peer: EmbeddingsPeer): Promise<void> {
   const pool = new Pool(peer.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
-  const askPeer = async (text: string) => {
+  const callPeer = async (text: string) => {
     const { statusCode, body } = await pool.request({
       method: 'POST',
       path: peer.path,
@@ -118,7 +118,7 @@ async function overHttp(server: SpecialistServer, name: string, peer: Embeddings
     await body.dump()
     if (statusCode !== 200) throw new Error(`${name} answered ${statusCode}`)
   }
-  const askOurs = async (text: string) => {
+  const callHearth = async (text: string) => {
     const { status } = await server.ask({ text }, 'embeddings')
     if (status !== 200) throw new Error(`the server answered ${status}`)
   }
@@ -126,8 +126,8 @@ async function overHttp(server: SpecialistServer, name: string, peer: Embeddings
     const texts = mixed(count)
     const [ours, theirs]: Figure[][] = [[], []]
     for (let round = 0; round < ROUNDS; round++) {
-      ours?.push(await load(server.pid, texts, clients, askOurs))
-      theirs?.push(await load(peer.pid, texts, clients, askPeer))
+      ours?.push(await load(server.pid, texts, clients, callHearth))
+      theirs?.push(await load(peer.pid, texts, clients, callPeer))
     }
     const [own = [], other = []] = [ours, theirs]
     const rate = middle(own, (one) => one.perSecond) / middle(other, (one) => one.perSecond)
@@ -140,16 +140,21 @@ async function overHttp(server: SpecialistServer, name: string, peer: Embeddings
         rate >= 4 && wait <= 1 / 3,
       ),
     }
-    say(`over HTTP, ${clients} at a time`, shown(own), `${name} ${shown(other)}`, verdicts[clients as 1])
+    printResult(
+      `over HTTP, ${clients} at a time`,
+      shown(own),
+      `${name} ${shown(other)}`,
+      verdicts[clients as 1],
+    )
   }
   const [mb, other] = [Math.round(await peakMb([server.pid])), Math.round(await peakMb([peer.pid]))]
-  say('peak memory', `${mb} MB`, `${name} ${other} MB`, goal('at most 300 MB', mb <= 300))
+  printResult('peak memory', `${mb} MB`, `${name} ${other} MB`, goal('at most 300 MB', mb <= 300))
   await pool.destroy()
 }
 
 const startOurs = async (model: string): Promise<SpecialistServer> =>
   device === 'cpu'
-    ? startSpecialist(model, await convertedSpecialist(model))
+    ? startSpecialist(model, await convertSpecialist(model))
     : startSpecialist(model, '', TORCH)
 
 async function inBulk(
@@ -173,7 +178,7 @@ async function inBulk(
     ['rerank', 'rerank, mixed lengths', 3.5, reranker, { query, documents: sets.mixed }],
   ] as const
   for (const [kind, what, least, server, body] of rows) {
-    const [ours, theirs]: [Seconds[], Seconds[]] = [[], []]
+    const [ours, theirs]: [CpuTimes[], CpuTimes[]] = [[], []]
     for (let round = 0; round < ROUNDS; round++) {
       const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
       const { status } = await server.ask(body)
@@ -182,15 +187,15 @@ async function inBulk(
       theirs.push(await peer.seconds(kind))
     }
     const count = kind === 'short' ? BULK.short : BULK.mixed
-    const by = (all: readonly Seconds[], of: keyof Seconds) => median(all.map((one) => one[of]))
-    const told = (all: readonly Seconds[]) =>
+    const by = (all: readonly CpuTimes[], of: keyof CpuTimes) => median(all.map((one) => one[of]))
+    const formatTimes = (all: readonly CpuTimes[]) =>
       `${(count / by(all, 'clock')).toFixed(0)}/s, ${((1_000 * by(all, 'cpu')) / count).toFixed(1)} ms CPU`
     const ratio = by(theirs, 'clock') / by(ours, 'clock')
     const ofCpu = by(theirs, 'cpu') / by(ours, 'cpu')
-    say(
+    printResult(
       what,
-      `${told(ours)}, over HTTP`,
-      `sentence-transformers ${told(theirs)}`,
+      `${formatTimes(ours)}, over HTTP`,
+      `sentence-transformers ${formatTimes(theirs)}`,
       goal(`${ratio.toFixed(1)} times (${ofCpu.toFixed(1)} by CPU), at least ${least}`, ratio >= least),
     )
   }
@@ -213,7 +218,7 @@ async function cachedToWarm(folder: string, path: string): Promise<void> {
   }
   const [first = 0, ...cached] = seconds
   const warm = median(cached)
-  say(
+  printResult(
     'cached to warm',
     `${warm.toFixed(2)} s`,
     `the first load with its conversion ${first.toFixed(1)} s`,

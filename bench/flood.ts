@@ -20,7 +20,7 @@ const ROUNDS = unlessOnce(10, 1)
 const ALONE = unlessOnce(60, 5)
 /** The number of chats that the model serves at once. */
 const PLACES = 4
-const HEAD_START_MS = 150
+const HEAD_START_DELAY_MS = 150
 const MAX_WORST = 4
 const MAX_P95 = 2
 
@@ -80,7 +80,7 @@ try {
   for (let round = 0; round < ROUNDS; round++) {
     let isOver = false
     const flood = Promise.all(Array.from({ length: FLOOD }, () => chat(loud))).finally(() => (isOver = true))
-    await sleep(HEAD_START_MS)
+    await sleep(HEAD_START_DELAY_MS)
     while (!isOver) {
       const { status, ms } = await chat(quiet)
       if (status !== 200) throw new Error(`the quiet account got ${status}`)

@@ -1,4 +1,4 @@
-import { RecentLines } from '../node-runtime/control/recent-lines.ts'
+import { RecentLogs } from '../node-runtime/control/recent-logs.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 import { createLogger } from '../platform/log.ts'
@@ -10,7 +10,7 @@ import { closeNode, openNode } from '../workers/node/parts.ts'
 const [, , catalogDir = '', modelKey = ''] = process.argv
 const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
   catalog: loadCatalog(catalogDir),
-  lines: new RecentLines(),
+  lines: new RecentLogs(),
   isDraining: () => false,
   gateFault: () => undefined,
   onDraining: () => {},

@@ -1,6 +1,6 @@
 import type { Figure } from './floors.ts'
 import type { Target } from './gateway-world.ts'
-import type { Loaded } from './loads.ts'
+import type { LoadResult } from './loads.ts'
 import { median } from './platform.ts'
 
 // The results of the rounds of `bench/gateway.ts`, with their goals.
@@ -27,12 +27,12 @@ export interface Sse {
 }
 
 /** The results of one target; entry n of every list is from round n. */
-export class Rounds {
+export class TargetRounds {
   readonly target: Target
   readonly warm: Closed[] = []
   readonly closed: Closed[] = []
   readonly alone: Closed[] = []
-  readonly rate: Loaded[] = []
+  readonly rate: LoadResult[] = []
   readonly paced: Sse[] = []
   readonly flat: Sse[] = []
   /** The memory after load. */
@@ -54,23 +54,23 @@ export class Rounds {
 }
 
 /** The gateway, and the targets it is compared with. */
-export interface Compared {
-  direct: Rounds
-  bare: Rounds
-  gateway: Rounds
+export interface GatewayComparison {
+  direct: TargetRounds
+  bare: TargetRounds
+  gateway: TargetRounds
 }
 
 const of = <T>(list: readonly T[], pick: (run: T, round: number) => number) => median(list.map(pick))
 
 const cpuOfBare = (runs: readonly Closed[], ofBare: readonly Closed[]) =>
   of(runs, (run, i) => run.cpuUs / (ofBare[i]?.cpuUs ?? Number.NaN))
-const addedMs = (rounds: Rounds, direct: Rounds) =>
+const addedMs = (rounds: TargetRounds, direct: TargetRounds) =>
   of(rounds.rate, (run, i) => run.p50_ms - (direct.rate[i]?.p50_ms ?? Number.NaN))
-const chunkDelayMs = (rounds: Rounds) => of(rounds.paced, (run) => run.chunk_delay_p50)
-const chunksOfDirect = (rounds: Rounds, direct: Rounds) =>
+const chunkDelayMs = (rounds: TargetRounds) => of(rounds.paced, (run) => run.chunk_delay_p50)
+const chunksOfDirect = (rounds: TargetRounds, direct: TargetRounds) =>
   of(rounds.flat, (run, i) => run.chunks_s / (direct.flat[i]?.chunks_s ?? Number.NaN))
 
-export function report(rounds: Rounds, { direct, bare }: Compared): void {
+export function report(rounds: TargetRounds, { direct, bare }: GatewayComparison): void {
   const { target, closed, alone, paced, flat } = rounds
   const isServer = target.pid !== undefined
   console.log(`${target.name}${isServer ? ` (memory after load ${rounds.memoryMb.toFixed(0)} MB)` : ''}`)
@@ -92,7 +92,7 @@ export function report(rounds: Rounds, { direct, bare }: Compared): void {
 }
 
 /** The gateway's figures with their goals. */
-export const figuresOf = ({ direct, bare, gateway }: Compared): Figure[] => [
+export const figuresOf = ({ direct, bare, gateway }: GatewayComparison): Figure[] => [
   { what: 'CPU per request, of bare proxy', goal: 1.25, measured: cpuOfBare(gateway.closed, bare.closed) },
   { what: 'ms added to p50', goal: 1.2, measured: addedMs(gateway, direct) },
   { what: 'chunk delay p50, ms', goal: 1, measured: chunkDelayMs(gateway) },

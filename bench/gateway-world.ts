@@ -26,7 +26,7 @@ export interface Target {
 }
 
 /** The gateway, the bare proxy to compare it with, and the model server behind both. */
-export interface World extends AsyncDisposable {
+export interface GatewayFixture extends AsyncDisposable {
   folder: string
   targets: Record<'direct' | 'bare' | 'gateway', Target>
   nodePid: number
@@ -44,7 +44,7 @@ const CONNECTIONS = 256
 const PRICE = 1_000
 
 /** Starts everything; disposing stops and removes it. */
-export async function startWorld(): Promise<World> {
+export async function startWorld(): Promise<GatewayFixture> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
@@ -95,7 +95,7 @@ export async function startWorld(): Promise<World> {
     BACK: 'dispatch',
   })
   const path = '/v1/chat/completions'
-  const targets: World['targets'] = {
+  const targets: GatewayFixture['targets'] = {
     direct: {
       name: 'direct',
       url: `http://127.0.0.1:${server}${path}`,

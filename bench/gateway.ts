@@ -4,16 +4,16 @@ import { join } from 'node:path'
 import { judge } from './floors.ts'
 import {
   type Closed,
-  type Compared,
+  type GatewayComparison,
   CONNECTIONS,
   figuresOf,
   RATE,
   report,
-  Rounds,
+  TargetRounds,
   type Sse,
 } from './gateway-report.ts'
 import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
-import { type Loaded, rateload } from './loads.ts'
+import { type LoadResult, rateload } from './loads.ts'
 import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
@@ -92,7 +92,7 @@ function wrkFailures(text: string): number {
   return [refused, connects, reads, writes].reduce<number>((sum, count) => sum + Number(count), 0)
 }
 
-const openLoop = ({ url, key, model }: Target): Promise<Loaded> =>
+const openLoop = ({ url, key, model }: Target): Promise<LoadResult> =>
   rateload(
     world.folder,
     {
@@ -112,10 +112,10 @@ async function stream({ url, key, model }: Target, clients: number, shape: strin
 const memoryMb = (pid: number) =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
 
-const measured: Compared = {
-  direct: new Rounds(world.targets.direct),
-  bare: new Rounds(world.targets.bare),
-  gateway: new Rounds(world.targets.gateway),
+const measured: GatewayComparison = {
+  direct: new TargetRounds(world.targets.direct),
+  bare: new TargetRounds(world.targets.bare),
+  gateway: new TargetRounds(world.targets.gateway),
 }
 const all = [measured.direct, measured.bare, measured.gateway]
 /** Runs the bare proxy before and after the gateway, because the speed of a machine changes from second to second. */

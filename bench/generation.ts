@@ -23,7 +23,7 @@ const { values } = parseArgs({
 const [side, steps] = [Number(values.side), Number(values.steps)]
 const SERVER = join(import.meta.dirname, '..', 'node-runtime', 'servers', 'generative_server.py')
 const PROGRAMS = join(import.meta.dirname, 'generation')
-const MAKE_MS = 600_000
+const MAKE_TIMEOUT_MS = 600_000
 
 const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-generation-'))
 await using stack = new AsyncDisposableStack()
@@ -32,7 +32,7 @@ stack.defer(() => rmSync(folder, { recursive: true, force: true }))
 const python = await llmPython()
 await runProgram(python, [join(PROGRAMS, 'model.py'), folder, values.size], {
   env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
-  timeout: MAKE_MS,
+  timeout: MAKE_TIMEOUT_MS,
 })
 const server = stack.use(
   await startLineProgram(python, [SERVER, '--model', folder, '--port', '0', '--threads', '1']),
@@ -43,7 +43,7 @@ const peer = stack.use(
 const { port } = JSON.parse(server.first) as { port: number }
 
 /** Requests an image; `onStep` may abort. Returns the times of the steps. */
-async function ask(seed: number, signal?: AbortSignal, onStep: (step: number) => void = () => {}) {
+async function generateOnce(seed: number, signal?: AbortSignal, onStep: (step: number) => void = () => {}) {
   const input = { prompt: 'a boat', width: side, height: side, num_inference_steps: steps, seed }
   const answer = await request(`http://127.0.0.1:${port}/infer/text-to-image`, {
     method: 'POST',
@@ -66,11 +66,11 @@ async function ask(seed: number, signal?: AbortSignal, onStep: (step: number) =>
 
 const [ours, theirs, lengths]: number[][] = [[], [], []]
 const [cpuOurs, cpuTheirs]: number[][] = [[], []]
-await ask(0)
+await generateOnce(0)
 await peer.seconds('0')
 for (let round = 1; round <= Number(values.rounds); round++) {
   const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
-  const times = await ask(round)
+  const times = await generateOnce(round)
   ours?.push((performance.now() - began) / 1_000)
   cpuOurs?.push(cpuSeconds(server.pid) - cpu)
   if (times.length !== steps) throw new Error(`${times.length} of ${steps} steps were reported`)
@@ -86,10 +86,10 @@ const [own = [], other = [], ownCpu = [], otherCpu = [], stepMs = []] = [
   cpuTheirs,
   lengths,
 ]
-const told = (clock: number[], cpu: number[]) =>
+const formatTimes = (clock: number[], cpu: number[]) =>
   `${median(clock).toFixed(2)} s a picture, ${median(cpu).toFixed(2)} s of CPU`
-console.log(`server over HTTP   ${told(own, ownCpu)}, all ${steps} steps reported`)
-console.log(`diffusers alone    ${told(other, otherCpu)}`)
+console.log(`server over HTTP   ${formatTimes(own, ownCpu)}, all ${steps} steps reported`)
+console.log(`diffusers alone    ${formatTimes(other, otherCpu)}`)
 console.log(`${(median(own) / median(other)).toFixed(2)} times`)
 
 // The next request starts when the step ends in which the first caller disconnected.
@@ -97,13 +97,13 @@ const waits: number[] = []
 for (let round = 0; round < Number(values.rounds); round++) {
   const leaving = new AbortController()
   let leftAt = 0
-  const left = ask(1, leaving.signal, (step) => {
+  const left = generateOnce(1, leaving.signal, (step) => {
     if (step !== Math.ceil(steps / 2)) return
     leftAt = performance.now()
     leaving.abort()
   }).catch(() => {})
   await left
-  const [first = 0] = await ask(2)
+  const [first = 0] = await generateOnce(2)
   waits.push(first - leftAt)
 }
 const inSteps = median(waits) / median(stepMs)

@@ -35,8 +35,8 @@ if (!form) throw new Error(`--size is one of ${Object.keys(SIZES).join(', ')}`)
 const ROOT = join(import.meta.dirname, '..')
 const SERVER = join(ROOT, 'node-runtime', 'servers', 'llm_server.py')
 const MAKER = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
-const MAKE_MS = 600_000
-const HOLD_MS = 600_000
+const MAKE_TIMEOUT_MS = 600_000
+const HOLD_TTL_MS = 600_000
 const LIMIT_MB = 16_384
 const SPACE = 'a'.repeat(64)
 /** A sentence of the tokenizer's own texts, which has about ten tokens. */
@@ -53,7 +53,7 @@ const model = join(folder, 'model')
 const limits = ['--positions', String(2 * tokens + 1_024), '--extra-vocab', EXTRA_VOCAB[values.size] ?? '0']
 await runProgram(python, [MAKER, model, ...form, ...limits], {
   env: pythonProcessEnv({ HF_HUB_OFFLINE: '1' }),
-  timeout: MAKE_MS,
+  timeout: MAKE_TIMEOUT_MS,
 })
 
 /** Starts a model server with its payload folder, and the node's end of edges. */
@@ -104,12 +104,12 @@ async function handOver(file: string) {
   const { store } = producer.edges
   using made = await store.adopt(join(producer.exchange, file), { maxBytes: LIMIT_MB * 1024 * 1024 })
   const at = { edgeId: randomUUID(), attempt: 1 }
-  store.hold(made, at, HOLD_MS)
+  store.hold(made, at, HOLD_TTL_MS)
   const server = await producer.edges.server()
   if (!server) throw new Error('the producer does not listen')
   const ticket = randomBytes(32).toString('base64url')
   const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
-  server.admit(at, { ticketSha256, beginWithinMs: HOLD_MS })
+  server.admit(at, { ticketSha256, beginWithinMs: HOLD_TTL_MS })
   const peer = { ...at, ticket, url: server.candidates[0]?.url ?? '', spkiSha256: server.spkiSha256 }
   const { sizeBytes, sha256 } = made
   const source = { transport: 'direct', peer } as const
@@ -131,8 +131,8 @@ for (let round = -1; round < rounds; round++) {
   const one = { max_tokens: 1, ...GREEDY }
   const [whole, alone] = await timed(() => consumer.post('/v1/chat/completions', { messages, ...one }))
   const file = `round-${round + 1}`
-  const asked = { messages, file, space_fingerprint: SPACE }
-  const [prefill] = await timed(() => producer.post('/prefill', asked))
+  const decodeRequest = { messages, file, space_fingerprint: SPACE }
+  const [prefill] = await timed(() => producer.post('/prefill', decodeRequest))
   const [carry, payload] = await timed(() => handOver(file))
   const [first, answer] = await timed(() => consumer.post('/decode', { ...payload, ...one }))
   const [said, wanted] = [answer as Answer, alone as Answer]

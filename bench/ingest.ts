@@ -43,13 +43,13 @@ const PLAIN_COUNT = `
   const answer = await db.runAndReadAll("select count(*) from read_json_auto('" + process.argv[1] + "')")
   console.log(Number(answer.getRows()[0][0]), process.resourceUsage().maxRSS * 1024)`
 
-interface Measured {
+interface IngestMeasurement {
   rows: number
   seconds: number
   peakBytes: number
 }
 
-async function timed(read: () => Promise<{ rows: number; peakBytes: number }>): Promise<Measured> {
+async function timed(read: () => Promise<{ rows: number; peakBytes: number }>): Promise<IngestMeasurement> {
   const started = performance.now()
   const found = await read()
   return { ...found, seconds: (performance.now() - started) / 1000 }
@@ -67,7 +67,7 @@ async function ingest(path: string): Promise<{ rows: number; peakBytes: number }
   return { rows, peakBytes }
 }
 
-function summary(runs: readonly Measured[]): Measured {
+function summary(runs: readonly IngestMeasurement[]): IngestMeasurement {
   const [first] = runs
   if (!first) throw new Error('nothing was measured')
   const seconds = runs.map((run) => run.seconds).toSorted((a, b) => a - b)
@@ -78,7 +78,7 @@ function summary(runs: readonly Measured[]): Measured {
   }
 }
 
-const show = (name: string, { rows, seconds, peakBytes }: Measured) =>
+const show = (name: string, { rows, seconds, peakBytes }: IngestMeasurement) =>
   console.log(
     `${name.padEnd(24)} ${Math.round(rows / seconds)
       .toLocaleString('en')
@@ -89,7 +89,7 @@ const folder = await mkdtemp(join(tmpdir(), 'hearth-bench-'))
 try {
   const path = join(folder, 'data.jsonl')
   await pipeline(Readable.from(lines()), createWriteStream(path))
-  const sides: { plain: Measured[]; ours: Measured[] } = { plain: [], ours: [] }
+  const sides: { plain: IngestMeasurement[]; ours: IngestMeasurement[] } = { plain: [], ours: [] }
   for (let round = 0; round < ROUNDS; round++) {
     sides.plain.push(await timed(() => plainCount(path)))
     sides.ours.push(await timed(() => ingest(path)))

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 
 /** The wall-clock and CPU time of some work. */
-export interface Seconds {
+export interface CpuTimes {
   clock: number
   cpu: number
 }
@@ -15,7 +15,7 @@ export interface LineProgram extends AsyncDisposable {
   /** The line that reported readiness. */
   readonly first: string
   /** Returns the seconds that the program measured for this line. */
-  seconds(line: string): Promise<Seconds>
+  seconds(line: string): Promise<CpuTimes>
 }
 
 /** Starts a program on one thread; `args` start with its file. */

@@ -57,12 +57,12 @@ export async function startServer({ core }: { core?: string } = {}): Promise<Ser
 }
 
 /** A gateway over one database. */
-export interface Side extends AsyncDisposable {
+export interface GatewaySide extends AsyncDisposable {
   baseUrl: string
   db: Kysely<Database>
 }
 
-export async function startSide(url: string): Promise<Side> {
+export async function startSide(url: string): Promise<GatewaySide> {
   const db = openDatabase(url, { max: 4 })
   await migrate(db)
   const config = {

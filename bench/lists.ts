@@ -6,7 +6,7 @@ import {
   fillDatasets,
   fillEndpoints,
   fillRuns,
-  type Side,
+  type GatewaySide,
   startServer,
   startSide,
 } from './list-fixture.ts'
@@ -70,7 +70,11 @@ async function cursorAt(target: Target, id: string): Promise<string> {
   return Buffer.from(`${scope}.${id}`).toString('base64url')
 }
 
-async function comparePages(side: Side, pool: Pool, accounts: { many: BenchAccount; few: BenchAccount }) {
+async function comparePages(
+  side: GatewaySide,
+  pool: Pool,
+  accounts: { many: BenchAccount; few: BenchAccount },
+) {
   for (const [path, table, status] of [
     ['/datasets', 'dataset', 'failed'],
     ['/training/runs', 'training_run', 'failed'],
@@ -127,7 +131,7 @@ for (const fill of [fillDatasets, fillRuns]) {
   // These rows are newer than all others; a page must not have to skip them.
   await fill(large.db, busy.id, MANY / 10)
 }
-const seers: { side: Side; account: BenchAccount }[] = []
+const seers: { side: GatewaySide; account: BenchAccount }[] = []
 for (const [side, hidden] of [
   [large, MANY - SMALL],
   [small, 0],

@@ -12,7 +12,7 @@ export interface Load {
 }
 
 /** The results of `rateload`; the percentiles exclude the warm-up. */
-export interface Loaded {
+export interface LoadResult {
   p50_ms: number
   p99_ms: number
   /** Includes the warm-up. */
@@ -28,7 +28,7 @@ export async function rateload(
   folder: string,
   { url, method = 'POST', headers, body }: Load,
   { seconds, rate = 0 }: { seconds: number; rate?: number },
-): Promise<Loaded> {
+): Promise<LoadResult> {
   const given = ['-url', url, '-method', method, '-body', body]
   const how = ['-rate', String(rate), '-c', '64', '-d', `${seconds}s`, '-warm', '300ms']
   const lines = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`])
@@ -41,5 +41,5 @@ export async function rateload(
     ...how,
     ...lines,
   ])
-  return JSON.parse(stdout) as Loaded
+  return JSON.parse(stdout) as LoadResult
 }

@@ -63,13 +63,13 @@ for (const [how, modelKey] of [
     nearness: new Nearness({ db, log, secretBox, embeddings: embeddings(modelKey) }),
     budget: 1_024,
   }
-  const first = await ask(deps)
+  const first = await searchOnce(deps)
   const alone: number[] = []
-  for (let i = 0; i < REQUESTS; i++) alone.push(await ask(deps))
+  for (let i = 0; i < REQUESTS; i++) alone.push(await searchOnce(deps))
   const together: number[] = []
   await Promise.all(
     Array.from({ length: AT_ONCE }, async () => {
-      for (let i = 0; i < REQUESTS / AT_ONCE; i++) together.push(await ask(deps))
+      for (let i = 0; i < REQUESTS / AT_ONCE; i++) together.push(await searchOnce(deps))
     }),
   )
   worst = Math.max(worst, median(alone))
@@ -80,7 +80,7 @@ for (const [how, modelKey] of [
 console.log(`goal: p50 of ${ENTRIES.toLocaleString('en')} entries at most ${GOAL_MS} ms; worst ${ms(worst)}`)
 endWith(worst <= GOAL_MS)
 
-async function ask(deps: GrantedMemoryDeps): Promise<number> {
+async function searchOnce(deps: GrantedMemoryDeps): Promise<number> {
   const memory = new GrantedMemory(deps, { taskId: newId(), accountId, keyId })
   const began = performance.now()
   await memory.addTo(request)

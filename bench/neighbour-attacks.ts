@@ -41,7 +41,7 @@ type Json = Record<string, unknown>
 const BUILDER = '/api/builder/v1'
 /** More webhook endpoints than an account is allowed to have. */
 const DESTINATIONS = 40
-const WAIT_MS = 20_000
+const WAIT_TIMEOUT_MS = 20_000
 const MAX_TRIES = 60
 /** The number of lines that one read returns. */
 const LOG_LINES = 5_000
@@ -58,7 +58,7 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
 }
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
 /** Retries every second for a while. */
-const patiently = <T>(ask: () => Promise<T>): Promise<T> =>
+const retryWhileBusy = <T>(ask: () => Promise<T>): Promise<T> =>
   pRetry(ask, { retries: MAX_TRIES - 1, minTimeout: 1_000, factor: 1 })
 
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
@@ -79,7 +79,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
         ...(headers as Record<string, string>),
       },
       body: body === undefined ? null : JSON.stringify(body),
-      headersTimeout: WAIT_MS,
+      headersTimeout: WAIT_TIMEOUT_MS,
     })
     return { status: answer.statusCode, text: await answer.body.text(), headers: answer.headers }
   }
@@ -168,7 +168,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
       // Work of earlier attacks is ahead in the queue.
-      costly = (await patiently(() => h.runs.register(jobId, made))).endpoint_id
+      costly = (await retryWhileBusy(() => h.runs.register(jobId, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),

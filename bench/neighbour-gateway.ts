@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Attack } from './neighbour-attacks.ts'
 import type { openSockets } from './neighbour-tools.ts'
 
-interface Loud {
+interface NoisyTenant {
   accountId: string
   key: string
   endpointId: string
@@ -22,7 +22,7 @@ const NAMES = 60_000
 const STAGES = 64
 
 /** Attacks on the gateway's thread, its connections and its database connections. */
-export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padded }: Loud): Attack[] {
+export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padded }: NoisyTenant): Attack[] {
   const names = Object.fromEntries(Array.from({ length: NAMES }, (_, nth) => [`k${nth}`, 1]))
   const bytes = JSON.stringify(names).length
   const harmless = padded(bytes)

@@ -14,12 +14,12 @@ const only = process.argv.slice(2).filter((word) => word !== 'short')
 const PHASE_MS = isShort ? 3_000 : 5_000
 const ROUNDS = isShort ? 1 : 2
 /** The pause between two phases, so that open work of one doesn't count for the next. */
-const REST_MS = isShort ? 500 : 1_000
+const PHASE_DELAY_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
 /** The maximum number of open requests; more count as unanswered, because an attacker doesn't wait forever. */
 const MAX_OPEN = 400
-const DEADLINE_MS = 10 * 60_000
+const TIMEOUT_MS = 10 * 60_000
 
 /** Calls `send` at a steady rate, without waiting for responses, until the time is over. */
 async function atRate(perSecond: number, forMs: number, send: (nth: number) => void): Promise<void> {
@@ -56,7 +56,7 @@ const quiet = {
   body: JSON.stringify({ input: platform.endpoint.example_input }),
 }
 
-async function askQuietly(phase: Phase, due: number): Promise<void> {
+async function sendQuietRequest(phase: Phase, due: number): Promise<void> {
   try {
     const { statusCode, body } = await pool.request(quiet)
     const text = await body.text()
@@ -69,7 +69,7 @@ async function askQuietly(phase: Phase, due: number): Promise<void> {
 
 async function run(phase: Phase, perSecond: number, act: (nth: number) => Promise<number>): Promise<void> {
   let open = 0
-  const asked: Promise<void>[] = []
+  const calls: Promise<void>[] = []
   await Promise.all([
     atRate(perSecond, PHASE_MS, (nth) => {
       if (open >= MAX_OPEN) return
@@ -81,9 +81,9 @@ async function run(phase: Phase, perSecond: number, act: (nth: number) => Promis
           phase.statuses.set(status, (phase.statuses.get(status) ?? 0) + 1)
         })
     }),
-    atRate(QUIET_PER_S, PHASE_MS, () => asked.push(askQuietly(phase, performance.now()))),
+    atRate(QUIET_PER_S, PHASE_MS, () => calls.push(sendQuietRequest(phase, performance.now()))),
   ])
-  await Promise.all(asked)
+  await Promise.all(calls)
 }
 
 const ms = (figure: number): string => figure.toFixed(1)
@@ -94,10 +94,10 @@ const WORDS = new Map([
 ])
 
 function describe(statuses: ReadonlyMap<number, number>): string {
-  const told = [...statuses]
+  const formattedStatuses = [...statuses]
     .toSorted(([a], [b]) => a - b)
     .map(([status, count]) => `${WORDS.get(status) ?? status} x${count}`)
-  return told.join(', ') || 'no answer yet'
+  return formattedStatuses.join(', ') || 'no answer yet'
 }
 
 const isRefusal = (status: number): boolean => status === CUT || status >= 400
@@ -107,10 +107,10 @@ async function measure(attack: Attack): Promise<boolean> {
   await attack.prepare?.()
   for (let round = 0; round < ROUNDS; round++) {
     await run(harmless, attack.perSecond, attack.harmless)
-    await sleep(REST_MS)
+    await sleep(PHASE_DELAY_MS)
     await run(attacked, attack.perSecond, attack.act)
     await attack.end?.()
-    await sleep(REST_MS)
+    await sleep(PHASE_DELAY_MS)
   }
   const ratio = percentile(attacked.times, 0.99) / percentile(harmless.times, 0.99)
   const refused = [...attacked.statuses].reduce(
@@ -130,8 +130,8 @@ async function measure(attack: Attack): Promise<boolean> {
   return ratio <= 2 && attacked.failed === 0
 }
 
-const until = performance.now() + DEADLINE_MS
-for (let i = 0; i < WARM_UP; i++) await askQuietly(emptyPhase(), performance.now())
+const until = performance.now() + TIMEOUT_MS
+for (let i = 0; i < WARM_UP; i++) await sendQuietRequest(emptyPhase(), performance.now())
 const world = await openAttacks(platform)
 let above = 0
 for (const attack of world.attacks) {

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { openDatabase } from '../db/database.ts'
 import { newId } from '../domain/ids.ts'
 import { judge } from './floors.ts'
-import { startWorld, type World } from './gateway-world.ts'
+import { startWorld, type GatewayFixture } from './gateway-world.ts'
 import { type Load, rateload } from './loads.ts'
 import { needPrograms } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
@@ -24,7 +24,7 @@ const ROOT = '/api/builder/v1'
 const MCP_REVISION = '2025-11-25'
 
 /** Adds an embeddings endpoint for the model of the chat endpoint, and returns its name. */
-async function addEmbeddings({ databaseUrl }: World): Promise<string> {
+async function addEmbeddings({ databaseUrl }: GatewayFixture): Promise<string> {
   const db = openDatabase(databaseUrl, { max: 1 })
   const name = 'fake-embeddings'
   await sql`
@@ -38,7 +38,7 @@ async function addEmbeddings({ databaseUrl }: World): Promise<string> {
 }
 
 /** Returns the requests of a platform by row name. */
-async function requestsOf({ targets: { gateway } }: World): Promise<Record<string, Load>> {
+async function requestsOf({ targets: { gateway } }: GatewayFixture): Promise<Record<string, Load>> {
   const { origin } = new URL(gateway.url)
   const headers = { 'x-api-key': gateway.key, 'content-type': 'application/json' }
   const messages = [{ role: 'user', content: 'Say hello in one short sentence, please.' }]
@@ -72,7 +72,7 @@ interface Row {
   used: number[]
 }
 
-async function startRows(world: World): Promise<Row[]> {
+async function startRows(world: GatewayFixture): Promise<Row[]> {
   const { pid = 0 } = world.targets.gateway
   return Object.entries(await requestsOf(world)).map(([name, load]) => ({
     name,
@@ -83,12 +83,12 @@ async function startRows(world: World): Promise<Row[]> {
 }
 
 /** Starts the platform of an older checkout, which finds its programs through the working directory. */
-async function startOlder(folder: string): Promise<World> {
-  const own = process.cwd()
+async function startOlder(folder: string): Promise<GatewayFixture> {
+  const packageRoot = process.cwd()
   process.chdir(folder)
   const older = (await import(join(folder, 'bench', 'gateway-world.ts'))) as { startWorld: typeof startWorld }
   const world = await older.startWorld()
-  process.chdir(own)
+  process.chdir(packageRoot)
   return world
 }
 

@@ -18,7 +18,7 @@ const POLLERS = 1_000
 const CEILING = 0.02
 /** Temporal answers an idle poll after a minute, so each poller finishes at least one poll in this time. */
 const MEASURED_S = unlessOnce(Math.max(60, Number(process.argv[2] ?? 70)), 5)
-const SETTLE_MS = 5_000
+const SETTLE_DELAY_MS = 5_000
 const POLL_INTERVAL_MS = 70_000
 
 interface Poller {
@@ -103,7 +103,7 @@ async function measure(pollers: Poller[]): Promise<{ gate: number; temporal: num
   const over = new AbortController()
   const each = POLLERS / NODES
   const polling = pollers.flatMap((poller) => Array.from({ length: each }, () => poll(poller, over.signal)))
-  await sleep(SETTLE_MS)
+  await sleep(SETTLE_DELAY_MS)
   const pids = [platform.pidOf('gate'), platform.pidOf('temporal')]
   const before = pids.map(cpuSeconds)
   const startedAt = performance.now()

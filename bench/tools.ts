@@ -170,13 +170,13 @@ function runcBundle(): () => Promise<void> {
       const child = spawn('runc', ['--root', join(folder, 'runc'), 'run', '--bundle', bundle, id], {
         stdio: ['ignore', 'pipe', 'inherit'],
       })
-      let said = ''
-      child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()))
+      let printed = ''
+      child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()))
       child.once('error', reject)
       child.once('close', (code) =>
-        code === 0 && said.includes('"utc"')
+        code === 0 && printed.includes('"utc"')
           ? resolve()
-          : reject(new Error(`runc run ended with ${code}: ${said}`)),
+          : reject(new Error(`runc run ended with ${code}: ${printed}`)),
       )
     })
 }

@@ -12,7 +12,7 @@ import { isOnce, unlessOnce } from './rounds.ts'
 const CROWDS = isOnce ? [20] : [400, 1_000]
 const MEASURED_S = unlessOnce(Number(process.argv[2] ?? 60), 5)
 /** The first attempts of a task follow each other closely, so the bench waits for the steady state. */
-const SETTLE_MS = 240_000
+const SETTLE_DELAY_MS = 240_000
 const POLL_INTERVAL_MS = 500
 const AT_ONCE = 8
 const PROCESSES = ['temporal', 'control', 'postgres', 'api'] as const
@@ -25,17 +25,17 @@ const node = await db.selectFrom('node').select('id').where('status', '=', 'acti
 await db.updateTable('account').set({ task_quota: 10_000 }).where('id', '=', accountId).execute()
 
 await admin.call('POST', `/nodes/${node.id}/drain`)
-await sleep(SETTLE_MS)
+await sleep(SETTLE_DELAY_MS)
 const shares = { 'nothing waits': await measure() }
 const delays: Record<string, object> = {}
 for (const crowd of CROWDS) {
   await queue(crowd)
-  await sleep(SETTLE_MS)
+  await sleep(SETTLE_DELAY_MS)
   Object.assign(shares, { [`${crowd} tasks wait`]: await measure() })
   delays[`${crowd} tasks`] = await resume()
   await admin.call('POST', `/nodes/${node.id}/drain`)
 }
-console.log(`parts of a core over ${MEASURED_S} s, ${SETTLE_MS / 1_000} s after the last task came:`)
+console.log(`parts of a core over ${MEASURED_S} s, ${SETTLE_DELAY_MS / 1_000} s after the last task came:`)
 console.table(shares)
 console.log('seconds from the end of the drain:')
 console.table(delays)

@@ -26,7 +26,7 @@ interface Target {
   body: string
 }
 
-async function ask({ pool, path, headers, body }: Target): Promise<void> {
+async function sendRequest({ pool, path, headers, body }: Target): Promise<void> {
   const { statusCode, body: answer } = await pool.request({ method: 'POST', path, headers, body })
   const text = await answer.text()
   if (statusCode !== 200 || text.includes('"failed"')) throw new Error(`answered ${statusCode}: ${text}`)
@@ -37,7 +37,7 @@ async function oneByOne(target: Target, count: number): Promise<number> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {
     const began = performance.now()
-    await ask(target)
+    await sendRequest(target)
     times.push(performance.now() - began)
   }
   return median(times)
@@ -48,7 +48,7 @@ async function manyAtOnce(target: Target, count: number): Promise<number> {
   const began = performance.now()
   let left = count
   const send = async () => {
-    while (left-- > 0) await ask(target)
+    while (left-- > 0) await sendRequest(target)
   }
   await Promise.all(Array.from({ length: CONNECTIONS }, send))
   return count / ((performance.now() - began) / 1_000)
@@ -63,7 +63,7 @@ const through: Target = {
   headers: { 'content-type': 'application/json', 'x-api-key': platform.apiKey },
   body: `{"input":${input}}`,
 }
-await ask(through)
+await sendRequest(through)
 const server = descendants(pidOf('node'), 'tabular_server.py').find((pid) => listeningSocket(pid))
 const socket = server === undefined ? undefined : listeningSocket(server)
 if (server === undefined || socket === undefined) throw new Error('no model server runs')
@@ -106,13 +106,13 @@ function durableWrite(): number {
   return median(times)
 }
 
-interface Measured {
+interface WarmMeasurement {
   p50: number
   rate: number
   /** Microseconds per request with several in flight. */
   cpu: Cpu
 }
-async function measure(target: Target): Promise<Measured> {
+async function measure(target: Target): Promise<WarmMeasurement> {
   const p50 = await oneByOne(target, ALONE)
   const before = cpuNow()
   const rate = await manyAtOnce(target, TOGETHER)
@@ -128,7 +128,7 @@ async function measure(target: Target): Promise<Measured> {
 
 const targets = { platform: through, nginx: forwarded, direct }
 const syncs: number[] = []
-const rounds: Record<keyof typeof targets, Measured>[] = []
+const rounds: Record<keyof typeof targets, WarmMeasurement>[] = []
 for (const target of Object.values(targets)) await manyAtOnce(target, WARM)
 for (let round = 0; round < ROUNDS; round++) {
   syncs.push(durableWrite())

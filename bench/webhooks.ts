@@ -43,10 +43,12 @@ async function measureSpeed(): Promise<void> {
   const slow = await world.subscriber()
   await using slowFeed = await startJournalFeed(db, { '/slow': slow.publisher })
   const slowly = ['-slow-url', slowFeed.url('/slow'), '-slow-n', '300', '-wait', '60s']
-  const beside = await load([...publish(feed.url('/quick'), 200, 20), ...slowly], () => slow.verify('/slow'))
+  const loadNextToSlow = await load([...publish(feed.url('/quick'), 200, 20), ...slowly], () =>
+    slow.verify('/slow'),
+  )
   show('quick destination, alone', quiet)
-  show('fast next to slow (2 s, 300 queued)', beside)
-  console.log(`fast p50 next to slow: ${(beside.e2e_p50_ms / quiet.e2e_p50_ms).toFixed(2)}x of quiet`)
+  show('fast next to slow (2 s, 300 queued)', loadNextToSlow)
+  console.log(`fast p50 next to slow: ${(loadNextToSlow.e2e_p50_ms / quiet.e2e_p50_ms).toFixed(2)}x of quiet`)
 }
 
 function show(what: string, one: Load): void {

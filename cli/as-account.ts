@@ -2,14 +2,14 @@ import type { Command } from 'commander'
 import { type Hearth, hearth } from '../client/index.ts'
 import { cliConfig } from './cli-config.ts'
 import { usageError } from './cli-error.ts'
-import { inWordsOf } from './failures.ts'
-import { findPlatform, type Found, type GlobalOptions } from './platform.ts'
+import { toCliError } from './failures.ts'
+import { findPlatform, type SettingValue, type GlobalOptions } from './platform.ts'
 
 /** A client of the platform that acts for the account of an API key. */
 export interface AccountContext {
   h: Hearth
   baseUrl: string
-  key: Found
+  key: SettingValue
   json: boolean
 }
 
@@ -37,6 +37,6 @@ export const asAccount =
     try {
       await run(context, ...(args.slice(0, -1) as A))
     } catch (err) {
-      throw inWordsOf(err, context)
+      throw toCliError(err, context)
     }
   }

@@ -1,13 +1,13 @@
 import { HearthError } from '../client/index.ts'
 import type { Issue } from '../domain/errors.ts'
 import { CliError, WRONG_USE } from './cli-error.ts'
-import type { Found } from './platform.ts'
+import type { SettingValue } from './platform.ts'
 
 /** Status codes of requests that are wrong in themselves, so a retry can't help. */
 const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 
 /** Converts an API error to the error that a command ends with: what failed, and what to do. */
-export function inWordsOf(err: unknown, { baseUrl, key }: { baseUrl: string; key: Found }): unknown {
+export function toCliError(err: unknown, { baseUrl, key }: { baseUrl: string; key: SettingValue }): unknown {
   if (!(err instanceof HearthError)) return err
   const { status, code, message, retryAfter, requestId, details } = err
   if (code === 'unreachable')

@@ -1,6 +1,6 @@
 import { CliError, WRONG_USE } from './cli-error.ts'
-import { NOUNS } from './nouns.ts'
-import { remark } from './print.ts'
+import { NOUNS } from './command-registry.ts'
+import { printStatus } from './print.ts'
 import { createProgram } from './program.ts'
 
 /** Exit code for a bug in this program, which is printed with its stack. */
@@ -45,8 +45,8 @@ main(process.argv.slice(2)).catch((err: unknown) => {
   const isSetting = err instanceof Error && err.name === 'ConfigError'
   const isTold = err instanceof CliError || isSetting
   if (isTold) {
-    remark(`hearth: ${err.message}`)
-    if (err instanceof CliError) for (const words of othersIn(err)) remark(`        ${words}`)
+    printStatus(`hearth: ${err.message}`)
+    if (err instanceof CliError) for (const words of othersIn(err)) printStatus(`        ${words}`)
   }
   // oxlint-disable-next-line no-console -- the stack of a bug in this program
   else console.error(err)

@@ -5,9 +5,9 @@ import { AdminClient } from './admin-client.ts'
 import { noKeyFor } from './as-account.ts'
 import { cliConfig } from './cli-config.ts'
 import { usageError } from './cli-error.ts'
-import { inWordsOf } from './failures.ts'
+import { toCliError } from './failures.ts'
 import { id } from './ids.ts'
-import { findPlatform, type Found, type GlobalOptions } from './platform.ts'
+import { findPlatform, type SettingValue, type GlobalOptions } from './platform.ts'
 
 /** The API keys of an account, managed by an operator or by the account itself. */
 export interface Keyring {
@@ -53,18 +53,18 @@ function asOperator(client: AdminClient, account: string | undefined): Verbs {
   }
 }
 
-function asOwner(baseUrl: string, key: Found): Verbs {
+function asOwner(baseUrl: string, key: SettingValue): Verbs {
   const { keys } = hearth({ baseUrl, apiKey: key.text })
-  const told = async <T>(asked: Promise<T>): Promise<T> => {
+  const withKeyringError = async <T>(asked: Promise<T>): Promise<T> => {
     try {
       return await asked
     } catch (err) {
-      throw inWordsOf(err, { baseUrl, key })
+      throw toCliError(err, { baseUrl, key })
     }
   }
   return {
-    create: (body) => told(keys.create(body)),
-    list: async () => (await told(keys.list())).keys,
-    revoke: (keyId) => told(keys.revoke(keyId)),
+    create: (body) => withKeyringError(keys.create(body)),
+    list: async () => (await withKeyringError(keys.list())).keys,
+    revoke: (keyId) => withKeyringError(keys.revoke(keyId)),
   }
 }

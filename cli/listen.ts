@@ -14,7 +14,7 @@ import { verifyWebhook } from '../platform/webhook-signature.ts'
 import { filled, httpStatus, port as portNumber, signingSecret } from './arguments.ts'
 import { cliConfig } from './cli-config.ts'
 import { CliError, usageError } from './cli-error.ts'
-import { remark, say } from './print.ts'
+import { printStatus, printLine } from './print.ts'
 
 const CERTIFICATE_DAYS = 365
 const MAX_BODY_BYTES = 1024 * 1024
@@ -63,19 +63,19 @@ async function listen(options: ListenOptions): Promise<void> {
   const server = tls ? secureServer(tls, take) : createHttpServer(take)
   server.once('error', (err: NodeJS.ErrnoException) => {
     const { message, exitCode } = whyNotListening(err, { port, host })
-    remark(`hearth: ${message}`)
+    printStatus(`hearth: ${message}`)
     process.exitCode = exitCode
   })
   server.listen(port, host, () => {
     const { port: bound } = server.address() as AddressInfo
-    say(`Listening on ${http ? 'http' : 'https'}://localhost:${bound}/`)
+    printLine(`Listening on ${http ? 'http' : 'https'}://localhost:${bound}/`)
     if (tls?.file) {
       const allow = `127.0.0.0/8:${bound},::1/128:${bound}`
-      say(
+      printLine(
         `To deliver here, start a platform on this machine with\n  HEARTH_FEATURES=webhooks HEARTH_EGRESS_ALLOW=${allow} NODE_EXTRA_CA_CERTS=${tls.file} npm start`,
       )
     }
-    if (options.secret.length === 0) say('Signatures are not verified: no --secret.')
+    if (options.secret.length === 0) printLine('Signatures are not verified: no --secret.')
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => {
@@ -121,11 +121,11 @@ async function receive(
         : undefined
     const event = isSigned === false ? undefined : (JSON.parse(body.toString()) as Event)
     if (!event) {
-      say(`rejected: invalid signature (attempt ${String(req.headers['service-attempt'])})`)
+      printLine(`rejected: invalid signature (attempt ${String(req.headers['service-attempt'])})`)
       res.writeHead(400).end()
       return
     }
-    tell(event, {
+    printDelivery(event, {
       attempt: String(req.headers['service-attempt']),
       isSigned,
       isRepeat: seen.has(event.id ?? ''),
@@ -138,12 +138,12 @@ async function receive(
       res.end(JSON.stringify({ verification_challenge: challenge }))
     }
   } catch (err) {
-    say(`rejected: ${(err as Error).message}`)
+    printLine(`rejected: ${(err as Error).message}`)
     res.writeHead(400).end()
   }
 }
 
-function tell(
+function printDelivery(
   { id, type, data }: Event,
   { attempt, isSigned, isRepeat }: { attempt: string; isSigned: boolean | undefined; isRepeat: boolean },
 ): void {
@@ -155,7 +155,7 @@ function tell(
   ]
   const { resource } = data ?? {}
   // Any client that can reach the port may have sent this; `say` strips control characters.
-  say(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
+  printLine(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
 }
 
 async function readBody(req: IncomingMessage): Promise<Buffer> {

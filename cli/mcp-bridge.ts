@@ -59,8 +59,8 @@ export async function bridge({ url, key }: McpPlatform, { input, write }: Bridge
         signal,
       })
       const isStream = String(answer.headers['content-type']).startsWith('text/event-stream')
-      if (isStream) for await (const event of eventsIn(answer.body)) take(event)
-      else takeWhole(answer.statusCode, await answer.body.text())
+      if (isStream) for await (const event of eventsIn(answer.body)) handleMessage(event)
+      else handleJsonResponse(answer.statusCode, await answer.body.text())
     } catch (err) {
       if (leave.signal.aborted || closing.signal.aborted) return
       refuse(`Cannot reach ${url} (${reasonOf(err)}). Is the platform running?`)
@@ -68,18 +68,18 @@ export async function bridge({ url, key }: McpPlatform, { input, write }: Bridge
       if (id !== undefined) open.delete(id)
     }
 
-    function take(text: string): void {
+    function handleMessage(text: string): void {
       if (method === 'initialize') negotiated = versionIn(text) ?? negotiated
       write(text)
     }
-    function takeWhole(status: number, text: string): void {
+    function handleJsonResponse(status: number, text: string): void {
       if (text === '') return
       const body = parse(text) as { id?: unknown; error?: object } | undefined
       if (!body)
         refuse(`${url} returned ${status} without an error code, which Hearth never does. Is the URL right?`)
       // If the platform rejects a message before parsing it, the error has no id.
       else if (id !== undefined && body.error && body.id === null) write(JSON.stringify({ ...body, id }))
-      else if (id !== undefined) take(JSON.stringify(body))
+      else if (id !== undefined) handleMessage(JSON.stringify(body))
     }
     function refuse(text: string): void {
       if (id === undefined) return

@@ -20,13 +20,13 @@ export async function modelId(h: Hearth, given: string): Promise<string> {
   return only(found, { given, kind: 'model', id: ({ model_id }) => model_id })
 }
 
-interface Named<T> {
+interface NameLookup<T> {
   given: string
   kind: string
   id: (one: T) => string
 }
 
-function only<T>(found: readonly T[], { given, kind, id }: Named<T>): string {
+function only<T>(found: readonly T[], { given, kind, id }: NameLookup<T>): string {
   const [one] = found
   if (one === undefined)
     throw usageError(`no ${kind} is named ${given}; \`npx hearth ${kind}s ls\` lists them`)

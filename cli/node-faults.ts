@@ -1,7 +1,7 @@
 import type { DiskFault, GateFault, GpuFault, GpuRestriction } from '../schemas/nodes/node.ts'
 
 /** Describes why a node gets no durable work from the gate, and the consequences. */
-export const gateFaultInWords = ({ address, since, reason, refused }: GateFault): string =>
+export const formatGateFault = ({ address, since, reason, refused }: GateFault): string =>
   inOneLine(
     refused
       ? `the gate to Temporal has rejected some of its calls since ${since}, so runs, stages and queued tasks may wait (${reason})`
@@ -18,18 +18,18 @@ export const gateTodo = ({ refused }: GateFault): string =>
     : 'check that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the node can reach it'
 
 /** Describes a fault that keeps a node from computing on its GPUs. */
-export const gpuFaultInWords = ({ since, reason }: GpuFault): string =>
+export const formatGpuFault = ({ since, reason }: GpuFault): string =>
   inOneLine(`it cannot compute on its GPUs (since ${since}: ${reason}), so work placed on them fails`)
 
 /** Describes which GPUs of its machine a node doesn't use, and why. */
-export function gpuRestrictionInWords({ cuda_visible_devices, left_out, ignored }: GpuRestriction): string {
+export function formatGpuRestriction({ cuda_visible_devices, left_out, ignored }: GpuRestriction): string {
   const why = cuda_visible_devices === null ? '' : `: its CUDA_VISIBLE_DEVICES is "${cuda_visible_devices}"`
   const invalid = ignored.length > 0 ? `, and CUDA ignores ${ignored[0]} and everything after it` : ''
   return inOneLine(`it leaves out GPU ${left_out.join(', ') || 'none'}${why}${invalid}`)
 }
 
 /** Describes a full disk of a node. */
-export const diskFaultInWords = ({ since, free_mb }: DiskFault): string =>
+export const formatDiskFault = ({ since, free_mb }: DiskFault): string =>
   inOneLine(`its disk has been full since ${since} (${free_mb} MB free), so it starts no runs`)
 
 export const DISK_TODO =

@@ -10,7 +10,7 @@ interface ErrorBody {
 }
 
 /** The part of the API that a client calls, and its credential. */
-interface Reach {
+interface ApiAccess {
   prefix: string
   headers: Readonly<Record<string, string>>
   /** Completes the sentence `<URL> rejects `: names the credential and where to change it. */
@@ -28,11 +28,15 @@ const RESPONSE_TIMEOUT_MS = 30_000
 /** Sends requests to a platform. Every error message says what to do. */
 export class PlatformClient {
   readonly baseUrl: string
-  readonly #reach: Reach
+  readonly #reach: ApiAccess
   readonly #answerMs: number
 
   /** @param options `answerMs` is for tests: the response timeout after the body is sent. */
-  constructor(baseUrl: string, reach: Reach, { answerMs = RESPONSE_TIMEOUT_MS }: { answerMs?: number } = {}) {
+  constructor(
+    baseUrl: string,
+    reach: ApiAccess,
+    { answerMs = RESPONSE_TIMEOUT_MS }: { answerMs?: number } = {},
+  ) {
     this.#answerMs = answerMs
     this.baseUrl = baseUrl.replace(/\/$/, '')
     this.#reach = reach

@@ -14,7 +14,7 @@ export interface GlobalOptions {
 }
 
 /** The content of the file that `npm start` writes to its data directory while it runs. */
-interface Ready {
+interface ReadyFile {
   base_url: string
   operations_key: string
   api_key: string
@@ -23,7 +23,7 @@ interface Ready {
 }
 
 /** A value and a description of its origin. */
-export interface Found {
+export interface SettingValue {
   text: string
   from: string
 }
@@ -33,8 +33,8 @@ export interface Platform {
   baseUrl: string
   baseUrlFrom: string
   profile: string | undefined
-  apiKey: Found | undefined
-  operationsKey: Found | undefined
+  apiKey: SettingValue | undefined
+  operationsKey: SettingValue | undefined
   /** The account of the local platform. */
   readyAccount: string | undefined
   /** True if the API key is from a flag, the environment or a profile, not from the local platform. */
@@ -95,7 +95,7 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
   }
 }
 
-function first(...places: readonly [string | undefined, string][]): Found | undefined {
+function first(...places: readonly [string | undefined, string][]): SettingValue | undefined {
   for (const [text, from] of places) if (text) return { text, from }
   return undefined
 }
@@ -108,16 +108,16 @@ function chosenProfile(named: string): (Profile & { name: string }) | undefined 
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined
   if (profile) return { ...profile, name }
   if (!named) return undefined
-  const known = Object.keys(profiles).join(', ') || 'none'
+  const profileNames = Object.keys(profiles).join(', ') || 'none'
   throw usageError(
-    `there is no profile ${name} (known: ${known}); create it with \`npx hearth login --profile ${name}\``,
+    `there is no profile ${name} (known: ${profileNames}); create it with \`npx hearth login --profile ${name}\``,
   )
 }
 
 /** Reads the ready file of the local platform; undefined if none is running. */
-export function readReady(file: string): Ready | undefined {
+export function readReady(file: string): ReadyFile | undefined {
   try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Ready
+    return JSON.parse(readFileSync(file, 'utf8')) as ReadyFile
   } catch (err) {
     const { code = '', message } = err as NodeJS.ErrnoException
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined

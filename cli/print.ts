@@ -25,10 +25,10 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
 }
 
 /** Prints a line to standard output. */
-export const say = (words: string): void => console.log(plain(words))
+export const printLine = (words: string): void => console.log(plain(words))
 
 /** Prints a line that isn't part of the result, to standard error. */
-export const remark = (words: string): void => console.error(plain(words))
+export const printStatus = (words: string): void => console.error(plain(words))
 
 /** Returns a value as JSON, and escapes the control characters that JSON allows unescaped. */
 export const inJson = (value: unknown, indent?: number): string =>
@@ -39,5 +39,5 @@ export const inJson = (value: unknown, indent?: number): string =>
 
 /** Prints the response as JSON with `--json`, else the text. */
 export function print({ json }: { json: boolean }, answer: unknown, words: string): void {
-  say(json ? inJson(answer, 2) : words)
+  printLine(json ? inJson(answer, 2) : words)
 }

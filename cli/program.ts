@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { VERSION } from '../platform/version.ts'
 import { baseUrl, filled, headerText } from './arguments.ts'
 import { WRONG_USE } from './cli-error.ts'
-import { NOUNS } from './nouns.ts'
+import { NOUNS } from './command-registry.ts'
 
 /** Builds the program. Subcommands are loaded when they're needed. */
 export function createProgram(): Command {
@@ -78,9 +78,9 @@ function addProfile(command: Command): void {
 
 /** Shortens a command-line error to one line with a hint to `--help`. */
 function inOneLine(text: string): string {
-  const said = text
+  const errorText = text
     .trim()
     .replace(/^error: /, '')
     .replaceAll(/\s*\n\s*/g, ' ')
-  return `hearth: ${said} (see --help)\n`
+  return `hearth: ${errorText} (see --help)\n`
 }

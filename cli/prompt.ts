@@ -5,7 +5,7 @@ import { usageError } from './cli-error.ts'
 /**
  * Prompts for a line on the terminal, without echo for a secret. Without a terminal, reads a line of standard input.
  */
-export async function ask(question: string, { secret = false } = {}): Promise<string> {
+export async function promptFor(question: string, { secret = false } = {}): Promise<string> {
   const isTerminal = process.stdin.isTTY === true
   if (isTerminal) process.stderr.write(question)
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })

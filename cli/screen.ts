@@ -1,4 +1,4 @@
-import { plain, remark } from './print.ts'
+import { plain, printStatus } from './print.ts'
 
 /** The stream that shows the progress of work. */
 export interface Screen {
@@ -33,7 +33,7 @@ export function drawer(screen: Screen): (text: string) => void {
 /** Watches work that doesn't depend on this process. Ctrl-C stops watching and says that the work continues. */
 export async function watching<T>(goesOn: string, watch: () => Promise<T>): Promise<T> {
   const leave = () => {
-    remark(`\nhearth: ${goesOn}`)
+    printStatus(`\nhearth: ${goesOn}`)
     process.exit(130)
   }
   process.once('SIGINT', leave)

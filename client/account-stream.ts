@@ -1,7 +1,7 @@
 import type { FeedEvent } from '../schemas/event.ts'
 import { HearthError } from './errors.ts'
 import { eventsOf } from './event-stream.ts'
-import type { Described } from './operations.ts'
+import type { DescribedMethod } from './operations.ts'
 import { pause } from './pause.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
@@ -17,7 +17,7 @@ const RECONNECT_DELAY_MS = 2_000
 /** A reopened stream repeats the last seconds; we remember this many ids to skip events already yielded. */
 const REMEMBERED = 5_000
 
-type Stream = Described &
+type Stream = DescribedMethod &
   ((query?: EventStreamOptions, options?: CallOptions) => AsyncGenerator<FeedEvent, void>)
 
 /**
@@ -31,13 +31,13 @@ export function accountStream(transport: Transport): Stream {
   ): AsyncGenerator<FeedEvent, void> {
     const { signal } = options
     const yielded = new Set<string>()
-    let place = after
+    let cursor = after
     for (;;) {
-      const response = await transport.open(STREAM, { ids: [], query: { after: place, type }, options })
+      const response = await transport.open(STREAM, { ids: [], query: { after: cursor, type }, options })
       try {
         if (response.body) {
-          for await (const { id, data } of eventsOf(response.body, (told) => (place = told))) {
-            place = id
+          for await (const { id, data } of eventsOf(response.body, (told) => (cursor = told))) {
+            cursor = id
             if (yielded.has(id)) continue
             yielded.add(id)
             for (const oldest of yielded) {

@@ -2,18 +2,19 @@ import { pageOf, Pages } from './pages.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
 /** Every method exposes its operation in the OpenAPI document. */
-export interface Described {
+export interface DescribedMethod {
   readonly operation: Operation
 }
 
 type Ids = readonly string[]
 type Items<A, K extends keyof A> = A[K] extends readonly (infer T)[] ? T : never
 
-type Call<I extends Ids, A> = Described & ((...args: [...I, options?: CallOptions]) => Promise<A>)
-type Query<I extends Ids, Q, A> = Described &
+type Call<I extends Ids, A> = DescribedMethod & ((...args: [...I, options?: CallOptions]) => Promise<A>)
+type Query<I extends Ids, Q, A> = DescribedMethod &
   ((...args: [...I, query?: Q, options?: CallOptions]) => Promise<A>)
-type Send<I extends Ids, B, A> = Described & ((...args: [...I, body: B, options?: CallOptions]) => Promise<A>)
-type List<I extends Ids, Q, A, K extends keyof A> = Described &
+type Send<I extends Ids, B, A> = DescribedMethod &
+  ((...args: [...I, body: B, options?: CallOptions]) => Promise<A>)
+type List<I extends Ids, Q, A, K extends keyof A> = DescribedMethod &
   ((...args: [...I, query?: Q, options?: CallOptions]) => Pages<Items<A, K>, A>)
 
 /** A file in a form; `filename` defaults to the name of a `File`. */
@@ -79,7 +80,10 @@ export class Operations {
   }
 }
 
-function described<F extends Described>(operation: Operation, call: (...args: unknown[]) => unknown): F {
+function described<F extends DescribedMethod>(
+  operation: Operation,
+  call: (...args: unknown[]) => unknown,
+): F {
   return Object.assign(call, { operation }) as unknown as F
 }
 

@@ -22,11 +22,11 @@ export class Pages<T, A> implements AsyncIterable<T> {
 
   /** Yields one page at a time. */
   async *pages(): AsyncGenerator<Page<T, A>, void> {
-    let place: object | null = {}
-    while (place) {
-      const page: Page<T, A> = await this.#read(place)
+    let position: object | null = {}
+    while (position) {
+      const page: Page<T, A> = await this.#read(position)
       yield page
-      place = page.next
+      position = page.next
     }
   }
 
@@ -45,7 +45,7 @@ export class Pages<T, A> implements AsyncIterable<T> {
   }
 }
 
-interface Listed {
+interface ListPage {
   next_cursor?: string | null
   offset?: number
   total?: number
@@ -54,7 +54,7 @@ interface Listed {
 /** Reads a list response whose items are under `name`. */
 export function pageOf<T, A>(answer: A, name: keyof A): Page<T, A> {
   const items = answer[name] as readonly T[]
-  const { next_cursor: cursor, offset = 0, total = 0 } = answer as Listed
+  const { next_cursor: cursor, offset = 0, total = 0 } = answer as ListPage
   const reached = offset + items.length
   const isMore = items.length > 0 && reached < total
   return { items, next: cursor ? { cursor } : isMore ? { offset: reached } : null, answer }

@@ -1,7 +1,7 @@
 import { HearthError } from './errors.ts'
 
 /** We leave a longer `Retry-After` to the caller, who may have something better to do. */
-const MAX_WAIT_S = 60
+const MAX_RETRY_DELAY_S = 60
 const FIRST_DELAY_MS = 250
 /** Returned by proxies that have lost the platform, and by a platform that is busy or shutting down. */
 const PASSING = [502, 503, 504]
@@ -13,7 +13,7 @@ const PASSING = [502, 503, 504]
 export function waitBefore(error: unknown, tried: number, repeatable: boolean): number | undefined {
   if (!(error instanceof HearthError)) return undefined
   const { status, code, retryAfter } = error
-  if (retryAfter !== undefined && retryAfter > MAX_WAIT_S) return undefined
+  if (retryAfter !== undefined && retryAfter > MAX_RETRY_DELAY_S) return undefined
   if (status === 429)
     return code === 'rate_limited' && retryAfter !== undefined ? retryAfter * 1000 : undefined
   if (!repeatable || code === 'operator_kill_switch') return undefined

@@ -1,7 +1,7 @@
 import type { EpochLoss, RunProgress, StreamedType, TrainingRun } from '../schemas/training-run.ts'
 import { HearthError } from './errors.ts'
 import { eventsOf } from './event-stream.ts'
-import type { Described } from './operations.ts'
+import type { DescribedMethod } from './operations.ts'
 import { pause } from './pause.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
@@ -25,7 +25,7 @@ export interface RunStreamQuery {
 const STREAM: Operation = { id: 'streamTrainingRun', method: 'GET', path: '/training/runs/{run_id}/stream' }
 const RECONNECT_DELAY_MS = 2_000
 
-type Stream = Described &
+type Stream = DescribedMethod &
   ((run_id: string, query?: RunStreamQuery, options?: CallOptions) => AsyncGenerator<RunEvent, void>)
 
 /** Follows a run until it is `done`. If the connection ends earlier, it reopens the stream at the same position. */
@@ -36,16 +36,16 @@ export function runStream(transport: Transport): Stream {
     options: CallOptions = {},
   ): AsyncGenerator<RunEvent, void> {
     const { signal } = options
-    let place = after
+    let cursor = after
     for (;;) {
-      const query = { after: place, types: types?.join(',') }
+      const query = { after: cursor, types: types?.join(',') }
       const response = await transport.open(STREAM, { ids: [runId], query, options })
       try {
         if (response.body) {
           for await (const event of eventsOf(response.body)) {
             yield event as RunEvent
             if (event.event === 'done') return
-            place = event.id
+            cursor = event.id
           }
         }
       } catch (err) {

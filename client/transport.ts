@@ -46,7 +46,7 @@ export interface Operation {
   isText?: boolean
 }
 
-export interface Outgoing {
+export interface OutgoingRequest {
   ids?: readonly string[]
   query?: object | undefined
   /** A form, or a value to send as JSON. */
@@ -70,7 +70,7 @@ export class Transport {
   }
 
   /** Returns the response of an operation; throws a `HearthError`, or the reason of an aborted signal. */
-  send<A>(operation: Operation, outgoing: Outgoing = {}): Promise<A> {
+  send<A>(operation: Operation, outgoing: OutgoingRequest = {}): Promise<A> {
     const { signal } = outgoing.options ?? {}
     return this.#repeat(operation, outgoing, async (key) => {
       const what = `${operation.method} ${operation.path}`
@@ -84,13 +84,13 @@ export class Transport {
   }
 
   /** Returns the response of an operation whose body is read as it arrives. */
-  open(operation: Operation, outgoing: Outgoing = {}): Promise<Response> {
+  open(operation: Operation, outgoing: OutgoingRequest = {}): Promise<Response> {
     return this.#repeat(operation, outgoing, (key) => this.#open(operation, outgoing, key))
   }
 
   async #repeat<A>(
     { idempotent, method, repeatable }: Operation,
-    { options }: Outgoing,
+    { options }: OutgoingRequest,
     request: (key: string | undefined) => Promise<A>,
   ): Promise<A> {
     const { idempotencyKey, signal } = options ?? {}
@@ -108,7 +108,7 @@ export class Transport {
   }
 
   /** Returns a response if its status is a success for the operation; throws otherwise. */
-  async #open(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<Response> {
+  async #open(operation: Operation, outgoing: OutgoingRequest, key: string | undefined): Promise<Response> {
     const { method, path, ifMatch, also = [] } = operation
     const { ids = [], query, body, options } = outgoing
     const { signal } = options ?? {}

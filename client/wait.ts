@@ -15,12 +15,12 @@ export async function waitFor<T>(
   isOver: (current: T) => boolean,
   { onUpdate, signal, intervalMs = INTERVAL_MS }: WaitOptions<T> = {},
 ): Promise<T> {
-  let known = ''
+  let lastStatus = ''
   for (;;) {
     const current = await read()
     const text = JSON.stringify(current)
-    if (text !== known) await onUpdate?.(current)
-    known = text
+    if (text !== lastStatus) await onUpdate?.(current)
+    lastStatus = text
     if (isOver(current)) return current
     await pause(intervalMs, signal)
   }

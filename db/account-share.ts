@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { PostgresPool, PostgresPoolClient } from 'kysely'
 import type pg from 'pg'
 import { temporaryError } from '../domain/errors.ts'
-import { FairTurns } from '../platform/async/fair-turns.ts'
+import { FairSemaphore } from '../platform/async/fair-semaphore.ts'
 
 /** The longest wait for a connection of the account's share. */
 const MAX_WAIT_MS = 10_000
@@ -32,7 +32,7 @@ export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
  * @param share the number of connections of one account.
  */
 export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
-  const turns = new FairTurns({ most: Infinity, mostPerKey: share, mostWaiting: MAX_WAITING })
+  const turns = new FairSemaphore({ most: Infinity, mostPerKey: share, mostWaiting: MAX_WAITING })
 
   const waitForTurn = (accountId: string): Promise<Disposable> =>
     turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch(() => {

@@ -7,7 +7,7 @@ import type { Config } from '../platform/config.ts'
 import { chat, importTinyModel } from './demo/chat.ts'
 import { Progress, type Rows } from './demo/progress.ts'
 import {
-  type Described,
+  type DescribedPatient,
   describeRows,
   embed,
   importWordModel,
@@ -76,7 +76,7 @@ async function main(): Promise<void> {
     stop.signal.throwIfAborted()
     failed = false
     report(progress.rows, platform)
-    if (options.keep) await keep(stop.requested)
+    if (options.keep) await waitForStop(stop.requested)
   } finally {
     if (failed && !stop.signal.aborted) report(progress.rows, platform)
     console.log('\nStopping ...')
@@ -157,8 +157,8 @@ async function searchJob(
   const all = describeRows(csv.toString())
   // Don't search the texts that the model has learned from: they name the outcomes.
   const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
-    Described[],
-    Described[],
+    DescribedPatient[],
+    DescribedPatient[],
   ]
   const model = await progress.step(
     'Import an embeddings model',
@@ -226,11 +226,11 @@ async function isInstalled(
 const clientOf = ({ base_url: baseUrl, api_key: apiKey }: Platform['ready']): Hearth =>
   hearth({ baseUrl, apiKey })
 
-const mean = (rows: readonly Described[]): string => meanProgression(rows).toFixed(0)
+const mean = (rows: readonly DescribedPatient[]): string => meanProgression(rows).toFixed(0)
 
 async function pythonEnvironment(config: Config, signal: AbortSignal) {
   try {
-    return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: say, signal })
+    return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: printLine, signal })
   } catch (cause) {
     // Ctrl-C in a terminal also ends pip, which then reports its own failure.
     signal.throwIfAborted()
@@ -257,17 +257,17 @@ function report(rows: Rows, { ready, logs }: Platform): void {
   console.log('  These are available while the platform is up: npm start, or npm run demo -- --keep.')
 }
 
-async function keep(requested: Promise<void>): Promise<void> {
+async function waitForStop(requested: Promise<void>): Promise<void> {
   console.log('\nThe platform keeps running. Press Ctrl-C to stop it.')
   await requested
 }
 
 function quality(metrics: Record<string, unknown> | null | undefined): string {
-  const told = ['mae', 'rmse', 'r2'].flatMap((name) => {
+  const scores = ['mae', 'rmse', 'r2'].flatMap((name) => {
     const value = metrics?.[name]
     return typeof value === 'number' ? [`${name} ${number(value).trim()}`] : []
   })
-  return told.join(', ') || 'completed'
+  return scores.join(', ') || 'completed'
 }
 
 function spread(times: number[]): string {
@@ -283,7 +283,7 @@ function seconds(ms: number): string {
   return ms < 10_000 ? `${(ms / 1000).toFixed(2)} s` : `${(ms / 1000).toFixed(1)} s`
 }
 
-function say(line: string): void {
+function printLine(line: string): void {
   console.log(`  ${line}`)
 }
 

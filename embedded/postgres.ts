@@ -194,7 +194,12 @@ const PASS_CLOSED_FOLDERS = [
 ]
 
 /** Builds a command that runs as another user and, if the system supports that, ends with its parent. */
-function commandAs(owner: Owner | undefined, command: string, args: string[], { needs, deathSignal }: Needs) {
+function commandAs(
+  owner: Owner | undefined,
+  command: string,
+  args: string[],
+  { needs, deathSignal }: CommandNeeds,
+) {
   const death = deathSignal ? [`--pdeathsig=${deathSignal}`] : []
   const become = owner ? [`--reuid=${owner.uid}`, `--regid=${owner.gid}`, '--clear-groups'] : []
   const ways = owner
@@ -214,7 +219,7 @@ function commandAs(owner: Owner | undefined, command: string, args: string[], { 
   return { command, args, ...(owner && { uid: owner.uid, gid: owner.gid }) }
 }
 
-interface Needs {
+interface CommandNeeds {
   /** Folders and programs that the command must be able to reach. */
   needs: string[]
   deathSignal?: string

@@ -7,19 +7,19 @@ import { reasonOf } from '../platform/reason.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { StartError } from './options.ts'
 import type { Child } from './processes/child.ts'
-import { queueIsPolled, type TemporalPlace } from './temporal/server.ts'
+import { queueIsPolled, type TemporalService } from './temporal/server.ts'
 
 const TIMEOUT_MS = 180_000
 /** The number of exits during startup after which we give up on a process. */
 const HOPELESS = 5
-const REACHABLE_MS = 10_000
+const REACHABLE_TIMEOUT_MS = 10_000
 
 interface ReadinessOptions {
   /** The address of the API on this machine. */
   localBase: string
   /** The public address of the API. */
   baseUrl: string
-  temporal: TemporalPlace
+  temporal: TemporalService
   databaseUrl: string
   children: readonly Child[]
   logs: string
@@ -67,7 +67,7 @@ export async function waitUntilServing({
 /** Checks that the API can be reached at the public address, because the node uses it. */
 async function reachable(baseUrl: string): Promise<void> {
   let why: unknown
-  for (const deadline = Date.now() + REACHABLE_MS; Date.now() < deadline; await sleep(200)) {
+  for (const deadline = Date.now() + REACHABLE_TIMEOUT_MS; Date.now() < deadline; await sleep(200)) {
     try {
       if (await isHealthy(baseUrl)) return
     } catch (err) {

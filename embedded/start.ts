@@ -2,7 +2,7 @@ import { readConfig } from '../platform/config.ts'
 import { explain, START_HELP, startOptions } from './options.ts'
 import { stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'
-import type { Ready } from './supervisor.ts'
+import type { ReadyFile } from './supervisor.ts'
 
 /** `npm start`: the platform runs until it is stopped. */
 async function main(): Promise<number> {
@@ -31,7 +31,7 @@ async function main(): Promise<number> {
 }
 
 function announce(
-  ready: Ready,
+  ready: ReadyFile,
   { logs, hasMemory, ms }: { logs: string; hasMemory: boolean; ms: number },
 ): void {
   const rows = [

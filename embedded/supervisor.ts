@@ -16,7 +16,7 @@ import { layoutOf, ROOT } from './paths.ts'
 import type { Layout } from './paths.ts'
 import { apiPort } from './ports.ts'
 import { ensureDatabase, initPostgres, postgresChild } from './postgres.ts'
-import { keepUp } from './processes/child.ts'
+import { superviseChild } from './processes/child.ts'
 import type { Child, ChildSpec } from './processes/child.ts'
 import { lockDataDir } from './processes/data-lock.ts'
 import { reapLeftovers } from './processes/pid-files.ts'
@@ -29,13 +29,13 @@ import {
   addSearchAttributes,
   localPlace,
   temporalChild,
-  type TemporalPlace,
+  type TemporalService,
   temporalReady,
 } from './temporal/server.ts'
 import { upgradeStore } from './temporal/store.ts'
 
 /** The content of `--ready-file`. */
-export interface Ready {
+export interface ReadyFile {
   base_url: string
   api_key: string
   account_id: string
@@ -48,7 +48,7 @@ export interface Ready {
 
 /** A running embedded platform. */
 export interface Platform {
-  ready: Ready
+  ready: ReadyFile
   logs: string
   stop(): Promise<void>
 }
@@ -78,7 +78,7 @@ const STOP_ORDER = [
 const STOP_TIMEOUT_MS = 9500
 const PROGRAM_EXIT_TIMEOUT_MS = 2000
 /** The time for our own Temporal server to respond. It's long, because the machine may be busy. */
-const OWN_SERVER_MS = 120_000
+const OWN_SERVER_TIMEOUT_MS = 120_000
 /** A larger young heap would save 2 % of a chat's CPU time and cost a gateway under load 30 MB (bench/gateway). */
 export const GATEWAY_FLAGS = ['--max-semi-space-size=16']
 /** Limits malloc arenas, which retain the memory of threads. */
@@ -153,7 +153,7 @@ async function untilAborted<T>(work: Promise<T>, signal: AbortSignal | undefined
   }
 }
 
-async function bringUp(options: EmbeddedOptions, context: Context): Promise<Ready> {
+async function bringUp(options: EmbeddedOptions, context: Context): Promise<ReadyFile> {
   const { config, layout, output, signal } = context
   const leftovers = await reapLeftovers(layout.run)
   if (leftovers.length > 0)
@@ -224,7 +224,7 @@ function provideConsole({ config, output }: Context): void {
 
 function launch({ layout, output, children, signal }: Context, spec: ChildSpec): Child {
   signal?.throwIfAborted()
-  const child = keepUp(spec, { runDir: layout.run, output })
+  const child = superviseChild(spec, { runDir: layout.run, output })
   children.push(child)
   return child
 }
@@ -247,7 +247,7 @@ async function startPostgres(context: Context, secrets: Secrets): Promise<string
   return url
 }
 
-async function startTemporal(context: Context): Promise<{ place: TemporalPlace; ui: string | null }> {
+async function startTemporal(context: Context): Promise<{ place: TemporalService; ui: string | null }> {
   const { config, layout, output, signal } = context
   const namespace = config.TEMPORAL_NAMESPACE
   if (config.TEMPORAL_ADDRESS) {
@@ -268,7 +268,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   launch(context, temporalChild(cli, server))
   const log = join(layout.logs, 'temporal.log')
   await withProgress('waiting for Temporal', output.say, () =>
-    temporalReady(place, { timeoutMs: OWN_SERVER_MS, log, signal }),
+    temporalReady(place, { timeoutMs: OWN_SERVER_TIMEOUT_MS, log, signal }),
   )
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
   return { place, ui: `http://127.0.0.1:${uiPort}` }
@@ -292,7 +292,7 @@ function commonEnv(
   options: EmbeddedOptions,
   { config, layout }: Context,
   secrets: Secrets,
-  at: { baseUrl: string; localBase: string; temporal: TemporalPlace; gatePort: number; ui: string | null },
+  at: { baseUrl: string; localBase: string; temporal: TemporalService; gatePort: number; ui: string | null },
 ): NodeJS.ProcessEnv {
   return {
     ...process.env,

@@ -125,7 +125,7 @@ function resolve(
   defaults: Record<string, unknown>,
   given: Record<string, unknown>,
 ): ResolvedHyperparameters {
-  const known: Record<string, unknown> = {}
+  const knownParameters: Record<string, unknown> = {}
   const spelling: Record<string, string> = {}
   const warnings: string[] = []
   const question = asker([...Object.keys(defaults), ...Object.keys(config.aliases)])
@@ -134,28 +134,28 @@ function resolve(
     const name = Object.hasOwn(config.aliases, key) ? config.aliases[key] : key
     if (name === undefined || !Object.hasOwn(defaults, name)) {
       const meant = question(key)
-      const told = `Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored`
-      warnings.push(meant ? `${told}; ${meant}` : `${told}.`)
+      const warning = `Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored`
+      warnings.push(meant ? `${warning}; ${meant}` : `${warning}.`)
       continue
     }
     // No hyperparameter accepts null. Some clients send every field of their types, so null means the default.
     if (value === null) continue
     // Canonical names are processed last, so they override their aliases.
-    if (name in known)
+    if (name in knownParameters)
       warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)
-    known[name] = value === 'auto' && config.auto?.includes(name) ? defaults[name] : value
+    knownParameters[name] = value === 'auto' && config.auto?.includes(name) ? defaults[name] : value
     spelling[name] = key
   }
 
   const issues: HyperparameterIssue[] = []
-  if (!validate(known)) {
+  if (!validate(knownParameters)) {
     for (const error of validate.errors ?? []) {
       const [name = '', ...rest] = error.instancePath.slice(1).split('/')
       const path = ['', spelling[name] ?? name, ...rest].join('/')
       issues.push({ path, message: faultInWords(error) })
     }
   }
-  return { values: { ...defaults, ...known }, warnings, issues }
+  return { values: { ...defaults, ...knownParameters }, warnings, issues }
 }
 
 function listEntryOf(config: ModelConfigFile): ModelConfig {

@@ -335,10 +335,10 @@ export const SETTINGS = {
 } as const satisfies Record<string, Setting>
 
 type Name = keyof typeof SETTINGS
-type Absent<S extends Setting> = S['default'] extends undefined ? undefined : never
+type AbsentValue<S extends Setting> = S['default'] extends undefined ? undefined : never
 /** The platform's settings, parsed. */
 export type Config = {
-  readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | Absent<(typeof SETTINGS)[N]>
+  readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | AbsentValue<(typeof SETTINGS)[N]>
 }
 
 /** An invalid setting; the message names the variable and what it must be, in one sentence. */

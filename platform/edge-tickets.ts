@@ -2,7 +2,7 @@ import { createHmac, hkdfSync } from 'node:crypto'
 import { sha256Hex } from './signing.ts'
 
 /** The single transfer that a ticket is for. */
-export interface EdgePlace {
+export interface TicketScope {
   edgeId: string
   attempt: number
   /** The node that may fetch the payload. */
@@ -24,17 +24,17 @@ export class EdgeTickets {
   }
 
   /** Returns the digest of a transfer's ticket, for its producer. */
-  digestOf(place: EdgePlace): string {
+  digestOf(place: TicketScope): string {
     return sha256Hex(this.#tickets(place)[0] ?? '')
   }
 
   /** Returns the ticket with this digest, even after a key rotation; undefined once its key has been removed. */
-  find(place: EdgePlace, digest: string): string | undefined {
+  find(place: TicketScope, digest: string): string | undefined {
     return this.#tickets(place).find((ticket) => sha256Hex(ticket) === digest)
   }
 
-  #tickets({ edgeId, attempt, consumerId }: EdgePlace): string[] {
-    const place = `${edgeId}/${attempt}/${consumerId}`
-    return this.#keys.map((key) => createHmac('sha256', key).update(place).digest('base64url'))
+  #tickets({ edgeId, attempt, consumerId }: TicketScope): string[] {
+    const scope = `${edgeId}/${attempt}/${consumerId}`
+    return this.#keys.map((key) => createHmac('sha256', key).update(scope).digest('base64url'))
   }
 }

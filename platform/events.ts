@@ -43,7 +43,7 @@ export const error = at('error')
 export const fatal = at('fatal')
 export const anyLevel = at('any')
 
-type Optional<F extends FieldTypes> = { [N in keyof F]: F[N] extends `${string}?` ? N : never }[keyof F]
+type OptionalFields<F extends FieldTypes> = { [N in keyof F]: F[N] extends `${string}?` ? N : never }[keyof F]
 type ValueOf<T> = T extends FieldType
   ? FieldValues[T]
   : T extends `${infer U extends FieldType}?`
@@ -51,17 +51,17 @@ type ValueOf<T> = T extends FieldType
     : never
 type FieldsOf<F extends FieldTypes> = keyof F extends never
   ? Record<string, never>
-  : { [N in Exclude<keyof F, Optional<F>>]: ValueOf<F[N]> } & {
-      [N in Optional<F>]?: ValueOf<F[N]> | null | undefined
+  : { [N in Exclude<keyof F, OptionalFields<F>>]: ValueOf<F[N]> } & {
+      [N in OptionalFields<F>]?: ValueOf<F[N]> | null | undefined
     }
 
-type Holes<S> = S extends `${string}{${infer H}}${infer Rest}` ? H | Holes<Rest> : never
+type Placeholders<S> = S extends `${string}{${infer H}}${infer Rest}` ? H | Placeholders<Rest> : never
 type TextsOf<E> =
   E extends LogEvent<infer L, infer S, FieldTypes>
-    ? { [H in Holes<S>]: string } & (L extends 'any' ? { level: EventLevel } : unknown)
+    ? { [H in Placeholders<S>]: string } & (L extends 'any' ? { level: EventLevel } : unknown)
     : never
 
-type Given<E extends LogEvent> = keyof TextsOf<E> extends never
+type EventArguments<E extends LogEvent> = keyof TextsOf<E> extends never
   ? keyof E['fields'] extends never
     ? []
     : [fields: FieldsOf<E['fields']>]
@@ -73,7 +73,11 @@ type LevelOf<E extends LogEvent> = E['level'] extends EventLevel ? E['level'] : 
 
 /** Writes the line of an event: its name as the field `event`, then the fields and the sentence. */
 export interface Emit<E extends LogEvents> {
-  <N extends keyof E & string>(log: Logger | Writer<LevelOf<E[N]>>, name: N, ...given: Given<E[N]>): void
+  <N extends keyof E & string>(
+    log: Logger | Writer<LevelOf<E[N]>>,
+    name: N,
+    ...given: EventArguments<E[N]>
+  ): void
   /** The declarations, for docs/events.md. */
   readonly events: E
 }

@@ -7,12 +7,12 @@ const isClosing = (byte: number) => byte === 0x7d || byte === 0x5d
 const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
 /** The position of a value in the text of an object. */
-export interface Place {
+export interface ValueSpan {
   start: number
   end: number
 }
 
-interface Member extends Place {
+interface Member extends ValueSpan {
   name: string
 }
 
@@ -54,7 +54,7 @@ export function spliceMembers(json: Buffer, values: Readonly<Record<string, stri
  * member occurs twice. If the quoted name occurs only once in the whole text, and no name can be escaped, the function
  * doesn't have to scan the text.
  */
-export function memberFinder(name: string): (json: Buffer) => Place | undefined {
+export function memberFinder(name: string): (json: Buffer) => ValueSpan | undefined {
   const quoted = Buffer.from(JSON.stringify(name))
   return (json) => {
     const at = json.indexOf(quoted)
@@ -64,21 +64,21 @@ export function memberFinder(name: string): (json: Buffer) => Place | undefined 
 }
 
 /** Replaces the bytes at one position. */
-export const replaceAt = (json: Buffer, { start, end }: Place, value: Buffer): Buffer =>
+export const replaceAt = (json: Buffer, { start, end }: ValueSpan, value: Buffer): Buffer =>
   Buffer.concat([json.subarray(0, start), value, json.subarray(end)])
 
 /** Returns the position of the first element of a JSON array; undefined when it is empty. */
-export function firstElement(array: Buffer): Place | undefined {
+export function firstElement(array: Buffer): ValueSpan | undefined {
   const start = skipSpaces(array, skipSpaces(array, 0) + 1)
   return isClosing(array[start] ?? 0) ? undefined : { start, end: valueEnd(array, start) }
 }
 
-function stringAfter(json: Buffer, from: number): Place {
+function stringAfter(json: Buffer, from: number): ValueSpan {
   const start = json.indexOf(QUOTE, from)
   return { start, end: stringEnd(json, start) }
 }
 
-function onlyMember(json: Buffer, name: string): Place | undefined {
+function onlyMember(json: Buffer, name: string): ValueSpan | undefined {
   const [found, another] = membersOf(json).filter((member) => member.name === name)
   return another ? undefined : found
 }

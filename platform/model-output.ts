@@ -23,7 +23,7 @@ export interface Output<F> {
   metadata: Record<string, unknown>
 }
 
-type Line =
+type OutputEvent =
   | { event: 'step'; step: number; total: number }
   | ({ event: 'file' } & OutputFile)
   | { event: 'result'; metadata: Record<string, unknown> }
@@ -61,7 +61,7 @@ export async function readOutput<F>(
     const text = await bytes.line()
     if (text === undefined)
       throw new OutputError('the connection to the model server broke off', { retryable: true })
-    const line = JSON.parse(text) as Line
+    const line = JSON.parse(text) as OutputEvent
     if (line.event === 'step') onStep?.(line.step, line.total)
     else if (line.event === 'error') throw new OutputError(line.message, line)
     else if (line.event === 'result') return { files, metadata: line.metadata }

@@ -3,7 +3,7 @@ import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 import { ConfigError } from './config.ts'
 
 /** The lifetime of a credential; nodes renew it well before. */
-export const CREDENTIAL_LIFETIME_MS = 600_000
+export const CREDENTIAL_TTL_MS = 600_000
 
 const ID_BYTES = 4
 const MAC_BYTES = 32

@@ -18,7 +18,7 @@ export function signWebhook(secrets: readonly string[], timestamp: number, body:
 }
 
 /** The largest accepted difference between the signature's time and now; an older signature may be a replay. */
-const TOLERANCE_S = 300
+const MAX_SKEW_S = 300
 
 /**
  * Verifies a signature as a receiver does: returns whether `header` signs exactly these bytes with one of the secrets,
@@ -32,7 +32,7 @@ export function verifyWebhook(
 ): boolean {
   const parts = header.split(',').map((part) => part.split('=', 2) as [string, string?])
   const timestamp = Number(parts.find(([name]) => name === 't')?.[1])
-  if (!(Math.abs(now.getTime() / 1000 - timestamp) <= TOLERANCE_S)) return false
+  if (!(Math.abs(now.getTime() / 1000 - timestamp) <= MAX_SKEW_S)) return false
   const given = parts.flatMap(([name, value]) => (name === 'v1' && value ? [Buffer.from(value, 'hex')] : []))
   return secrets.some((secret) => {
     const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest()

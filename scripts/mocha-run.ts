@@ -11,7 +11,7 @@ export interface Counts {
 }
 
 /** The outcome of one test, or of a failed hook. */
-export interface Ending {
+export interface TestEnding {
   /** Relative to the checkout; empty for a failure without a file. */
   file: string
   /** Includes the titles of the enclosing suites. */
@@ -38,7 +38,7 @@ interface MochaOptions {
 }
 
 /** Runs one suite and returns the outcome of each test. A run that dies or hangs counts as one more failure. */
-export async function runSuite(suite: Suite, options: MochaOptions): Promise<Ending[]> {
+export async function runSuite(suite: Suite, options: MochaOptions): Promise<TestEnding[]> {
   const { env, args = [], output = 'live' } = options
   const folder = mkdtempSync(join(tmpdir(), 'hearth-tests-'))
   const record = join(folder, 'record.jsonl')
@@ -79,9 +79,9 @@ const MAX_FILES = 5
  * ones; `flaky` contains the failures that didn't recur.
  */
 export async function secondChance(
-  first: Ending[],
-  again: (file: string) => Promise<Ending[]>,
-): Promise<{ endings: Ending[]; flaky: Ending[] }> {
+  first: TestEnding[],
+  again: (file: string) => Promise<TestEnding[]>,
+): Promise<{ endings: TestEnding[]; flaky: TestEnding[] }> {
   const failures = first.filter(({ file, outcome }) => outcome === 'failed' && file !== '')
   const byFile = Map.groupBy(failures, (failure) => failure.file)
   if (byFile.size > MAX_FILES) return { endings: first, flaky: [] }
@@ -98,16 +98,16 @@ export async function secondChance(
   return { endings, flaky }
 }
 
-const isLingering = ({ file, title }: Ending) => file === '' && title.endsWith(LINGERS)
+const isLingering = ({ file, title }: TestEnding) => file === '' && title.endsWith(LINGERS)
 
-export function countsOf(endings: Ending[]): Counts {
+export function countsOf(endings: TestEnding[]): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 }
   for (const { outcome } of endings) counts[outcome]++
   return counts
 }
 
 /** Returns the slowest files, as lines to print. */
-export function slowestFiles(endings: readonly Ending[], most: number): string[] {
+export function slowestFiles(endings: readonly TestEnding[], most: number): string[] {
   const byFile = new Map<string, number>()
   for (const { file, ms = 0 } of endings) if (file !== '') byFile.set(file, (byFile.get(file) ?? 0) + ms)
   return [...byFile]
@@ -117,13 +117,13 @@ export function slowestFiles(endings: readonly Ending[], most: number): string[]
 }
 
 /** Reads the reporter's records: the outcomes, whether the run was complete, and whether its process kept running. */
-function read(record: string): { endings: Ending[]; isWhole: boolean; lingers: boolean } {
+function read(record: string): { endings: TestEnding[]; isWhole: boolean; lingers: boolean } {
   const lines = existsSync(record) ? readFileSync(record, 'utf8').split('\n').filter(Boolean) : []
-  const told = lines.map((line) => JSON.parse(line) as Ending | { ended: true } | { lingers: true })
-  const endings = told.filter((line): line is Ending => 'outcome' in line)
+  const messages = lines.map((line) => JSON.parse(line) as TestEnding | { ended: true } | { lingers: true })
+  const endings = messages.filter((line): line is TestEnding => 'outcome' in line)
   return {
     endings,
-    isWhole: told.some((line) => 'ended' in line),
-    lingers: told.some((line) => 'lingers' in line),
+    isWhole: messages.some((line) => 'ended' in line),
+    lingers: messages.some((line) => 'lingers' in line),
   }
 }

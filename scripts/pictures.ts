@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { run } from './run-command.ts'
 
 /** The images of `docs/pictures`, including those that the console test takes of a real run and its model. */
-const PICTURES = {
+const IMAGES = {
   'console-run.png': 'readme-run.png',
   'console-endpoint.png': 'readme-endpoint.png',
 } as const
@@ -17,7 +17,7 @@ try {
   const ok = await run(['npm', 'test', '--', TEST], { env })
   if (!ok) throw new Error(`${TEST} has failed`)
   mkdirSync('docs/pictures', { recursive: true })
-  for (const [name, taken] of Object.entries(PICTURES))
+  for (const [name, taken] of Object.entries(IMAGES))
     copyFileSync(join(folder, taken), join('docs/pictures', name))
 } finally {
   rmSync(folder, { recursive: true, force: true })

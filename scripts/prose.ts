@@ -22,7 +22,7 @@ interface Finding {
 }
 type Findings = Record<string, Finding[]>
 /** A piece of text that Vale wouldn't find by itself, and its location. */
-interface Piece {
+interface TextPiece {
   file: string
   line: number
   text: string
@@ -43,7 +43,7 @@ const git = (...args: string[]): string[] =>
 const lineAt = (text: string, at: number): number => text.slice(0, at).split('\n').length
 
 /** Returns the titles of a test file, or the comments of an SQL file, whose syntax Vale doesn't know. */
-function piecesOf(file: string): Piece[] {
+function piecesOf(file: string): TextPiece[] {
   const text = readFileSync(file, 'utf8')
   const pattern = file.endsWith('.sql') ? SQL_COMMENT : TITLE
   return [...text.matchAll(pattern)].map((match) => ({
@@ -54,7 +54,7 @@ function piecesOf(file: string): Piece[] {
 }
 
 /** Returns the commit subjects since the commit that added the rules; none in a clone without that commit. */
-function subjects(): Piece[] {
+function subjects(): TextPiece[] {
   const [first] = git('log', '--diff-filter=A', '--format=%H', '--', '.vale.ini')
   if (first === undefined) return []
   return git('log', '--no-merges', '--format=%h %s', `${first}..HEAD`).map((line) => ({
@@ -74,7 +74,7 @@ function vale(program: string, args: string[], input?: string): Findings {
 }
 
 /** Checks all pieces as comments of one source file, and maps the findings back to their locations. */
-function checkPieces(program: string, pieces: readonly Piece[]): string[] {
+function checkPieces(program: string, pieces: readonly TextPiece[]): string[] {
   const text = pieces.map((piece) => `// ${piece.text.replaceAll('\n', ' ')}\n\n`).join('')
   return Object.values(vale(program, ['--ext=.ts'], text)).flatMap((found) =>
     found.map((finding) => {

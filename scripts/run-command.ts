@@ -10,7 +10,7 @@ interface RunOptions {
 }
 
 /** How long to wait for the last output after a command has ended. */
-const OUTPUT_MS = 1_000
+const OUTPUT_TIMEOUT_MS = 1_000
 
 const running = new Set<ChildProcess>()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -49,7 +49,7 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
     })
     child.once('exit', (code) => {
       signalAll(child, 'SIGKILL')
-      const late = setTimeout(() => end(code === 0), OUTPUT_MS)
+      const late = setTimeout(() => end(code === 0), OUTPUT_TIMEOUT_MS)
       child.once('close', () => {
         clearTimeout(late)
         end(code === 0)

@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { sep } from 'node:path'
-import { countsOf, type Ending, type Suite } from './mocha-run.ts'
+import { countsOf, type TestEnding, type Suite } from './mocha-run.ts'
 
 /** Test files whose time is measured together. */
 interface Group {
@@ -37,9 +37,9 @@ const LANES = availableParallelism() + 1
 const MINUTES = 30
 
 /** Runs every test file of the checkout and prints the duration of each group. A free lane takes the next process. */
-export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promise<Ending[]> {
+export async function runGroups(run: (suite: Suite) => Promise<TestEnding[]>): Promise<TestEnding[]> {
   const groups = GROUPS.map((group) => {
-    return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as Ending[] }
+    return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as TestEnding[] }
   })
   const lane = async () => {
     for (;;) {

@@ -14,7 +14,7 @@ export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'se
 /** Lock files of the npm packages that only tests need, separate from those of this checkout. */
 export const TEST_PACKAGES = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'npm')
 
-type Say = (line: string) => void
+type PrintLine = (line: string) => void
 
 /** A program that tests need in addition to the npm packages: its path, or the reason why it's missing. */
 export interface Tool {
@@ -26,7 +26,7 @@ export interface Tool {
 }
 
 /** Finds or installs every external program of the tests; a missing one is reported with its reason. */
-export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> {
+export async function provideTools(cacheDir: string, say: PrintLine): Promise<Tool[]> {
   const python = async (name: string, locksDir?: string) =>
     (await ensurePythonEnv(name, { cacheDir, log: say, locksDir })).python
   return [
@@ -69,7 +69,7 @@ export async function findNginx(): Promise<string> {
 }
 
 /** Returns a real S3-compatible server, built once per machine. */
-async function versitygw(cacheDir: string, say: Say): Promise<string> {
+async function versitygw(cacheDir: string, say: PrintLine): Promise<string> {
   const target = join(cacheDir, `versitygw-${VERSITYGW}`, 'versitygw')
   if (!isThere(target))
     await goInstall('github.com/versity/versitygw/cmd/versitygw', `v${VERSITYGW}`, target, say)
@@ -77,7 +77,7 @@ async function versitygw(cacheDir: string, say: Say): Promise<string> {
 }
 
 /** Returns a script that starts the time-skipping Java server from Maven Central; its argument is the port. */
-async function testServer(cacheDir: string, say: Say): Promise<string> {
+async function testServer(cacheDir: string, say: PrintLine): Promise<string> {
   const folder = join(cacheDir, `temporal-test-server-${TEST_SERVER}`)
   const script = join(folder, 'temporal-test-server')
   if (isThere(script)) return script

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { readConfig } from '../platform/config.ts'
 import { startDatabaseServer } from '../test/support/servers/database.ts'
-import { countsOf, type Ending, runSuite, secondChance, slowestFiles } from './mocha-run.ts'
+import { countsOf, type TestEnding, runSuite, secondChance, slowestFiles } from './mocha-run.ts'
 import { provideVale } from './prose.ts'
 import { pythonForChecks } from './python.ts'
 import { run } from './run-command.ts'
@@ -58,8 +58,8 @@ async function main(): Promise<void> {
   process.exitCode = failed > 0 || passed === 0 ? 1 : 0
 }
 
-async function runChecks(): Promise<Ending[]> {
-  const endings: Ending[] = []
+async function runChecks(): Promise<TestEnding[]> {
+  const endings: TestEnding[] = []
   for (const check of IS_STRICT ? [...CHECKS, KNIP] : CHECKS) endings.push(await runCheck(check))
   return endings
 }
@@ -67,7 +67,7 @@ async function runChecks(): Promise<Ending[]> {
 const reasonOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))
 
 /** Runs a check, or skips it if this machine can't have its program. */
-async function runCheck({ name, script, provide }: Check): Promise<Ending> {
+async function runCheck({ name, script, provide }: Check): Promise<TestEnding> {
   const reason = await provide?.().then(() => undefined, reasonOf)
   if (reason !== undefined) {
     console.log(`== ${name}: skipped (${reason})`)
@@ -82,10 +82,13 @@ async function runCheck({ name, script, provide }: Check): Promise<Ending> {
 /** Provides the external programs. The reason why one is missing becomes the reason of the skipped tests. */
 async function tools(): Promise<NodeJS.ProcessEnv> {
   const env: NodeJS.ProcessEnv = {}
-  const say = (line: string) => console.log(`   ${line}`)
+  const printLine = (line: string) => console.log(`   ${line}`)
   console.log('== programs for the tests ...')
-  for (const { name, variable, path, missing } of await provideTools(readConfig().HEARTH_CACHE_DIR, say)) {
-    say(path ? `${name}: ${path}` : `${name}: none (${missing}); tests that need it are skipped`)
+  for (const { name, variable, path, missing } of await provideTools(
+    readConfig().HEARTH_CACHE_DIR,
+    printLine,
+  )) {
+    printLine(path ? `${name}: ${path}` : `${name}: none (${missing}); tests that need it are skipped`)
     if (path) env[variable] = path
     else env[`${variable}_MISSING`] = missing
   }
@@ -93,7 +96,7 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
 }
 
 /** Starts one PostgreSQL server for all tests. If it doesn't start, each test process reports why. */
-async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
+async function runAll(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
   const server = await startDatabaseServer().catch(() => undefined)
   const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }
   try {
@@ -104,11 +107,11 @@ async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
 }
 
 /** Passes the arguments of `npm test -- ...` to mocha, such as a file or --grep. */
-function runNamed(env: NodeJS.ProcessEnv): Promise<Ending[]> {
+function runNamed(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
   return runSuite({ name: 'the files named', specs: [], minutes: 30 }, { env, args: ARGUMENTS })
 }
 
-function alone(file: string, env: NodeJS.ProcessEnv): Promise<Ending[]> {
+function alone(file: string, env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
   return runSuite({ name: `${file}, once more`, specs: [file], minutes: 10 }, { env, args: ARGUMENTS })
 }
 

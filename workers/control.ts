@@ -97,7 +97,7 @@ async function main(): Promise<void> {
       queues: workers.map(({ options }) => options.taskQueue),
       temporal: config.TEMPORAL_ADDRESS,
     })
-    const schedules = keepSchedules(temporal, { hasWebhooks }, { log, signal: stop }).catch(
+    const schedules = superviseSchedules(temporal, { hasWebhooks }, { log, signal: stop }).catch(
       (err: unknown) => stop.aborted || emit(log, 'worker.schedules_failed', { err }),
     )
     if (stop.aborted) shutDown()
@@ -110,7 +110,7 @@ async function main(): Promise<void> {
 }
 
 /** Repeats the check, so that a workflow that an operator ended by mistake is restarted. */
-async function keepSchedules(
+async function superviseSchedules(
   temporal: Client,
   features: { hasWebhooks: boolean },
   life: { log: Logger; signal: AbortSignal },

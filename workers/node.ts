@@ -1,7 +1,7 @@
 import { createNodeActivities } from '../activities/node/index.ts'
-import { DismissedError } from '../node-runtime/control/dismissal.ts'
 import { JoinError } from '../node-runtime/control/identity.ts'
-import { RecentLines } from '../node-runtime/control/recent-lines.ts'
+import { NodeRevokedError } from '../node-runtime/control/node-revocation.ts'
+import { RecentLogs } from '../node-runtime/control/recent-logs.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
@@ -18,14 +18,14 @@ import { aborted, stopSignal } from './process.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
 
 /** Trainers write a checkpoint within this time; the whole stop takes less than 8 s. */
-const GRACE_MS = 3_000
+const STOP_TIMEOUT_MS = 3_000
 
 /**
  * Runs a node until it is stopped: it joins, opens its links, and polls the queues that its hardware and models allow.
  */
 async function main(): Promise<void> {
   const config = readConfig()
-  const lines = new RecentLines()
+  const lines = new RecentLogs()
   const log = createLogger('node', config.HEARTH_LOG_LEVEL, { onLine: (line) => lines.keep('node', line) })
   const stop = stopSignal()
   await using _runtime = openTemporalRuntime(log)
@@ -81,7 +81,7 @@ async function main(): Promise<void> {
   drain.stop()
   followModels = () => {}
   node.links.reportNow()
-  if (stop.signal.reason instanceof DismissedError) throw stop.signal.reason
+  if (stop.signal.reason instanceof NodeRevokedError) throw stop.signal.reason
 }
 
 interface NodeWorkerOptions {
@@ -99,7 +99,7 @@ async function openQueues(
   { config, log, stop, drain, onFault }: NodeWorkerOptions,
 ): Promise<{ queues: ActivityQueues; access: GateAccess }> {
   const { identity, control } = node
-  const onDismissed = (why: DismissedError) => stop.abort(why)
+  const onDismissed = (why: NodeRevokedError) => stop.abort(why)
   const access: GateAccess = stack.use(
     await GateAccess.open(
       { config, identity, control, log, onDismissed, onFault, onMoved: (moved) => queues.moveTo(moved) },
@@ -110,7 +110,7 @@ async function openQueues(
   const { nodeId } = identity
   const activities = createNodeActivities({ ...node, nodeId, stopping: () => drain.signal, log })
   const queues: ActivityQueues = stack.use(
-    new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }),
+    new ActivityQueues({ connection, namespace, activities, graceMs: STOP_TIMEOUT_MS, log }),
   )
   return { queues, access }
 }
@@ -122,7 +122,7 @@ const DISMISSED = 3
 
 main().catch((err: unknown) => {
   if (err instanceof Error && err.name === 'AbortError') return
-  const isPlain = err instanceof ConfigError || err instanceof JoinError || err instanceof DismissedError
+  const isPlain = err instanceof ConfigError || err instanceof JoinError || err instanceof NodeRevokedError
   process.stderr.write(`${isPlain ? err.message : ((err as Error).stack ?? String(err))}\n`)
-  process.exitCode = err instanceof DismissedError ? DISMISSED : isPlain ? 2 : 1
+  process.exitCode = err instanceof NodeRevokedError ? DISMISSED : isPlain ? 2 : 1
 })

@@ -26,7 +26,7 @@ export interface CandidateTestInput {
 /** After this many failed loads the model counts as impossible to load. */
 const MAX_FAILED_LOADS = 3
 /** The time that a candidate waits for a node with room for it. */
-const WAIT_MS = 24 * 3_600_000
+const WAIT_TIMEOUT_MS = 24 * 3_600_000
 const MAX_REASON = 300
 /** After this many tries without a verdict, on nodes with room for it, the test will not reach one. */
 const MAX_TRIES = 30
@@ -60,7 +60,7 @@ async function testUntil(
   versionId: string,
   modelKey: string,
 ): Promise<TestVerdict & { isUnplaced?: boolean; isMoved?: boolean }> {
-  const deadline = workflowInfo().startTime.getTime() + WAIT_MS
+  const deadline = workflowInfo().startTime.getTime() + WAIT_TIMEOUT_MS
   let failed = 0
   let pause = 0
   let tries = 0

@@ -13,7 +13,9 @@ import {
 } from '@temporalio/workflow'
 import type { OpenedCohort } from '../activities/control/cohorts/cohorts.ts'
 import type { ControlActivities } from '../activities/control/index.ts'
-import { type Fault, type Of, runStage, StageFailed } from './cohort/attempts.ts'
+import { type Fault, type CohortContext, runStage, StageFailed } from './cohort/attempts.ts'
+import { CapacityPoller } from './cohort/capacity-poller.ts'
+import { noneInFlight, runInTurn, nonCancellable } from './cohort/non-cancellable.ts'
 import {
   begin,
   endCall,
@@ -22,20 +24,18 @@ import {
   type Progress,
   type Run,
   show,
-  type Shown,
+  type CohortProgress,
   waitingFor,
 } from './cohort/progress.ts'
-import { Room } from './cohort/room.ts'
-import { noneInFlight, runInTurn, waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
 import { LOCAL, MAX_HISTORY } from './contract/policy.ts'
 
 const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
-const openCohort = waitedFor(record.openCohort)
-const findRoom = waitedFor(record.findRoom)
-const putBackStages = waitedFor(record.putBackStages)
-const cancelStages = waitedFor(record.cancelStages)
-const endCohort = waitedFor(record.endCohort)
+const openCohort = nonCancellable(record.openCohort)
+const findRoom = nonCancellable(record.findRoom)
+const putBackStages = nonCancellable(record.putBackStages)
+const cancelStages = nonCancellable(record.cancelStages)
+const endCohort = nonCancellable(record.endCohort)
 
 export interface CohortRunInput {
   cohortId: string
@@ -54,7 +54,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
   runInTurn()
   const cohort = await openCohort({ cohortId })
   if (cohort.ended) return setCurrentDetails('The cohort had already ended.')
-  const shown: Shown = { run: new Map(), said: '' }
+  const shown: CohortProgress = { run: new Map(), said: '' }
   const say = (said: string) => {
     shown.said = said
     show(shown)
@@ -89,21 +89,21 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
 }
 
 /** Runs the stages, and next to them the search for nodes that stages wait for. */
-async function runAll(input: CohortRunInput, cohort: OpenedCohort, shown: Shown): Promise<void> {
+async function runAll(input: CohortRunInput, cohort: OpenedCohort, shown: CohortProgress): Promise<void> {
   const { cohortId } = input
-  const beside = new CancellationScope()
-  const room = new Room((stages) => findRoom({ cohortId, stages }))
+  const pollScope = new CancellationScope()
+  const room = new CapacityPoller((stages) => findRoom({ cohortId, stages }))
   try {
-    await Promise.race([runStages(input, cohort, { shown, room }), beside.run(() => room.look())])
+    await Promise.race([runStages(input, cohort, { shown, room }), pollScope.run(() => room.look())])
   } finally {
-    beside.cancel()
+    pollScope.cancel()
   }
 }
 
 async function runStages(
   input: CohortRunInput,
   { accountId, stages }: OpenedCohort,
-  { shown, room }: { shown: Shown; room: Room },
+  { shown, room }: { shown: CohortProgress; room: CapacityPoller },
 ): Promise<void> {
   const { cohortId, mostEvents = MAX_HISTORY } = input
   // Created here, so that the scopes of the stages are children of the deadline's scope.
@@ -119,7 +119,7 @@ async function runStages(
       else stage.isRepeated = true
     }
   }
-  const of: Of = {
+  const of: CohortContext = {
     cohortId,
     accountId,
     repeat,
@@ -209,7 +209,7 @@ async function runStages(
  * wait for it. The consumers give their slots back, keep their models, and are called again once the producer has
  * begun.
  */
-async function makeWay(stage: Progress, run: Run, repeat: Of['repeat']): Promise<void> {
+async function makeWay(stage: Progress, run: Run, repeat: CohortContext['repeat']): Promise<void> {
   const waiting = waitingFor(stage, run)
   if (waiting.length > 0) repeat(await putBack(waiting))
 }

@@ -20,7 +20,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import type { GiveUp, TaskPlacement } from '../activities/control/tasks/tasks.ts'
+import type { TaskEndReason, TaskPlacement } from '../activities/control/tasks/tasks.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
 import type { InferTask } from '../activities/node/models/infer.ts'
 import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
@@ -42,8 +42,8 @@ export interface ColdInferenceInput {
 const INPUT_REFUSED = 'input_refused'
 
 /** The outcome of one try: finished, not accepted in time, lost (another node may succeed), or refused permanently. */
-type Try = 'finished' | 'not taken' | 'lost' | 'refused'
-type Ending = 'finished' | 'ended' | GiveUp
+type AttemptOutcome = 'finished' | 'not taken' | 'lost' | 'refused'
+type InferenceOutcome = 'finished' | 'ended' | TaskEndReason
 
 /**
  * queued -> ... -> succeeded | failed. Callers see the row in `task`, and the holder of its lease writes the result.
@@ -73,7 +73,7 @@ export async function coldInference({ taskId, since }: ColdInferenceInput): Prom
 const GIVEN_UP = 'task_given_up'
 
 /** Records the failure, and shows it to operators as a failed workflow. */
-async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
+async function giveUp(taskId: string, reason: TaskEndReason): Promise<never> {
   setCurrentDetails(`Recording that the task was given up (${reason}).`)
   await giveUpTask({ taskId, reason })
   setCurrentDetails(`The task has ended without a result (${reason}).`)
@@ -83,7 +83,7 @@ async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
 /** Local activities also fail with an ApplicationFailure, so the type is checked too. */
 const isGivenUp = (err: unknown): boolean => err instanceof ApplicationFailure && err.type === GIVEN_UP
 
-async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Promise<Ending> {
+async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Promise<InferenceOutcome> {
   let deadline = limit
   let avoid: readonly string[] = []
   let lost = false
@@ -101,7 +101,7 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     if (place.spent) return 'attempts'
 
     const began = Date.now()
-    const outcome: Try = place.nodeId ? await tryAt(taskId, place, place.nodeId) : 'not taken'
+    const outcome: AttemptOutcome = place.nodeId ? await tryAt(taskId, place, place.nodeId) : 'not taken'
     if (outcome === 'finished') return 'finished'
     if (outcome === 'refused') return 'failed'
     lost = outcome === 'lost'
@@ -116,13 +116,13 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     }
     const why = place.why ?? `node ${place.nodeId} ${lost ? 'lost it' : 'did not take it in time'}`
     setCurrentDetails(`Waits for a node: ${why}.`)
-    const left = Math.max(1, deadline - Date.now())
+    const remainingMs = Math.max(1, deadline - Date.now())
     if (isWakeable) {
       pause = nextPause(pause, place)
-      await condition(() => isWoken, Math.min(spread(pause), left))
+      await condition(() => isWoken, Math.min(spread(pause), remainingMs))
     } else {
       pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
-      await sleep(Math.min(pause, left))
+      await sleep(Math.min(pause, remainingMs))
     }
   }
 }
@@ -145,7 +145,7 @@ async function tryAt(
   taskId: string,
   { shared, modelKey, accountId, turn }: TaskPlacement,
   nodeId: string,
-): Promise<Try> {
+): Promise<AttemptOutcome> {
   if (shared) {
     const queue = shared === 'warm' ? QUEUES.warm(modelKey) : QUEUES.cached(modelKey)
     setCurrentDetails(`Waits for a node on the queue ${queue}, or runs there.`)
@@ -163,7 +163,7 @@ async function tryAt(
 async function tryOn(
   options: ActivityOptions,
   { accountId, ...task }: InferTask & { accountId: string },
-): Promise<Try> {
+): Promise<AttemptOutcome> {
   const { inferTask } = proxyActivities<NodeActivities>({
     ...options,
     // The row shows the end at once; the node stops its work by itself.

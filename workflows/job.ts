@@ -18,7 +18,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import type { RunToDo } from '../activities/control/training/runs.ts'
+import type { RunSnapshot } from '../activities/control/training/runs.ts'
 import type { JobOffer } from '../domain/placement/job-offers.ts'
 import {
   type GiveUpReason,
@@ -52,21 +52,21 @@ export interface JobInput {
 }
 
 /** The reason why no node can run the job at present. */
-interface Wait {
+interface WaitState {
   reason: string | null
 }
 
-const told = ({ reason }: Wait, otherwise: string): string =>
+const reasonOr = ({ reason }: WaitState, otherwise: string): string =>
   reason === null ? otherwise : `Waits: ${reason}.`
 
-type Ending =
+type JobOutcome =
   | { status: 'completed' }
   | { status: 'paused' }
   | { status: 'failed'; reason: GiveUpReason }
   | { status: 'ended' }
 
 /** The attempt that is offered to nodes, or that a node is making. */
-class Offered {
+class AttemptOffer {
   #scope: CancellationScope | undefined
   #isWithdrawn = false
 
@@ -93,7 +93,7 @@ class Offered {
 export type Offer = Pick<ActivityOptions, 'taskQueue' | 'scheduleToStartTimeout'>
 
 /** Makes one attempt at a job, as an activity on the node that accepts it. */
-export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
+export type Attempt = (run: RunSnapshot, offer: Offer) => Promise<void>
 
 /**
  * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which only guarded
@@ -106,7 +106,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   // `patched` is called before the first await. After one, a replay might call it in another workflow task than
   // the first execution did.
   const isOffered = patched('own-nodes-from-start')
-  const wait: Wait = { reason: input.waiting ?? null }
+  const wait: WaitState = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
     setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
@@ -114,10 +114,10 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   })
   setHandler(jobWaiting, ({ reason }) => {
     wait.reason = reason
-    setCurrentDetails(told(wait, 'Waits for a node to take it.'))
+    setCurrentDetails(reasonOr(wait, 'Waits for a node to take it.'))
   })
-  const offered = new Offered()
-  let run: RunToDo | undefined
+  const offered = new AttemptOffer()
+  let run: RunSnapshot | undefined
   const withdrawAtRest = async () => {
     // A failure here would end the workflow. Without an answer we don't withdraw: a node that takes the offer is
     // refused.
@@ -132,7 +132,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   setHandler(jobPaused, withdrawAtRest, { unfinishedPolicy: HandlerUnfinishedPolicy.ABANDON })
   // The signal's arrival is enough: Temporal completes no workflow that has not seen all of its signals.
   setHandler(jobResumed, () => {})
-  let ending: Ending
+  let ending: JobOutcome
   try {
     run = await openRun(jobId)
     if (isTerminal(run.status)) return
@@ -154,18 +154,18 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   if (ending.status === 'failed') throw ApplicationFailure.nonRetryable('the run has failed', ending.reason)
 }
 
-interface Attempting {
+interface CurrentAttempt {
   work: Attempt
-  wait: Wait
-  offered: Offered
+  wait: WaitState
+  offered: AttemptOffer
   isOffered: boolean
 }
 
 async function attemptUntilDone(
   { jobId, fruitless = 0, nodeFaults = 0 }: JobInput,
-  run: RunToDo,
-  { work, wait, offered, isOffered }: Attempting,
-): Promise<Ending> {
+  run: RunSnapshot,
+  { work, wait, offered, isOffered }: CurrentAttempt,
+): Promise<JobOutcome> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
   for (;;) {
@@ -180,7 +180,7 @@ async function attemptUntilDone(
     if ((isOffered || patched('own-nodes')) && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
     setCurrentDetails(
-      told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
+      reasonOr(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
     )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
     const failure = offered.takeWithdrawal() ? WITHDRAWN : await attemptOnce(offered, () => work(run, offer))
@@ -218,7 +218,7 @@ const WITHDRAWN: Failure = { code: 'paused', isPermanent: false }
 
 /** Returns `undefined` when the result is stored; rethrows a cancellation of this workflow. */
 async function attemptOnce(
-  offered: Offered,
+  offered: AttemptOffer,
   work: () => Promise<void>,
 ): Promise<Failure | 'not taken' | undefined> {
   try {

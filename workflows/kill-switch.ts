@@ -44,7 +44,7 @@ async function run(known: KillSwitchState | undefined): Promise<void> {
 
   if (!known) state = await followKillSwitch()
   for (;;) {
-    tell(state)
+    showState(state)
     await condition(() => orders.length > 0 || isDue(handled))
     const order = orders.shift()
     if (!order) break
@@ -64,7 +64,7 @@ const written = ({ active, reason, actor }: Order): KillSwitchState => ({
 
 const isDue = (handled: number): boolean => handled >= ORDERS_PER_RUN || workflowInfo().continueAsNewSuggested
 
-function tell({ active, reason, actor }: KillSwitchState): void {
+function showState({ active, reason, actor }: KillSwitchState): void {
   setCurrentDetails(
     active
       ? `**Active**: every gateway refuses new work. Reason: ${reason ?? 'none'} (${actor ?? 'unknown'}). Signal \`deactivate\` to end it.`

@@ -11,20 +11,20 @@ const { removeOutlivedFiles, removeOutlivedRows, removeOrphanedUploads, resealSe
  */
 const MAX_STEPS = 50
 
-interface Removed {
+interface RetentionTotals {
   rows: number
   files: number
 }
 
 /** Runs a single pass, for schedules of earlier versions; fails when a step has failed. */
-export async function retention(): Promise<Removed> {
+export async function retention(): Promise<RetentionTotals> {
   const { removed, failures } = await retentionPass()
   if (failures.length > 0) throw failures[0]
   return removed
 }
 
 /** Removes expired data. A failed kind of step does not prevent the others; its error is returned with the counts. */
-export async function retentionPass(): Promise<{ removed: Removed; failures: readonly unknown[] }> {
+export async function retentionPass(): Promise<{ removed: RetentionTotals; failures: readonly unknown[] }> {
   const removed = { rows: 0, files: 0 }
   const failures: unknown[] = []
   const step = async (run: () => Promise<void>) => {

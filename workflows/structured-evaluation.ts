@@ -28,7 +28,7 @@ export interface StructuredEvaluationInput {
 /** A step that fails this many times fails the run. */
 const MAX_FAILURES = 4
 /** The time that a run waits for nodes with room. */
-const WAIT_MS = 24 * 3_600_000
+const WAIT_TIMEOUT_MS = 24 * 3_600_000
 /** Failure codes of a node that could not take the step. They don't count as failures of the step. */
 const PASSING = ['lost', 'drained', 'no_capacity']
 
@@ -72,7 +72,7 @@ async function onNode<T>(
   { runId, step, summary }: Step,
   work: (node: NodeActivities) => Promise<T>,
 ): Promise<T> {
-  const deadline = workflowInfo().startTime.getTime() + WAIT_MS
+  const deadline = workflowInfo().startTime.getTime() + WAIT_TIMEOUT_MS
   let failures = 0
   let pause = 0
   for (;;) {

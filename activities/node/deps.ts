@@ -1,4 +1,4 @@
-import type { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
+import type { PayloadPublisher } from '../../node-runtime/cohorts/payload-publisher.ts'
 import type { ControlClient } from '../../node-runtime/control/client.ts'
 import type { SlotShares } from '../../node-runtime/control/slot-shares.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
@@ -42,7 +42,7 @@ export interface NodeDeps {
   readonly spool: Spool
   /** The payloads that cohort stages hand over from and to this node. */
   readonly edges: Edges
-  readonly keepers: PayloadKeepers
+  readonly keepers: PayloadPublisher
   /** Fetches the files of inputs. */
   readonly inputs: InputFiles
   /** Validates responses against schemas that callers wrote. */

@@ -1,6 +1,6 @@
 import { isDatabaseFull, isDatabaseOutOfMemory, isDataException, isTransient } from '../../db/errors.ts'
 import { ApiError, type Issue, storageFull, temporaryError } from '../../domain/errors.ts'
-import { isDiskFull } from '../../platform/disk-room.ts'
+import { isDiskFull } from '../../platform/disk-space.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 
 interface Coded {

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { temporaryError } from '../../domain/errors.ts'
-import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
+import { FairSemaphore, QueueFullError } from '../../platform/async/fair-semaphore.ts'
 
 /** How many accounts may build long responses at once. Waiting requests hold no memory. */
 const TURNS = { most: 64, mostPerKey: 1, mostWaiting: 256 } as const
@@ -16,7 +16,7 @@ const SHORT_BYTES = 16 * 1024
  * requests run in between.
  */
 export class LongAnswers {
-  readonly #turns = new FairTurns(TURNS)
+  readonly #turns = new FairSemaphore(TURNS)
 
   /**
    * Waits for the account's turn and holds it until disposed; throws `rate_limited` if too many requests are waiting.
@@ -25,7 +25,7 @@ export class LongAnswers {
     try {
       return new LongAnswer(await this.#turns.take(accountId, signal))
     } catch (err) {
-      if (!(err instanceof LineFull)) throw err
+      if (!(err instanceof QueueFullError)) throw err
       throw temporaryError(
         'rate_limited',
         'too many long responses are requested at once; try again',

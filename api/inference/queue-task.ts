@@ -5,7 +5,7 @@ import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
 import { at } from '../../domain/at.ts'
 import { type ApiError, temporaryError } from '../../domain/errors.ts'
-import { FairTurns } from '../../platform/async/fair-turns.ts'
+import { FairSemaphore } from '../../platform/async/fair-semaphore.ts'
 import { coldInferenceStart } from '../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
@@ -25,7 +25,7 @@ const MAX_WAIT_MS = 30_000
  * A gateway writes an account's tasks in one transaction at a time, so only one connection waits for the lock of the
  * account's quota.
  */
-const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: MAX_WAITING })
+const turns = new FairSemaphore({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: MAX_WAITING })
 
 interface Waiting {
   readonly draft: TaskDraft

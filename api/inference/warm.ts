@@ -5,7 +5,7 @@ import { filesOf, namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../domain/tools/catalog.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
-import { turnOf } from '../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../platform/turn-key.ts'
 import type { InputFile } from '../../schemas/nodes/link.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
@@ -92,7 +92,7 @@ export async function askWarm(
     const startedAt = now()
     const began = performance.now()
     try {
-      const turn = isToolKey(model_key) || files?.length ? turnOf(accountId) : undefined
+      const turn = isToolKey(model_key) || files?.length ? turnKeyOf(accountId) : undefined
       const answer = await links.ask(nodeId, {
         accountId,
         modelKey: model_key,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Browser, BrowserContext, CDPSession, Page } from 'playwright-core'
-import { OPERATIONS_KEY, type World } from './world.ts'
+import { OPERATIONS_KEY, type ConsoleFixture } from './world.ts'
 
 const MB = 1_000_000
 
@@ -24,7 +24,7 @@ export class BenchTab implements AsyncDisposable {
     this.#session = session
   }
 
-  static async open(browser: Browser, { baseUrl }: Pick<World, 'baseUrl'>): Promise<BenchTab> {
+  static async open(browser: Browser, { baseUrl }: Pick<ConsoleFixture, 'baseUrl'>): Promise<BenchTab> {
     const context = await browser.newContext({ baseURL: baseUrl, viewport: { width: 1280, height: 900 } })
     context.setDefaultTimeout(60_000)
     const page = await context.newPage()
@@ -35,7 +35,7 @@ export class BenchTab implements AsyncDisposable {
     return new BenchTab(context, page, session)
   }
 
-  async goto(path: string, { key }: Pick<World, 'key'>): Promise<void> {
+  async goto(path: string, { key }: Pick<ConsoleFixture, 'key'>): Promise<void> {
     await this.page.goto(`/console${path}#key=${key}&operations_key=${OPERATIONS_KEY}`)
   }
 

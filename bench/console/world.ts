@@ -13,7 +13,7 @@ import { createAccount, fillDatasets, fillRuns, startServer } from '../list-fixt
 export const OPERATIONS_KEY = 'bench-operations'
 const EPOCHS = 2_000
 
-export interface World extends AsyncDisposable {
+export interface ConsoleFixture extends AsyncDisposable {
   baseUrl: string
   /** The pid of the gateway. */
   pid: number
@@ -25,7 +25,7 @@ export interface World extends AsyncDisposable {
 }
 
 /** Starts a gateway process and an account with `runs` runs, one of which is active and has `lines` log lines. */
-export async function startWorld(runs: number, lines: number): Promise<World> {
+export async function startWorld(runs: number, lines: number): Promise<ConsoleFixture> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   stack.defer(() => rmSync(folder, { recursive: true, force: true }))
@@ -68,7 +68,7 @@ export async function startWorld(runs: number, lines: number): Promise<World> {
   }
 }
 
-interface Going {
+interface LiveRun {
   accountId: string
   runId: string
   line: number
@@ -76,7 +76,7 @@ interface Going {
 }
 
 /** Writes five log lines and half an epoch per second, and a new run every five seconds. */
-async function goOn(db: Kysely<Database>, at: Going, signal: AbortSignal): Promise<void> {
+async function goOn(db: Kysely<Database>, at: LiveRun, signal: AbortSignal): Promise<void> {
   for (let second = 0; !signal.aborted; second++) {
     const log = Array.from({ length: 5 }, () => ({
       job_id: at.runId,

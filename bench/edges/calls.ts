@@ -11,13 +11,13 @@ export interface Usage {
   peakBytes: number
 }
 
-const SAMPLE_MS = 20
+const SAMPLE_INTERVAL_MS = 20
 
 /** Answers calls of the parent process, and exits with it. */
 export function answerCalls(calls: Calls): void {
   let peakBytes = 0
   const sample = () => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss()))
-  setInterval(sample, SAMPLE_MS).unref()
+  setInterval(sample, SAMPLE_INTERVAL_MS).unref()
   const usage = async (): Promise<Usage> => {
     sample()
     const { user, system } = process.cpuUsage()

@@ -8,7 +8,7 @@ import { answerCalls } from './calls.ts'
 
 // The consumer of bench/edges.ts: fetches payloads to files, as a node does, and counts the bytes of a bare stream.
 
-interface Wanted {
+interface FetchOrder {
   sha256: string
   /** False skips the digest, to measure its cost. */
   isVerified: boolean
@@ -18,7 +18,7 @@ const store = await PayloadStore.open({ dir: join(process.argv[2]!, 'consumer'),
 
 /** A digest that costs nothing and is always right. */
 const unverified = (sha256: string) => ({ update() {}, digest: () => sha256 })
-const writerFor = ({ sha256, isVerified }: Wanted) =>
+const writerFor = ({ sha256, isVerified }: FetchOrder) =>
   store.write(isVerified ? {} : { digest: unverified(sha256) })
 
 async function milliseconds(work: () => Promise<unknown>): Promise<number> {
@@ -28,11 +28,11 @@ async function milliseconds(work: () => Promise<unknown>): Promise<number> {
 }
 
 answerCalls({
-  direct: ({ peer, ...wanted }: Wanted & { peer: EdgePeer }) =>
+  direct: ({ peer, ...wanted }: FetchOrder & { peer: EdgePeer }) =>
     milliseconds(async () => {
       using _payload = await fetchPayload(peer, { writer: await writerFor(wanted), sha256: wanted.sha256 })
     }),
-  relayed: ({ url, ...wanted }: Wanted & { url: string }) =>
+  relayed: ({ url, ...wanted }: FetchOrder & { url: string }) =>
     milliseconds(async () => {
       using _payload = await fetchRelayed(url, { writer: await writerFor(wanted), sha256: wanted.sha256 })
     }),

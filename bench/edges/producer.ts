@@ -11,7 +11,7 @@ import { answerCalls } from './calls.ts'
 
 // The producer of bench/edges.ts: a node's end of edges, and a bare HTTP server.
 
-const HOLD_MS = 3_600_000
+const HOLD_TTL_MS = 3_600_000
 const PIECE = randomBytes(1024 * 1024)
 const edges = await Edges.open({
   dir: join(process.argv[2]!, 'producer'),
@@ -30,12 +30,12 @@ async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
       await writer.write(left < PIECE.length ? PIECE.subarray(0, left) : PIECE)
     using payload = await writer.finish()
     at = { edgeId: randomUUID(), attempt: 1 }
-    edges.store.hold(payload, at, HOLD_MS)
+    edges.store.hold(payload, at, HOLD_TTL_MS)
     held.set(bytes, at)
   }
   const ticket = randomBytes(32).toString('base64url')
   const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
-  server.admit(at, { ticketSha256, beginWithinMs: HOLD_MS })
+  server.admit(at, { ticketSha256, beginWithinMs: HOLD_TTL_MS })
   const { sha256 } = edges.store.find(at)!
   return { ...at, ticket, url: server.candidates[0]!.url, spkiSha256: server.spkiSha256, sha256 }
 }

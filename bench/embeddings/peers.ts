@@ -12,7 +12,7 @@ import { llmPython } from '../../test/support/builders/models/tiny-llm.ts'
 import { type LineProgram, startLineProgram } from '../line-program.ts'
 
 const INSTALL_TIMEOUT_MS = 900_000
-const START_MS = 180_000
+const START_TIMEOUT_MS = 180_000
 const SENTENCE_TRANSFORMERS = ['sentence-transformers==6.2.0', 'scikit-learn', 'scipy']
 /** Infinity pins transformers 4.57; the other packages are the newest compatible ones. */
 const INFINITY = [
@@ -96,7 +96,7 @@ async function startPeer(
     stdio: 'ignore',
   })
   const url = `http://127.0.0.1:${port}`
-  const endsAt = Date.now() + START_MS
+  const endsAt = Date.now() + START_TIMEOUT_MS
   for (;;) {
     const status = await request(`${url}/health`).then(
       async ({ statusCode, body }) => (await body.dump(), statusCode),

@@ -25,7 +25,7 @@ export interface Answer {
 }
 
 /** If all tokens arrive within this time, the rate includes the wait for the first token. */
-const AT_ONCE_MS = 50
+const BURST_INTERVAL_MS = 50
 
 interface Chunk {
   choices?: { delta?: { content?: string | null } }[]
@@ -114,7 +114,7 @@ async function read(body: AsyncIterable<Uint8Array>, began: number, { onText }: 
   const tokens = counted ?? pieces
   const firstMs = (first ?? end) - began
   const writingMs = end - began - firstMs
-  const tokensPerS = (tokens / (writingMs < AT_ONCE_MS ? end - began : writingMs)) * 1000
+  const tokensPerS = (tokens / (writingMs < BURST_INTERVAL_MS ? end - began : writingMs)) * 1000
   return { text, tokens, firstMs, tokensPerS }
 }
 

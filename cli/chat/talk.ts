@@ -1,6 +1,6 @@
 import { createInterface, type Interface } from 'node:readline'
 import { CliError } from '../cli-error.ts'
-import { inJson, remark, say } from '../print.ts'
+import { inJson, printStatus, printLine } from '../print.ts'
 import { type Answer, answer, type Chat, type Message } from './answer.ts'
 
 /** The exit code that shells expect after Ctrl-C. */
@@ -8,7 +8,7 @@ const STOPPED = 130
 const HELP = '/reset starts over, /system TEXT sets the system prompt, /exit quits'
 
 /** A conversation: each line of standard input is a message or a command. */
-export class Talk {
+export class ChatSession {
   readonly #chat: Chat
   readonly #json: boolean
   #system: string | undefined
@@ -30,7 +30,7 @@ export class Talk {
     try {
       const given = await answer(this.#chat, [...prompt, ...messages], {
         onText: (text) => void (this.#json || process.stdout.write(text)),
-        onLoading: (s) => remark(`hearth: the model is loading; retrying in ${s} s`),
+        onLoading: (s) => printStatus(`hearth: the model is loading; retrying in ${s} s`),
         signal: asking.signal,
       })
       this.#messages = [...messages, { role: 'assistant', content: given.text }]
@@ -49,7 +49,7 @@ export class Talk {
       terminal: isTerminal,
       prompt: '> ',
     })
-    if (isTerminal) remark(`${this.#chat.model}: ${HELP}, Ctrl-C stops an answer.`)
+    if (isTerminal) printStatus(`${this.#chat.model}: ${HELP}, Ctrl-C stops an answer.`)
     const stop = () => this.#stop(lines)
     lines.on('SIGINT', stop)
     process.on('SIGINT', stop)
@@ -65,7 +65,7 @@ export class Talk {
           break
         }
         if (!isTerminal || !(isStopped || err instanceof CliError)) throw err
-        remark(isStopped ? '\n(stopped)' : `hearth: ${(err as Error).message}`)
+        printStatus(isStopped ? '\n(stopped)' : `hearth: ${(err as Error).message}`)
       }
       if (isTerminal) lines.prompt()
     }
@@ -78,8 +78,8 @@ export class Talk {
     if (command === undefined) return line.trim() === '' ? undefined : this.ask(line)
     if (command === 'reset') this.#messages = []
     else if (command === 'system') this.#system = rest || undefined
-    else return remark(`hearth: unknown command /${command}; ${HELP}`)
-    remark(command === 'reset' ? '(conversation reset)' : `(system prompt: ${this.#system ?? 'none'})`)
+    else return printStatus(`hearth: unknown command /${command}; ${HELP}`)
+    printStatus(command === 'reset' ? '(conversation reset)' : `(system prompt: ${this.#system ?? 'none'})`)
   }
 
   #stop(lines: Interface): void {
@@ -90,10 +90,10 @@ export class Talk {
   #tell({ text, tokens, firstMs, tokensPerS }: Answer): void {
     if (this.#json) {
       const figures = { tokens, first_ms: Math.round(firstMs), tokens_per_s: tokensPerS }
-      return say(inJson({ content: text, ...figures }))
+      return printLine(inJson({ content: text, ...figures }))
     }
     process.stdout.write('\n')
     const first = (firstMs / 1000).toFixed(2)
-    remark(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, first token after ${first} s)`)
+    printStatus(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, first token after ${first} s)`)
   }
 }

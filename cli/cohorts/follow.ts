@@ -3,7 +3,7 @@ import type { CohortEvent, CohortEvents, CohortSummary } from '../../schemas/coh
 import { CliError, PassingError } from '../cli-error.ts'
 import type { PlatformClient } from '../platform-client.ts'
 import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'
-import { addNames, cohortInWords, eventInWords, type Named, type Retries } from './words.ts'
+import { addNames, formatCohort, formatEvent, type DisplayNames, type Retries } from './formatters.ts'
 
 const POLL_INTERVAL_MS = 400
 const EVENTS_A_PAGE = 500
@@ -54,13 +54,13 @@ export async function follow(
   client: PlatformClient,
   taskId: string,
   screen: Screen | undefined,
-  { againMs = REMINDER_INTERVAL_MS, patienceMs = TIMEOUT_MS }: Times = {},
+  { againMs = REMINDER_INTERVAL_MS, patienceMs = TIMEOUT_MS }: FollowTimes = {},
 ): Promise<CohortSummary> {
-  const view = screen && (isDrawable(screen) ? drawing(screen) : teller(screen, againMs))
+  const view = screen && (isDrawable(screen) ? drawing(screen) : eventView(screen, againMs))
   const retries = new Map<string, string>()
   let seen: string | undefined
   for (;;) {
-    const { cohort, events } = await patiently(
+    const { cohort, events } = await retryUnreachable(
       async () => {
         const cohort = await summaryOf(client, taskId)
         return { cohort, events: view ? await eventsAfter(client, taskId, seen) : [] }
@@ -76,13 +76,13 @@ export async function follow(
   }
 }
 
-interface Times {
+interface FollowTimes {
   againMs?: number
   patienceMs?: number
 }
 
 /** Polls the platform. If it doesn't answer, prints a remark and retries for `patienceMs`. */
-async function patiently<T>(
+async function retryUnreachable<T>(
   look: () => Promise<T>,
   patienceMs: number,
   remark: ((words: string) => void) | undefined,
@@ -115,7 +115,7 @@ function drawing(screen: Screen): View {
   let last = ''
   return {
     show: (cohort, _events, retries) => {
-      last = cohortInWords(cohort, retries)
+      last = formatCohort(cohort, retries)
       draw(last)
     },
     remark: (words) => draw([last, words].filter(Boolean).join('\n')),
@@ -123,19 +123,19 @@ function drawing(screen: Screen): View {
 }
 
 /** Prints one line per event. Prints what a cohort waits for at once, then every `againMs`. */
-function teller(screen: Screen, againMs: number): View {
-  const names: Named = { edges: new Map(), nodes: new Map() }
-  let told: { reason: string | null; at: number } = { reason: null, at: 0 }
+function eventView(screen: Screen, againMs: number): View {
+  const names: DisplayNames = { edges: new Map(), nodes: new Map() }
+  let lastReport: { reason: string | null; at: number } = { reason: null, at: 0 }
   const remark = (words: string) => writeLine(screen, `${new Date().toISOString()} ${words}`)
   return {
     remark,
     show: (cohort, events) => {
       addNames(names, cohort)
-      for (const event of events) writeLine(screen, eventInWords(event, names))
+      for (const event of events) writeLine(screen, formatEvent(event, names))
       const reason = cohort.waiting_for
       const now = Date.now()
-      if (reason === told.reason && now - told.at < againMs) return
-      told = { reason, at: now }
+      if (reason === lastReport.reason && now - lastReport.at < againMs) return
+      lastReport = { reason, at: now }
       if (reason !== null) remark(`waits for ${reason}`)
     },
   }

@@ -3,10 +3,10 @@ import type { Command } from 'commander'
 import { hearth } from '../../client/index.ts'
 import { noKeyFor } from '../as-account.ts'
 import { cliConfig } from '../cli-config.ts'
-import { inWordsOf } from '../failures.ts'
+import { toCliError } from '../failures.ts'
 import { id } from '../ids.ts'
 import { PlatformClient } from '../platform-client.ts'
-import { findPlatform, type Found, type GlobalOptions } from '../platform.ts'
+import { findPlatform, type SettingValue, type GlobalOptions } from '../platform.ts'
 
 interface CohortOptions extends GlobalOptions {
   account?: string
@@ -37,10 +37,10 @@ export async function reached(command: Command): Promise<{ client: PlatformClien
   return { client, json: options.json ?? false }
 }
 
-async function accountOf(baseUrl: string, key: Found): Promise<string> {
+async function accountOf(baseUrl: string, key: SettingValue): Promise<string> {
   try {
     return (await hearth({ baseUrl, apiKey: key.text }).me()).account.id
   } catch (err) {
-    throw inWordsOf(err, { baseUrl, key })
+    throw toCliError(err, { baseUrl, key })
   }
 }

@@ -9,14 +9,14 @@ const BYTE_ORDER_MARK = /^\uFEFF/
 
 /** Reads a JSON object from a file, or from standard input if the file is `-`. */
 export function readObject(file: string): JsonObject {
-  const place = file === '-' ? 'standard input' : file
+  const source = file === '-' ? 'standard input' : file
   let text: string
   try {
     text = readFileSync(file === '-' ? STANDARD_INPUT : file, 'utf8')
   } catch (err) {
-    throw usageError(`${place} cannot be read: ${whyUnreadable(err as NodeJS.ErrnoException)}`)
+    throw usageError(`${source} cannot be read: ${whyUnreadable(err as NodeJS.ErrnoException)}`)
   }
-  return objectIn(text, place)
+  return objectIn(text, source)
 }
 
 const UNREADABLE: Readonly<Record<string, string>> = {

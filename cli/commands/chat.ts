@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { amount, filled, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
-import { Talk } from '../chat/talk.ts'
+import { ChatSession } from '../chat/talk.ts'
 
 interface ChatOptions {
   message?: string
@@ -25,7 +25,10 @@ export function chatCommand(chat: Command): void {
     .action(
       asAccount(async ({ baseUrl, key, json }, model: string, options: ChatOptions) => {
         const { message, system, maxTokens, temperature } = options
-        const talk = new Talk({ baseUrl, key: key.text, model, maxTokens, temperature }, { system, json })
+        const talk = new ChatSession(
+          { baseUrl, key: key.text, model, maxTokens, temperature },
+          { system, json },
+        )
         await (message === undefined ? talk.run() : talk.ask(message))
       }),
     )

@@ -7,20 +7,20 @@ import { filled, headerText, wholeNumber } from '../arguments.ts'
 import { CliError, usageError } from '../cli-error.ts'
 import { deadline as deadlineOf } from '../cohorts/deadline.ts'
 import { eventsAfter, failureOf, follow, hasEnded, retriesIn, summaryOf } from '../cohorts/follow.ts'
-import { reached } from '../cohorts/reach.ts'
-import { graphIn, readInput, readObject, runIn } from '../cohorts/read-request.ts'
 import {
   addNames,
-  cohortInWords,
-  edgesInWords,
-  eventInWords,
-  type Named,
-  planInWords,
-  resumeInWords,
-} from '../cohorts/words.ts'
+  formatCohort,
+  formatEdges,
+  formatEvent,
+  type DisplayNames,
+  formatPlan,
+  formatResume,
+} from '../cohorts/formatters.ts'
+import { reached } from '../cohorts/reach.ts'
+import { graphIn, readInput, readObject, runIn } from '../cohorts/read-request.ts'
 import { id } from '../ids.ts'
 import type { PlatformClient } from '../platform-client.ts'
-import { inJson, print, remark, say, table } from '../print.ts'
+import { inJson, print, printStatus, printLine, table } from '../print.ts'
 import { watching } from '../screen.ts'
 
 interface RunOptions {
@@ -47,7 +47,7 @@ export function cohortCommands(cohorts: Command): void {
     .action(async (file: string, _options: object, command: Command) => {
       const { client, json } = await reached(command)
       const plan = await client.call<Plan>('POST', '/api/v1/cohorts:plan', graphIn(file, readObject(file)))
-      print({ json }, plan, planInWords(plan))
+      print({ json }, plan, formatPlan(plan))
       if (!plan.feasible) process.exitCode = 1
     })
 
@@ -80,7 +80,7 @@ export function cohortCommands(cohorts: Command): void {
       const headers = idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }
       const accepted = await client.call<CohortAccepted>('POST', '/api/v1/cohorts:run', body, headers)
       const { task_id, cohort_id } = accepted
-      if (resumeOf !== undefined && !json) await tellResumed(client, task_id)
+      if (resumeOf !== undefined && !json) await printResumed(client, task_id)
       if (watch) return watched(client, task_id, json)
       const hint = `Show it with \`npx hearth cohorts show ${task_id}\`.`
       print({ json }, accepted, `Cohort ${cohort_id} is ${accepted.status}, as task ${task_id}.\n${hint}`)
@@ -96,10 +96,7 @@ export function cohortCommands(cohorts: Command): void {
       const cohort = await summaryOf(client, id(taskId))
       const isRepeated = cohort.stages.some(({ attempt }) => attempt > 1)
       const retries = retriesIn(isRepeated ? await eventsAfter(client, taskId, undefined) : [])
-      const words = [
-        cohortInWords(cohort, retries),
-        ...(cohort.edges.length > 0 ? [edgesInWords(cohort)] : []),
-      ]
+      const words = [formatCohort(cohort, retries), ...(cohort.edges.length > 0 ? [formatEdges(cohort)] : [])]
       if (hasEnded(cohort) && cohort.status === 'succeeded') words.push(await resultOf(client, taskId))
       print({ json }, cohort, words.join('\n\n'))
     })
@@ -135,10 +132,10 @@ function recordCommands(cohorts: Command): void {
     .description('show the events of a cohort, oldest first')
     .action(async (taskId: string, _options: object, command: Command) => {
       const { client, json } = await reached(command)
-      const names: Named = { edges: new Map(), nodes: new Map() }
+      const names: DisplayNames = { edges: new Map(), nodes: new Map() }
       addNames(names, await summaryOf(client, id(taskId)))
       const events = await eventsAfter(client, taskId, undefined)
-      print({ json }, events, events.map((event) => eventInWords(event, names)).join('\n'))
+      print({ json }, events, events.map((event) => formatEvent(event, names)).join('\n'))
     })
 
   cohorts
@@ -153,9 +150,9 @@ function recordCommands(cohorts: Command): void {
 }
 
 /** Prints, in addition to the result, which stages a resumed run took over, or why it took over none. */
-async function tellResumed(client: PlatformClient, taskId: string): Promise<void> {
+async function printResumed(client: PlatformClient, taskId: string): Promise<void> {
   const events = await eventsAfter(client, taskId, undefined)
-  for (const words of events.map(resumeInWords)) if (words !== undefined) remark(words)
+  for (const words of events.map(formatResume)) if (words !== undefined) printStatus(words)
 }
 
 function idempotencyKeyOf(text: string): string {
@@ -166,7 +163,7 @@ function idempotencyKeyOf(text: string): string {
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
 async function watched(client: PlatformClient, taskId: string, json: boolean): Promise<void> {
   const shows = `npx hearth cohorts show ${taskId}`
-  if (!json) remark(`Task ${taskId}`)
+  if (!json) printStatus(`Task ${taskId}`)
   const cohort = await watching(`the cohort continues; ${shows} shows it.`, () =>
     follow(client, taskId, json ? undefined : process.stderr).catch((err: unknown) => {
       if (!(err instanceof CliError)) throw err
@@ -178,8 +175,8 @@ async function watched(client: PlatformClient, taskId: string, json: boolean): P
     }),
   )
   const failure = failureOf(cohort)
-  if (json) say(inJson(cohort, 2))
-  else if (!failure) say(await resultOf(client, taskId))
+  if (json) printLine(inJson(cohort, 2))
+  else if (!failure) printLine(await resultOf(client, taskId))
   if (failure) throw failure
 }
 

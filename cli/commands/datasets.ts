@@ -10,7 +10,7 @@ import { type AccountContext, asAccount } from '../as-account.ts'
 import { CliError, usageError } from '../cli-error.ts'
 import { datasetId } from '../names.ts'
 import { PendingUpload } from '../pending-upload.ts'
-import { print, remark, table } from '../print.ts'
+import { print, printStatus, table } from '../print.ts'
 import { watching } from '../screen.ts'
 import { transferLine } from '../transfer-line.ts'
 
@@ -117,7 +117,7 @@ async function upload(
     )
   const pending = new PendingUpload({ baseUrl, path: resolve(file), info, name })
   const begin = async (resume = pending.read()): Promise<Dataset> => {
-    if (resume) remark(`hearth: resuming the upload of dataset ${resume.dataset_id}`)
+    if (resume) printStatus(`hearth: resuming the upload of dataset ${resume.dataset_id}`)
     const made = {
       dataset_name: name,
       storage_format: format,

@@ -19,7 +19,7 @@ export function doctorCommand(doctor: Command): void {
     const options = command.optsWithGlobals<GlobalOptions>()
     const config = cliConfig()
     const checks = [...(await checkMachine(config)), ...(await checkReached(options))]
-    print({ json: options.json ?? false }, checks, checks.map(inWords).join('\n'))
+    print({ json: options.json ?? false }, checks, checks.map(formatCheck).join('\n'))
     const count = checks.filter(({ state }) => state === 'wrong').length
     if (count > 0) throw new CliError(count === 1 ? 'one check failed' : `${count} checks failed`)
   })
@@ -35,5 +35,5 @@ async function checkReached(options: GlobalOptions): Promise<Check[]> {
   }
 }
 
-const inWords = ({ about, state, message, todo }: Check): string =>
+const formatCheck = ({ about, state, message, todo }: Check): string =>
   `${SIGNS[state]}  ${about}: ${message.replace(/\.$/, '')}${todo === undefined ? '' : `. To do: ${todo}`}`

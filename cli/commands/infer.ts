@@ -4,7 +4,7 @@ import type { InferenceTask } from '../../schemas/inference-task.ts'
 import { amount } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { usageError } from '../cli-error.ts'
-import { inJson, print, remark } from '../print.ts'
+import { inJson, print, printStatus } from '../print.ts'
 import { watching } from '../screen.ts'
 import { taskFailed } from './tasks.ts'
 
@@ -23,10 +23,10 @@ export function inferCommand(infer: Command): void {
     .requiredOption('-d, --data <input>', 'the input: JSON, @file, or @- for standard input')
     .option('--async', 'print the task instead of waiting for its result')
     .option('--timeout <seconds>', 'request timeout, 30 by default; then wait for the task', amount)
-    .action(asAccount(ask))
+    .action(asAccount(inferOrPredict))
 }
 
-async function ask(
+async function inferOrPredict(
   { h, json }: AccountContext,
   endpoint: string,
   { data, async: isAsync, timeout }: InferOptions,
@@ -47,7 +47,7 @@ async function ask(
   })
   const { task_id: taskId, status, result } = answer
   if (status === 'succeeded') return print({ json }, answer, inJson(result, 2))
-  remark(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it running)`)
+  printStatus(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it running)`)
   const task = await watching(
     `the task continues; npx hearth tasks wait ${taskId} waits for its result.`,
     () => h.tasks.wait(taskId),
@@ -61,11 +61,11 @@ function ended(task: InferenceTask, json: boolean): void {
 }
 
 function inputOf(data: string): Record<string, unknown> {
-  const place = data.startsWith('@') ? data.slice(1) : undefined
+  const inputFile = data.startsWith('@') ? data.slice(1) : undefined
   let value: unknown
   try {
     value = JSON.parse(
-      place === undefined ? data : readFileSync(place === '-' ? STANDARD_INPUT : place, 'utf8'),
+      inputFile === undefined ? data : readFileSync(inputFile === '-' ? STANDARD_INPUT : inputFile, 'utf8'),
     )
   } catch (err) {
     const { message } = err as Error

@@ -4,11 +4,11 @@ import { AdminClient } from '../admin-client.ts'
 import { baseUrl as parseBaseUrl, headerText } from '../arguments.ts'
 import { cliConfig } from '../cli-config.ts'
 import { usageError } from '../cli-error.ts'
-import { inWordsOf } from '../failures.ts'
+import { toCliError } from '../failures.ts'
 import type { GlobalOptions } from '../platform.ts'
 import { print } from '../print.ts'
 import { profilesFile, readProfiles, saveProfiles } from '../profiles.ts'
-import { ask } from '../prompt.ts'
+import { promptFor } from '../prompt.ts'
 
 const FIRST_PROFILE = 'default'
 const PROFILE_NAME = /^[\w.-]{1,64}$/
@@ -28,12 +28,13 @@ export function loginCommand(login: Command): void {
       const known = options.baseUrl ?? config.HEARTH_BASE_URL ?? stored.profiles[name]?.base_url
       const baseUrl = (known ?? (await addressAsked())).replace(/\/+$/, '')
       const text =
-        options.apiKey ?? (config.HEARTH_API_KEY || (await ask(`API key for ${baseUrl}: `, { secret: true })))
+        options.apiKey ??
+        (config.HEARTH_API_KEY || (await promptFor(`API key for ${baseUrl}: `, { secret: true })))
       const key = { text: checked(headerText, text, 'the API key'), from: 'this login' }
       const me = await hearth({ baseUrl, apiKey: key.text })
         .me()
         .catch((err: unknown) => {
-          throw inWordsOf(err, { baseUrl, key })
+          throw toCliError(err, { baseUrl, key })
         })
       const { operationsKey } = options
       if (operationsKey !== undefined)
@@ -87,7 +88,7 @@ function nameOf(given: string, fallback: string): string {
 
 async function addressAsked(): Promise<string> {
   if (!process.stdin.isTTY) throw usageError('the platform URL is required: pass --base-url')
-  return checked(parseBaseUrl, await ask('Platform URL (http://127.0.0.1:8420): '), 'the URL')
+  return checked(parseBaseUrl, await promptFor('Platform URL (http://127.0.0.1:8420): '), 'the URL')
 }
 
 /** Parses a prompted value with the parser of the option. */

@@ -4,7 +4,7 @@ import { cliConfig } from '../cli-config.ts'
 import { bridge } from '../mcp-bridge.ts'
 import { CLIENT_NAMES, configurationFor } from '../mcp-config.ts'
 import { findPlatform, type GlobalOptions } from '../platform.ts'
-import { remark, say } from '../print.ts'
+import { printStatus, printLine } from '../print.ts'
 
 interface McpOptions extends GlobalOptions {
   names: 'safe' | 'slugs'
@@ -35,11 +35,11 @@ export function mcpCommands(mcp: Command): void {
     .action((options: { client?: string }, command: Command) => {
       const { baseUrl, key = PLACEHOLDER, names } = reached(command)
       const url = `${baseUrl}/mcp${names === 'safe' ? '?names=safe' : ''}`
-      say(configurationFor({ url, baseUrl, key }, options.client))
+      printLine(configurationFor({ url, baseUrl, key }, options.client))
       if (key === PLACEHOLDER)
-        remark(`hearth: replace ${PLACEHOLDER} with an API key; \`npx hearth keys create\` creates one.`)
+        printStatus(`hearth: replace ${PLACEHOLDER} with an API key; \`npx hearth keys create\` creates one.`)
       else
-        remark(
+        printStatus(
           'hearth: this contains an API key. Create a separate key for an agent with `npx hearth keys create --role operator --tools ...`, and pass it with --api-key.',
         )
     })

@@ -27,7 +27,7 @@ export function memoryCommands(memory: Command): void {
           const part = entries.slice(at, at + MAX_IMPORTED)
           try {
             const body = { entries: part.map(({ entry }) => entry) }
-            const done = await context.client.call<Imported>('POST', path, body)
+            const done = await context.client.call<ImportedLine>('POST', path, body)
             total.imported += done.imported
             total.already_present += done.already_present
           } catch (err) {
@@ -66,7 +66,7 @@ function stateCommands(memory: Command): void {
         const context = open(command)
         const chosen = account(context, accountId)
         const state = await context.client.call<AccountMemory>(method, `/accounts/${chosen}/memory${path}`)
-        print(context, state, inWords(state))
+        print(context, state, formatMemory(state))
       })
   }
   memory
@@ -111,7 +111,7 @@ function accessOf(text: string): 'read' | 'write' {
 const stateOf = ({ enabled, ready, detail }: AccountMemory): string =>
   enabled ? (ready ? 'ready' : (detail ?? 'not ready')) : 'disabled'
 
-function inWords(state: AccountMemory): string {
+function formatMemory(state: AccountMemory): string {
   const grants = state.grants.map(({ key_id, access }) => `  ${key_id} may ${access}`)
   return [
     `Memory of ${state.account_id}: ${stateOf(state)}, ${state.entries} entries.`,
@@ -119,7 +119,7 @@ function inWords(state: AccountMemory): string {
   ].join('\n')
 }
 
-type Imported = Static<typeof ImportedMemory>
+type ImportedLine = Static<typeof ImportedMemory>
 
 /** An entry as written in a line of the file. */
 interface WrittenEntry {

@@ -7,7 +7,7 @@ import { artifactRef, artifactRefs } from '../artifact-ref.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { print } from '../print.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
-import { acceptedInWords } from './train.ts'
+import { formatAccepted } from './train.ts'
 
 interface MergeOptions {
   method: MergeMethod
@@ -60,7 +60,7 @@ export function mergeCommand(merge: Command): void {
           ...(hardware && { hardware_preference: hardware }),
         })
         if (watch) return followToEnd(context, { runId: accepted.job_id, name })
-        print(context, accepted, acceptedInWords(accepted))
+        print(context, accepted, formatAccepted(accepted))
       }),
     )
 }

@@ -6,16 +6,16 @@ import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import {
   DISK_TODO,
-  diskFaultInWords,
-  gateFaultInWords,
+  formatDiskFault,
+  formatGateFault,
   gateTodo,
   GPU_TODO,
-  gpuFaultInWords,
+  formatGpuFault,
 } from '../node-faults.ts'
 import { print, table } from '../print.ts'
 
 /** The response to a node change, with the changed field. */
-interface Moved {
+interface NodeChange {
   status?: string
   sharing?: string
 }
@@ -75,8 +75,8 @@ export function nodeCommands(nodes: Command): void {
         const context = open(command)
         const path = `/nodes/${id(nodeId)}`
         const moved = await (verb === 'remove'
-          ? context.client.call<Moved>('DELETE', path)
-          : context.client.call<Moved>('POST', `${path}/${verb}`))
+          ? context.client.call<NodeChange>('DELETE', path)
+          : context.client.call<NodeChange>('POST', `${path}/${verb}`))
         print(context, moved, `Node ${nodeId} is ${moved.status ?? moved.sharing}.`)
       })
   }
@@ -140,9 +140,9 @@ const faultsOf = ({
   gpu_fault,
   disk_fault,
 }: Pick<NodeView, 'gate_fault' | 'gpu_fault'> & Partial<Pick<NodeView, 'disk_fault'>>): string[] => [
-  ...(gate_fault ? [`${gateFaultInWords(gate_fault)}. To do: ${gateTodo(gate_fault)}.`] : []),
-  ...(gpu_fault ? [`${gpuFaultInWords(gpu_fault)}. To do: ${GPU_TODO}.`] : []),
-  ...(disk_fault ? [`${diskFaultInWords(disk_fault)}. To do: ${DISK_TODO}.`] : []),
+  ...(gate_fault ? [`${formatGateFault(gate_fault)}. To do: ${gateTodo(gate_fault)}.`] : []),
+  ...(gpu_fault ? [`${formatGpuFault(gpu_fault)}. To do: ${GPU_TODO}.`] : []),
+  ...(disk_fault ? [`${formatDiskFault(disk_fault)}. To do: ${DISK_TODO}.`] : []),
 ]
 
 const gateState = ({ gate_fault }: NodeView): string | null =>

@@ -17,8 +17,8 @@ export function openCommand(open: Command): void {
       const globals = command.optsWithGlobals<GlobalOptions>()
       const url = `${findPlatform(globals, cliConfig()).baseUrl}/console/`
       const isOpened = !options.print && !globals.json && (await opened(url))
-      const said = isOpened ? `${url} is open in the browser; it asks for an API key.` : url
-      print({ json: globals.json ?? false }, { url }, said)
+      const text = isOpened ? `${url} is open in the browser; it asks for an API key.` : url
+      print({ json: globals.json ?? false }, { url }, text)
     })
 }
 

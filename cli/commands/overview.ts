@@ -10,11 +10,11 @@ export function overviewCommand(overview: Command): void {
   overview.action(async (_options: object, command: Command) => {
     const context = open(command)
     const found = await context.client.call<Overview>('GET', '/overview')
-    print(context, found, inWords(found))
+    print(context, found, formatOverview(found))
   })
 }
 
-function inWords(found: Overview): string {
+function formatOverview(found: Overview): string {
   const { nodes, kill_switch: killSwitch, requests, models } = found
   const copies = models.map((one) => `${one.models} ${one.state}`).join(', ') || 'none'
   const speed =

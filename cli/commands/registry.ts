@@ -6,7 +6,7 @@ import { size } from '../amounts.ts'
 import { filled, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
 import { usageError } from '../cli-error.ts'
-import { lineageInWords } from '../models/lineage.ts'
+import { formatLineage } from '../models/lineage.ts'
 import { pullRun } from '../models/pull.ts'
 import { modelId } from '../names.ts'
 import { print, table } from '../print.ts'
@@ -95,7 +95,7 @@ export function modelCommands(models: Command): void {
     .action(
       asAccount(async ({ h, json }, given: string) => {
         const lineage = await h.models.lineage(await modelId(h, given))
-        print({ json }, lineage, lineageInWords(lineage))
+        print({ json }, lineage, formatLineage(lineage))
       }),
     )
 
@@ -106,7 +106,7 @@ export function modelCommands(models: Command): void {
       asAccount(async ({ h, json }, config: string | undefined) => {
         if (config !== undefined) {
           const detail = await h.modelConfigs.get(config)
-          return print({ json }, detail, configInWords(detail))
+          return print({ json }, detail, formatModelConfig(detail))
         }
         const { model_configs: list } = await h.modelConfigs.list({ active_only: true })
         const rows = list.map((one) => [
@@ -120,7 +120,7 @@ export function modelCommands(models: Command): void {
     )
 }
 
-function configInWords(config: ModelConfigDetail): string {
+function formatModelConfig(config: ModelConfigDetail): string {
   const rows = config.user_configurable_params.map((one) => [
     one.name,
     one.type,

@@ -5,17 +5,17 @@ import { filled, orderOption, sortOption, wholeNumber } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { id } from '../ids.ts'
 import { datasetId } from '../names.ts'
-import { inJson, plain, print, remark, say, table } from '../print.ts'
+import { inJson, plain, print, printStatus, printLine, table } from '../print.ts'
 import { curve, type Series } from '../runs/curve.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
 import { leftOutOf, warningsOf } from '../runs/left-out.ts'
-import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
+import { parameter, type TypedParameters, valuesOf } from '../runs/parameters.ts'
 import { failureOf, stateOf } from '../runs/watch.ts'
 import { watching } from '../screen.ts'
-import { acceptedInWords } from './train.ts'
+import { formatAccepted } from './train.ts'
 
-interface AgainOptions {
-  param?: Typed
+interface RerunOptions {
+  param?: TypedParameters
   dataset?: string
   name?: string
   watch?: boolean
@@ -82,7 +82,7 @@ export function runCommands(runs: Command): void {
       asAccount(async ({ h, json }, runId: string) => {
         const [run, { events }] = await Promise.all([h.runs.get(id(runId)), h.runs.events(runId)])
         const rows = events.map((one) => [one.timestamp, one.event_type, one.detail])
-        print({ json }, run, `${inWords(run)}\n\n${table(['TIME', 'EVENT', 'DETAIL'], rows)}`)
+        print({ json }, run, `${formatRun(run)}\n\n${table(['TIME', 'EVENT', 'DETAIL'], rows)}`)
       }),
     )
 
@@ -155,7 +155,7 @@ function followCommands(runs: Command): void {
         async ({ h, json }, runId: string, { follow, lines }: { follow?: boolean; lines: number }) => {
           const { logs, after } = await h.runs.logs(id(runId), { limit: Math.max(1, lines) })
           const tell = (line: { timestamp: string; message: string }) =>
-            say(json ? inJson(line) : `${line.timestamp} ${line.message}`)
+            printLine(json ? inJson(line) : `${line.timestamp} ${line.message}`)
           if (json && !follow) return print({ json }, logs, '')
           for (const line of logs) tell(line)
           if (!follow) return
@@ -174,7 +174,7 @@ function followCommands(runs: Command): void {
           )
           const failure = failureOf(run)
           if (failure) throw failure
-          remark(`hearth: the run is ${run.status}.`)
+          printStatus(`hearth: the run is ${run.status}.`)
         },
       ),
     )
@@ -212,7 +212,7 @@ function followCommands(runs: Command): void {
 async function again(
   context: AccountContext,
   runId: string,
-  { param, dataset, name, watch }: AgainOptions,
+  { param, dataset, name, watch }: RerunOptions,
 ): Promise<void> {
   const { h, json } = context
   const earlier = await h.runs.get(id(runId))
@@ -224,7 +224,7 @@ async function again(
     ...(name !== undefined && { job_name: name }),
   })
   if (watch) return followToEnd(context, { runId: accepted.job_id, name: name ?? earlier.job_name })
-  print({ json }, accepted, acceptedInWords(accepted))
+  print({ json }, accepted, formatAccepted(accepted))
 }
 
 const figure = (value: unknown): string | null => (typeof value === 'number' ? measure(value) : null)
@@ -234,7 +234,7 @@ const figuresOf = (metrics: Readonly<Record<string, unknown>>): string =>
     .flatMap(([name, value]) => (typeof value === 'number' ? [`${name} ${measure(value)}`] : []))
     .join(', ')
 
-function inWords(run: TrainingRun): string {
+function formatRun(run: TrainingRun): string {
   const { progress, waiting, queue_position: ahead } = run
   const rows: [string, string | null | undefined][] = [
     ['Run', `${run.job_id} (${run.job_name}), ${run.job_type}, attempt ${run.attempt}`],

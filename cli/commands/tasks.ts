@@ -4,7 +4,7 @@ import { orderOption, timeOf, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
 import { CliError } from '../cli-error.ts'
 import { id } from '../ids.ts'
-import { inJson, plain, print, say, table } from '../print.ts'
+import { inJson, plain, print, printLine, table } from '../print.ts'
 import { watching } from '../screen.ts'
 
 interface ListOptions {
@@ -69,7 +69,7 @@ export function taskCommands(tasks: Command): void {
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
         const task = await h.tasks.get(id(taskId))
-        print({ json }, task, inWords(task))
+        print({ json }, task, formatTask(task))
       }),
     )
 
@@ -82,7 +82,7 @@ export function taskCommands(tasks: Command): void {
           h.tasks.wait(id(taskId)),
         )
         if (json) print({ json }, task, '')
-        else if (task.status === 'succeeded') say(inJson(task.result, 2))
+        else if (task.status === 'succeeded') printLine(inJson(task.result, 2))
         if (task.status === 'failed') throw taskFailed(task)
       }),
     )
@@ -108,7 +108,7 @@ function word(text: string): string {
   throw new InvalidArgumentError('Expected a status such as queued, running, succeeded or failed.')
 }
 
-function inWords(task: InferenceTask): string {
+function formatTask(task: InferenceTask): string {
   const detail = task.status_detail
   const rows: [string, string | null][] = [
     ['Task', `${task.task_id} of endpoint ${task.endpoint_id}`],

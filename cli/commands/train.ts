@@ -5,13 +5,13 @@ import { filled } from '../arguments.ts'
 import { artifactRef } from '../artifact-ref.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { datasetId } from '../names.ts'
-import { print, remark } from '../print.ts'
+import { print, printStatus } from '../print.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
-import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
+import { parameter, type TypedParameters, valuesOf } from '../runs/parameters.ts'
 
 interface TrainOptions {
   dataset: string
-  param?: Typed
+  param?: TypedParameters
   name?: string
   base?: ArtifactRef
   mode?: OperatingMode
@@ -61,15 +61,15 @@ export function trainCommand(train: Command): void {
           ...(mode && { operating_mode: mode }),
           ...(hardware && { hardware_preference: hardware }),
         })
-        if (watch && !json) remark(accepted.message)
+        if (watch && !json) printStatus(accepted.message)
         if (watch) return followToEnd(context, { runId: accepted.job_id, name })
-        print({ json }, accepted, acceptedInWords(accepted))
+        print({ json }, accepted, formatAccepted(accepted))
       }),
     )
 }
 
 /** Describes the queue position of accepted work and how to follow it. */
-export function acceptedInWords({
+export function formatAccepted({
   job_id,
   status,
   message,

@@ -11,7 +11,7 @@ export function whoamiCommand(whoami: Command): void {
     asAccount(async ({ h, json }: AccountContext, _options: object) => {
       const platform = findPlatform(whoami.optsWithGlobals<GlobalOptions>(), cliConfig())
       const me = await h.me()
-      print({ json }, { ...me, from: placesOf(platform) }, inWords(me, platform))
+      print({ json }, { ...me, from: placesOf(platform) }, formatIdentity(me, platform))
     }),
   )
 }
@@ -31,7 +31,7 @@ function storageText({ limit_bytes, stored_bytes, under_way_bytes }: NonNullable
 
 const gigabytes = (count: number): string => `${Number((count / 1e9).toFixed(3))} GB`
 
-function inWords(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platform): string {
+function formatIdentity(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platform): string {
   const { account, role, key, quotas, storage, balance_credits: balance, features } = me
   const limits = key.limits === null ? 'no limits' : `limits ${JSON.stringify(key.limits)}`
   const expiry = key.expires_at === null ? 'never expires' : `expires ${key.expires_at}`

@@ -1,8 +1,8 @@
 import { anywhere, walk } from './posix.ts'
-import { type CommandWords, quoted } from './tree.ts'
+import { type CommandEntry, quoted } from './tree.ts'
 
 /** Returns the bash completion script. It completes file names where it has no other suggestion. */
-export function bashCompletion(commands: readonly CommandWords[]): string {
+export function bashCompletion(commands: readonly CommandEntry[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   const values = [
     ...globals.filter(({ takesValue }) => takesValue).map((option) => `    ${anywhere(option)}) return ;;`),

@@ -1,10 +1,10 @@
-import { type CommandWords, type OptionWords } from './tree.ts'
+import { type CommandEntry, type OptionEntry } from './tree.ts'
 
 const quoted = (text: string): string =>
   `'${text.replaceAll('\\', String.raw`\\`).replaceAll("'", String.raw`\'`)}'`
 
 /** Returns the fish completion script, to be sourced or saved as completions/hearth.fish. */
-export function fishCompletion(commands: readonly CommandWords[]): string {
+export function fishCompletion(commands: readonly CommandEntry[]): string {
   const skipping = commands.flatMap(({ path, options }) =>
     options
       .filter(({ takesValue }) => takesValue)
@@ -47,7 +47,7 @@ ${lines.join('\n')}
 `
 }
 
-function flagsOf({ flags, about, takesValue, choices }: OptionWords): string {
+function flagsOf({ flags, about, takesValue, choices }: OptionEntry): string {
   const names = flags.map((flag) => (flag.startsWith('--') ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`))
   const value = choices.length > 0 ? ` -x -a ${quoted(choices.join(' '))}` : takesValue ? ' -r' : ''
   return `${names.join(' ')}${value} -d ${quoted(about)}`

@@ -1,7 +1,7 @@
-import { type CommandWords, type OptionWords, quoted } from './tree.ts'
+import { type CommandEntry, type OptionEntry, quoted } from './tree.ts'
 
 /** Returns the body of a `case "$path $word"` that resolves a command line to a command, in bash and zsh. */
-export function walk(commands: readonly CommandWords[]): string {
+export function walk(commands: readonly CommandEntry[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   return [
     ...globals.filter(({ takesValue }) => takesValue).map((option) => `      ${anywhere(option)}) skip=1 ;;`),
@@ -19,5 +19,5 @@ export function walk(commands: readonly CommandWords[]): string {
 }
 
 /** Returns the pattern of a global option after any path. */
-export const anywhere = ({ flags }: OptionWords): string =>
+export const anywhere = ({ flags }: OptionEntry): string =>
   flags.map((flag) => `*${quoted(` ${flag}`)}`).join('|')

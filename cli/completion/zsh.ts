@@ -1,8 +1,8 @@
 import { walk } from './posix.ts'
-import { type CommandWords, type OptionWords, quoted } from './tree.ts'
+import { type CommandEntry, type OptionEntry, quoted } from './tree.ts'
 
 /** Returns the zsh completion script, to be sourced or saved as `_hearth` in a folder of `fpath`. */
-export function zshCompletion(commands: readonly CommandWords[]): string {
+export function zshCompletion(commands: readonly CommandEntry[]): string {
   const globals = commands.find(({ path }) => path === '')?.options ?? []
   const values = commands.flatMap(({ path, options }) =>
     options
@@ -55,5 +55,5 @@ if [[ \${funcstack[1]} == _hearth ]]; then _hearth "$@"; else compdef _hearth he
 const described = (word: string, about: string): string =>
   quoted(`${word.replaceAll(':', String.raw`\:`)}:${about}`)
 
-const describedFlags = ({ flags, about }: OptionWords): string[] =>
+const describedFlags = ({ flags, about }: OptionEntry): string[] =>
   flags.map((flag) => described(flag, about))

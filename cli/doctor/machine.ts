@@ -134,19 +134,19 @@ function whyNotListening(host: string, port: number): Promise<string | undefined
 
 function checkDataDirectory({ HEARTH_DATA_DIR: data }: Config): Check {
   const about = 'Data directory'
-  const place = nearest(data)
-  if (!statSync(place).isDirectory())
-    return wrong(about, `${place} is not a folder`, 'set HEARTH_DATA_DIR to another folder')
+  const existingFolder = nearest(data)
+  if (!statSync(existingFolder).isDirectory())
+    return wrong(about, `${existingFolder} is not a folder`, 'set HEARTH_DATA_DIR to another folder')
   try {
-    accessSync(place, constants.W_OK)
+    accessSync(existingFolder, constants.W_OK)
   } catch {
     return wrong(
       about,
-      `${place} is not writable by this user`,
+      `${existingFolder} is not writable by this user`,
       'change its owner, or set HEARTH_DATA_DIR to another folder',
     )
   }
-  if (place !== data) return ok(about, `${data} will be created by the first \`npm start\``)
+  if (existingFolder !== data) return ok(about, `${data} will be created by the first \`npm start\``)
   const has = ['postgres', 'temporal', 'objects'].filter((name) => existsSync(join(data, name)))
   const up = existsSync(join(data, 'ready.json')) ? 'a platform is running' : 'no platform is running'
   return ok(about, `${data} contains ${has.join(', ') || 'no platform yet'}; ${up}`)

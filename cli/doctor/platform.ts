@@ -8,20 +8,20 @@ import { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
 import {
   DISK_TODO,
-  diskFaultInWords,
-  gateFaultInWords,
+  formatDiskFault,
+  formatGateFault,
   gateTodo,
   GPU_TODO,
   GPU_RESTRICTION_TODO,
-  gpuFaultInWords,
-  gpuRestrictionInWords,
+  formatGpuFault,
+  formatGpuRestriction,
 } from '../node-faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
 const RESPONSE_TIMEOUT_MS = 5_000
 /** Tolerates the network latency and the whole-second precision of the `Date` header. */
-const CLOCK_OFF_MS = 5_000
+const MAX_CLOCK_SKEW_MS = 5_000
 
 /** Checks a platform over the network: health, version, clock, keys and nodes. */
 export async function checkPlatform(platform: Platform): Promise<Check[]> {
@@ -111,7 +111,7 @@ function checkClock({ date, at }: HealthAnswer): Check {
   if (Number.isNaN(date))
     return warning('Clocks', 'the platform returned no time', 'look for a proxy that removes the Date header')
   const off = Math.abs(at - date)
-  return off < CLOCK_OFF_MS
+  return off < MAX_CLOCK_SKEW_MS
     ? ok('Clocks', 'the clocks of this machine and the platform agree')
     : wrong(
         'Clocks',
@@ -204,15 +204,14 @@ export function checkNodes(nodes: readonly NodeView[]): Check[] {
       ...node.environments.flatMap(({ name, error }) => (error ? [`environment ${name}: ${error}`] : [])),
     ])
     const { gpu_restriction } = node.inventory
-    const unused = gpu_restriction ? `; ${gpuRestrictionInWords(gpu_restriction)}` : ''
+    const unused = gpu_restriction ? `; ${formatGpuRestriction(gpu_restriction)}` : ''
     const message = `${node.status}, last seen ${node.last_seen_at}${unused}`
     if (node.status === 'offline')
       return wrong(about, message, `restart it, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.gate_fault)
-      return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, gateTodo(node.gate_fault))
-    if (node.gpu_fault) return wrong(about, `${message}, but ${gpuFaultInWords(node.gpu_fault)}`, GPU_TODO)
-    if (node.disk_fault)
-      return wrong(about, `${message}, but ${diskFaultInWords(node.disk_fault)}`, DISK_TODO)
+      return wrong(about, `${message}, but ${formatGateFault(node.gate_fault)}`, gateTodo(node.gate_fault))
+    if (node.gpu_fault) return wrong(about, `${message}, but ${formatGpuFault(node.gpu_fault)}`, GPU_TODO)
+    if (node.disk_fault) return wrong(about, `${message}, but ${formatDiskFault(node.disk_fault)}`, DISK_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     if (gpu_restriction?.ignored.length) return warning(about, message, GPU_RESTRICTION_TODO)
     return faults.length > 0

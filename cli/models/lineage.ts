@@ -1,7 +1,7 @@
 import type { Lineage } from '../../schemas/model.ts'
 
 /** Draws the lineage of a model as a tree, each item with its origins below it. */
-export function lineageInWords({ nodes, edges }: Lineage): string {
+export function formatLineage({ nodes, edges }: Lineage): string {
   const made = nodes.filter(({ id }) => !edges.some(({ from }) => from === id))
   return made.flatMap(({ id }) => tree(id, '', new Set())).join('\n')
 

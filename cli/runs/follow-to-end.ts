@@ -6,24 +6,24 @@ import { watching } from '../screen.ts'
 import { leftOutOf, warningsOf } from './left-out.ts'
 import { failureOf, watchRun } from './watch.ts'
 
-interface Begun {
+interface StartedRun {
   runId: string
   name: string
 }
 
 /** Follows a started run and prints how it ended. Ctrl-C leaves the run running. */
-export async function followToEnd({ h, json }: AccountContext, begun: Begun): Promise<void> {
+export async function followToEnd({ h, json }: AccountContext, begun: StartedRun): Promise<void> {
   const { runId } = begun
   const run = await watching(
     `the run continues; npx hearth runs logs -f ${runId} follows it, runs cancel stops it.`,
     () => watchRun(h, begun, json ? undefined : process.stderr),
   )
   const failure = failureOf(run)
-  if (json || !failure) print({ json }, run, inWords(run))
+  if (json || !failure) print({ json }, run, formatRunOutcome(run))
   if (failure) throw failure
 }
 
-function inWords(run: TrainingRun): string {
+function formatRunOutcome(run: TrainingRun): string {
   const { job_id, job_name, metrics, version_id } = run
   const leftOut = leftOutOf(run)
   const figures = Object.entries(metrics).flatMap(([name, value]) =>

@@ -4,10 +4,10 @@ import { didYouMean } from '../../domain/nearest-name.ts'
 import { usageError } from '../cli-error.ts'
 
 /** Hyperparameters as typed on the command line. */
-export type Typed = Readonly<Record<string, string>>
+export type TypedParameters = Readonly<Record<string, string>>
 
 /** Parses `name=value` and adds it to the earlier hyperparameters. */
-export function parameter(text: string, earlier: Typed = {}): Typed {
+export function parameter(text: string, earlier: TypedParameters = {}): TypedParameters {
   const at = text.indexOf('=')
   if (at > 0) return { ...earlier, [text.slice(0, at)]: text.slice(at + 1) }
   throw new InvalidArgumentError('Expected name=value, such as epochs=50.')
@@ -17,7 +17,7 @@ export function parameter(text: string, earlier: Typed = {}): Typed {
 export async function valuesOf(
   h: Hearth,
   config: string,
-  typed: Typed = {},
+  typed: TypedParameters = {},
 ): Promise<Record<string, unknown>> {
   if (Object.keys(typed).length === 0) return {}
   const { schema, aliases = {} } = await h.modelConfigs.schema(config)

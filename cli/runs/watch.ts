@@ -17,7 +17,7 @@ export async function watchRun(
   { runId, name }: { runId: string; name: string },
   screen: Screen | undefined,
 ): Promise<TrainingRun> {
-  const view = screen && (isDrawable(screen) ? new Drawing(screen, name) : new Lines(screen))
+  const view = screen && (isDrawable(screen) ? new Drawing(screen, name) : new EventPrinter(screen))
   for await (const event of h.runs.stream(runId, view ? {} : { types: ['status'] })) {
     view?.take(event)
     if (event.event === 'done') return event.data
@@ -39,7 +39,7 @@ export function failureOf(run: TrainingRun): CliError | undefined {
 }
 
 /** Prints the events of a run as lines. */
-class Lines {
+class EventPrinter {
   readonly #screen: Screen
 
   constructor(screen: Screen) {

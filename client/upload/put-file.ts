@@ -6,7 +6,7 @@ export interface PutProgress {
   total: number
 }
 
-export interface Put {
+export interface PutRequest {
   url: string
   file: Blob
   contentType: string
@@ -17,12 +17,15 @@ export interface Put {
 const WHAT = 'PUT of the file'
 
 /** PUTs a file to a signed URL. Browsers report upload progress only through XMLHttpRequest. */
-export async function putFile(put: Put, fetch: Fetch): Promise<void> {
+export async function putFile(put: PutRequest, fetch: Fetch): Promise<void> {
   const Browser = (globalThis as { XMLHttpRequest?: new () => BrowserRequest }).XMLHttpRequest
   await (Browser ? putInBrowser(put, new Browser()) : putByFetch(put, fetch))
 }
 
-async function putByFetch({ url, file, contentType, onProgress, signal }: Put, fetch: Fetch): Promise<void> {
+async function putByFetch(
+  { url, file, contentType, onProgress, signal }: PutRequest,
+  fetch: Fetch,
+): Promise<void> {
   let sent = 0
   const counted = file.stream().pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({
@@ -65,7 +68,7 @@ interface BrowserRequest {
 }
 
 async function putInBrowser(
-  { url, file, contentType, onProgress, signal }: Put,
+  { url, file, contentType, onProgress, signal }: PutRequest,
   xhr: BrowserRequest,
 ): Promise<void> {
   signal?.throwIfAborted()

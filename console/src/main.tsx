@@ -6,7 +6,7 @@ import { createRoot } from 'react-dom/client'
 import './mantine.ts'
 import './app.css'
 import { router } from './router.tsx'
-import { takeKeysOfAddress, useKey } from './session.ts'
+import { readKeysFromUrl, useKey } from './session.ts'
 import { SignIn } from './sign-in.tsx'
 import { theme, variables } from './theme.ts'
 
@@ -20,8 +20,8 @@ function App() {
   return <RouterProvider router={router} />
 }
 
-takeKeysOfAddress()
-window.addEventListener('hashchange', takeKeysOfAddress)
+readKeysFromUrl()
+window.addEventListener('hashchange', readKeysFromUrl)
 const root = document.getElementById('root')
 if (root)
   createRoot(root).render(

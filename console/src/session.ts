@@ -27,7 +27,7 @@ export function useKey(name: KeyName): string | null {
 }
 
 /** Reads the keys from a link that `npm start` printed, `#key=…&operations_key=…`, and removes them from the URL. */
-export function takeKeysOfAddress(): void {
+export function readKeysFromUrl(): void {
   const given = new URLSearchParams(location.hash.slice(1))
   if (!given.has('key') && !given.has('operations_key')) return
   const key = given.get('key')

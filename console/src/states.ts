@@ -14,13 +14,13 @@ import type {
 } from './types.ts'
 
 /** The tone and label of a state. Waiting and failed states also say what happens next, or what to do. */
-export type Words =
+export type StateWords =
   | readonly [tone: 'good' | 'busy' | 'off', words: string]
   | readonly [tone: 'wait' | 'bad', words: string, then: string]
 
-type Of<S extends string> = Readonly<Record<S, Words>>
+type StateWordsOf<S extends string> = Readonly<Record<S, StateWords>>
 
-const RUN: Of<Run['status']> = {
+const RUN: StateWordsOf<Run['status']> = {
   pending: ['wait', 'Waiting', 'It begins as soon as a node that can run it has room.'],
   running: ['busy', 'Running'],
   completed: ['good', 'Completed'],
@@ -29,11 +29,11 @@ const RUN: Of<Run['status']> = {
 }
 
 /** A paused run keeps its status, so the pause has its own entry. */
-const PAUSE: Of<'paused'> = {
+const PAUSE: StateWordsOf<'paused'> = {
   paused: ['wait', 'Paused', 'It goes on from its last checkpoint once it is resumed.'],
 }
 
-const TASK: Of<Task['status']> = {
+const TASK: StateWordsOf<Task['status']> = {
   queued: ['wait', 'Queued', 'A node takes it as soon as one that can load the model has room.'],
   assigned: ['busy', 'Assigned to a node'],
   claimed: ['busy', 'Claimed by a node'],
@@ -51,41 +51,41 @@ const TASK: Of<Task['status']> = {
   ],
 }
 
-const DATASET: Of<Dataset['status'] | 'reading'> = {
+const DATASET: StateWordsOf<Dataset['status'] | 'reading'> = {
   pending: ['wait', 'Waiting for a file', 'Upload a file to it, or delete it.'],
   reading: ['wait', 'Reading the file', 'It can be trained on once its file has been read.'],
   ready: ['good', 'Ready'],
   failed: ['bad', 'Failed', 'Mend the file, and upload it again.'],
 }
 
-const ENDPOINT: Of<Endpoint['status']> = {
+const ENDPOINT: StateWordsOf<Endpoint['status']> = {
   active: ['good', 'Active'],
   paused: ['wait', 'Paused', 'It refuses requests until its owner makes it active again.'],
   inactive: ['off', 'Inactive: refuses requests'],
   deprecated: ['wait', 'Deprecated', 'It still answers. Move to the endpoint that its owner names instead.'],
 }
 
-const READINESS: Of<NonNullable<Endpoint['readiness']>> = {
+const READINESS: StateWordsOf<NonNullable<Endpoint['readiness']>> = {
   warm: ['good', 'Warm: answers at once'],
   cached: ['wait', 'Cached: loads from disk first', 'The first request waits for that; later ones do not.'],
   cold: ['wait', 'Cold: downloads first', 'The first request waits for the download; later ones do not.'],
 }
 
-const REVIEW: Of<Endpoint['review_status']> = {
+const REVIEW: StateWordsOf<Endpoint['review_status']> = {
   active: ['good', 'Needs none'],
   pending_review: ['wait', 'Waits for a review', 'Other accounts see it once an operator has approved it.'],
   approved: ['good', 'Approved'],
   rejected: ['bad', 'Rejected', 'Change what the note of the reviewer names, and make it public again.'],
 }
 
-const VERSION: Of<ModelVersion['lifecycle_status']> = {
+const VERSION: StateWordsOf<ModelVersion['lifecycle_status']> = {
   candidate: ['wait', 'Candidate: not tested yet', 'It becomes ready once its test has passed.'],
   ready: ['good', 'Ready'],
   preferred: ['good', 'Preferred'],
   disabled: ['bad', 'Disabled', 'An admin may have it tested again, which makes it a candidate.'],
 }
 
-const RECEIVER: Of<WebhookEndpoint['verification_status'] | 'disabled'> = {
+const RECEIVER: StateWordsOf<WebhookEndpoint['verification_status'] | 'disabled'> = {
   active: ['good', 'Active'],
   pending_verification: [
     'wait',
@@ -95,7 +95,7 @@ const RECEIVER: Of<WebhookEndpoint['verification_status'] | 'disabled'> = {
   disabled: ['bad', 'Off', 'It is told nothing until it is switched on.'],
 }
 
-const DELIVERY: Of<Delivery['status']> = {
+const DELIVERY: StateWordsOf<Delivery['status']> = {
   pending: ['wait', 'Waiting', 'Its first attempt is due.'],
   delivering: ['busy', 'Delivering'],
   retrying: ['wait', 'Will be tried again', 'The attempts say what the receiver has to mend until then.'],
@@ -109,7 +109,7 @@ const DELIVERY: Of<Delivery['status']> = {
   cancelled: ['off', 'Cancelled'],
 }
 
-const ATTEMPT: Of<NonNullable<AttemptOutcome> | 'open'> = {
+const ATTEMPT: StateWordsOf<NonNullable<AttemptOutcome> | 'open'> = {
   open: ['busy', 'Delivering'],
   succeeded: ['good', 'Succeeded'],
   retryable: ['wait', 'Failed, may be tried again', 'The next attempt follows by itself.'],
@@ -118,7 +118,7 @@ const ATTEMPT: Of<NonNullable<AttemptOutcome> | 'open'> = {
 }
 type AttemptOutcome = DeliveryDetail['attempts'][number]['outcome']
 
-const NODE: Of<NodeDetail['status']> = {
+const NODE: StateWordsOf<NodeDetail['status']> = {
   online: ['good', 'Online'],
   offline: [
     'bad',
@@ -133,7 +133,7 @@ const NODE: Of<NodeDetail['status']> = {
   removed: ['off', 'Removed'],
 }
 
-const NODE_MODEL: Of<NodeDetail['models'][number]['state']> = {
+const NODE_MODEL: StateWordsOf<NodeDetail['models'][number]['state']> = {
   cold: ['off', 'Not here'],
   downloading_model: ['busy', 'Downloading'],
   loading_model: ['busy', 'Loading'],
@@ -143,14 +143,14 @@ const NODE_MODEL: Of<NodeDetail['models'][number]['state']> = {
   evicted: ['off', 'Let go'],
 }
 
-const ENVIRONMENT: Of<NodeDetail['environments'][number]['state']> = {
+const ENVIRONMENT: StateWordsOf<NodeDetail['environments'][number]['state']> = {
   absent: ['off', 'Installed when it is needed'],
   installing: ['busy', 'Is installed now'],
   ready: ['good', 'Ready'],
   failed: ['bad', 'Failed', 'The node tries again with the next work that needs it.'],
 }
 
-const COHORT: Of<Cohort['status']> = {
+const COHORT: StateWordsOf<Cohort['status']> = {
   preparing: ['busy', 'Preparing its models'],
   queued: ['wait', 'Queued', 'Its first stages are called once its workflow has begun.'],
   running: ['busy', 'Running'],
@@ -159,7 +159,7 @@ const COHORT: Of<Cohort['status']> = {
   cancelled: ['off', 'Cancelled'],
 }
 
-const STAGE: Of<CohortStage['status']> = {
+const STAGE: StateWordsOf<CohortStage['status']> = {
   pending: ['wait', 'Waits for earlier stages', 'It is called once they have what it needs.'],
   called: ['busy', 'Called: its node takes it'],
   loading: ['busy', 'Loading the model'],
@@ -171,7 +171,7 @@ const STAGE: Of<CohortStage['status']> = {
   cancelled: ['off', 'Cancelled'],
 }
 
-const EDGE: Of<CohortEdge['state']> = {
+const EDGE: StateWordsOf<CohortEdge['state']> = {
   planned: ['off', 'Planned'],
   negotiating: ['busy', 'Agreeing on a way'],
   negotiated: ['busy', 'Agreed'],
@@ -182,7 +182,7 @@ const EDGE: Of<CohortEdge['state']> = {
   failed: ['bad', 'Failed', 'It is tried again, by another way where there is one.'],
 }
 
-const FOUND: Of<NonNullable<Task['model_state']>> = {
+const FOUND: StateWordsOf<NonNullable<Task['model_state']>> = {
   resident: ['good', 'Loaded'],
   cached: ['off', 'On disk, and was loaded first'],
   cold: ['off', 'Absent, and was downloaded first'],
@@ -209,21 +209,21 @@ export const STATES = {
   edge: EDGE,
   found: FOUND,
 }
-export type Stateful = keyof typeof STATES
+export type StateKind = keyof typeof STATES
 
 /** Returns the state of a dataset: `reading` once the platform reads the file of a pending one. */
 export const datasetState = ({ status, is_reading }: Dataset): string =>
   status === 'pending' && is_reading ? 'reading' : status
 
 /** A state that a newer gateway names is shown by its name. */
-export const wordsOf = (as: Stateful, state: string): Words =>
-  (STATES[as] as Of<string>)[state] ?? ['off', state.replaceAll('_', ' ')]
+export const stateWordsFor = (as: StateKind, state: string): StateWords =>
+  (STATES[as] as StateWordsOf<string>)[state] ?? ['off', state.replaceAll('_', ' ')]
 
 /** The texts for waiting work, if the API says what it waits for. */
 export const waitingFor = (reason: string | null | undefined): string | undefined =>
   reason ? `Waiting: ${reason}` : undefined
 
-export const stateOfRun = ({ status, paused }: Run): { as: Stateful; of: string } =>
+export const stateOfRun = ({ status, paused }: Run): { as: StateKind; of: string } =>
   paused && (status === 'pending' || status === 'running')
     ? { as: 'pause', of: 'paused' }
     : { as: 'run', of: status }

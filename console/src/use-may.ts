@@ -3,9 +3,9 @@ import type { Me } from './types.ts'
 import { useApi } from './use-api.ts'
 
 const RANK: Record<string, number> = { viewer: 0, operator: 1, admin: 2 }
-const ME_MS = 60_000
+const IDENTITY_TTL_MS = 60_000
 
-export const useMe = () => useApi<Me>(`${BUILDER}/me`, { every: ME_MS })
+export const useMe = () => useApi<Me>(`${BUILDER}/me`, { every: IDENTITY_TTL_MS })
 
 /** Returns whether the key in use has at least this role, so that a page shows no button that would be refused. */
 export function useMay(least: 'operator' | 'admin'): boolean {

@@ -4,17 +4,17 @@ import type { RunEvent } from '../../client/index.ts'
 import { BUILDER, client } from './api.ts'
 import type { Epoch, RunProgress } from './types.ts'
 
-export interface Line {
+export interface LogLine {
   timestamp: string
   message: string
 }
-type Told = Extract<RunEvent, { event: 'event' }>['data']
+type RunEventData = Extract<RunEvent, { event: 'event' }>['data']
 
 /** The log and the measures of a run since its page was opened. */
 export interface RunFeed {
-  lines: Line[]
+  lines: LogLine[]
   epochs: Epoch[]
-  events: Told[]
+  events: RunEventData[]
   progress: RunProgress | null
   attempt: number | null
 }
@@ -34,7 +34,7 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
   if (isOpen && opened !== runId) setOpened(runId)
   const isFollowed = opened === runId
   const [{ of, feed }, setFeed] = useState({ of: '', feed: NOTHING })
-  const place = `${runId} ${after}`
+  const cursorKey = `${runId} ${after}`
   const queries = useQueryClient()
 
   useEffect(() => {
@@ -46,7 +46,7 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       const news = waiting
       waiting = []
       timer = undefined
-      setFeed((now) => ({ of: place, feed: extended(now.of === place ? now.feed : NOTHING, news) }))
+      setFeed((now) => ({ of: cursorKey, feed: extended(now.of === cursorKey ? now.feed : NOTHING, news) }))
       if (news.some(({ event }) => event === 'status' || event === 'done')) void readAgain(queries, runId)
     }
     async function follow(after: string) {
@@ -61,13 +61,13 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       control.abort()
       clearTimeout(timer)
     }
-  }, [runId, after, place, isFollowed, queries])
+  }, [runId, after, cursorKey, isFollowed, queries])
 
   const isEnded = isFollowed && !isOpen
   useEffect(() => {
     if (isEnded) void readAgain(queries, runId)
   }, [isEnded, runId, queries])
-  return of === place ? feed : NOTHING
+  return of === cursorKey ? feed : NOTHING
 }
 
 const readAgain = (queries: QueryClient, runId: string): Promise<void> =>

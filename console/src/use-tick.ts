@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from 'react'
 
-const TICK_MS = 15_000
+const TICK_INTERVAL_MS = 15_000
 
 const drawn = new Set<() => void>()
 let ticks = 0
@@ -14,7 +14,7 @@ function tick(): void {
 /** Starts or stops the one timer for all times on the page: it runs only while the page is visible and shows times. */
 function arrange(): void {
   const isNeeded = drawn.size > 0 && document.visibilityState === 'visible'
-  if (isNeeded) timer ??= setInterval(tick, TICK_MS)
+  if (isNeeded) timer ??= setInterval(tick, TICK_INTERVAL_MS)
   else {
     clearInterval(timer)
     timer = undefined

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { request } from 'undici'
 import { eventsIn } from '../../platform/event-stream.ts'
-import { importMadeModel, type Importing } from './import-model.ts'
+import { importMadeModel, type ImportTarget } from './import-model.ts'
 import { writeTinyGguf } from './tiny-gguf.ts'
 
 /** A complete response, with the time to its first token. */
@@ -11,7 +11,7 @@ export interface Chat {
   firstMs: number
 }
 
-interface Platform extends Importing {
+interface Platform extends ImportTarget {
   api_key: string
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { ROOT } from '../paths.ts'
 
-export interface Importing {
+export interface ImportTarget {
   base_url: string
   operations_key: string
   account_id: string
@@ -15,7 +15,7 @@ export interface Importing {
  * operators use. Returns the name of the endpoint.
  */
 export async function importMadeModel(
-  { base_url, operations_key, account_id }: Importing,
+  { base_url, operations_key, account_id }: ImportTarget,
   { name, task, write }: { name: string; task: string; write: (folder: string) => Promise<string> },
 ): Promise<string> {
   const unique = `${name}-${Date.now().toString(36)}`

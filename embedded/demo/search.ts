@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks'
 import type { Hearth } from '../../client/index.ts'
-import { importMadeModel, type Importing } from './import-model.ts'
+import { importMadeModel, type ImportTarget } from './import-model.ts'
 import { infer } from './steps.ts'
 import { learnWords, writeWordModel } from './word-vectors.ts'
 
 /** A patient of the study, described in words. */
-export interface Described {
+export interface DescribedPatient {
   /** The facts at the start of the study; this text is searched. */
   text: string
   /** The course of the disease in the following year, as a number and as a word. */
@@ -14,8 +14,8 @@ export interface Described {
 }
 
 /** The result of a search over the rows. */
-export interface Found {
-  nearest: readonly Described[]
+export interface SearchResult {
+  nearest: readonly DescribedPatient[]
   ms: number
 }
 
@@ -26,7 +26,7 @@ const LEVELS = ['low', 'medium', 'high'] as const
 const OUTCOMES = ['slow-progression', 'moderate-progression', 'fast-progression'] as const
 
 /** Describes the rows of the study in words. */
-export function describeRows(csv: string): Described[] {
+export function describeRows(csv: string): DescribedPatient[] {
   const [header = '', ...lines] = csv.trim().split(/\r?\n/)
   const names = header.split(',')
   const rows = lines.map((line) => {
@@ -53,7 +53,7 @@ export function describeRows(csv: string): Described[] {
 }
 
 /** Builds an embeddings model from the words of rows and their outcomes, on this machine, and imports it. */
-export function importWordModel(platform: Importing, rows: readonly Described[]): Promise<string> {
+export function importWordModel(platform: ImportTarget, rows: readonly DescribedPatient[]): Promise<string> {
   return importMadeModel(platform, {
     name: 'words',
     task: 'embeddings',
@@ -73,9 +73,13 @@ export async function embed(h: Hearth, model: string, texts: readonly string[]):
 /** Finds the rows whose vectors are nearest to the question's vector. */
 export async function search(
   h: Hearth,
-  { model, rows, vectors }: { model: string; rows: readonly Described[]; vectors: readonly number[][] },
+  {
+    model,
+    rows,
+    vectors,
+  }: { model: string; rows: readonly DescribedPatient[]; vectors: readonly number[][] },
   { question, count }: { question: string; count: number },
-): Promise<Found> {
+): Promise<SearchResult> {
   const started = performance.now()
   const [asked = []] = await embed(h, model, [question])
   // All vectors are of length 1, so this is their cosine.
@@ -85,5 +89,5 @@ export async function search(
   return { nearest, ms: performance.now() - started }
 }
 
-export const meanProgression = (rows: readonly Described[]): number =>
+export const meanProgression = (rows: readonly DescribedPatient[]): number =>
   rows.reduce((sum, { progression }) => sum + progression, 0) / rows.length

@@ -7,10 +7,10 @@ import type { EpochLoss, TrainingRun } from '../../schemas/training-run.ts'
 
 const POLL_INTERVAL_MS = 50
 
-type Say = (line: string) => void
+type PrintLine = (line: string) => void
 
 /** An endpoint with an example input to call it with. */
-export type Asked = Pick<Endpoint, 'endpoint_id' | 'name' | 'example_input'>
+export type ExampleEndpoint = Pick<Endpoint, 'endpoint_id' | 'name' | 'example_input'>
 
 /** Returns the diabetes study (442 patients) that ships with scikit-learn, as CSV with its header line. */
 export async function exportTable(python: string): Promise<Buffer> {
@@ -39,7 +39,7 @@ export const uploadTable = (h: Hearth, csv: Buffer): Promise<{ dataset_id: strin
 export async function train(
   h: Pick<Hearth, 'runs'>,
   datasetId: string,
-  say: Say,
+  say: PrintLine,
 ): Promise<{ jobId: string; run: TrainingRun }> {
   const { job_id: jobId } = await h.runs.create({
     job_name: 'diabetes-progression',
@@ -50,7 +50,7 @@ export async function train(
   say(`job ${jobId}`)
   let status: TrainingRun['status'] | undefined
   for await (const { event, data } of h.runs.stream(jobId, { types: ['status', 'metric'] })) {
-    if (event === 'metric') say(epochInWords(data))
+    if (event === 'metric') say(formatEpoch(data))
     if ((event === 'status' || event === 'done') && data.status !== status) {
       status = data.status
       say(`status ${status}`)
@@ -62,19 +62,19 @@ export async function train(
   throw new Error('the event stream closed before the training run ended')
 }
 
-const epochInWords = ({ epoch, train_loss: train, val_loss: validation }: EpochLoss): string =>
+const formatEpoch = ({ epoch, train_loss: train, val_loss: validation }: EpochLoss): string =>
   `epoch ${String(epoch).padStart(3)}   train loss ${loss(train)}   validation loss ${loss(validation)}`
 
 const loss = (value: number | null): string => (value === null ? 'none' : number(value))
 
 /** Creates an endpoint from a completed run. */
-export async function register(h: Hearth, jobId: string): Promise<Asked> {
+export async function register(h: Hearth, jobId: string): Promise<ExampleEndpoint> {
   const { endpoint_id } = await h.runs.register(jobId, { name: `diabetes-${Date.now().toString(36)}` })
   return h.endpoints.get(endpoint_id)
 }
 
 /** Sends one synchronous request; if it is queued, polls the task until it ends. */
-export async function infer(h: Hearth, endpoint: Asked): Promise<InferResponse> {
+export async function infer(h: Hearth, endpoint: ExampleEndpoint): Promise<InferResponse> {
   const answer = await h.endpoints.infer(endpoint.endpoint_id, {
     input: endpoint.example_input,
     sync: true,
@@ -86,13 +86,13 @@ export async function infer(h: Hearth, endpoint: Asked): Promise<InferResponse> 
 }
 
 /** Sends one asynchronous request and polls the task until it ends. */
-export async function inferAsync(h: Hearth, endpoint: Asked): Promise<InferenceTask> {
+export async function inferAsync(h: Hearth, endpoint: ExampleEndpoint): Promise<InferenceTask> {
   const { task_id } = await h.endpoints.inferAsync(endpoint.endpoint_id, { input: endpoint.example_input })
   return succeeded(h, task_id)
 }
 
 /** Sends `count` requests one after the other and returns the milliseconds that each took. */
-export async function inferMany(h: Hearth, endpoint: Asked, count: number): Promise<number[]> {
+export async function inferMany(h: Hearth, endpoint: ExampleEndpoint, count: number): Promise<number[]> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {
     const started = performance.now()

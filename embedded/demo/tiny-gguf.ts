@@ -67,8 +67,8 @@ export async function writeTinyGguf(
   path: string,
   { answer = ANSWER, context = 2_048 }: TinyGguf = {},
 ): Promise<void> {
-  const said = answer.map((text) => ({ text: text.replaceAll(' ', '\u2581'), kind: KIND.normal }))
-  const tokens = [...COMMON, ...said]
+  const replyTokens = answer.map((text) => ({ text: text.replaceAll(' ', '\u2581'), kind: KIND.normal }))
+  const tokens = [...COMMON, ...replyTokens]
   const tensors = tensorsOf(tokens.length, answer.length)
   const head = new Writer()
   head.bytes(Buffer.from('GGUF'))

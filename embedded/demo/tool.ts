@@ -4,10 +4,10 @@ import { infer } from './steps.ts'
 const TOOL = 'query_table'
 
 /** The rows that a query over a table returns, or why this machine runs no tools. */
-export type Queried = { rows: Record<string, unknown>[] } | { refused: string }
+export type QueryResult = { rows: Record<string, unknown>[] } | { refused: string }
 
 /** Runs a query over a CSV file with the catalog tool `query_table`. */
-export async function queryTable(h: Hearth, csv: Buffer, sql: string): Promise<Queried> {
+export async function queryTable(h: Hearth, csv: Buffer, sql: string): Promise<QueryResult> {
   try {
     const file = new Blob([new Uint8Array(csv)], { type: 'text/csv' })
     const { input_url } = await h.endpoints.uploadInput(TOOL, { file, filename: 'diabetes.csv' })

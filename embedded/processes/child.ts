@@ -9,7 +9,7 @@ import { removePidFile, writePidFile } from './pid-files.ts'
 
 const RETRY_DELAY_MS = { first: 200, longest: 5_000 }
 /** A child that ran this long is restarted without delay. */
-const SETTLED_MS = 20_000
+const STABLE_AFTER_MS = 20_000
 /** The exit code of our main processes for an invalid setting. */
 const WRONG_SETTING = 2
 /** The exit code of a node that the platform has dismissed. */
@@ -43,7 +43,10 @@ export interface Child {
 }
 
 /** Starts a child in its own process group and restarts it whenever it exits unexpectedly. */
-export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; output: Output }): Child {
+export function superviseChild(
+  spec: ChildSpec,
+  { runDir, output }: { runDir: string; output: Output },
+): Child {
   let current: ChildProcess | undefined
   let stopping = false
   let failures = 0
@@ -64,7 +67,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
       if (current.exitCode === DISMISSED)
         return output.say(`${spec.name} has stopped and will not be restarted; see its log for the reason`)
 
-      failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
+      failures = Date.now() - startedAt > STABLE_AFTER_MS ? 1 : failures + 1
       const delay = backoff(failures - 1, RETRY_DELAY_MS)
       output.say(`${spec.name} exited unexpectedly (${how}); restarting in ${delay / 1000} s`)
       await sleep(delay, undefined, { signal: abort.signal }).catch(() => {})

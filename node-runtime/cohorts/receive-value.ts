@@ -4,13 +4,13 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { EdgeNegotiated, EdgeOffer } from '../../schemas/cohorts/edge.ts'
 import type { IncomingEdge } from '../../schemas/cohorts/stage.ts'
 import { EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
-import { bringPayload, type Receiver, type Receiving } from './receive-payload.ts'
+import { bringPayload, type Receiver, type EdgeReception } from './receive-payload.ts'
 
 /** The size limit of a result; a value is part of one. */
 const MAX_BYTES = 64 * 1024 * 1024
 
 /** A consumed value; `value` is undefined if the hand-over was closed. */
-export interface Received {
+export interface ValueReception {
   value: { edge: IncomingEdge; value: unknown } | undefined
   /** True if the stage needs no further hand-over. */
   mayRun: boolean
@@ -27,7 +27,7 @@ export async function receiveValue(
   caller: Receiver,
   edge: IncomingEdge,
   { signal, isEarly = false }: { signal: AbortSignal; isEarly?: boolean },
-): Promise<Received> {
+): Promise<ValueReception> {
   const end = new EdgeEnd(caller, 'consumer', edge)
   const offer = offerOf(edge)
   for (;;) {
@@ -35,7 +35,7 @@ export async function receiveValue(
     throwIfFailed(answer)
     if (answer.release) return { value: undefined, mayRun: false }
     try {
-      const taken = await take(end, answer, edge, { caller, offer, signal, isEarly })
+      const taken = await consumeValue(end, answer, edge, { caller, offer, signal, isEarly })
       if (taken) return taken
     } catch (err) {
       if (!end.hasMovedOn(err)) throw err
@@ -46,12 +46,12 @@ export async function receiveValue(
 }
 
 /** Consumes a value once it is available. */
-async function take(
+async function consumeValue(
   end: EdgeEnd,
   answer: EdgeNegotiated,
   edge: IncomingEdge,
-  receiving: Receiving & { isEarly: boolean },
-): Promise<Received | undefined> {
+  receiving: EdgeReception & { isEarly: boolean },
+): Promise<ValueReception | undefined> {
   const bytes = await bytesOf(end, answer, receiving)
   if (bytes === undefined) return undefined
   const sha256 = hash('sha256', bytes, 'hex')
@@ -87,7 +87,7 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => (
 async function bytesOf(
   end: EdgeEnd,
   answer: EdgeNegotiated,
-  receiving: Receiving,
+  receiving: EdgeReception,
 ): Promise<Buffer | undefined> {
   const { agreed, inline } = answer
   if (inline !== null) return Buffer.from(inline, 'base64')

@@ -37,7 +37,7 @@ export async function lend(payload: Payload, server: ModelServer): Promise<Serve
 }
 
 /** Moves a file that a server has written into the payload store. */
-export async function takeFrom(
+export async function adoptServerFile(
   store: PayloadStore,
   { path }: ServerFile,
   maxBytes: number,

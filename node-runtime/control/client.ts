@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
-import { FairTurns } from '../../platform/async/fair-turns.ts'
+import { FairSemaphore } from '../../platform/async/fair-semaphore.ts'
 import { inChunks } from '../../platform/async/in-chunks.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeTools } from '../../schemas/nodes/node-tools.ts'
@@ -59,7 +59,7 @@ interface ControlClientOptions {
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
 /** The time limit of a call, including the wait for a connection. */
-const CALL_LIMIT_MS = 30_000
+const CONTROL_CALL_TIMEOUT_MS = 30_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const RETRY_DELAY_MS = { first: 100, longest: 5_000 }
 /** Connections by use: claims and leases must not queue behind hand-overs, inputs or results. */
@@ -85,7 +85,7 @@ const MAX_LONG_POLLS = 48
 /** The limit per account. */
 const MAX_OWN_LONG_POLLS = 40
 /** The duration of a long poll: `busy` while others wait for a turn, `quiet` otherwise. */
-const LONG_POLL_MS = { quiet: 10_000, busy: 3_000 }
+const LONG_POLL_TIMEOUT_MS = { quiet: 10_000, busy: 3_000 }
 
 /**
  * Sends signed HTTP requests to any gateway. Moves on to the next gateway if one is down or failing, and signs every
@@ -99,9 +99,9 @@ export class ControlClient {
   /** By use and gateway. */
   readonly #pools = new Map<string, Pool>()
   readonly #uploadIdleMs: number
-  readonly #downloadTurns = new FairTurns(DOWNLOADS)
-  readonly #uploadTurns = { results: new FairTurns(RESULTS), uploads: new FairTurns(UPLOADS) }
-  readonly #longPollTurns = new FairTurns({
+  readonly #downloadTurns = new FairSemaphore(DOWNLOADS)
+  readonly #uploadTurns = { results: new FairSemaphore(RESULTS), uploads: new FairSemaphore(UPLOADS) }
+  readonly #longPollTurns = new FairSemaphore({
     most: MAX_LONG_POLLS,
     mostPerKey: MAX_OWN_LONG_POLLS,
     mostWaiting: Infinity,
@@ -128,7 +128,7 @@ export class ControlClient {
 
   /** Claims a stage. The response contains the stage's input, so this takes a turn like a download. */
   async claimStage<T>(cohortId: string, stageId: string, body: object, options: TransferOptions): Promise<T> {
-    using _turn = await takeTurn(this.#downloadTurns, options)
+    using _turn = await acquireTurn(this.#downloadTurns, options)
     const path = `/api/v1/cohorts/${cohortId}/stages/${stageId}:claim`
     return await this.#send('downloads', { method: 'POST', path, text: JSON.stringify(body) }, options)
   }
@@ -152,7 +152,9 @@ export class ControlClient {
     this.#longPolls += 1
     try {
       using _turn = await this.#longPollTurns.take(turn, signal)
-      return await call(this.#longPolls > MAX_OWN_LONG_POLLS ? LONG_POLL_MS.busy : LONG_POLL_MS.quiet)
+      return await call(
+        this.#longPolls > MAX_OWN_LONG_POLLS ? LONG_POLL_TIMEOUT_MS.busy : LONG_POLL_TIMEOUT_MS.quiet,
+      )
     } finally {
       this.#longPolls -= 1
     }
@@ -209,7 +211,7 @@ export class ControlClient {
     url: string,
     { turn, signal }: TransferOptions & { signal: AbortSignal },
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
-    using _turn = await takeTurn(this.#downloadTurns, { turn, signal })
+    using _turn = await acquireTurn(this.#downloadTurns, { turn, signal })
     return await this.#repeatedly({ signal }, 'downloads', async (base) => {
       const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
       const answer = await this.#pool(base.origin, 'downloads').request({
@@ -234,7 +236,7 @@ export class ControlClient {
     const request = { method, path, text: body === undefined ? '' : JSON.stringify(body) }
     if (request.text.length <= MAX_CALL_BYTES) return await this.#send('calls', request, options)
     const use = request.text.length <= MAX_RESULT_BYTES ? 'results' : 'uploads'
-    using _turn = await takeTurn(this.#uploadTurns[use], options)
+    using _turn = await acquireTurn(this.#uploadTurns[use], options)
     return await this.#send(use, request, options)
   }
 
@@ -312,7 +314,7 @@ export class ControlClient {
       signal: AbortSignal.any([
         ...(signal ? [signal] : []),
         // Includes the wait for a connection, so calls to a silent gateway don't queue behind each other.
-        ...(use === 'calls' ? [AbortSignal.timeout(CALL_LIMIT_MS)] : []),
+        ...(use === 'calls' ? [AbortSignal.timeout(CONTROL_CALL_TIMEOUT_MS)] : []),
       ]),
     })
     const reply = await answer.body.text()
@@ -328,8 +330,8 @@ export class ControlClient {
   }
 }
 
-const takeTurn = (
-  turns: FairTurns,
+const acquireTurn = (
+  turns: FairSemaphore,
   { turn = '', signal = new AbortController().signal }: Partial<TransferOptions>,
 ): Promise<Disposable> => turns.take(turn, signal)
 

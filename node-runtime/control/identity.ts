@@ -12,7 +12,7 @@ import {
 } from '../../platform/signing.ts'
 import type { JoinNode, NodeInventory, NodeJoined } from '../../schemas/nodes/node.ts'
 
-interface Stored {
+interface StoredIdentity {
   private_pem: string
   node_id?: string
   account_id?: string
@@ -25,7 +25,7 @@ interface Stored {
  */
 const GATEWAYS_FILE = 'gateways.json'
 
-interface KeptGateways {
+interface StoredGateways {
   node_id: string
   gateways: readonly string[]
 }
@@ -90,7 +90,7 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   const path = join(options.dir, 'identity.json')
   const stored = await readStored(path)
   if (stored?.node_id && stored.account_id) {
-    const told = await readJson<KeptGateways>(join(options.dir, GATEWAYS_FILE))
+    const told = await readJson<StoredGateways>(join(options.dir, GATEWAYS_FILE))
     const gateways = told?.node_id === stored.node_id ? told.gateways : (stored.gateways ?? [])
     return identityOf({ ...stored, gateways })
   }
@@ -117,9 +117,9 @@ export const saveGateways = (
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,
   gateways: readonly string[],
-): Promise<void> => save(join(dir, GATEWAYS_FILE), { node_id: nodeId, gateways } satisfies KeptGateways)
+): Promise<void> => save(join(dir, GATEWAYS_FILE), { node_id: nodeId, gateways } satisfies StoredGateways)
 
-const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: Stored) =>
+const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: StoredIdentity) =>
   new Identity({ private_pem, node_id, account_id, gateways })
 
 async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJoined> {
@@ -139,7 +139,7 @@ async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJo
   return pRetry(joinOnce, { retries: Infinity, minTimeout: 500, factor: 1, maxRetryTime: waitMs })
 }
 
-const readStored = (path: string): Promise<Stored | undefined> => readJson<Stored>(path)
+const readStored = (path: string): Promise<StoredIdentity | undefined> => readJson<StoredIdentity>(path)
 
 async function readJson<T>(path: string): Promise<T | undefined> {
   try {
@@ -150,7 +150,7 @@ async function readJson<T>(path: string): Promise<T | undefined> {
   }
 }
 
-async function save(path: string, stored: Stored | KeptGateways): Promise<void> {
+async function save(path: string, stored: StoredIdentity | StoredGateways): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
   // Two gateways may send their lists at the same time.
   const part = `${path}.${randomUUID()}.part`

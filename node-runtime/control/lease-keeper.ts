@@ -6,10 +6,10 @@ import {
   TERM_PER_PATIENCE,
 } from '../../schemas/nodes/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
-import { roomlessOf } from './room.ts'
+import { fullResourceOf } from './retry-until-capacity.ts'
 
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
-export interface KeptLease extends Disposable {
+export interface RenewedLease extends Disposable {
   readonly lost: AbortSignal
   /** Aborts when an answer says that the work is paused. */
   readonly pausing: AbortSignal
@@ -33,7 +33,7 @@ export const leaseSecondsFor = (patienceMs: number): number =>
   )
 
 /** Renews a lease three times per term. Retries gateways that don't respond until the term is over. */
-export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
+export function autoRenewLease(control: ControlClient, leaseToken: string, leaseS: number): RenewedLease {
   const lost = new AbortController()
   const pausing = new AbortController()
   const over = new AbortController()
@@ -44,7 +44,7 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
   let telling: NodeJS.Timeout | undefined
   let toldAt = -REPORT_INTERVAL_MS
 
-  const tellSoon = () => {
+  const scheduleReport = () => {
     if (over.signal.aborted || busy || telling || (!untold && wait === undefined)) return
     const pause = Math.max(0, toldAt + REPORT_INTERVAL_MS - performance.now())
     telling = setTimeout(() => {
@@ -74,7 +74,7 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     } catch (err) {
       if (over.signal.aborted) return
       wait ??= waiting
-      if (roomlessOf(err)) {
+      if (fullResourceOf(err)) {
         // While the platform's storage is full, it can't reassign the work either, so assume that we keep the lease.
         expiresAt = performance.now() + leaseS * 1000
         return
@@ -84,7 +84,7 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
         lost.abort(new Error('this node no longer holds the lease', { cause: err }))
     } finally {
       busy = false
-      tellSoon()
+      scheduleReport()
     }
   }
   const timer = setInterval(() => void renew(), (leaseS * 1000) / 3)
@@ -93,11 +93,11 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     pausing: pausing.signal,
     report(progress) {
       untold = progress
-      tellSoon()
+      scheduleReport()
     },
     waitFor(kind) {
       wait = kind
-      tellSoon()
+      scheduleReport()
     },
     [Symbol.dispose]() {
       clearInterval(timer)

@@ -1,7 +1,7 @@
 import { getOrThrow } from '../../domain/at.ts'
 import { hasShare, sharedOf } from '../../domain/placement/held-tasks.ts'
 import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
-import { LineFull } from '../../platform/async/fair-turns.ts'
+import { QueueFullError } from '../../platform/async/fair-semaphore.ts'
 
 /**
  * Shares the slots of a node's own queue among accounts. Tasks and cohort stages may occupy their slots for hours.
@@ -20,7 +20,7 @@ export class SlotShares {
   take(key: string): Disposable {
     const own = this.#taken.get(key) ?? 0
     if (!hasShare(own, this.#total, this.#shared))
-      throw new LineFull("the account has used up its share of this node's slots")
+      throw new QueueFullError("the account has used up its share of this node's slots")
     this.#set(key, own + 1)
     let isHeld = true
     return {

@@ -1,19 +1,19 @@
 import type { TaskOutput, UploadUrls } from '../../schemas/nodes/lease.ts'
-import type { MadeFile } from '../models/output-stream.ts'
+import type { ReceivedFile } from '../models/output-stream.ts'
 import { putFile } from '../weights/transfer.ts'
 import type { ControlClient } from './client.ts'
-import { type RoomWaiting, untilRoom } from './room.ts'
+import { type CapacityWait, retryUntilCapacity } from './retry-until-capacity.ts'
 
 /** Uploads the files of a task's result to URLs that a gateway signs under its lease. Waits for room without limit. */
 export async function uploadOutputs(
   control: Pick<ControlClient, 'lease'>,
   leaseToken: string,
-  files: readonly MadeFile[],
+  files: readonly ReceivedFile[],
   {
     signal,
     onStored,
     onWait,
-  }: { signal: AbortSignal; onStored: (count: number) => void; onWait: RoomWaiting['onWait'] },
+  }: { signal: AbortSignal; onStored: (count: number) => void; onWait: CapacityWait['onWait'] },
 ): Promise<TaskOutput[]> {
   const outputs = files.map(({ filename, size_bytes, sha256, content_type, modality }): TaskOutput => ({
     filename,
@@ -40,6 +40,6 @@ export async function uploadOutputs(
       onStored(stored.size)
     }
   }
-  await untilRoom(store, { signal, onWait })
+  await retryUntilCapacity(store, { signal, onWait })
   return outputs
 }

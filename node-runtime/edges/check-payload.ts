@@ -5,14 +5,14 @@ import { checkTensors, type PayloadSpace } from '../../domain/cohorts/payload/sp
 import type { Payload } from './payload.ts'
 
 /** The terms that both ends of an edge have agreed on. */
-export interface Agreed {
+export interface AgreedTerms {
   encoding: 'safetensors' | 'llama-state'
   fingerprint: string
   space: PayloadSpace
 }
 
 /** The producer's claims about its payload. */
-export interface Stated {
+export interface PayloadClaims {
   sizeBytes: number
   sha256: string
   fingerprint: string
@@ -23,7 +23,11 @@ export interface Stated {
  * validated from its contents, and a foreign one may crash its reader. So we rely on its digest, and on the space that
  * its producer signed.
  */
-export async function checkPayload(payload: Payload, stated: Stated, agreed: Agreed): Promise<void> {
+export async function checkPayload(
+  payload: Payload,
+  stated: PayloadClaims,
+  agreed: AgreedTerms,
+): Promise<void> {
   if (stated.fingerprint !== agreed.fingerprint)
     throw new EdgeError('space_mismatch', 'the producer names a different space than the one agreed')
   if (payload.sizeBytes !== stated.sizeBytes)

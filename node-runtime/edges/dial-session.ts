@@ -20,11 +20,15 @@ export function dialSession(peer: EdgePeer, options: SessionOptions, signal: Abo
   const cancel = () => session.destroy()
   if (signal.aborted) cancel()
   else signal.addEventListener('abort', cancel, { once: true })
-  void keepConnected(session, peer, signal).finally(() => signal.removeEventListener('abort', cancel))
+  void reconnectUntilClosed(session, peer, signal).finally(() => signal.removeEventListener('abort', cancel))
   return session
 }
 
-async function keepConnected(session: EdgeSession, peer: EdgePeer, signal: AbortSignal): Promise<void> {
+async function reconnectUntilClosed(
+  session: EdgeSession,
+  peer: EdgePeer,
+  signal: AbortSignal,
+): Promise<void> {
   for (let failures = 0; !session.isOver; failures++) {
     try {
       const socket = await connect(peer, signal)

@@ -23,7 +23,7 @@ const REQUEST_TIMEOUT_MS = 10_000
 /** How long a reader may read nothing. */
 const IDLE_TIMEOUT_MS = 60_000
 /** The keep-alive interval for consumers that wait for a payload. */
-const SIGN_OF_LIFE_MS = 2_000
+const KEEP_ALIVE_INTERVAL_MS = 2_000
 /** With more readers than this, each gets smaller buffers, so that memory stays bounded. */
 const FULL_SPEED_READERS = 4
 const SMALL_BUFFER = 64 * 1024
@@ -156,7 +156,7 @@ export class EdgeServer implements AsyncDisposable {
   async #awaited(at: EdgeAttempt, res: ServerResponse, signal: AbortSignal): Promise<Payload> {
     const payload = this.#store.find(at)
     if (payload) return payload
-    const signs = setInterval(() => res.writeProcessing(), SIGN_OF_LIFE_MS)
+    const signs = setInterval(() => res.writeProcessing(), KEEP_ALIVE_INTERVAL_MS)
     try {
       return await this.#store.whenHeld(at, signal)
     } finally {

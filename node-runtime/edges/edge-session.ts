@@ -13,8 +13,8 @@ const WINDOW_BYTES = 4 * 1024 * 1024
 /** How long a connection may be silent before it counts as broken, and how long a session waits for a new one. */
 const SILENCE_TIMEOUT_MS = 10_000
 /** Equal to the time in which a ticket must first be used. */
-const BEGIN_MS = 60_000
-const CLOSING_MS = 500
+const BEGIN_TIMEOUT_MS = 60_000
+const CLOSE_TIMEOUT_MS = 500
 const NORMAL = 1000
 const POLICY_VIOLATION = 1008
 
@@ -61,7 +61,7 @@ export class EdgeSession {
     onFrame,
     windowBytes = WINDOW_BYTES,
     silentMs = SILENCE_TIMEOUT_MS,
-    beginMs = BEGIN_MS,
+    beginMs = BEGIN_TIMEOUT_MS,
   }: SessionOptions) {
     this.#options = { onFrame, windowBytes, silentMs, beginMs }
     this.#done.promise.catch(() => {})
@@ -128,7 +128,7 @@ export class EdgeSession {
     if (!socket) return
     // Give the peer a moment to receive the reason.
     socket.close(POLICY_VIOLATION, why.failure)
-    setTimeout(() => socket.terminate(), CLOSING_MS).unref()
+    setTimeout(() => socket.terminate(), CLOSE_TIMEOUT_MS).unref()
   }
 
   #refuseIfFailed(): void {

@@ -6,7 +6,7 @@ import type { PayloadWriter } from './payload-writer.ts'
 import type { Payload } from './payload.ts'
 import { bearer, edgePath, type EdgePeer } from './pinned-client.ts'
 import { pinnedReader } from './pinned-reader.ts'
-import { type Expected, Reception } from './reception.ts'
+import { type ExpectedPayload, Reception } from './reception.ts'
 
 const MB = 1024 * 1024
 const RETRY_DELAY_MS = { first: 50, longest: 1_000 }
@@ -29,7 +29,7 @@ interface PayloadRequest {
   headers: Record<string, string>
 }
 
-export interface FetchOptions extends Expected {
+export interface FetchOptions extends ExpectedPayload {
   /** The writer that receives the bytes. It can't be used again. */
   writer: PayloadWriter
   signal?: AbortSignal
@@ -59,7 +59,7 @@ async function receive(
   { writer, sizeBytes, sha256, signal, limits }: FetchOptions,
 ): Promise<Payload> {
   await using _writer = writer
-  const expected: Expected = { sizeBytes, sha256 }
+  const expected: ExpectedPayload = { sizeBytes, sha256 }
   const watch = new StallWatch({ ...LIMITS, ...limits }, () => writer.bytes)
   using transfer = new Transfer(watch, signal)
   for (let tries = 0; ; tries++) {

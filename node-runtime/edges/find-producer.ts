@@ -4,9 +4,9 @@ import type { EdgePeer } from './pinned-client.ts'
 import { type Probe, probeCandidates } from './probe.ts'
 
 /** Longer than any probe, so that every kind of unreachability takes the same time. */
-const UNREACHABLE_MS = 2_500
+const UNREACHABLE_TIMEOUT_MS = 2_500
 
-export interface FoundProducer {
+export interface ProducerLookup {
   probes: Omit<Probe, 'error'>[]
   /** The reachable candidate with the shortest round trip; undefined if none answered. */
   nearest: Probe | undefined
@@ -20,8 +20,8 @@ export async function findProducer(
   edges: Pick<Edges, 'allowed'>,
   peer: Omit<EdgePeer, 'url'>,
   { urls, signal }: { urls: readonly string[]; signal: AbortSignal },
-): Promise<FoundProducer> {
-  const failsAt = performance.now() + UNREACHABLE_MS
+): Promise<ProducerLookup> {
+  const failsAt = performance.now() + UNREACHABLE_TIMEOUT_MS
   const probes = await probeCandidates(peer, await edges.allowed(urls, peer.spkiSha256), { signal })
   const nearest = probes.filter(({ ok }) => ok).toSorted((a, b) => (a.rtt_ms ?? 0) - (b.rtt_ms ?? 0))[0]
   if (!nearest && urls.length > 0) await sleep(failsAt - performance.now(), undefined, { signal })

@@ -4,7 +4,7 @@ import { type FileHandle, link, mkdir, open, rename, rm, statfs } from 'node:fs/
 import { join } from 'node:path'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import { PayloadWriter, type Room, type RunningDigest } from './payload-writer.ts'
+import { PayloadWriter, type StoreReservation, type RunningDigest } from './payload-writer.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 
 const MB = 1024 * 1024
@@ -13,9 +13,9 @@ const MAX_BYTES = 10 * 1024 * MB
 /** The space that payloads leave free for everything else on the disk. */
 const HEADROOM_BYTES = 256 * MB
 const READ_BYTES = MB
-const MAX_HOLD_MS = 24 * 3_600_000
+const MAX_HOLD_TTL_MS = 24 * 3_600_000
 
-interface Hold {
+interface PayloadHold {
   payload: Payload
   attempt: number
   /** The stage at the other end has consumed the payload, so it is evicted first. */
@@ -31,7 +31,7 @@ export class PayloadStore implements AsyncDisposable {
   readonly #payloads = new Map<Payload, Set<string>>()
   /** Payloads that their creators have not disposed yet. */
   readonly #inHand = new Set<Payload>()
-  readonly #holds = new Map<string, Hold>()
+  readonly #holds = new Map<string, PayloadHold>()
   readonly #removals = new Set<Promise<void>>()
   /** Callers that wait for a payload to be held, or for room. */
   readonly #waiters = new Set<() => void>()
@@ -64,7 +64,7 @@ export class PayloadStore implements AsyncDisposable {
   }: { sizeBytes?: number; maxBytes?: number; digest?: RunningDigest } = {}): Promise<PayloadWriter> {
     await this.#take(sizeBytes)
     const path = this.#newPath()
-    const room: Room = {
+    const room: StoreReservation = {
       take: (bytes, most) => this.#take(bytes, most),
       give: (bytes) => this.#give(bytes),
       keep: (file) => this.#keep(path, file),
@@ -193,13 +193,13 @@ export class PayloadStore implements AsyncDisposable {
     return join(this.#dir, `${randomUUID()}.payload`)
   }
 
-  #current(edgeId: string, attempt: number): Hold | undefined {
+  #current(edgeId: string, attempt: number): PayloadHold | undefined {
     const hold = this.#holds.get(edgeId)
     return hold?.attempt === attempt ? hold : undefined
   }
 
   #expiry(edgeId: string, holdMs: number): NodeJS.Timeout {
-    return setTimeout(() => this.#drop(edgeId), Math.min(holdMs, MAX_HOLD_MS)).unref()
+    return setTimeout(() => this.#drop(edgeId), Math.min(holdMs, MAX_HOLD_TTL_MS)).unref()
   }
 
   #keep(path: string, file: { sizeBytes: number; sha256: string }): Payload {

@@ -16,7 +16,7 @@ export interface RunningDigest {
 }
 
 /** The part of the store that a writer uses. */
-export interface Room {
+export interface StoreReservation {
   /** Reserves as much room as there is, up to `most`; throws `no_room` for less than `bytes`. */
   take(bytes: number, most?: number): Promise<number>
   give(bytes: number): void
@@ -34,7 +34,7 @@ export interface Room {
 export class PayloadWriter implements AsyncDisposable {
   readonly path: string
   readonly #file: FileHandle
-  readonly #room: Room
+  readonly #room: StoreReservation
   readonly #maxBytes: number
   readonly #digest: RunningDigest
   #taken: number
@@ -59,7 +59,7 @@ export class PayloadWriter implements AsyncDisposable {
       taken,
       maxBytes,
       digest = createHash('sha256'),
-    }: { room: Room; taken: number; maxBytes: number; digest?: RunningDigest | undefined },
+    }: { room: StoreReservation; taken: number; maxBytes: number; digest?: RunningDigest | undefined },
   ) {
     this.path = path
     this.#file = file

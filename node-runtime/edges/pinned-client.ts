@@ -19,7 +19,7 @@ export interface EdgePeer extends EdgeAttempt {
 export const edgePath = ({ edgeId, attempt }: EdgeAttempt): string => `/edges/${edgeId}/${attempt}`
 export const bearer = ({ ticket }: EdgePeer) => ({ authorization: `Bearer ${ticket}` })
 
-interface Connecting {
+interface ConnectOptions {
   timeout?: number
   /** Receives the bytes in a reused buffer. */
   onread?: OnReadOpts
@@ -28,7 +28,7 @@ interface Connecting {
 }
 
 /** Opens connections to one candidate. Each must present the expected key before anything is sent on it. */
-export function pinnedClient(peer: EdgePeer, connecting: Connecting): Client {
+export function pinnedClient(peer: EdgePeer, connecting: ConnectOptions): Client {
   return new Client(originOf(peer.url), {
     allowH2: false,
     // The reader has its own silence timeout.
@@ -40,7 +40,7 @@ export function pinnedClient(peer: EdgePeer, connecting: Connecting): Client {
 }
 
 /** Opens one connection. */
-export function connectPinned({ url, spkiSha256 }: EdgePeer, connecting: Connecting): Promise<TLSSocket> {
+export function connectPinned({ url, spkiSha256 }: EdgePeer, connecting: ConnectOptions): Promise<TLSSocket> {
   const { hostname, host, port } = new URL(originOf(url))
   const connect = pinnedConnector(spkiSha256, connecting)
   return new Promise((resolve, reject) =>
@@ -52,7 +52,7 @@ export function connectPinned({ url, spkiSha256 }: EdgePeer, connecting: Connect
 
 function pinnedConnector(
   spkiSha256: string,
-  { timeout = CONNECT_TIMEOUT_MS, onread, signal }: Connecting,
+  { timeout = CONNECT_TIMEOUT_MS, onread, signal }: ConnectOptions,
 ): buildConnector.connector {
   const connect = buildConnector({
     // Nodes have no CA. The platform reports their key's digest, and TLS proves that the peer holds the key.

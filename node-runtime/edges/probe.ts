@@ -5,7 +5,7 @@ import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.t
 const PROBE_TIMEOUT_MS = 2_000
 const MAX_PROBES = 8
 /** How long other candidates may still answer after the first, in case one has a shorter round trip. */
-const OTHERS_MS = 100
+const LATE_PROBE_TIMEOUT_MS = 100
 
 /** The result of trying a candidate, as reported to the platform. */
 export interface Probe {
@@ -31,7 +31,7 @@ export async function probeCandidates(
     urls.slice(0, MAX_PROBES).map(async (url): Promise<Probe> => {
       try {
         const rtt_ms = await roundTrip({ ...peer, url }, timeoutMs, either)
-        rest ??= sleep(OTHERS_MS).then(() => over.abort())
+        rest ??= sleep(LATE_PROBE_TIMEOUT_MS).then(() => over.abort())
         return { url, ok: true, rtt_ms }
       } catch (err) {
         return { url, ok: false, error: (err as Error).message.slice(0, 200) }

@@ -7,7 +7,7 @@ type Controller = Dispatcher.DispatchController
 type Headers = Record<string, string | string[] | undefined>
 
 /** The known properties of a payload before its bytes arrive. */
-export interface Expected {
+export interface ExpectedPayload {
   sizeBytes?: number | undefined
   sha256?: string | undefined
 }
@@ -26,7 +26,7 @@ const STATUS_FAILURE = new Map<number, EdgeError['failure']>([
  */
 export class Reception implements Dispatcher.DispatchHandler {
   readonly #writer: PayloadWriter
-  readonly #expected: Expected
+  readonly #expected: ExpectedPayload
   readonly #done = Promise.withResolvers<void>()
   readonly #onSign: () => void
   #controller: Controller | undefined
@@ -36,7 +36,7 @@ export class Reception implements Dispatcher.DispatchHandler {
   #total = 0
   #isOver = false
 
-  constructor(writer: PayloadWriter, expected: Expected, onSign: () => void) {
+  constructor(writer: PayloadWriter, expected: ExpectedPayload, onSign: () => void) {
     this.#writer = writer
     this.#expected = expected
     this.#onSign = onSign

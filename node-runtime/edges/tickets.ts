@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { EdgeAttempt } from './payload.ts'
 
 /** A resource of an attempt that ends with it, such as a connection. */
-export interface Ending {
+export interface Destroyable {
   destroy(): void
 }
 
@@ -12,7 +12,7 @@ interface Admission {
   /** The deadline for the consumer to start, on the monotonic clock. */
   beginBy: number
   isBegun: boolean
-  endings: Set<Ending>
+  endings: Set<Destroyable>
 }
 
 const NO_TICKET = Buffer.alloc(32)
@@ -49,14 +49,14 @@ export class Tickets {
   }
 
   /** Records that the consumer has started. `ending` is destroyed with the attempt. */
-  begin({ edgeId, attempt }: EdgeAttempt, ending: Ending): void {
+  begin({ edgeId, attempt }: EdgeAttempt, ending: Destroyable): void {
     const admission = this.#admissions.get(edgeId)
     if (admission?.attempt !== attempt) return ending.destroy()
     admission.isBegun = true
     admission.endings.add(ending)
   }
 
-  over({ edgeId }: EdgeAttempt, ending: Ending): void {
+  over({ edgeId }: EdgeAttempt, ending: Destroyable): void {
     this.#admissions.get(edgeId)?.endings.delete(ending)
   }
 

@@ -79,8 +79,8 @@ async function install(
     })
   } catch (err) {
     const { stderr = '', message } = err as { stderr?: string; message: string }
-    const said = stderr.split('\n').filter((line) => /^npm error \S/.test(line))
-    const why = said.slice(0, 3).join('; ') || message
+    const errorLines = stderr.split('\n').filter((line) => /^npm error \S/.test(line))
+    const why = errorLines.slice(0, 3).join('; ') || message
     throw new Error(`the packages ${name} could not be installed: ${why}`, { cause: err })
   } finally {
     await rm(draft, { recursive: true, force: true })

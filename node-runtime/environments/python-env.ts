@@ -37,7 +37,7 @@ type Version = readonly [major: number, minor: number]
 const OLDEST: Version = [3, 10]
 const CANDIDATES = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python3.14', 'python']
 const HEARTBEAT_INTERVAL_MS = 1_000
-const STALE_MS = 15_000
+const STALE_LOCK_TTL_MS = 15_000
 
 const underWay = new Map<string, Promise<PythonEnv>>()
 
@@ -278,7 +278,7 @@ async function machineLock(
 
 function isAbandoned(file: string): boolean {
   try {
-    if (Date.now() - statSync(file).mtimeMs > STALE_MS) return true
+    if (Date.now() - statSync(file).mtimeMs > STALE_LOCK_TTL_MS) return true
     const [host, pid] = readFileSync(file, 'utf8').split(' ')
     return host === hostname() && Number(pid) > 0 && !isRunning(Number(pid))
   } catch (error) {

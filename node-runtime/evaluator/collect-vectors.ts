@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { putFile } from '../weights/transfer.ts'
-import { askModel } from './ask-model.ts'
+import { callModel } from './call-model.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import { headOf } from './npy.ts'
 import { type EvaluationTask, type EvaluationTools, Workbench } from './workbench.ts'
@@ -35,7 +35,7 @@ export async function collectVectors(tools: EvaluationTools, task: EvaluationTas
       signal.throwIfAborted()
       const batch = texts.slice(at, at + BATCH)
       const order = { modelKey: model.model_key, taskType: 'embeddings', signal }
-      const answer = await askModel(tools, order, { text: batch, truncate: true })
+      const answer = await callModel(tools, order, { text: batch, truncate: true })
       await out.write(bytesOf(answer, batch.length, model.dimensions))
     }
   }

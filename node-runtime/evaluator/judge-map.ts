@@ -5,7 +5,7 @@ import { valueAt } from '../../domain/cohorts/pointer.ts'
 import { withVector } from '../../domain/cohorts/vector-input.ts'
 import type { Verdict } from '../../schemas/cohorts/evaluator.ts'
 import type { EvaluationWork } from '../../schemas/evaluation-work.ts'
-import { askModel } from './ask-model.ts'
+import { callModel } from './call-model.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import { arithmeticMb, USUAL_COLUMNS } from './fit-map.ts'
 import { RowFile } from './npy.ts'
@@ -26,7 +26,7 @@ export async function judgeMap(tools: EvaluationTools, task: EvaluationTask): Pr
     adapter: await bench.fetch('adapter.safetensors', work.adapter_url),
     fit: work.fit,
   }
-  const answers = work.consumer && { answers: await askConsumer(tools, task, bench, work.consumer, job) }
+  const answers = work.consumer && { answers: await callConsumer(tools, task, bench, work.consumer, job) }
   await bench.run('judge', { ...job, ...answers })
   const verdict = await bench.read<Verdict & Record<string, unknown>>('verdict.json')
   const { estimate, score, interval, null_model, diagnostics, sample_count, fit_count, reasons } = verdict
@@ -34,7 +34,7 @@ export async function judgeMap(tools: EvaluationTools, task: EvaluationTask): Pr
 }
 
 /** Queries the consumer with native, mapped and broken vectors. Returns the file of its answers, as numbers. */
-async function askConsumer(
+async function callConsumer(
   tools: EvaluationTools,
   task: EvaluationTask,
   bench: Workbench,
@@ -46,7 +46,7 @@ async function askConsumer(
   const about = async (name: string): Promise<number[]> => {
     await using file = await RowFile.open(join(bench.out, `${name}.npy`))
     return await answersOf(file, async (vector) => {
-      const answer = canonicalJson(await ask(tools, task, consumer, vector))
+      const answer = canonicalJson(await callChat(tools, task, consumer, vector))
       if (!codes.has(answer)) codes.set(answer, codes.size)
       return codes.get(answer) ?? -1
     })
@@ -67,7 +67,7 @@ async function askConsumer(
   return path
 }
 
-async function ask(
+async function callChat(
   tools: EvaluationTools,
   { signal }: EvaluationTask,
   { model_key: modelKey, task_type: taskType, input, input_path, answer_path }: Consumer,
@@ -79,7 +79,7 @@ async function ask(
       isFinal: true,
     })
   }
-  const answer = valueAt(await askModel(tools, { modelKey, taskType, signal }, body), answer_path)
+  const answer = valueAt(await callModel(tools, { modelKey, taskType, signal }, body), answer_path)
   if (answer !== undefined) return answer
   throw new EvaluationError('consumer_refused', "the consumer's answer has no value at the given path", {
     isFinal: true,

@@ -109,16 +109,16 @@ export class Workbench implements AsyncDisposable {
     const stop = () => void process.stop({ graceMs: 0 })
     signal.addEventListener('abort', stop, { once: true })
     if (signal.aborted) stop()
-    const said: string[] = []
-    const keep = (line: string) => void (said.push(line) > LAST_LINES && said.shift())
+    const lastLines: string[] = []
+    const keep = (line: string) => void (lastLines.push(line) > LAST_LINES && lastLines.shift())
     try {
       await Promise.all([process.stdout, process.stderr].map((stream) => readLines(stream, keep, MAX_SAID)))
       const { code } = await process.exited
       signal.throwIfAborted()
       if (process.excess !== undefined)
         throw new EvaluationError('memory_exceeded', process.excess, { isFinal: true })
-      if (code === UNUSABLE) throw unusable(said)
-      if (code !== 0) throw new EvaluationError('evaluator_failed', `${command}: ${said.join('\n')}`)
+      if (code === UNUSABLE) throw unusable(lastLines)
+      if (code !== 0) throw new EvaluationError('evaluator_failed', `${command}: ${lastLines.join('\n')}`)
     } finally {
       signal.removeEventListener('abort', stop)
       await process.stop({ graceMs: 0 })

@@ -12,7 +12,7 @@ const MEMORY_MB = 4_096
 const MAX_REASON = 300
 
 /** One run of cuInit, as cuda_probe.py prints it. */
-type Outcome = { missing: string } | { code: number; name: string; devices: number }
+type ProbeOutcome = { missing: string } | { code: number; name: string; devices: number }
 
 /** The number of devices that processes of this node can use, or the reason why they can use none. */
 export type CudaProbe = { devices: number } | Pick<GpuFault, 'code' | 'reason'>
@@ -51,14 +51,14 @@ export async function probeCuda(
     if (isLate) return fault(null, `CUDA did not start within ${Math.ceil(timeoutMs / 1_000)} s`)
     if (code !== 0)
       return fault(null, probe.excess ?? `the CUDA probe exited with status ${code}: ${err.trim()}`)
-    const { own, worker } = JSON.parse(out) as { own: Outcome; worker: Outcome }
+    const { own, worker } = JSON.parse(out) as { own: ProbeOutcome; worker: ProbeOutcome }
     return judge(own, 'a process') ?? judge(worker, 'a worker of a process') ?? { devices: devicesOf(own) }
   } catch (err) {
     return fault(null, `the CUDA probe failed: ${err instanceof Error ? err.message : String(err)}`)
   }
 }
 
-function judge(outcome: Outcome, where: string): CudaProbe | undefined {
+function judge(outcome: ProbeOutcome, where: string): CudaProbe | undefined {
   if ('missing' in outcome)
     return fault(null, `${where} cannot load the driver's library: ${outcome.missing}`)
   const { code, name, devices } = outcome
@@ -66,7 +66,7 @@ function judge(outcome: Outcome, where: string): CudaProbe | undefined {
   return devices === 0 ? fault(null, `the driver lists no device to ${where}`) : undefined
 }
 
-const devicesOf = (outcome: Outcome): number => ('devices' in outcome ? outcome.devices : 0)
+const devicesOf = (outcome: ProbeOutcome): number => ('devices' in outcome ? outcome.devices : 0)
 
 const fault = (code: number | null, reason: string): CudaProbe => ({
   code,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type DiskRoom, readDiskRoom } from '../../platform/disk-room.ts'
+import { type DiskSpace, readDiskSpace } from '../../platform/disk-space.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { DiskFault } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
@@ -25,7 +25,7 @@ export interface DiskHealthOptions {
   onChange?: () => void
   /** The longest wait of `admit`. */
   admissionMs?: number
-  readRoom?: (folder: string) => Promise<DiskRoom>
+  readRoom?: (folder: string) => Promise<DiskSpace>
 }
 
 /** The room that a job is known to need from its last attempt here. */
@@ -62,7 +62,7 @@ export class DiskHealth implements Disposable {
 
   /** Reads the free bytes of the fullest disk. */
   async check(): Promise<number> {
-    const { folders, readRoom = readDiskRoom } = this.#options
+    const { folders, readRoom = readDiskSpace } = this.#options
     const rooms = await Promise.all(folders.map((folder) => readRoom(folder).catch(() => undefined)))
     const freeBytes = Math.min(...rooms.flatMap((room) => room?.freeBytes ?? []))
     const isFull = freeBytes < (this.#fault ? MIN_FREE_AGAIN_BYTES : MIN_FREE_BYTES)

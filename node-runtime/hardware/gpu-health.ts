@@ -9,7 +9,7 @@ const RECHECK_INTERVAL_MS = 60_000
  * still be incompatible with the driver, so every program would fail within seconds and attract more work than a
  * healthy node.
  */
-const PAUSE_MS = 5 * 60_000
+const RESTART_DELAY_MS = 5 * 60_000
 const MAX_REASON = 300
 
 export interface GpuHealthOptions {
@@ -94,7 +94,7 @@ export class GpuHealth implements Disposable {
     this.#failures++
     if (this.#options.probe) {
       this.#isUnusable = true
-      const { pauseMs = PAUSE_MS } = this.#options
+      const { pauseMs = RESTART_DELAY_MS } = this.#options
       this.#pausedUntil = performance.now() + pauseMs
     }
     this.#publish()

@@ -3,7 +3,7 @@ import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
-import type { Held } from '../processes/confinement.ts'
+import type { ConfinementMechanisms } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
 import { findXpus } from './intel.ts'
 import { findGpus, gpusOfOneProgram } from './nvidia.ts'
@@ -21,7 +21,7 @@ export interface InventoryOptions {
   /** True when a container engine is available. */
   hasContainers: boolean
   /** Detects how the kernel confines child processes. */
-  held: () => Promise<Held>
+  held: () => Promise<ConfinementMechanisms>
   /** The isolation of tools; absent where the node runs none. */
   toolIsolation?: Isolation | undefined
   /** Memory for models and trainers in MB; 0 means half of the memory that is free now. */

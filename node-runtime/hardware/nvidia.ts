@@ -19,7 +19,7 @@ const MIG = 'MIG-'
 const MIG_MB_PER_GB = 0.95 * 1_024
 
 /** The GPUs of a node. */
-export interface FoundGpus {
+export interface GpuInventory {
   gpus: Gpu[]
   restriction?: GpuRestriction
   /** Why none was found, although the machine seems to have some. */
@@ -27,7 +27,7 @@ export interface FoundGpus {
 }
 
 /** Returns the GPUs of this machine that its CUDA_VISIBLE_DEVICES leaves to the node; none without a driver. */
-export async function findGpus(): Promise<FoundGpus> {
+export async function findGpus(): Promise<GpuInventory> {
   const variable = process.env['CUDA_VISIBLE_DEVICES']
   const { gpus, failure } = await driverGpus()
   // An operator who leaves the node no GPU needs none to work.
@@ -106,7 +106,7 @@ async function driverGpus(): Promise<{ gpus: DriverGpu[]; failure?: string }> {
 }
 
 /** Returns why a machine with GPUs shows none; undefined for a machine without them. */
-async function failureOf({ status, isLate, said }: Ran): Promise<string | undefined> {
+async function failureOf({ status, isLate, said }: ProgramResult): Promise<string | undefined> {
   if (status === 'ENOENT') return undefined
   if (NOTHING_THERE.includes(status) && !(await hasNvidiaDevice())) return undefined
   const how = isLate ? `did not answer within ${INVENTORY_TIMEOUT_MS / 1_000} s` : `ended with ${status}`
@@ -149,7 +149,7 @@ const rowsOf = (out: string): string[][] =>
     .map((line) => line.split(',').map((part) => part.trim()))
 
 /** The outcome of nvidia-smi: its output, or how it failed. */
-interface Ran {
+interface ProgramResult {
   out?: string
   status?: number | string
   isLate?: boolean
@@ -157,7 +157,7 @@ interface Ran {
   said?: string
 }
 
-async function run(args: string[], timeout: number): Promise<Ran> {
+async function run(args: string[], timeout: number): Promise<ProgramResult> {
   try {
     return { out: (await runProgram('nvidia-smi', args, { timeout })).stdout }
   } catch (err) {

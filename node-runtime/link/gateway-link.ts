@@ -25,16 +25,16 @@ import {
   type RequestMeta,
 } from '../../schemas/nodes/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/nodes/node.ts'
-import type { PayloadKeepers } from '../cohorts/payload-keepers.ts'
+import type { PayloadPublisher } from '../cohorts/payload-publisher.ts'
 import type { Identity } from '../control/identity.ts'
-import type { RecentLines } from '../control/recent-lines.ts'
+import type { RecentLogs } from '../control/recent-logs.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
 import { emit } from '../events.ts'
 import type { InputFiles } from '../models/input-files.ts'
 import type { ModelManager } from '../models/manager.ts'
 import type { Tools } from '../tools/tools.ts'
-import { ServeRequest, type Serving } from './serve-request.ts'
+import { ServeRequest, type ActiveRequest } from './serve-request.ts'
 import { ServeTool } from './serve-tool.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'
@@ -49,7 +49,7 @@ const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_TIMEOUT_MS = 10_000
 /** A shorter outage of a link deserves no warning: gateways restart, and announce when they close a link. */
-const BRIEF_MS = 10_000
+const WARNING_DELAY_MS = 10_000
 /**
  * Gateways respect a model's concurrency, so few of their requests queue here: when several gateways start requests at
  * the same time, or next to durable work. Older gateways send any number.
@@ -67,8 +67,8 @@ export interface GatewayLinkOptions {
   inputs: InputFiles
   spool: Spool
   work: WorkRegistry
-  keepers: Pick<PayloadKeepers, 'release'>
-  lines: Pick<RecentLines, 'newest'>
+  keepers: Pick<PayloadPublisher, 'release'>
+  lines: Pick<RecentLogs, 'newest'>
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
   /** Called when the link breaks or the gateway refuses it. */
@@ -76,7 +76,7 @@ export interface GatewayLinkOptions {
   log: Logger
 }
 
-interface Inbound {
+interface InboundRequest {
   meta: RequestMeta
   chunks: Buffer[]
 }
@@ -87,8 +87,8 @@ interface Inbound {
 export class GatewayLink {
   readonly url: string
   readonly #options: GatewayLinkOptions
-  readonly #serving = new StreamTable<Serving>()
-  readonly #inbound = new Map<number, Inbound>()
+  readonly #serving = new StreamTable<ActiveRequest>()
+  readonly #inbound = new Map<number, InboundRequest>()
   readonly #sink = {
     sendBatch: (kind: FrameType, ackedThrough: number, body: Buffer) =>
       this.#channel?.send(kind, 0, `{"upto":${ackedThrough}}`, body),
@@ -219,9 +219,9 @@ export class GatewayLink {
   #tellLines({ stream, body }: Frame): void {
     try {
       const { source, limit } = JSON.parse(body.toString()) as LinesWanted
-      const told: LinesTold = { lines: this.#options.lines.newest(source, limit, MAX_LINE_BYTES) }
+      const logs: LinesTold = { lines: this.#options.lines.newest(source, limit, MAX_LINE_BYTES) }
       const meta = { status: 200, content_type: 'application/json' }
-      this.#channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify(told)))
+      this.#channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify(logs)))
     } catch (err) {
       this.#refuse(stream, 'internal', reasonOf(err))
     }
@@ -260,13 +260,13 @@ export class GatewayLink {
       return this.#refuse(stream, 'no_capacity', 'too many requests wait for this model on this node')
     }
     const { path, method = 'POST', content_type: contentType = 'application/json', files, turn } = meta
-    const place = files && inputs.enter()
-    if (files && !place) {
+    const admission = files && inputs.enter()
+    if (files && !admission) {
       use[Symbol.dispose]()
       return this.#refuse(stream, 'no_capacity', 'this node is fetching the files of other requests')
     }
     const serving = new ServeRequest(channel, stream, use, () => {
-      place?.[Symbol.dispose]()
+      admission?.[Symbol.dispose]()
       this.#serving.delete(stream)
     })
     this.#serving.set(stream, serving)
@@ -323,7 +323,7 @@ export class GatewayLink {
     this.#failures += 1
     this.#failingSince ??= performance.now()
     // A gateway that is starting, or has just closed the link, is usually back soon.
-    const isBrief = performance.now() - this.#failingSince < BRIEF_MS
+    const isBrief = performance.now() - this.#failingSince < WARNING_DELAY_MS
     emit(this.#options.log, isBrief ? 'link.interrupted' : 'link.lost', {
       gateway: this.url,
       reason,

@@ -23,7 +23,7 @@ const REPORT_INTERVAL_MS = 1_000
 const MAX_SILENCE = 3
 
 /** After this time without any link, the last list of gateways is no longer trusted. */
-const HOMELESS_MS = 15_000
+const GATEWAY_LIST_TTL_MS = 15_000
 
 /** One link per gateway; the list of gateways arrives over the links themselves. */
 export class Links {
@@ -87,7 +87,7 @@ export class Links {
 
   /** Adds the configured gateway when no link is open: all gateways may have moved with no link to announce it. */
   #stayInReach(): void {
-    const { log, homelessMs = HOMELESS_MS } = this.#options
+    const { log, homelessMs = GATEWAY_LIST_TTL_MS } = this.#options
     if (this.openCount > 0) this.#linkedAt = performance.now()
     const hasHome = this.#links.has(this.#home)
     if (hasHome || performance.now() - this.#linkedAt < homelessMs) return

@@ -22,7 +22,7 @@ export interface ServedRequest {
 }
 
 /** A request in progress on this node. */
-export interface Serving {
+export interface ActiveRequest {
   /** Ends the request at once because the caller has disconnected. */
   abort(): void
 }
@@ -31,7 +31,7 @@ export interface Serving {
  * Forwards one request from a link to a model server, and its response back. A short response is a single `end` frame.
  * A long or streamed one is sent in chunks, and is paused at the model server while the stream has no credit.
  */
-export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
+export class ServeRequest implements ActiveRequest, Dispatcher.DispatchHandler {
   readonly #channel: LinkChannel
   readonly #stream: number
   readonly #use: ModelUse
@@ -58,13 +58,13 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     this.#isChat = path === CHAT_PATH
     const { served_model: served } = this.#use.server.profile
     if (path.startsWith(OPENAI) && served !== undefined) this.#name = new ServedName(served)
-    const asked = this.#name ? this.#name.request(body) : body
+    const requestBody = this.#name ? this.#name.request(body) : body
     const { pool, turns } = this.#use.server
     const options = {
       method: method as Dispatcher.HttpMethod,
       path,
       headers: { 'content-type': contentType },
-      body: asked.length ? asked : null,
+      body: requestBody.length ? requestBody : null,
     }
     this.#turn = turns.turn(FROM_GATEWAYS, () => pool.dispatch(options, this))
     this.#turn.enter()

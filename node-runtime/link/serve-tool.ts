@@ -1,14 +1,14 @@
 import type { LinkChannel } from '../../platform/link/channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/nodes/link.ts'
 import { ToolError } from '../tools/tool-error.ts'
-import type { Serving } from './serve-request.ts'
+import type { ActiveRequest } from './serve-request.ts'
 
 const JSON_TYPE = 'application/json'
 /** A failed tool would fail with this input on every node, so the request isn't retried. */
 const FAILED = 422
 
 /** Runs a tool once and sends its result back over a link. */
-export class ServeTool implements Serving {
+export class ServeTool implements ActiveRequest {
   readonly #channel: LinkChannel
   readonly #stream: number
   readonly #onDone: () => void

@@ -20,10 +20,10 @@ export class ServedName {
 
   /** Returns the request for the server. A request without a model is unchanged. */
   request(body: Buffer): Buffer {
-    const place = modelIn(body)
-    if (!place) return body
-    this.#called = Buffer.concat([Buffer.from('"model":'), body.subarray(place.start, place.end)])
-    return replaceAt(body, place, this.#served)
+    const modelSpan = modelIn(body)
+    if (!modelSpan) return body
+    this.#called = Buffer.concat([Buffer.from('"model":'), body.subarray(modelSpan.start, modelSpan.end)])
+    return replaceAt(body, modelSpan, this.#served)
   }
 
   /** Returns the finished part of a response; holds back last bytes that may begin a name. */

@@ -3,8 +3,8 @@ import { roomOn } from '../../domain/placement/gpu-room.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
-import { type LoadedModel, MAX_PROTECTED_MS } from '../models/loaded-model.ts'
-import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
+import { type LoadedModel, MAX_PROTECTION_TTL_MS } from '../models/loaded-model.ts'
+import { chooseEviction, type PooledModel, type EvictionPlan } from './eviction.ts'
 import type { MemoryLedger } from './ledger.ts'
 import type { MemoryMeter } from './meter.ts'
 
@@ -35,11 +35,11 @@ export interface MemoryTimeouts {
 }
 
 /** Thrown when the memory would not suffice even without all idle models. */
-export class NoRoomError extends Error {
-  override readonly name = 'NoRoomError'
+export class NotEnoughMemoryError extends Error {
+  override readonly name = 'NotEnoughMemoryError'
 }
 
-interface Room {
+interface MemoryRequest {
   readonly neededMb: number
   /** The number of pools that hold equal parts. */
   readonly count: number
@@ -54,10 +54,10 @@ export interface ReserveOptions {
   model?: LoadedModel
 }
 
-type Evictable = PooledModel & { readonly model: LoadedModel }
+type EvictablePool = PooledModel & { readonly model: LoadedModel }
 
 interface NextPlan {
-  readonly plan: RoomPlan<Evictable>
+  readonly plan: EvictionPlan<EvictablePool>
   readonly at: number
 }
 
@@ -93,7 +93,7 @@ export class MemoryAllocator {
     // Nothing is reserved during the wait, so waiting callers can't block each other.
     try {
       for (let until = beganAt; !next || next.at > performance.now(); next = this.#nextPlan(room)) {
-        if (next && next.at <= beganAt + MAX_PROTECTED_MS) {
+        if (next && next.at <= beganAt + MAX_PROTECTION_TTL_MS) {
           const model_keys = next.plan.victims.map(({ modelKey }) => modelKey)
           const wait_ms = Math.ceil(next.at - beganAt)
           if (until === beganAt) emit(log, 'memory.awaited', { holder, model_keys, wait_ms })
@@ -101,7 +101,7 @@ export class MemoryAllocator {
           if (model) this.#reportWait(model, until)
         } else if (performance.now() >= until) {
           // A model may only be busy for a moment, so the lack of a plan is final only at the end of the wait.
-          throw new NoRoomError(next ? TOO_RECENT : this.#shortage(room))
+          throw new NotEnoughMemoryError(next ? TOO_RECENT : this.#shortage(room))
         }
         const pauseMs = Math.max(1, Math.min(this.#timeouts.pollMs, until - performance.now()))
         await sleep(pauseMs, undefined, { ref: false, signal }).catch(() => {})
@@ -134,8 +134,8 @@ export class MemoryAllocator {
     const idle = this.#evictable()
     const free = memory.freeByPool
     const { pools, victims } =
-      planRoom({ neededMb, count }, free, idle) ?? mostRoom(count, reachOf(memory, idle), idle)
-    const left = new Map(pools.map((pool) => [pool, free[pool] ?? 0]))
+      chooseEviction({ neededMb, count }, free, idle) ?? largestEviction(count, reachOf(memory, idle), idle)
+    const remainingMb = new Map(pools.map((pool) => [pool, free[pool] ?? 0]))
     memory.reserve(holder, neededMb, pools)
     await Promise.all(
       victims.map(async ({ model, heldByPool }) => {
@@ -143,11 +143,11 @@ export class MemoryAllocator {
           () => true,
           () => false,
         )
-        if (isGone) for (const [pool, mb] of left) left.set(pool, mb + (heldByPool[pool] ?? 0))
+        if (isGone) for (const [pool, mb] of remainingMb) remainingMb.set(pool, mb + (heldByPool[pool] ?? 0))
       }),
     )
     const partMb = neededMb / pools.length
-    return Math.ceil([...left.values()].reduce((sum, mb) => sum + Math.max(0, partMb - mb), 0))
+    return Math.ceil([...remainingMb.values()].reduce((sum, mb) => sum + Math.max(0, partMb - mb), 0))
   }
 
   /** Ends the reservation of a holder whose processes are known to have exited. */
@@ -166,7 +166,7 @@ export class MemoryAllocator {
     const timeout = AbortSignal.timeout(this.#timeouts.waitMs)
     await unlessAborted(leaving, timeout).catch((err: unknown) => {
       throw timeout.aborted
-        ? new NoRoomError(`the memory of ${modelKey}, which has stopped, has not been freed`)
+        ? new NotEnoughMemoryError(`the memory of ${modelKey}, which has stopped, has not been freed`)
         : err
     })
   }
@@ -196,13 +196,13 @@ export class MemoryAllocator {
    * Returns the first plan that evicts no protected model, and the time of `performance.now` from which none of its models is
    * protected. Undefined when all evictable models together do not suffice.
    */
-  #nextPlan(room: Room): NextPlan | undefined {
+  #nextPlan(room: MemoryRequest): NextPlan | undefined {
     const { freeByPool } = this.#options.memory
     const idle = this.#evictable()
     const now = performance.now()
     const times = new Set(idle.map(({ model }) => Math.max(now, model.protectedUntil)).concat(now))
     for (const at of [...times].toSorted((a, b) => a - b)) {
-      const plan = planRoom(
+      const plan = chooseEviction(
         room,
         freeByPool,
         idle.filter(({ model }) => model.protectedUntil <= at),
@@ -220,7 +220,7 @@ export class MemoryAllocator {
     this.#options.onMove(model, 'loading_model')
   }
 
-  #shortage({ neededMb, count }: Room): string {
+  #shortage({ neededMb, count }: MemoryRequest): string {
     const { memory } = this.#options
     const gpus = memory.gpus.length
     const most = Math.floor(roomOn(reachOf(memory, this.#evictable()), count))
@@ -229,7 +229,7 @@ export class MemoryAllocator {
     return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed that way on the ${gpus} GPUs of this node`
   }
 
-  #evictable(): Evictable[] {
+  #evictable(): EvictablePool[] {
     const { memory, models } = this.#options
     return [...models()]
       .filter(({ isEvictable }) => isEvictable)
@@ -286,7 +286,11 @@ const reachOf = ({ freeByPool }: MemoryLedger, idle: readonly PooledModel[]): nu
   freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
 
 /** Returns the pools with the most reachable memory, and every idle model in them. */
-function mostRoom(count: number, reach: readonly number[], idle: readonly Evictable[]): RoomPlan<Evictable> {
+function largestEviction(
+  count: number,
+  reach: readonly number[],
+  idle: readonly EvictablePool[],
+): EvictionPlan<EvictablePool> {
   const pools = reach
     .map((mb, pool) => ({ mb, pool }))
     .toSorted((a, b) => b.mb - a.mb)

@@ -37,7 +37,7 @@ export interface PooledModel extends IdleModel {
   readonly heldByPool: readonly number[]
 }
 
-export interface RoomPlan<T> {
+export interface EvictionPlan<T> {
   /** The chosen pools; each holds an equal part. */
   readonly pools: readonly number[]
   readonly victims: readonly T[]
@@ -49,11 +49,11 @@ export interface RoomPlan<T> {
  * models that fit nowhere else. Then come the pools whose models have been idle for longest. Undefined when too
  * few pools can hold a part.
  */
-export function planRoom<T extends PooledModel>(
+export function chooseEviction<T extends PooledModel>(
   { neededMb, count }: { neededMb: number; count: number },
   freeByPool: readonly number[],
   idle: readonly T[],
-): RoomPlan<T> | undefined {
+): EvictionPlan<T> | undefined {
   const partMb = neededMb / count
   const inPool = (model: T, pool: number) => model.heldByPool[pool] ?? 0
   const plans = freeByPool.flatMap((freeMb, pool) => {

@@ -2,7 +2,7 @@ import { type Adapter, productShape } from './adapter.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
 import { isFloat, sizes } from './preflight.ts'
-import type { TensorPlace } from './safetensors.ts'
+import type { TensorLocation } from './safetensors.ts'
 
 interface WeightedAdapter {
   adapter: Adapter
@@ -34,7 +34,7 @@ export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedA
   for (const one of adapters) assertAlone(one, adapters)
 }
 
-function tensorOf(base: Checkpoint, name: string, label: string): TensorPlace {
+function tensorOf(base: Checkpoint, name: string, label: string): TensorLocation {
   const place = base.tensors.get(name)
   if (place) return place
   throw new MergeError('tensor_missing', `${label} changes ${name}, which does not exist in ${base.label}.`)
@@ -44,7 +44,7 @@ const EMBEDDING = /(?:^|\.)(?:embed_tokens|wte|lm_head)\.weight$/
 
 function assertReplaces(
   base: Checkpoint,
-  { name, place, label }: { name: string; place: TensorPlace; label: string },
+  { name, place, label }: { name: string; place: TensorLocation; label: string },
 ): void {
   const { shape } = tensorOf(base, name, label)
   if (sizes(place.shape) !== sizes(shape) || !isFloat(place)) {

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { readJson } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
 import { sizes } from './preflight.ts'
-import { readTensors, type TensorPlace } from './safetensors.ts'
+import { readTensors, type TensorLocation } from './safetensors.ts'
 
 /** A LoRA adapter on disk, in the format of PEFT. */
 export interface Adapter {
@@ -12,19 +12,19 @@ export interface Adapter {
   /** By tensor of the base, the update that the adapter adds to it. */
   parts: Map<string, AdapterPart>
   /** Fully trained tensors (`modules_to_save`), which replace those of the base. */
-  saved: Map<string, TensorPlace>
+  saved: Map<string, TensorLocation>
 }
 
 export interface AdapterPart {
-  a: TensorPlace
-  b: TensorPlace
+  a: TensorLocation
+  b: TensorLocation
   rank: number
   /** Alpha divided by the rank, or by its square root. */
   scaling: number
   /** True when the base stores the tensor transposed. */
   isTransposed: boolean
   /** DoRA: the norm of each row of the sum. */
-  magnitude: TensorPlace | undefined
+  magnitude: TensorLocation | undefined
 }
 
 interface AdapterConfig {
@@ -48,8 +48,8 @@ export async function openAdapter(dir: string, label: string): Promise<Adapter> 
     if (cause instanceof MergeError) throw cause
     throw new MergeError('weights_missing', `${label} has no adapter_model.safetensors.`, { cause })
   })
-  const found = new Map<string, Found>()
-  const saved = new Map<string, TensorPlace>()
+  const found = new Map<string, ModuleFactors>()
+  const saved = new Map<string, TensorLocation>()
   for (const [name, place] of tensors) {
     const [, module, factor = ''] = FACTOR.exec(name) ?? []
     if (module !== undefined) note(found, { module, factor, place })
@@ -71,16 +71,16 @@ export async function openAdapter(dir: string, label: string): Promise<Adapter> 
 }
 
 /** The factors of one module, collected from the file. */
-interface Found {
-  A?: TensorPlace
-  B?: TensorPlace
-  magnitude?: TensorPlace
+interface ModuleFactors {
+  A?: TensorLocation
+  B?: TensorLocation
+  magnitude?: TensorLocation
   isEmbedding: boolean
 }
 
 function note(
-  found: Map<string, Found>,
-  { module, factor, place }: { module: string; factor: string; place: TensorPlace },
+  found: Map<string, ModuleFactors>,
+  { module, factor, place }: { module: string; factor: string; place: TensorLocation },
 ): void {
   const one = found.get(module) ?? { isEmbedding: false }
   if (factor === 'lora_magnitude_vector') one.magnitude = place
@@ -123,9 +123,9 @@ function partOf({
   config,
   label,
 }: {
-  a: TensorPlace
-  b: TensorPlace
-  magnitude: TensorPlace | undefined
+  a: TensorLocation
+  b: TensorLocation
+  magnitude: TensorLocation | undefined
   isEmbedding: boolean
   module: string
   config: AdapterConfig

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { MergeError } from './merge-error.ts'
-import { readTensors, type TensorPlace } from './safetensors.ts'
+import { readTensors, type TensorLocation } from './safetensors.ts'
 
 /** A model on disk, in the folder format of Hugging Face. */
 export interface Checkpoint {
@@ -11,7 +11,7 @@ export interface Checkpoint {
   dir: string
   config: Record<string, unknown>
   /** In the order of the files. */
-  tensors: Map<string, TensorPlace>
+  tensors: Map<string, TensorLocation>
   /** True when input and output embeddings are one tensor. */
   isTied: boolean
   tokenizer: Tokenizer
@@ -38,14 +38,14 @@ export async function openCheckpoint(dir: string, label: string): Promise<Checkp
   return { label, dir, config, tensors, isTied, tokenizer: await readTokenizer(dir) }
 }
 
-async function readAllTensors(dir: string, label: string): Promise<Map<string, TensorPlace>> {
+async function readAllTensors(dir: string, label: string): Promise<Map<string, TensorLocation>> {
   const names = await readdir(dir)
   const index = names.find((name) => name.endsWith('.safetensors.index.json'))
   const files = index
     ? await shards(join(dir, index), label)
     : names.filter((name) => name.endsWith('.safetensors')).toSorted()
   if (files.length === 0) throw new MergeError('weights_missing', `${label} has no safetensors weights.`)
-  const tensors = new Map<string, TensorPlace>()
+  const tensors = new Map<string, TensorLocation>()
   for (const file of files) {
     if (!names.includes(file)) throw new MergeError('weights_missing', `${label} lacks its shard ${file}.`)
     const places = [...(await readTensors(join(dir, file), `${label}, ${file}`))]

@@ -8,7 +8,7 @@ import type { WeightedIngredient } from './merge-models.ts'
 export const MODEL_FOLDER = 'model'
 
 /** An ingredient of a model, on the local disk. */
-export interface Fetched {
+export interface LocalIngredient {
   role: MergeIngredient['role']
   ingredient: WeightedIngredient
 }
@@ -18,8 +18,8 @@ export async function fetchIngredients(
   tools: BaseTools,
   ingredients: readonly MergeIngredient[],
   { dir, signal, tell }: BaseOptions,
-): Promise<Fetched[]> {
-  const found: Fetched[] = []
+): Promise<LocalIngredient[]> {
+  const found: LocalIngredient[] = []
   for (const [i, { role, label, weight, from, names }] of ingredients.entries()) {
     const folder = await fetchBase(tools, from, {
       dir: join(dir, `source-${i}`),

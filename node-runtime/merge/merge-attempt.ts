@@ -113,9 +113,9 @@ function progressLogger(report: JobReport): (progress: MergeProgress) => void {
     if (now - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = now
     const [done, all] = [bytes_done, bytes_total].map((bytes) => Math.round(bytes / 1e6))
-    const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
+    const remainingTime = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
     report.log(
-      `${tensors_done} of ${tensors_total} tensors, ${done} of ${all} MB at ${megabytes_per_second} MB/s${left}.`,
+      `${tensors_done} of ${tensors_total} tensors, ${done} of ${all} MB at ${megabytes_per_second} MB/s${remainingTime}.`,
     )
   }
 }

@@ -85,7 +85,7 @@ export async function mergeModels(spec: MergeSpec, options: MergeOptions): Promi
   }
 }
 
-interface Prepared {
+interface MergePlan {
   /** The model whose layout the result copies. */
   model: Checkpoint
   recipe: Recipe
@@ -93,7 +93,7 @@ interface Prepared {
 }
 
 /** Opens all inputs and refuses those that do not fit together. All checks precede any computation. */
-async function prepare(spec: MergeSpec): Promise<Prepared> {
+async function prepare(spec: MergeSpec): Promise<MergePlan> {
   if (spec.method === 'adapter_merge') return prepareAdapters(spec)
   const models = await Promise.all(spec.sources.map(({ dir, label }) => openCheckpoint(dir, label)))
   if (spec.method === 'slerp') return prepareSlerp(models, spec.sources)
@@ -108,7 +108,7 @@ async function prepare(spec: MergeSpec): Promise<Prepared> {
   return { model: base, recipe, notes }
 }
 
-function prepareSlerp(models: readonly Checkpoint[], sources: readonly WeightedIngredient[]): Prepared {
+function prepareSlerp(models: readonly Checkpoint[], sources: readonly WeightedIngredient[]): MergePlan {
   const [first, second] = models
   const [w1, w2] = sources.map(({ weight }) => weight)
   if (!first || !second || w1 === undefined || w2 === undefined || models.length !== 2) {
@@ -124,7 +124,7 @@ function prepareSlerp(models: readonly Checkpoint[], sources: readonly WeightedI
 async function prepareAdapters({
   base: { dir, label, names },
   sources,
-}: Extract<MergeSpec, { method: 'adapter_merge' }>): Promise<Prepared> {
+}: Extract<MergeSpec, { method: 'adapter_merge' }>): Promise<MergePlan> {
   const base = await openCheckpoint(dir, label)
   assertMergeable(base)
   dropTiedCopies([base])
@@ -145,9 +145,9 @@ function notesAboutBases(
   base: string,
   adapters: readonly Adapter[],
 ): string[] {
-  const known = names?.map((name) => name.toLowerCase()) ?? []
+  const lowerCaseNames = names?.map((name) => name.toLowerCase()) ?? []
   return adapters.flatMap(({ label, trainedOn }) =>
-    known.length === 0 || !trainedOn || known.includes(trainedOn.toLowerCase())
+    lowerCaseNames.length === 0 || !trainedOn || lowerCaseNames.includes(trainedOn.toLowerCase())
       ? []
       : [
           `Warning: ${label} was trained on ${trainedOn.slice(0, 200)}, but ${base} is ${names?.[0]}. Unless they are the same model, the result is useless.`,

@@ -46,8 +46,8 @@ export class OutputFiles implements Disposable {
   }
 
   #file(path: string): OpenOutput {
-    const known = this.#open.get(path)
-    if (known) return known
+    const openFile = this.#open.get(path)
+    if (openFile) return openFile
     const opened = { buffered: openSync(path, 'r+'), direct: openDirect(path), unflushed: 0 }
     this.#open.set(path, opened)
     return opened

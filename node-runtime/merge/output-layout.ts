@@ -2,13 +2,13 @@ import { copyFile, mkdir, open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Checkpoint, companionsOf } from './checkpoint.ts'
 import { isFloat } from './preflight.ts'
-import { elementsOf, headerFor, type TensorPlace, type TensorSpec } from './safetensors.ts'
+import { elementsOf, headerFor, type TensorLocation, type TensorSpec } from './safetensors.ts'
 import type { Output } from './tasks.ts'
 
 /** A tensor of the result. */
 export interface PlannedTensor {
   name: string
-  source: TensorPlace
+  source: TensorLocation
   elements: number
   out: Output
 }
@@ -44,13 +44,13 @@ export async function prepareOutput(
   return layout
 }
 
-type Named = [string, TensorPlace]
+type NamedTensor = [string, TensorLocation]
 
-const bytesOut = (place: TensorPlace): number =>
+const bytesOut = (place: TensorLocation): number =>
   isFloat(place) ? elementsOf(place.shape) * BF16_BYTES : place.bytes
 
-function cut(tensors: readonly Named[], maxBytes: number): Named[][] {
-  const shards: Named[][] = []
+function cut(tensors: readonly NamedTensor[], maxBytes: number): NamedTensor[][] {
+  const shards: NamedTensor[][] = []
   let room = 0
   for (const tensor of tensors) {
     const bytes = bytesOut(tensor[1])
@@ -66,7 +66,7 @@ function cut(tensors: readonly Named[], maxBytes: number): Named[][] {
 }
 
 /** Writes the header of a shard, its full length, and the tensors that are copied. */
-async function openShard(path: string, shard: readonly Named[]): Promise<PlannedTensor[]> {
+async function openShard(path: string, shard: readonly NamedTensor[]): Promise<PlannedTensor[]> {
   const specs = shard.map(([name, place]): TensorSpec => ({
     name,
     dtype: isFloat(place) ? 'BF16' : place.dtype,
@@ -88,7 +88,7 @@ async function openShard(path: string, shard: readonly Named[]): Promise<Planned
   return planned
 }
 
-async function bytesOf({ path, offset, bytes }: TensorPlace): Promise<Buffer> {
+async function bytesOf({ path, offset, bytes }: TensorLocation): Promise<Buffer> {
   await using file = await open(path, 'r')
   const { buffer } = await file.read(Buffer.alloc(bytes), 0, bytes, offset)
   return buffer
@@ -99,7 +99,7 @@ const shardName = (index: number, count: number): string => {
   return count === 1 ? 'model.safetensors' : `model-${five(index + 1)}-of-${five(count)}.safetensors`
 }
 
-async function writeIndex(dir: string, shards: readonly Named[][]): Promise<void> {
+async function writeIndex(dir: string, shards: readonly NamedTensor[][]): Promise<void> {
   const entries = shards.flatMap((shard, i) => shard.map(([name]) => [name, shardName(i, shards.length)]))
   const total = shards.flat().reduce((sum, [, place]) => sum + bytesOut(place), 0)
   const index = { metadata: { total_size: total }, weight_map: Object.fromEntries(entries) as unknown }

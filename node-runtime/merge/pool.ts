@@ -15,7 +15,7 @@ export interface Reply {
   error?: { message: string; code?: string }
 }
 
-interface Waiting {
+interface QueuedTask {
   task: Task
   resolve: (answer: never) => void
   reject: (err: Error) => void
@@ -28,9 +28,9 @@ const WORKER_HEAP_MB = 48
 /** Threads that work on slices of tensors. Disposing the pool terminates them at once. */
 export class MergePool implements AsyncDisposable {
   readonly #workers: { worker: Worker; busy: number }[]
-  readonly #urgent: Waiting[] = []
-  readonly #queue: Waiting[] = []
-  readonly #running = new Map<number, Waiting>()
+  readonly #urgent: QueuedTask[] = []
+  readonly #queue: QueuedTask[] = []
+  readonly #running = new Map<number, QueuedTask>()
   #ids = 0
   #fault: Error | undefined
 

@@ -1,12 +1,12 @@
 import type { Checkpoint } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
-import type { TensorPlace } from './safetensors.ts'
+import type { TensorLocation } from './safetensors.ts'
 
 const FLOATS = new Set(['BF16', 'F16', 'F32'])
 /** Element types that only quantised weights have. */
 const QUANTISED = new Set(['U8', 'I8', 'F8_E4M3', 'F8_E5M2', 'U16', 'U32', 'I16'])
 
-export const isFloat = ({ dtype }: Pick<TensorPlace, 'dtype'>): boolean => FLOATS.has(dtype)
+export const isFloat = ({ dtype }: Pick<TensorLocation, 'dtype'>): boolean => FLOATS.has(dtype)
 
 /** Config settings that change the output of the same weights. */
 const TELLING = [
@@ -80,8 +80,8 @@ function firstToken(a: ReadonlyMap<number, string>, b: ReadonlyMap<number, strin
   const ids = [...new Set([...a.keys(), ...b.keys()])].toSorted((x, y) => x - y)
   const id = ids.find((one) => a.get(one) !== b.get(one))
   if (id === undefined) return 'their tokenizers have the same tokens but different rules'
-  const told = (token: string | undefined) => (token === undefined ? 'absent' : JSON.stringify(token))
-  return `token ${id} is ${told(a.get(id))} in the first and ${told(b.get(id))} in the second`
+  const formatToken = (token: string | undefined) => (token === undefined ? 'absent' : JSON.stringify(token))
+  return `token ${id} is ${formatToken(a.get(id))} in the first and ${formatToken(b.get(id))} in the second`
 }
 
 function assertSameTensors(first: Checkpoint, other: Checkpoint): void {

@@ -2,7 +2,7 @@ import type { Checkpoint } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
 import type { PlannedTensor } from './output-layout.ts'
 import type { MergePool } from './pool.ts'
-import type { TensorPlace } from './safetensors.ts'
+import type { TensorLocation } from './safetensors.ts'
 import type { Input, Slice, Task } from './tasks.ts'
 
 /** The number of elements in one task, a multiple of every block size. */
@@ -16,7 +16,7 @@ export type Recipe = (
 
 export type Tools = Parameters<Recipe>[1]
 
-export const inputOf = ({ path, offset, dtype }: TensorPlace): Input => ({ path, offset, dtype })
+export const inputOf = ({ path, offset, dtype }: TensorLocation): Input => ({ path, offset, dtype })
 
 export function inputIn({ tensors, label }: Checkpoint, name: string): Input {
   const place = tensors.get(name)
@@ -49,7 +49,7 @@ export async function writeSlices<T extends Task>(
 }
 
 /** A model with its weight in the merge. */
-export interface Weighted {
+export interface WeightedModel {
   model: Checkpoint
   weight: number
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Adapter, AdapterPart } from './adapter.ts'
 import type { Checkpoint } from './checkpoint.ts'
-import { inputIn, inputOf, type Recipe, SLICE, slicesOf, type Weighted, writeSlices } from './recipe.ts'
+import { inputIn, inputOf, type Recipe, SLICE, slicesOf, type WeightedModel, writeSlices } from './recipe.ts'
 import type { Answer, Factors, Slice, Task } from './tasks.ts'
 
 /** Spherical interpolation between two models, at the fraction `t` from the first to the second. */
@@ -46,7 +46,7 @@ export function slerpFactors(
 export const dare =
   (
     base: Checkpoint,
-    models: readonly Weighted[],
+    models: readonly WeightedModel[],
     { density, seed }: { density: number; seed: number },
   ): Recipe =>
   async ({ name, elements, out }, tools) => {

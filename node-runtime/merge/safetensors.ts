@@ -2,7 +2,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { MergeError } from './merge-error.ts'
 
 /** The location of a tensor's data, which is little-endian and row-major. */
-export interface TensorPlace {
+export interface TensorLocation {
   path: string
   /** The offset of the first byte in the file. */
   offset: number
@@ -46,7 +46,7 @@ const ALIGNMENT = 4_096
 export const elementsOf = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1)
 
 /** Reads the header of a safetensors file and checks that the file contains all tensors it lists. */
-export async function readTensors(path: string, label: string): Promise<Map<string, TensorPlace>> {
+export async function readTensors(path: string, label: string): Promise<Map<string, TensorLocation>> {
   await using file = await open(path, 'r')
   const { size } = await file.stat()
   const length = size >= LENGTH_BYTES ? Number((await readAt(file, 0, LENGTH_BYTES)).readBigUInt64LE()) : 0
@@ -55,7 +55,7 @@ export async function readTensors(path: string, label: string): Promise<Map<stri
   }
   const header = parse((await readAt(file, LENGTH_BYTES, length)).toString('utf8'), label)
   const start = LENGTH_BYTES + length
-  const places = new Map<string, TensorPlace>()
+  const places = new Map<string, TensorLocation>()
   for (const [name, entry] of Object.entries(header)) {
     if (name === '__metadata__') continue
     places.set(name, placeOf(entry, { path, start, size, what: `${label}: ${name}` }))
@@ -72,7 +72,7 @@ interface HeaderEntry {
 function placeOf(
   { dtype, shape, data_offsets: [from, to] }: HeaderEntry,
   { path, start, size, what }: { path: string; start: number; size: number; what: string },
-): TensorPlace {
+): TensorLocation {
   const unit = ELEMENT_BYTES[dtype]
   if (unit === undefined) throw new MergeError('dtype_unknown', `${what} has the unknown type ${dtype}.`)
   if (to - from !== elementsOf(shape) * unit || from < 0 || start + to > size) {

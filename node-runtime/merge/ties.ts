@@ -1,5 +1,5 @@
 import type { Checkpoint } from './checkpoint.ts'
-import { inputIn, type Recipe, notFinite, slicesOf, type Weighted, writeSlices } from './recipe.ts'
+import { inputIn, type Recipe, notFinite, slicesOf, type WeightedModel, writeSlices } from './recipe.ts'
 import { MAGNITUDES } from './tasks.ts'
 
 /** The magnitude of infinity; larger ones are NaN. */
@@ -9,7 +9,7 @@ const INFINITE = 0x7f80
  * Trims each model's difference from the base to its largest elements, elects a sign per element, and takes the mean of
  * the contributions of that sign.
  */
-export function ties(base: Checkpoint, models: readonly Weighted[], density: number): Recipe {
+export function ties(base: Checkpoint, models: readonly WeightedModel[], density: number): Recipe {
   const tables = new Tables(models.length)
   return async ({ name, elements, out }, tools) => {
     const from = inputIn(base, name)

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { MergeError } from './merge-error.ts'
-import { perform } from './operations.ts'
 import type { Reply, Request, WorkerSettings } from './pool.ts'
+import { perform } from './tensor-operations.ts'
 import { openBench } from './workbench.ts'
 
 // One thread of a merge, which performs the tasks it receives in order.

@@ -12,12 +12,12 @@ import { ModelServerError, UNUSABLE_LINE, UNUSABLE_STATUS } from './server.ts'
 export type Convert = NonNullable<RuntimeProfile['convert']>
 
 /** A line of a conversion's output, as documented in the servers' README. */
-type Line =
+type ConversionEvent =
   | { event: 'progress'; percent: number }
   | { event: 'compared'; file: string; difference?: number; problem?: string; passed?: boolean }
 
 /** The result of comparing the numbers of a file during a conversion. */
-export type Comparison = Extract<Line, { event: 'compared' }>
+export type Comparison = Extract<ConversionEvent, { event: 'compared' }>
 
 export interface ConversionOrder {
   name: string
@@ -96,22 +96,22 @@ async function runStep(
   const stop = () => void process.stop({ graceMs: 0 })
   signal.addEventListener('abort', stop, { once: true })
   if (signal.aborted) stop()
-  const said: string[] = []
+  const lastLines: string[] = []
   const take = (text: string) => {
     deadline.heard()
     const line = eventIn(text)
     if (line?.event === 'progress') onProgress(line.percent)
     else if (line) onCompared(line)
-    else if (said.push(text) > LAST_LINES) said.shift()
+    else if (lastLines.push(text) > LAST_LINES) lastLines.shift()
   }
   try {
     await Promise.all([process.stdout, process.stderr].map((stream) => readLines(stream, take)))
     const { code } = await process.exited
     signal.throwIfAborted()
     if (code === 0) return
-    const why = said.findLast((line) => line.startsWith(UNUSABLE_LINE))
+    const why = lastLines.findLast((line) => line.startsWith(UNUSABLE_LINE))
     if (code === UNUSABLE_STATUS && why !== undefined) throw new ModelServerError(why, { isUnusable: true })
-    const reason = process.excess ?? said.join('\n') ?? ''
+    const reason = process.excess ?? lastLines.join('\n') ?? ''
     throw new ModelServerError(`its conversion exited with status ${code}: ${reason}`.trim())
   } finally {
     signal.removeEventListener('abort', stop)
@@ -119,10 +119,10 @@ async function runStep(
   }
 }
 
-function eventIn(text: string): Line | undefined {
+function eventIn(text: string): ConversionEvent | undefined {
   if (!text.startsWith('{"event"')) return undefined
   try {
-    return JSON.parse(text) as Line
+    return JSON.parse(text) as ConversionEvent
   } catch {
     return undefined
   }

@@ -4,7 +4,7 @@ import { request } from 'undici'
 import { filesOf } from '../../domain/task-types/index.ts'
 import { BYTES_URL } from '../../platform/data-url.ts'
 import type { PublicConnections } from '../../platform/egress/public-connections.ts'
-import { downloadPublic, TooLarge } from '../../platform/egress/public-download.ts'
+import { downloadPublic, FileTooLargeError } from '../../platform/egress/public-download.ts'
 import { SendError, type SendFailure } from '../../platform/egress/public-sender.ts'
 import { MAX_INPUT_BYTES } from '../../schemas/inference-task.ts'
 import type { InputFile } from '../../schemas/nodes/link.ts'
@@ -133,7 +133,7 @@ async function fetchPublic(
     await downloadPublic(connections, url, { owner, to, maxBytes: MAX_INPUT_BYTES, signal })
     return await readFile(to)
   } catch (err) {
-    if (!(err instanceof SendError || err instanceof TooLarge)) throw err
+    if (!(err instanceof SendError || err instanceof FileTooLargeError)) throw err
     const retryable = err instanceof SendError && PASSING.has(err.reason)
     const message = `${field} could not be fetched: ${err.message}. An upload expires after an hour; use a public HTTPS address or a base64 data: URL for other files.`
     throw new InputFileError(message, { retryable, cause: err })

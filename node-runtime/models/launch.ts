@@ -58,7 +58,7 @@ export interface ModelServerSpec {
   gpus?: readonly string[]
 }
 
-export interface Launched {
+export interface LaunchedServer {
   process: ServerProcess
   /** Known before the ready line when the node chose the address. */
   address: ServerAddress | undefined
@@ -67,7 +67,7 @@ export interface Launched {
 }
 
 /** Starts the command of a profile. The caller has to check whether the server becomes ready. */
-export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
+export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<LaunchedServer> {
   await checkModelFolder(spec.modelDir)
   const options = await optionsOf(spec.profile, spec.modelDir)
   return spec.profile.driver === 'container'
@@ -79,7 +79,7 @@ async function launchProcess(
   drivers: Drivers,
   spec: ModelServerSpec,
   options: readonly string[],
-): Promise<Launched> {
+): Promise<LaunchedServer> {
   const { name, profile, packages, modelDir, convertedDir, ramMb, gpus = [] } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
@@ -165,7 +165,7 @@ async function launchContainer(
   drivers: Drivers,
   spec: ModelServerSpec,
   options: readonly string[],
-): Promise<Launched> {
+): Promise<LaunchedServer> {
   const { profile, modelDir } = spec
   if (!drivers.container) throw new Error('no container engine is available on this node')
   if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} has no image`)

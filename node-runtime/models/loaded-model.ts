@@ -7,7 +7,7 @@ import { withoutPaths } from './without-paths.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
 /** The maximum time for which a recently loaded model is protected from other loads. */
-export const MAX_PROTECTED_MS = 300_000
+export const MAX_PROTECTION_TTL_MS = 300_000
 /**
  * The limit of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's size.
  */
@@ -84,7 +84,7 @@ export class LoadedModel {
    * alternate in memory for one would spend most of their time loading.
    */
   protect(loadMs: number): void {
-    this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTED_MS)
+    this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTION_TTL_MS)
   }
 
   get #isPinned(): boolean {

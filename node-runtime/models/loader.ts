@@ -3,7 +3,7 @@ import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
-import type { CachedModel, Keep, WeightsCache } from '../weights/cache.ts'
+import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import type { Drivers } from './launch.ts'
@@ -29,7 +29,7 @@ export interface ModelLoaderOptions {
 }
 
 /** Everything that a model server needs on this machine. */
-export interface Prepared {
+export interface PreparedModel {
   cached: CachedModel
   profile: RuntimeProfile
   python: string | undefined
@@ -53,7 +53,7 @@ export interface PendingConversion {
 
 export interface ConvertOptions {
   ramMb: number
-  keep: Keep
+  keep: ProtectedModels
   stopping: AbortSignal
   onProgress: (percent: number) => void
   onCompared: (comparison: Comparison) => void
@@ -62,7 +62,7 @@ export interface ConvertOptions {
 export interface PrepareOptions {
   signal: AbortSignal
   /** Models whose weights must stay on the disk. */
-  keep: Keep
+  keep: ProtectedModels
   onDownload: (progress?: DownloadProgress) => void
 }
 
@@ -96,7 +96,7 @@ export class ModelLoader {
   }
 
   /** Prepares the weights and the environment. The load deadline does not cover these steps. */
-  async prepare(modelKey: string, options: PrepareOptions): Promise<Prepared> {
+  async prepare(modelKey: string, options: PrepareOptions): Promise<PreparedModel> {
     const { cache, catalog, modelSpec, pythonOf, packagesOf } = this.#options
     const found = await cache.find(modelKey)
     const spec = found?.spec ?? (await modelSpec(modelKey, { signal: options.signal }))
@@ -124,7 +124,7 @@ export class ModelLoader {
 
   /** Runs the conversion of a model, once for the same files, and returns its folder. Aborts a stalled conversion. */
   async convert(
-    { cached, profile, python }: Prepared,
+    { cached, profile, python }: PreparedModel,
     { convert, converter }: PendingConversion,
     { ramMb, keep, stopping, onProgress, onCompared }: ConvertOptions,
   ): Promise<string> {
@@ -167,7 +167,7 @@ export class ModelLoader {
 
   /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
-    { cached, profile, python, packages, convertedDir }: Prepared,
+    { cached, profile, python, packages, convertedDir }: PreparedModel,
     { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = sizeOf(cached)

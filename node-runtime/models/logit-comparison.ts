@@ -42,7 +42,7 @@ interface PromptVerdict {
   passed: boolean
 }
 
-type Line = { event: 'result'; prompts: PromptVerdict[] } | { event: 'error'; message: string }
+type ComparisonEvent = { event: 'result'; prompts: PromptVerdict[] } | { event: 'error'; message: string }
 
 const ENVIRONMENT = 'llm'
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
@@ -137,14 +137,14 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
   const stop = () => void process.stop({ graceMs: 0 })
   signal.addEventListener('abort', stop, { once: true })
   if (signal.aborted) stop()
-  const lines: Line[] = []
-  const said: string[] = []
-  const keep = (text: string) => void (said.push(text) > LAST_LINES && said.shift())
+  const lines: ComparisonEvent[] = []
+  const lastLines: string[] = []
+  const keep = (text: string) => void (lastLines.push(text) > LAST_LINES && lastLines.shift())
   try {
     await Promise.all([
       readLines(process.stderr, keep),
       readLines(process.stdout, (text) => {
-        if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
+        if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as ComparisonEvent)
         else keep(text)
       }),
     ])
@@ -155,7 +155,7 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
     const why = last?.message ?? `the program exited with status ${code}`
     throw new ComparisonError(`its logits could not be compared: ${why}`, {
       isFinal: code === UNFIT,
-      cause: said.join('\n'),
+      cause: lastLines.join('\n'),
     })
   } finally {
     signal.removeEventListener('abort', stop)

@@ -3,7 +3,7 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
-import { MemoryAllocator, NoRoomError } from '../memory/allocator.ts'
+import { MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
@@ -11,7 +11,7 @@ import type { ProcessExit } from '../processes/process-driver.ts'
 import { DiskModels } from './disk-models.ts'
 import { StrayFileError } from './folder.ts'
 import { LoadedModel } from './loaded-model.ts'
-import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
+import { ModelLoader, type ModelLoaderOptions, type PreparedModel } from './loader.ts'
 import type { Pins } from './pins.ts'
 import { reportOf } from './report.ts'
 import { type ModelServer, ModelServerError } from './server.ts'
@@ -44,7 +44,7 @@ export interface ModelUse extends Disposable {
 }
 
 /** The grace period for requests in flight when the node stops. */
-const STOP_GRACE_MS = 500
+const STOP_GRACE_TIMEOUT_MS = 500
 
 /**
  * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
@@ -196,7 +196,7 @@ export class ModelManager implements AsyncDisposable {
     await Promise.all(
       [...this.#models.values()].map(async ({ loading, server }) => {
         await loading?.catch(() => {})
-        await server?.stop({ graceMs: STOP_GRACE_MS })
+        await server?.stop({ graceMs: STOP_GRACE_TIMEOUT_MS })
       }),
     )
   }
@@ -255,7 +255,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  async #prepare(model: LoadedModel): Promise<Prepared> {
+  async #prepare(model: LoadedModel): Promise<PreparedModel> {
     try {
       return await this.#loader.prepare(model.modelKey, {
         signal: this.#stopping.signal,
@@ -279,7 +279,7 @@ export class ModelManager implements AsyncDisposable {
   /**
    * Runs the conversion for a model's server with its own memory reservation. An optional conversion may fail.
    */
-  async #convert(model: LoadedModel, prepared: Prepared): Promise<string | undefined> {
+  async #convert(model: LoadedModel, prepared: PreparedModel): Promise<string | undefined> {
     const { pending, profile, cached } = prepared
     if (!pending) return prepared.convertedDir
     const { meter, log } = this.#options
@@ -311,7 +311,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  async #makeRoom(model: LoadedModel, { cached, profile }: Prepared): Promise<void> {
+  async #makeRoom(model: LoadedModel, { cached, profile }: PreparedModel): Promise<void> {
     const { measured, meter } = this.#options
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
     model.memoryMb = needed
@@ -327,11 +327,11 @@ export class ModelManager implements AsyncDisposable {
   /** Waits for memory, which may take long to be freed. A stopping node does not wait. */
   #getRoom<T>(waiting: Promise<T>): Promise<T> {
     return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
-      throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
+      throw err instanceof NotEnoughMemoryError ? new ModelUnavailableError('no_capacity', err.message) : err
     })
   }
 
-  async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
+  async #start(model: LoadedModel, prepared: PreparedModel): Promise<void> {
     model.loadPercent = 0
     this.#move(model, 'loading_model')
     model.pids = []

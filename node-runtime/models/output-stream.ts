@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { type Output, type OutputFile, readOutput } from '../../platform/model-output.ts'
 
 /** A file of a response, on this disk. */
-export interface MadeFile extends OutputFile {
+export interface ReceivedFile extends OutputFile {
   path: string
   sha256: string
 }
@@ -19,14 +19,14 @@ export interface SaveOptions {
 export const saveOutput = (
   body: AsyncIterable<Buffer>,
   { directory, onStep }: SaveOptions = {},
-): Promise<Output<MadeFile>> =>
+): Promise<Output<ReceivedFile>> =>
   readOutput(body, { take: (file, bytes) => save(file, bytes, directory), onStep })
 
 async function save(
   { filename, content_type, modality, size_bytes }: OutputFile,
   bytes: AsyncIterable<Buffer>,
   directory: string | undefined,
-): Promise<MadeFile> {
+): Promise<ReceivedFile> {
   const path = directory === undefined ? '' : join(directory, filename)
   const hash = createHash('sha256')
   await using file = directory === undefined ? undefined : await open(path, 'wx', 0o600)

@@ -31,8 +31,8 @@ export class Pins {
   /** Returns the milliseconds without a request after which a model is unloaded; undefined if it stays loaded. */
   idleMs(modelKey: string): number | undefined {
     if (this.isRetiring(modelKey)) return 0
-    const own = this.#idleTimeouts[modelKey]
-    return own === undefined ? this.#defaultIdleMs : inMs(own)
+    const ownTimeout = this.#idleTimeouts[modelKey]
+    return ownTimeout === undefined ? this.#defaultIdleMs : inMs(ownTimeout)
   }
 
   /** Replaces the models that the platform assigned. */

@@ -14,8 +14,8 @@ export interface ServerTurn extends Disposable {
   enter(): void
 }
 
-interface Waiting {
-  start: (ticket: Ticket<Waiting>) => void
+interface QueuedTurn {
+  start: (ticket: Ticket<QueuedTurn>) => void
 }
 
 const COST = 1
@@ -24,7 +24,7 @@ const always = () => true
 /** Enforces the concurrency of a model server and schedules the requests of gateways and tasks fairly. */
 export class ServerTurns {
   #most: number
-  readonly #queue = new FairQueue<Waiting>()
+  readonly #queue = new FairQueue<QueuedTurn>()
 
   constructor(most: number) {
     this.#most = most
@@ -43,9 +43,9 @@ export class ServerTurns {
 
   /** Creates a turn, which occupies the server from `begin` until it is disposed. */
   turn(requester: Requester, begin: () => void): ServerTurn {
-    let ticket: Ticket<Waiting> | undefined
+    let ticket: Ticket<QueuedTurn> | undefined
     let isOver = false
-    const waiting: Waiting = {
+    const waiting: QueuedTurn = {
       start: (given) => {
         ticket = given
         begin()

@@ -11,7 +11,7 @@ import { EngineBudget, followCounts } from './engine-budget.ts'
 import {
   type Drivers,
   launch,
-  type Launched,
+  type LaunchedServer,
   type ModelServerSpec,
   type ServerAddress,
   type ServerProcess,
@@ -77,7 +77,7 @@ export class ModelServer {
 
   private constructor(
     profile: RuntimeProfile,
-    { process, exchangeDir }: Launched,
+    { process, exchangeDir }: LaunchedServer,
     address: ServerAddress,
     lastLines: string[],
   ) {
@@ -109,9 +109,9 @@ export class ModelServer {
     deadline.watch(look)
     const signal = AbortSignal.any([deadline.signal, stopping])
     try {
-      const said = firstAddress(process, { lastLines, deadline, onLine })
+      const firstAddressLine = firstAddress(process, { lastLines, deadline, onLine })
       const isByHealth = spec.profile.ready === 'health'
-      const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : said
+      const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : firstAddressLine
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
       return new ModelServer(spec.profile, launched, chosen ?? address, lastLines)
     } catch (err) {

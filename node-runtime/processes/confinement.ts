@@ -30,7 +30,7 @@ export interface Confinement {
 }
 
 /** The mechanism that enforces each measure on this kernel, by confinement.py's names. */
-export interface Held {
+export interface ConfinementMechanisms {
   network: 'namespace' | 'landlock' | 'none'
   files: 'landlock' | 'none'
   mounts: 'read_only' | 'none'
@@ -42,7 +42,7 @@ export interface Held {
   calls: 'filtered' | 'none'
 }
 
-export interface Order {
+export interface LaunchOrder {
   reads: readonly string[]
   writes: readonly string[]
   network: Confinement['network']
@@ -54,16 +54,19 @@ export interface Order {
   file_mb?: number
   /** Lets it write to the files of its processes in `/proc`. */
   gpu?: boolean
-  require: Partial<Held>
+  require: Partial<ConfinementMechanisms>
 }
 
 /** Tries every measure in a throwaway process. */
-export async function probeConfinement(python: string, network: Confinement['network']): Promise<Held> {
-  const order: Order = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
+export async function probeConfinement(
+  python: string,
+  network: Confinement['network'],
+): Promise<ConfinementMechanisms> {
+  const order: LaunchOrder = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
   const { stdout } = await runProgram(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], {
     timeout: PROBE_TIMEOUT_MS,
   })
-  return JSON.parse(stdout) as Held
+  return JSON.parse(stdout) as ConfinementMechanisms
 }
 
 /** Builds the launcher's instructions for a command. */
@@ -75,8 +78,14 @@ export function orderOf(
     cwd,
     hidden,
     require,
-  }: { command: readonly string[]; folder: string; cwd: string; hidden: string; require: Held },
-): Order {
+  }: {
+    command: readonly string[]
+    folder: string
+    cwd: string
+    hidden: string
+    require: ConfinementMechanisms
+  },
+): LaunchOrder {
   const [program = '', ...args] = command
   const named = args.filter((part) => isAbsolute(part) && existsSync(part))
   return {

@@ -11,7 +11,7 @@ import { OnceContainer } from './once-container.ts'
 const PROBE_TIMEOUT_MS = 3_000
 const OWNER_LABEL = 'hearth.owner'
 
-interface Step {
+interface ProgressLine {
   status?: string
   error?: string
 }
@@ -182,9 +182,9 @@ export class ContainerDriver {
     }
   }
 
-  #followed(progress: NodeJS.ReadableStream): Promise<Step[]> {
+  #followed(progress: NodeJS.ReadableStream): Promise<ProgressLine[]> {
     return new Promise((done, fail) =>
-      this.#docker.modem.followProgress(progress, (err, steps: Step[] | undefined) => {
+      this.#docker.modem.followProgress(progress, (err, steps: ProgressLine[] | undefined) => {
         const refusal = steps?.find(({ error }) => error !== undefined)?.error
         if (err ?? refusal) fail(err ?? new Error(refusal))
         else done(steps ?? [])

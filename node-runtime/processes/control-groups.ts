@@ -38,16 +38,16 @@ export interface RunGroup {
 }
 
 /** Where groups are created: in one hierarchy (version 2), or in one per controller (version 1). */
-export interface GroupPlaces {
+export interface GroupFolders {
   version: 1 | 2
   folders: ReadonlyMap<Controller, string>
 }
 
 /** Limits runs by the kernel's control groups, if this process may create any. */
 export class ControlGroups {
-  readonly #places: GroupPlaces
+  readonly #places: GroupFolders
 
-  constructor(places: GroupPlaces) {
+  constructor(places: GroupFolders) {
     this.#places = places
   }
 
@@ -70,9 +70,9 @@ export class ControlGroups {
   }
 
   async create(name: string, limits: GroupLimits): Promise<RunGroup> {
-    const own = prefix() + name
+    const groupName = prefix() + name
     const folders = new Map(
-      [...this.#places.folders].map(([controller, base]) => [controller, join(base, own)]),
+      [...this.#places.folders].map(([controller, base]) => [controller, join(base, groupName)]),
     )
     const distinct = [...new Set(folders.values())]
     const settings = this.version === 2 ? settingsV2(limits) : settingsV1(limits)
@@ -198,7 +198,7 @@ function folderOf({ root, folder }: Mount, path: string): string {
   return path.startsWith(root) ? join(folder, path.slice(root.length)) : folder
 }
 
-async function placesV1(proc: string): Promise<GroupPlaces | undefined> {
+async function placesV1(proc: string): Promise<GroupFolders | undefined> {
   const all = await mounts(proc)
   const folders = new Map<Controller, string>()
   for (const controller of CONTROLLERS) {
@@ -212,15 +212,15 @@ async function placesV1(proc: string): Promise<GroupPlaces | undefined> {
   return folders.has('memory') ? { version: 1, folders } : undefined
 }
 
-async function placesV2(proc: string): Promise<GroupPlaces | undefined> {
+async function placesV2(proc: string): Promise<GroupFolders | undefined> {
   const mount = (await mounts(proc)).find(({ kind }) => kind === 'cgroup2')
   const path = await ownPath(proc, '')
   if (!mount || path === undefined) return undefined
-  const own = folderOf(mount, path)
-  for (const base of basesV2(own, path)) {
+  const ownFolder = folderOf(mount, path)
+  for (const base of basesV2(ownFolder, path)) {
     if (!(await hasControllers(base))) continue
     if (!(await canMakeGroups(base, 'memory.max'))) continue
-    const given = await wordsOf(join(base, 'cgroup.subtree_control'))
+    const given = await readWords(join(base, 'cgroup.subtree_control'))
     const folders = CONTROLLERS.filter((one) => given.includes(one)).map((one) => [one, base] as const)
     return { version: 2, folders: new Map(folders) }
   }
@@ -238,14 +238,14 @@ function basesV2(own: string, path: string): string[] {
   return [...(path === '/' || !isRoot ? [own] : []), ...(/\.(?:service|scope)$/.test(around) ? [around] : [])]
 }
 
-const wordsOf = async (path: string): Promise<string[]> =>
+const readWords = async (path: string): Promise<string[]> =>
   (await readFile(path, 'utf8').catch(() => '')).trim().split(/\s+/)
 
 /** Enables the controllers for the groups below this one. The kernel requires that it has no processes itself. */
 async function hasControllers(base: string): Promise<boolean> {
   const control = join(base, 'cgroup.subtree_control')
-  if ((await wordsOf(control)).includes('memory')) return true
-  const available = await wordsOf(join(base, 'cgroup.controllers'))
+  if ((await readWords(control)).includes('memory')) return true
+  const available = await readWords(join(base, 'cgroup.controllers'))
   if (!available.includes('memory')) return false
   try {
     await access(control, constants.W_OK)

@@ -1,5 +1,5 @@
 import type { Isolation } from '../../schemas/nodes/node.ts'
-import type { Held } from './confinement.ts'
+import type { ConfinementMechanisms } from './confinement.ts'
 import type { ControlGroups } from './control-groups.ts'
 
 const WATCHED = 'the node ends processes that exceed their limit'
@@ -14,7 +14,13 @@ const NETWORK = {
 } as const
 
 /** Describes the isolation of this node's processes. */
-export function processIsolation({ network, files, mounts, privileges, calls }: Held): Isolation {
+export function processIsolation({
+  network,
+  files,
+  mounts,
+  privileges,
+  calls,
+}: ConfinementMechanisms): Isolation {
   const isLinux = process.platform === 'linux'
   const isReadOnly = mounts === 'read_only' ? '; everything else is mounted read-only' : ''
   return {

@@ -42,7 +42,7 @@ const MAX_GROWTH = 8
 /** Records take up to three times the counted size, for example because of the tables of mappings. */
 const UNDERCOUNT = 3
 /** How long a check explains growth: reading many mappings takes seconds, during which they may come and go. */
-const EXPLAINS_MS = 10_000
+const CHECK_GROWTH_TTL_MS = 10_000
 /** The growth of the kernel's memory beyond which descriptors in flight may be the cause: a quarter of those 4 %. */
 const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
 
@@ -105,7 +105,7 @@ export class KernelMemory implements Disposable {
   async #explain(pids: readonly number[], grownMb: number): Promise<number> {
     const mb = await this.#recordsMb(pids, grownMb)
     const at = performance.now()
-    this.#explained = [...this.#explained.filter((one) => at - one.at < EXPLAINS_MS), { at, mb }]
+    this.#explained = [...this.#explained.filter((one) => at - one.at < CHECK_GROWTH_TTL_MS), { at, mb }]
     return mb
   }
 

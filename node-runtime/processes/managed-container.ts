@@ -5,7 +5,7 @@ import type { ProcessExit } from './process-driver.ts'
 
 const POLL_INTERVAL_MS = 500
 
-interface Parts {
+interface ContainerParts {
   name: string
   container: Docker.Container
   output: { stdout: PassThrough; stderr: PassThrough }
@@ -25,7 +25,7 @@ export class ManagedContainer {
   #pid: number | undefined
   #gone = false
 
-  constructor({ name, container, output, socketDir }: Parts, afterwards: () => Promise<void>) {
+  constructor({ name, container, output, socketDir }: ContainerParts, afterwards: () => Promise<void>) {
     this.name = name
     this.id = container.id
     this.socketDir = socketDir
@@ -64,7 +64,7 @@ export class ManagedContainer {
     await this.#container.kill({ signal }).catch(() => {})
   }
 
-  async #end(output: Parts['output'], afterwards: () => Promise<void>): Promise<ProcessExit> {
+  async #end(output: ContainerParts['output'], afterwards: () => Promise<void>): Promise<ProcessExit> {
     const code = await this.#wait()
     this.#gone = true
     for (;;) {

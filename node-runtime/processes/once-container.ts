@@ -7,7 +7,7 @@ const RETRY_DELAY_MS = 500
 /**
  * The grace period after the output ends; past it the container counts as exited even if the engine says it's running.
  */
-const ENDING_MS = 5_000
+const EXIT_TIMEOUT_MS = 5_000
 const KILLED = 137
 
 /** A container for one run. It is removed after the run. */
@@ -71,7 +71,7 @@ export class OnceContainer {
 
   /** Polls for the exit code after the end of the output. Podman's `wait` polls too slowly. */
   async #exitCode(limitMb: number): Promise<number> {
-    const deadline = performance.now() + ENDING_MS
+    const deadline = performance.now() + EXIT_TIMEOUT_MS
     for (;;) {
       try {
         const { State } = await this.#container.inspect()

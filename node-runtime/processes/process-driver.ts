@@ -12,7 +12,7 @@ import { signalGroup, signalProcess } from '../../platform/processes/signals.ts'
 import {
   childEnv,
   type Confinement,
-  type Held,
+  type ConfinementMechanisms,
   homeEnv,
   LAUNCHER,
   orderOf,
@@ -204,7 +204,7 @@ export class ManagedProcess {
 export class ProcessDriver {
   readonly #stateDir: string
   readonly #pidDir: string
-  readonly #held = new Map<Confinement['network'], Promise<Held>>()
+  readonly #held = new Map<Confinement['network'], Promise<ConfinementMechanisms>>()
   readonly #python: () => Promise<string>
   readonly #running = new Set<ManagedProcess>()
   readonly #openGroups: () => Promise<ControlGroups | undefined>
@@ -228,7 +228,7 @@ export class ProcessDriver {
   }
 
   /** Returns the measures that this kernel supports, probed once. */
-  held(network: Confinement['network'] = 'none'): Promise<Held> {
+  held(network: Confinement['network'] = 'none'): Promise<ConfinementMechanisms> {
     let held = this.#held.get(network)
     if (!held)
       this.#held.set(network, (held = this.#python().then((found) => probeConfinement(found, network))))
@@ -237,9 +237,9 @@ export class ProcessDriver {
 
   /** Creates a folder for a child's files and the socket it listens on. It is removed with the child. */
   async makeFolder(): Promise<string> {
-    const own = join(this.#stateDir, 'own')
-    await mkdir(own, { recursive: true, mode: 0o700 })
-    const wanted = join(await realpath(own), randomUUID().slice(0, 8))
+    const ownFolder = join(this.#stateDir, 'own')
+    await mkdir(ownFolder, { recursive: true, mode: 0o700 })
+    const wanted = join(await realpath(ownFolder), randomUUID().slice(0, 8))
     const isShort = Buffer.byteLength(join(wanted, 'server.sock')) <= MAX_SOCKET
     const folder = isShort ? wanted : await mkdtemp(join(await realpath(tmpdir()), 'hearth-'))
     await mkdir(join(folder, 'tmp'), { recursive: true, mode: 0o700 })

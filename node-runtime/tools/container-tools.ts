@@ -2,7 +2,7 @@ import type Docker from 'dockerode'
 import type { ToolLimits } from '../../schemas/catalog-tool.ts'
 import type { ContainerDriver } from '../processes/container-driver.ts'
 import { commandOf, INSIDE, type StartedTool, TOOL_ENV, type ToolDriver, type ToolRun } from './driver.ts'
-import { type FindPython, type Prepared, withInterpreters } from './interpreters.ts'
+import { type FindPython, type InterpreterRun, withInterpreters } from './interpreters.ts'
 import { machineMounts, machineRoot } from './machine-root.ts'
 
 export interface ContainerToolsOptions {
@@ -77,14 +77,14 @@ export class ContainerTools implements ToolDriver {
     )
   }
 
-  async #prepare(run: ToolRun): Promise<Prepared> {
+  async #prepare(run: ToolRun): Promise<InterpreterRun> {
     const { tool, program, input, egress } = run
     if (tool.image === undefined && this.#options.image === undefined) {
       const { command, mounts } = await withInterpreters(run, this.#options.python)
       const machine = machineMounts().map((path): [string, string] => [path, path])
       return { command, mounts: [...machine, ...mounts] }
     }
-    const mounts: Prepared['mounts'] = [[input, INSIDE.input]]
+    const mounts: InterpreterRun['mounts'] = [[input, INSIDE.input]]
     if (program !== undefined) mounts.push([program, INSIDE.tool])
     if (egress !== undefined) mounts.push([egress, INSIDE.egress])
     return { command: commandOf(tool, IN_IMAGE), mounts }
@@ -100,7 +100,7 @@ export class ContainerTools implements ToolDriver {
 
 function confined(
   limits: Pick<ToolLimits, 'memory_mb' | 'temporary_mb' | 'cpus' | 'processes'>,
-  mounts: Prepared['mounts'],
+  mounts: InterpreterRun['mounts'],
   runtime: string | undefined,
 ): Docker.HostConfig {
   const memory = limits.memory_mb * MB

@@ -6,7 +6,7 @@ import { commandOf, INSIDE, type ToolRun } from './driver.ts'
 export type FindPython = (environment: string | null) => Promise<string>
 
 /** A run with the machine's interpreters: its command and its read-only mounts. */
-export interface Prepared {
+export interface InterpreterRun {
   command: string[]
   mounts: [source: string, target: string][]
 }
@@ -15,10 +15,10 @@ export interface Prepared {
 export async function withInterpreters(
   { tool, program, input, egress }: ToolRun,
   findPython: FindPython,
-): Promise<Prepared> {
+): Promise<InterpreterRun> {
   const uses = (name: string) => tool.command.some((part) => part.includes(`{${name}}`))
   const python = uses('python') ? await findPython(tool.python_env ?? null) : ''
-  const mounts: Prepared['mounts'] = [[input, INSIDE.input]]
+  const mounts: InterpreterRun['mounts'] = [[input, INSIDE.input]]
   if (uses('node')) mounts.push([process.execPath, INSIDE.node])
   if (program !== undefined) mounts.push([program, INSIDE.tool])
   if (egress !== undefined) mounts.push([egress, INSIDE.egress])

@@ -9,8 +9,8 @@ import { CONTAINER_ISOLATION, toolIsolation } from '../processes/isolation.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { ContainerTools } from './container-tools.ts'
 import type { ToolDriver } from './driver.ts'
+import type { EgressAccess } from './egress.ts'
 import type { FindPython } from './interpreters.ts'
-import type { Outside } from './outside.ts'
 import { ProcessTools } from './process-tools.ts'
 import { Tools } from './tools.ts'
 
@@ -25,11 +25,11 @@ export interface OpenTools {
   pythonOf: (environment: string) => Promise<string>
   workDir: string
   pool: number
-  outside: Outside
+  outside: EgressAccess
   log: Logger
 }
 
-export interface OpenedTools {
+export interface ToolSetup {
   tools: Tools
   /** The profile of tools, if this node can confine them. */
   able: string[]
@@ -37,7 +37,7 @@ export interface OpenedTools {
 }
 
 /** Opens the tools of this node with the driver that can confine them here. */
-export async function openTools(options: OpenTools): Promise<OpenedTools> {
+export async function openTools(options: OpenTools): Promise<ToolSetup> {
   const { catalog, workDir, outside, pool, log } = options
   // Runs of an earlier process are over, so their files are no longer needed.
   await rm(workDir, { recursive: true, force: true })

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 
 /** The bytes that a program wrote to one stream, up to a limit. */
-export interface Written {
+export interface ProgramOutput {
   readonly text: Buffer
   /** The number of bytes beyond the limit, which were dropped. */
   readonly droppedBytes: number
@@ -12,7 +12,7 @@ export async function readBounded(
   stream: Readable,
   mostBytes: number,
   onTotal: (bytes: number) => void,
-): Promise<Written> {
+): Promise<ProgramOutput> {
   const kept: Buffer[] = []
   let total = 0
   for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -25,9 +25,9 @@ export async function readBounded(
 }
 
 /** Returns the text with a last line about truncated bytes. */
-export function inWords({ text, droppedBytes }: Written): string {
-  const said = text.toString().replaceAll('\u0000', '\uFFFD')
-  if (droppedBytes === 0) return said
+export function formatOutput({ text, droppedBytes }: ProgramOutput): string {
+  const decoded = text.toString().replaceAll('\u0000', '\uFFFD')
+  if (droppedBytes === 0) return decoded
   // The cut may split a character.
-  return `${said.replace(/\uFFFD$/, '')}\n[cut: ${droppedBytes} bytes more]\n`
+  return `${decoded.replace(/\uFFFD$/, '')}\n[cut: ${droppedBytes} bytes more]\n`
 }

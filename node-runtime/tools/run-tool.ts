@@ -1,7 +1,7 @@
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import type { StartedTool } from './driver.ts'
-import { inWords, readBounded, type Written } from './output.ts'
+import { formatOutput, readBounded, type ProgramOutput } from './output.ts'
 import { ToolError } from './tool-error.ts'
 
 /** The limit of a program's output, beyond which it is ended: reading output costs the node. */
@@ -46,12 +46,19 @@ export async function resultOf(
   }
 }
 
-function streams(exit_code: number, stdout: Written, stderr: Written): Buffer {
+function streams(exit_code: number, stdout: ProgramOutput, stderr: ProgramOutput): Buffer {
   if (exit_code === 126 && isOwnFault(stderr)) throw unconfined(stderr)
-  return Buffer.from(JSON.stringify({ stdout: inWords(stdout), stderr: inWords(stderr), exit_code }))
+  return Buffer.from(
+    JSON.stringify({ stdout: formatOutput(stdout), stderr: formatOutput(stderr), exit_code }),
+  )
 }
 
-function jsonResult({ slug, limits }: CatalogTool, code: number, stdout: Written, stderr: Written): Buffer {
+function jsonResult(
+  { slug, limits }: CatalogTool,
+  code: number,
+  stdout: ProgramOutput,
+  stderr: ProgramOutput,
+): Buffer {
   if (code === 126 && isOwnFault(stderr)) throw unconfined(stderr)
   if (stdout.droppedBytes > 0)
     throw new ToolError(`the result of the tool is larger than ${limits.output_kb} KB`)
@@ -60,18 +67,19 @@ function jsonResult({ slug, limits }: CatalogTool, code: number, stdout: Written
     const { message } = value['error'] as { message?: unknown }
     if (typeof message === 'string') throw new ToolError(message.slice(0, MAX_REASON))
   }
-  if (code !== 0) throw new ToolError(`the tool ${slug} failed: ${lastWords(stderr, code)}`)
+  if (code !== 0) throw new ToolError(`the tool ${slug} failed: ${lastErrorLine(stderr, code)}`)
   if (!value) throw new ToolError(`the tool ${slug} did not print a JSON object`)
   return stdout.text
 }
 
 /** Returns whether the output is the launcher's own message that it could not set up the sandbox. */
-const isOwnFault = ({ text }: Written): boolean => text.toString().startsWith('this node cannot confine')
+const isOwnFault = ({ text }: ProgramOutput): boolean =>
+  text.toString().startsWith('this node cannot confine')
 
-const unconfined = ({ text }: Written): ToolError =>
+const unconfined = ({ text }: ProgramOutput): ToolError =>
   new ToolError(withoutPaths(text.toString().split('\n')[0] ?? ''), { isOfNode: true })
 
-function lastWords({ text }: Written, code: number): string {
+function lastErrorLine({ text }: ProgramOutput, code: number): string {
   const line = text.toString().trim().split('\n').at(-1)?.trim() ?? ''
   if (line !== '') return withoutPaths(line).slice(0, MAX_REASON)
   return code === KILLED

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { StartedTool, ToolDriver } from './driver.ts'
-import { fetchFiles, openEgress, type Outside } from './outside.ts'
+import { fetchFiles, openEgress, type EgressAccess } from './egress.ts'
 
 const SOCKET = 'egress.sock'
 const INPUT = 'input.json'
@@ -14,9 +14,9 @@ const INPUT = 'input.json'
 const MAX_SOCKET = 100
 const POLL_INTERVAL_MS = 2
 /** A tool that hasn't opened its input by then is restarted. */
-const COMING_MS = 2_000
+const OPEN_INPUT_TIMEOUT_MS = 2_000
 /** The time limit of a tool while it waits for its input; the actual limit isn't known yet. */
-const WAITING_S = 3_600
+const INPUT_TIMEOUT_S = 3_600
 
 /** A tool with the folder of its program. */
 export interface InstalledTool {
@@ -28,7 +28,7 @@ export interface StageOptions {
   driver: ToolDriver
   /** The folder for the files of requests. */
   workDir: string
-  outside: Outside
+  outside: EgressAccess
 }
 
 /** The files, proxy and program of one run. Disposing it waits until all of them are gone. */
@@ -76,7 +76,7 @@ export class Stage implements AsyncDisposable {
   async startAhead(): Promise<void> {
     const pipe = join(this.#input, firstFile(this.#installed.tool))
     await runProgram('mkfifo', ['-m', '0644', pipe])
-    await this.#start(WAITING_S)
+    await this.#start(INPUT_TIMEOUT_S)
   }
 
   /** Passes the input to the program and returns the running tool. */
@@ -121,7 +121,7 @@ export class Stage implements AsyncDisposable {
 
   /** Writes to the pipe once the program has opened it. */
   async #feed(pipe: string, content: string | Buffer): Promise<void> {
-    const deadline = performance.now() + COMING_MS
+    const deadline = performance.now() + OPEN_INPUT_TIMEOUT_MS
     for (;;) {
       try {
         // This fails at once if the pipe has no reader.

@@ -157,7 +157,7 @@ export class Tools implements AsyncDisposable {
 
   async #begin(
     installed: InstalledTool,
-    { driver, stack, input, value, ...options }: Begin,
+    { driver, stack, input, value, ...options }: StartRequest,
   ): Promise<StartedTool> {
     const { log } = this.#options
     const { slug } = installed.tool
@@ -183,7 +183,7 @@ export class Tools implements AsyncDisposable {
   }
 }
 
-interface Begin {
+interface StartRequest {
   driver: ToolDriver
   stack: AsyncDisposableStack
   input: Buffer

@@ -1,5 +1,5 @@
 import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
-import { FairTurns } from '../../platform/async/fair-turns.ts'
+import { FairSemaphore } from '../../platform/async/fair-semaphore.ts'
 
 const MAX_WAITING = 1_000
 const MAX_SLOTS = (3 * PLACED_SLOTS) / 4
@@ -9,16 +9,16 @@ const MIN_WAITING_SLOTS = 8
 
 /** Schedules a node's tools by turns. The key of a turn identifies an account, so that no account takes all turns. */
 export class ToolTurns {
-  readonly #runs: FairTurns
-  readonly #slots: FairTurns
+  readonly #runs: FairSemaphore
+  readonly #slots: FairSemaphore
 
   /** @param atOnce The number of tools that this machine runs at a time. */
   constructor(atOnce: number) {
-    this.#runs = new FairTurns({ most: atOnce, mostPerKey: atOnce - 1, mostWaiting: MAX_WAITING })
+    this.#runs = new FairSemaphore({ most: atOnce, mostPerKey: atOnce - 1, mostWaiting: MAX_WAITING })
     // Twice the number of running tools, because tasks also read their input and store their result.
     const most = Math.min(2 * atOnce, MAX_SLOTS - MIN_WAITING_SLOTS)
     const mostPerKey = Math.min(most - 1, MAX_SLOTS_PER_ACCOUNT - MIN_WAITING_SLOTS)
-    this.#slots = new FairTurns({
+    this.#slots = new FairSemaphore({
       most,
       mostPerKey,
       // An account may be alone in the queue, so this is the rest of its share.

@@ -134,8 +134,8 @@ function progressLogger(tell: (line: string) => void): (progress: DownloadProgre
     loggedAt = performance.now()
     if (rate_limited_s !== undefined) return tell(`The hub is rate limiting; waiting ${rate_limited_s} s.`)
     const [done, all] = [bytes_downloaded, bytes_total].map((bytes) => Math.round(bytes / 1e6))
-    const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
-    tell(`Downloading the base model: ${done} of ${all} MB${left}.`)
+    const remainingTime = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
+    tell(`Downloading the base model: ${done} of ${all} MB${remainingTime}.`)
   }
 }
 

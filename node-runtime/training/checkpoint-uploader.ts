@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CheckpointRegistered, UploadUrls } from '../../schemas/nodes/lease.ts'
 import type { ControlClient } from '../control/client.ts'
-import { roomlessOf, type RoomWaiting } from '../control/room.ts'
+import { fullResourceOf, type CapacityWait } from '../control/retry-until-capacity.ts'
 import { putFile } from '../weights/transfer.ts'
 import type { TrainerFile } from './trainer-lines.ts'
 
@@ -22,7 +22,7 @@ export class CheckpointUploader {
   readonly #control: ControlClient
   readonly #token: string
   readonly #signal: AbortSignal
-  readonly #room: RoomWaiting
+  readonly #room: CapacityWait
   readonly #patience = new AbortController()
   readonly #onPreempt: () => void
   readonly #onPause: () => void
@@ -34,7 +34,7 @@ export class CheckpointUploader {
     control: ControlClient
     token: string
     signal: AbortSignal
-    room: RoomWaiting
+    room: CapacityWait
     /** Called when a run with a higher priority waits for this slot. */
     onPreempt: () => void
     /** Called when the run is paused. */
@@ -75,7 +75,7 @@ export class CheckpointUploader {
         isWaiting = false
       } catch (err) {
         if (this.#signal.aborted) return
-        const kind = roomlessOf(err)
+        const kind = fullResourceOf(err)
         if (kind === undefined || this.#patience.signal.aborted) {
           this.#onFault(`The checkpoint ${basename(next.path)} was not stored: ${reasonOf(err)}`)
           continue

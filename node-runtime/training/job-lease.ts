@@ -2,18 +2,18 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DISK_FULL } from '../../domain/errors.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import { blamesFullDisk } from '../../platform/disk-room.ts'
+import { blamesFullDisk } from '../../platform/disk-space.ts'
 import type { CompleteJob, JobClaim, UploadUrls } from '../../schemas/nodes/lease.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
-import { keepLease, type KeptLease } from '../control/lease-keeper.ts'
-import { type RoomWaiting, untilRoom } from '../control/room.ts'
+import { autoRenewLease, type RenewedLease } from '../control/lease-keeper.ts'
+import { type CapacityWait, retryUntilCapacity } from '../control/retry-until-capacity.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import { MergeError } from '../merge/merge-error.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { putFile } from '../weights/transfer.ts'
 import { AttemptError, PAUSED } from './attempt-error.ts'
-import { cancellationInWords } from './cancellation-words.ts'
+import { formatCancellation } from './cancellation-message.ts'
 import type { FinishedFile } from './supervise.ts'
 
 /** The parts of a node that leased work uses. */
@@ -42,11 +42,11 @@ export interface LeasedJob {
 }
 
 /** The resources of leased work, and the signal for the end of its lease. */
-export interface LeasedPlace {
+export interface LeaseContext {
   dir: string
   signal: AbortSignal
   pausing: AbortSignal
-  lease: Pick<KeptLease, 'report' | 'waitFor'>
+  lease: Pick<RenewedLease, 'report' | 'waitFor'>
 }
 
 const FAIL_TIMEOUT_MS = 5_000
@@ -57,10 +57,10 @@ const FAIL_TIMEOUT_MS = 5_000
 export async function underLease(
   tools: LeaseTools,
   { claim, report, cancelled, leaseS, memoryMb, gpuCount, ...job }: LeasedJob,
-  work: (place: LeasedPlace) => Promise<void>,
+  work: (place: LeaseContext) => Promise<void>,
 ): Promise<void> {
   const { control } = tools
-  using lease = keepLease(control, claim.lease_token, leaseS)
+  using lease = autoRenewLease(control, claim.lease_token, leaseS)
   const signal = AbortSignal.any([cancelled, lease.lost])
   const pausing = AbortSignal.any([job.pausing, lease.pausing])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
@@ -103,7 +103,7 @@ export async function completeJob(
     files: readonly FinishedFile[]
     result: Omit<CompleteJob, 'artifacts'>
     signal: AbortSignal
-    room: RoomWaiting
+    room: CapacityWait
   },
 ): Promise<void> {
   const wanted = files.map(({ filename, size_bytes, content_type, sha256 }) => ({
@@ -114,7 +114,7 @@ export async function completeJob(
     sha256,
   }))
   const stored = new Set<string>()
-  await untilRoom(async () => {
+  await retryUntilCapacity(async () => {
     // Get new URLs after a wait, because they expire.
     const missing = wanted.filter(({ filename }) => !stored.has(filename))
     if (missing.length === 0) return
@@ -140,7 +140,7 @@ export async function completeJob(
     ...(example_output && { example_output }),
   }
   // A lease that expired while no gateway responded is still valid unless another node has claimed the job.
-  await untilRoom(async () => {
+  await retryUntilCapacity(async () => {
     await control.lease('renew', token, {}, { signal })
     await control.complete(token, body, { signal, turn })
   }, room)
@@ -155,7 +155,7 @@ function explain(
     return new AttemptError('drained', 'The node is being shut down.', { cause: err })
   }
   if (cancelled.aborted) {
-    return new AttemptError('cancelled', cancellationInWords(cancelled.reason), { cause: err })
+    return new AttemptError('cancelled', formatCancellation(cancelled.reason), { cause: err })
   }
   if (lost.aborted) {
     return new AttemptError('lease_lost', 'This attempt lost its lease.', { cause: err })

@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control/client.ts'
-import type { RoomWaiting } from '../control/room.ts'
+import type { CapacityWait } from '../control/retry-until-capacity.ts'
 import type { EpochMeasures, JobReport } from '../control/spool.ts'
 import type { ManagedProcess } from '../processes/process-driver.ts'
 import { AttemptError, PAUSED } from './attempt-error.ts'
@@ -21,7 +21,7 @@ export interface Supervision extends TrainerStart {
   /** The unit of a checkpoint's position. */
   progressUnit: string
   /** Controls how checkpoints wait for room in the object store. */
-  room: RoomWaiting
+  room: CapacityWait
   /** Ends the trainer at once, without a checkpoint. */
   signal: AbortSignal
   /** Aborts when the node stops or drains; the trainer writes a checkpoint first. */
@@ -32,13 +32,13 @@ export interface Supervision extends TrainerStart {
 
 /** Exit statuses of trainers (node-runtime/trainers/README.md). */
 const EXIT = { done: 0, cannotTrain: 64, checkpointed: 75 } as const
-const KILL_GRACE_MS = 500
+const KILL_TIMEOUT_MS = 500
 /**
  * The time to finish the current epoch and its checkpoint: short when the node stops, long when it preempts or pauses a
  * run.
  */
-const STOP_GRACE_MS = 2_000
-const YIELD_GRACE_MS = 60_000
+const STOP_TIMEOUT_MS = 2_000
+const YIELD_TIMEOUT_MS = 60_000
 /** A trainer without output for this long is considered stuck. */
 const STALL_TIMEOUT_MS = 3_600_000
 const TAIL = 12
@@ -50,14 +50,14 @@ export async function supervise(
   const { control, token, report, room, signal, stopping, pausing, job } = options
   signal.throwIfAborted()
   const trainer = await startTrainer(options)
-  const stops = new Stops(trainer, { signal, stopping, pausing })
+  const stops = new TrainerStopper(trainer, { signal, stopping, pausing })
   const uploader = new CheckpointUploader({
     control,
     token,
     signal,
     room,
     onPreempt: () =>
-      stops.gracefully('preempted', 'A run with a higher priority needs this slot.', YIELD_GRACE_MS),
+      stops.gracefully('preempted', 'A run with a higher priority needs this slot.', YIELD_TIMEOUT_MS),
     onPause: () => stops.pause(),
     onFault: (message) => report.log(message),
   })
@@ -92,7 +92,7 @@ async function refuseOutside(folder: string, path: string): Promise<void> {
 }
 
 /** Ends a trainer for external reasons. */
-class Stops implements Disposable {
+class TrainerStopper implements Disposable {
   reason: { code: string; message: string } | undefined
   readonly #trainer: ManagedProcess
   readonly #cleanUps: (() => void)[] = []
@@ -103,8 +103,8 @@ class Stops implements Disposable {
     { signal, stopping, pausing }: Record<'signal' | 'stopping' | 'pausing', AbortSignal>,
   ) {
     this.#trainer = trainer
-    this.#on(signal, () => void trainer.stop({ graceMs: KILL_GRACE_MS }))
-    this.#on(stopping, () => this.gracefully('drained', 'The node is being shut down.', STOP_GRACE_MS))
+    this.#on(signal, () => void trainer.stop({ graceMs: KILL_TIMEOUT_MS }))
+    this.#on(stopping, () => this.gracefully('drained', 'The node is being shut down.', STOP_TIMEOUT_MS))
     this.#on(pausing, () => this.pause())
     this.alive()
   }
@@ -117,14 +117,14 @@ class Stops implements Disposable {
   }
 
   pause(): void {
-    this.gracefully('paused', PAUSED, YIELD_GRACE_MS)
+    this.gracefully('paused', PAUSED, YIELD_TIMEOUT_MS)
   }
 
   alive(): void {
     clearTimeout(this.#stall)
     this.#stall = setTimeout(() => {
       const message = `The trainer had no output for ${STALL_TIMEOUT_MS / 60_000} minutes.`
-      this.gracefully('trainer_stalled', message, STOP_GRACE_MS)
+      this.gracefully('trainer_stalled', message, STOP_TIMEOUT_MS)
     }, STALL_TIMEOUT_MS)
   }
 
@@ -235,8 +235,8 @@ class TrainerOutput {
       exit > 128
         ? `The trainer was killed by signal ${exit - 128}${exit === 137 ? ', possibly for lack of memory' : ''}.`
         : `The trainer failed with status ${exit}.`
-    const said = this.#error ? ` ${this.#error.message}` : ''
+    const errorText = this.#error ? ` ${this.#error.message}` : ''
     const tail = this.#tail.length > 0 ? `\nIts last lines:\n${this.#tail.join('\n')}` : ''
-    return how + said + tail
+    return how + errorText + tail
   }
 }

@@ -15,7 +15,7 @@ import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
-import { completeJob, type LeasedPlace, type LeaseTools, underLease } from './job-lease.ts'
+import { completeJob, type LeaseContext, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
 import { TrainingPace } from './training-pace.ts'
 
@@ -77,7 +77,7 @@ async function attempt(
     signal,
     pausing,
     lease,
-  }: AttemptOptions & LeasedPlace & { processes: number },
+  }: AttemptOptions & LeaseContext & { processes: number },
 ): Promise<void> {
   const { specification: spec, checkpoint } = claim
   const stopping = tools.stopping()

@@ -4,7 +4,7 @@ import type { TrainerLine } from './trainer-lines.ts'
 /** The interval of reports. Each one renews the lease and writes the run's row, so they must be rare. */
 const REPORT_INTERVAL_MS = 5_000
 /** The minimum time for measuring a pace. */
-const MEASURED_MS = 2_000
+const MIN_MEASURED_MS = 2_000
 
 type ProgressLine = Omit<Extract<TrainerLine, { event: 'progress' }>, 'event' | 'message'>
 
@@ -25,7 +25,9 @@ export class TrainingPace {
     const elapsedMs = now - this.#began.at
     const done = fraction - this.#began.fraction
     const eta_s =
-      done > 0 && elapsedMs >= MEASURED_MS ? Math.round(((1 - fraction) * elapsedMs) / done / 1_000) : null
+      done > 0 && elapsedMs >= MIN_MEASURED_MS
+        ? Math.round(((1 - fraction) * elapsedMs) / done / 1_000)
+        : null
     // Round down: never report 100% before the end.
     const progress_pct = Math.min(100, Math.max(0, Math.floor(fraction * 100)))
     this.#report({ status: 'training', progress_pct, metadata: { step: epoch, of: epochs, eta_s } })

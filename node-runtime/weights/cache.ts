@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
-import { DiskFullError } from '../../platform/disk-room.ts'
+import { DiskFullError } from '../../platform/disk-space.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import { Blobs, PART } from './blobs.ts'
 import { Conversions } from './conversions.ts'
@@ -22,13 +22,13 @@ export interface CachedModel {
 }
 
 /** Returns the models that must stay on the disk now. It is called right before each removal. */
-export type Keep = () => ReadonlySet<string>
+export type ProtectedModels = () => ReadonlySet<string>
 
 /** Files that are about to be stored. */
-type Coming = Pick<NodeModelSpec, 'files'>
+type IncomingFiles = Pick<NodeModelSpec, 'files'>
 
 export interface ConvertOptions {
-  keep: Keep
+  keep: ProtectedModels
   /** The maximum size on disk in bytes. */
   bytes: number
   /** Writes the result to an empty folder. */
@@ -60,7 +60,7 @@ export class WeightsCache {
   /** Folders of models that are being assembled or removed. */
   readonly #moving = new Set<string>()
   /** Models that are being downloaded, whose blobs must not be swept yet. Their disk space is reserved. */
-  readonly #coming = new Set<Coming>()
+  readonly #coming = new Set<IncomingFiles>()
   /** The last call of `#makeRoom`. Calls run one after another, so that no two count the same space. */
   #making: Promise<void> = Promise.resolve()
 
@@ -111,7 +111,7 @@ export class WeightsCache {
   }
 
   /** Downloads the missing files, resuming where an earlier try stopped. */
-  async fetch(spec: NodeModelSpec, keep: Keep, options: FetchOptions): Promise<CachedModel> {
+  async fetch(spec: NodeModelSpec, keep: ProtectedModels, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     await this.#reserve(spec, () => new Set([...keep(), spec.model_key]))
     const meter = new DownloadMeter(total, options.onProgress)
@@ -279,14 +279,14 @@ export class WeightsCache {
     }
   }
 
-  #reserve(spec: Coming, keep: Keep): Promise<void> {
+  #reserve(spec: IncomingFiles, keep: ProtectedModels): Promise<void> {
     const making = this.#making.then(() => this.#makeRoom(spec, keep))
     this.#making = making.catch(() => {})
     return making
   }
 
   /** Makes room for a model's files, counting every other download in progress, and reserves it. */
-  async #makeRoom(spec: Coming, keep: Keep): Promise<void> {
+  async #makeRoom(spec: IncomingFiles, keep: ProtectedModels): Promise<void> {
     const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
       throw new Error(

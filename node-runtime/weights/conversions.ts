@@ -10,7 +10,7 @@ type ModelFiles = Pick<NodeModelSpec, 'files'>
 const LIST_FILE = 'converted.json'
 const DRAFT = /\.part$/
 
-interface MadeFile {
+interface ConvertedFile {
   path: string
   sha256: string
 }
@@ -102,7 +102,7 @@ export class Conversions {
       await mkdir(draft, { recursive: true })
       await build(draft)
       const paths = await readdir(draft)
-      const made: MadeFile[] = []
+      const made: ConvertedFile[] = []
       for (const path of paths) made.push({ path, sha256: await digestOf(join(draft, path)) })
       await writeFile(join(draft, LIST_FILE), JSON.stringify(made))
       await rm(folder, { recursive: true, force: true })
@@ -134,9 +134,9 @@ export class Conversions {
   }
 }
 
-async function listIn(folder: string): Promise<MadeFile[] | undefined> {
+async function listIn(folder: string): Promise<ConvertedFile[] | undefined> {
   try {
-    return JSON.parse(await readFile(join(folder, LIST_FILE), 'utf8')) as MadeFile[]
+    return JSON.parse(await readFile(join(folder, LIST_FILE), 'utf8')) as ConvertedFile[]
   } catch {
     return undefined
   }

@@ -52,12 +52,13 @@ export class DownloadMeter {
   #report(): void {
     const now = performance.now()
     const perSecond = this.#fetched / Math.max(0.001, (now - this.#startedAt) / 1000)
-    const left = Math.max(0, this.#total - this.#done)
+    const remainingBytes = Math.max(0, this.#total - this.#done)
     this.#onProgress({
       bytes_downloaded: Math.min(this.#done, this.#total),
       bytes_total: this.#total,
       download_speed_mbps: Math.round((perSecond * 8) / 1e4) / 100,
-      eta_seconds: left === 0 ? 0 : perSecond > 0 ? Math.round((left / perSecond) * 10) / 10 : null,
+      eta_seconds:
+        remainingBytes === 0 ? 0 : perSecond > 0 ? Math.round((remainingBytes / perSecond) * 10) / 10 : null,
       ...(this.#limitedS > 0 && { rate_limited_s: this.#limitedS }),
     })
   }

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pRetry from 'p-retry'
 import { type Dispatcher, request } from 'undici'
 import { STORAGE_FULL } from '../../domain/errors.ts'
-import { isDiskFull } from '../../platform/disk-room.ts'
+import { isDiskFull } from '../../platform/disk-space.ts'
 import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 import { proxyDispatcher } from '../../platform/proxy.ts'
 
@@ -16,7 +16,7 @@ const TRIES = 5
 const FIRST_DELAY_MS = 400
 const MAX_REDIRECTS = 5
 /** The wait after a 429 without `Retry-After`, and the upper limit for any wait. */
-const LIMITED_S = { byDefault: 30, longest: 900 } as const
+const RATE_LIMIT_DELAY_S = { byDefault: 30, longest: 900 } as const
 /** The interval at which a rate-limited wait is reported. */
 const REPORT_INTERVAL_S = 15
 
@@ -33,8 +33,8 @@ export class TransferError extends Error {
 }
 
 /** Thrown while the object store has no room for the bytes. */
-export class NoRoomError extends Error {
-  override readonly name = 'NoRoomError'
+export class StorageFullError extends Error {
+  override readonly name = 'StorageFullError'
 }
 
 /** Detects that a store is full: the platform's own store reports a reason, S3 servers a code in their XML. */
@@ -143,7 +143,7 @@ export async function downloadFile({
     } else {
       if (answer.statusCode === 429) {
         await answer.body.dump()
-        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.byDefault)
+        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? RATE_LIMIT_DELAY_S.byDefault)
       }
       if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
       isNew = false
@@ -218,7 +218,7 @@ const INSUFFICIENT_STORAGE = 507
 function refuse(method: string, status: number, text: string): void {
   if (status < 300) return
   const isNoRoom = method === 'PUT' && (status === INSUFFICIENT_STORAGE || NO_ROOM.test(text))
-  if (isNoRoom) throw new NoRoomError('the object store has no room now')
+  if (isNoRoom) throw new StorageFullError('the object store has no room now')
   // The owner of a run reads this message, so don't leak internal details of a store or hub.
   const message = `the object store answered ${method} with status ${status}`
   if (status >= 400 && status < 500 && status !== 408 && status !== 429)
@@ -236,7 +236,7 @@ function retrying(
     minTimeout: FIRST_DELAY_MS,
     ...(signal && { signal }),
     shouldRetry: ({ error }) =>
-      !(error instanceof TransferError || error instanceof NoRoomError || isDiskFull(error)),
+      !(error instanceof TransferError || error instanceof StorageFullError || isDiskFull(error)),
     // A wait that the remote side requested does not count as a failed try.
     shouldConsumeRetry: ({ error }) => !(error instanceof LimitedError),
     async onFailedAttempt({ error, retriesLeft }) {
@@ -250,7 +250,11 @@ async function waitOut(
   report: ((seconds: number) => void) | undefined,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  for (let left = Math.min(Math.max(1, seconds), LIMITED_S.longest); left > 0; left -= REPORT_INTERVAL_S) {
+  for (
+    let left = Math.min(Math.max(1, seconds), RATE_LIMIT_DELAY_S.longest);
+    left > 0;
+    left -= REPORT_INTERVAL_S
+  ) {
     report?.(left)
     await sleep(Math.min(left, REPORT_INTERVAL_S) * 1000, undefined, signal && { signal })
   }

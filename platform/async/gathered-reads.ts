@@ -1,6 +1,6 @@
 const MAX_GROUP = 64
 
-interface Waiting<T> {
+interface PendingRead<T> {
   readonly id: string
   readonly resolve: (value: T | undefined) => void
   readonly reject: (err: unknown) => void
@@ -13,7 +13,7 @@ interface Waiting<T> {
 export class GatheredReads<T> {
   readonly #read: (ownerId: string, ids: readonly string[]) => Promise<ReadonlyMap<string, T>>
   /** The reads of this turn of the event loop, by owner. */
-  readonly #waiting = new Map<string, Waiting<T>[]>()
+  readonly #waiting = new Map<string, PendingRead<T>[]>()
 
   /** @param read returns the rows that an owner has, by id. */
   constructor(read: (ownerId: string, ids: readonly string[]) => Promise<ReadonlyMap<string, T>>) {
@@ -36,7 +36,7 @@ export class GatheredReads<T> {
   }
 
   /** Never rejects. */
-  async #readGroup(ownerId: string, group: readonly Waiting<T>[]): Promise<void> {
+  async #readGroup(ownerId: string, group: readonly PendingRead<T>[]): Promise<void> {
     try {
       const found = await this.#read(ownerId, [...new Set(group.map(({ id }) => id))])
       for (const { id, resolve } of group) resolve(found.get(id))

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
-import { FairTurns } from './fair-turns.ts'
+import { FairSemaphore } from './fair-semaphore.ts'
 
 export interface TaskThreadOptions {
   /** The time limit of a task, including the start of the thread. */
@@ -28,7 +28,7 @@ export class TaskTimeout extends Error {
 export class TaskThread<Task, Answer> implements AsyncDisposable {
   readonly #entry: URL
   readonly #options: TaskThreadOptions
-  readonly #turns: FairTurns
+  readonly #turns: FairSemaphore
   #worker: Worker | undefined
   #idle: NodeJS.Timeout | undefined
 
@@ -36,7 +36,7 @@ export class TaskThread<Task, Answer> implements AsyncDisposable {
   constructor(entry: URL, options: TaskThreadOptions) {
     this.#entry = entry
     this.#options = options
-    this.#turns = new FairTurns({ most: 1, mostPerKey: 1, mostWaiting: options.maxWaiting })
+    this.#turns = new FairSemaphore({ most: 1, mostPerKey: 1, mostWaiting: options.maxWaiting })
   }
 
   get isRunning(): boolean {

@@ -21,10 +21,10 @@ export interface ArchiveFile {
   saveTo(path: string): Promise<void>
 }
 
-type Visit = (file: ArchiveFile) => Promise<void>
+type FileVisitor = (file: ArchiveFile) => Promise<void>
 
 /** Visits the files of a zip or a (gzipped) tar in order. Names, kinds and sizes are checked before anything is read. */
-export async function walkArchive(path: string, visit: Visit): Promise<void> {
+export async function walkArchive(path: string, visit: FileVisitor): Promise<void> {
   const { head, sizeBytes } = await readHead(path)
   const guard = new ArchiveGuard(sizeBytes)
   if (head.subarray(0, 2).toString('latin1') === 'PK') return walkZip(path, guard, visit)
@@ -79,7 +79,7 @@ function damaged(err: unknown): never {
 const KIND = 0o170000
 const SYMLINK = 0o120000
 
-async function walkZip(path: string, guard: ArchiveGuard, visit: Visit): Promise<void> {
+async function walkZip(path: string, guard: ArchiveGuard, visit: FileVisitor): Promise<void> {
   const zip = await openZip(path, { validateEntrySizes: true }).catch(damaged)
   try {
     for await (const entry of zip.eachEntry()) {
@@ -102,7 +102,7 @@ async function walkZip(path: string, guard: ArchiveGuard, visit: Visit): Promise
   }
 }
 
-async function walkTar(path: string, guard: ArchiveGuard, visit: Visit): Promise<void> {
+async function walkTar(path: string, guard: ArchiveGuard, visit: FileVisitor): Promise<void> {
   const { promise: finished, resolve, reject } = Promise.withResolvers<void>()
   const source = createReadStream(path)
   const parser = new Parser({ strict: true })
@@ -127,7 +127,7 @@ async function walkTar(path: string, guard: ArchiveGuard, visit: Visit): Promise
 
 const TAR_FILES = new Set<string>(['File', 'OldFile', 'ContiguousFile'])
 
-async function visitTarEntry(entry: ReadEntry, guard: ArchiveGuard, visit: Visit): Promise<void> {
+async function visitTarEntry(entry: ReadEntry, guard: ArchiveGuard, visit: FileVisitor): Promise<void> {
   const { path: name, type, size: sizeBytes } = entry
   guard.admit(name, sizeBytes)
   if (type === 'Link' || type === 'SymbolicLink') throw isLink(name)

@@ -70,15 +70,15 @@ const OPEN_POINTS = /^[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)$/
 const WITH_GAPS = number(String.raw`${GAPS}(?:[.,]\d+)?`)
 
 /** The values of a column without blanks, gaps and the symbol that they all share. */
-interface Bare {
+interface StrippedColumn {
   texts: string[]
   symbol: string | undefined
   hasGaps: boolean
 }
 
-const has = ({ texts }: Bare, mark: string) => texts.some((text) => text.includes(mark))
-const all = ({ texts }: Bare, test: RegExp) => texts.every((text) => test.test(text))
-const proves = (bare: Bare, mark: '.' | ',') =>
+const has = ({ texts }: StrippedColumn, mark: string) => texts.some((text) => text.includes(mark))
+const all = ({ texts }: StrippedColumn, test: RegExp) => texts.every((text) => test.test(text))
+const proves = (bare: StrippedColumn, mark: '.' | ',') =>
   all(bare, NOTATIONS[mark]) && bare.texts.some((text) => text.includes(mark) && !OPEN[mark].test(text))
 
 /**
@@ -118,7 +118,7 @@ function withoutBlanks(cell: string | null): string | null {
 
 const withoutGaps = (text: string): string => (WITH_GAPS.test(text) ? text.replaceAll(GAP, '') : text)
 
-function bareOf(cells: readonly string[]): Bare {
+function bareOf(cells: readonly string[]): StrippedColumn {
   const values = cells.map((text) => text.trim()).filter((text) => !isMark.has(text))
   const first = new RegExp(ANY_SYMBOL).exec(values[0] ?? '')?.[0]
   const symbol =
@@ -129,7 +129,7 @@ function bareOf(cells: readonly string[]): Bare {
 }
 
 /** Returns the decimal mark of all values; undefined if they are not numbers in one notation. */
-function decimalOf(bare: Bare, areThousands: boolean): '.' | ',' | undefined {
+function decimalOf(bare: StrippedColumn, areThousands: boolean): '.' | ',' | undefined {
   // A second point, as in 1.234.567, proves that points separate thousands.
   if (has(bare, '.') && all(bare, OPEN_POINTS)) {
     // A number such as 1500 shows that thousands are not separated.

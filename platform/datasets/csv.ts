@@ -54,8 +54,8 @@ const TYPES = {
     fits: (c: string) => likeDate(c, `try_cast(${c} as timestamptz) is not null`),
   },
 } as const satisfies Partial<Record<ColumnType, { duckdb: string; fits: (column: string) => string }>>
-type Typed = keyof typeof TYPES
-const NARROWEST_FIRST = Object.keys(TYPES) as Typed[]
+type TypedColumn = keyof typeof TYPES
+const NARROWEST_FIRST = Object.keys(TYPES) as TypedColumn[]
 
 interface CsvFile {
   db: DuckDBConnection
@@ -151,25 +151,27 @@ async function readWith(file: CsvFile): Promise<CsvContent> {
 }
 
 /** The first rows allow a column these types, and a text column these patterns of numbers in other notations. */
-interface Likely {
-  types: Typed[]
+interface ColumnGuess {
+  types: TypedColumn[]
   patterns: NumberPatterns | undefined
 }
 
-interface Sampled {
-  likely: Likely[]
+interface CsvSample {
+  likely: ColumnGuess[]
   /** The marks of missing values among the first rows. */
   marks: string[]
 }
 
-async function sampleTypes(file: CsvFile): Promise<Sampled> {
+async function sampleTypes(file: CsvFile): Promise<CsvSample> {
   const sample = `(select * from ${source(file)} limit ${SAMPLE_ROWS})`
   const counts = await countAll(file, sample, (c) => [marks(c), ...NARROWEST_FIRST.map((t) => fitting(c, t))])
   const types = file.names.map((c) => NARROWEST_FIRST.filter((t) => allFit(counts, c, t)))
   const textual = file.names.filter((c, i) => valuesOf(counts, c) && types[i]?.length === 0)
   const marked = file.names.filter((c) => counts[`${c}_marks`])
-  const asked = [...textual.map(firstNumeric), ...marked.map(distinctMarks)]
-  const [first = []] = asked.length ? await texts(file.db, `select ${asked.join(', ')} from ${sample}`) : []
+  const expressions = [...textual.map(firstNumeric), ...marked.map(distinctMarks)]
+  const [first = []] = expressions.length
+    ? await texts(file.db, `select ${expressions.join(', ')} from ${sample}`)
+    : []
   const patterns = new Map(
     textual.flatMap((c, i) => {
       const value = first[i]
@@ -190,7 +192,7 @@ const distinctMarks = (c: string): string =>
 const firstNumeric = (c: string): string =>
   `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^${BLANKS}[-+]?${BLANKS}[€$£¥₹]?${BLANKS}[-+.]?[0-9]') then ${c} end)`
 
-async function readTyped(file: CsvFile, { likely, marks: seen }: Sampled): Promise<CsvContent> {
+async function readTyped(file: CsvFile, { likely, marks: seen }: CsvSample): Promise<CsvContent> {
   const types = likely.map(({ types: [narrowest] }) => narrowest)
   const duckdb = types.map((type) => (type ? TYPES[type].duckdb : 'VARCHAR'))
   const counts = await countAll(file, source(file, { types: duckdb, missing: ['', ...seen] }), (c, i) =>
@@ -208,7 +210,7 @@ async function readTyped(file: CsvFile, { likely, marks: seen }: Sampled): Promi
   return { rows: counts.n ?? 0, types: file.names.map(typeOf) }
 }
 
-async function readAsText(file: CsvFile, likely: readonly Likely[]): Promise<CsvContent> {
+async function readAsText(file: CsvFile, likely: readonly ColumnGuess[]): Promise<CsvContent> {
   const counts = await countAll(file, source(file), (c, i) => [
     marks(c),
     ...(likely[i]?.types ?? []).map((t) => fitting(c, t)),
@@ -225,11 +227,11 @@ type Counts = Record<string, number>
 const isMarkIn = (c: string): string => short(c, `trim(${c}) in (${MARKS.map(literal).join(', ')})`)
 const marks = (c: string): string => countIf(isMarkIn(c), `${c}_marks`)
 const valuesOf = (counts: Counts, c: string): number => (counts[c] ?? 0) - (counts[`${c}_marks`] ?? 0)
-const allFit = (counts: Counts, c: string, type: Typed): boolean =>
+const allFit = (counts: Counts, c: string, type: TypedColumn): boolean =>
   valuesOf(counts, c) > 0 && counts[`${c}_${type}`] === valuesOf(counts, c)
 
 /** Counts the values that are numbers in another notation. */
-function asNumbers(c: string, { patterns }: Likely = { types: [], patterns: undefined }): string[] {
+function asNumbers(c: string, { patterns }: ColumnGuess = { types: [], patterns: undefined }): string[] {
   if (!patterns) return []
   const { points, commas } = patterns
   const fits = (pattern: string) => `strlen(${c}) <= 60 and regexp_full_match(${c}, ${literal(pattern)})`
@@ -243,7 +245,7 @@ function asNumbers(c: string, { patterns }: Likely = { types: [], patterns: unde
 function textType(
   counts: Counts,
   c: string,
-  { patterns }: Likely = { types: [], patterns: undefined },
+  { patterns }: ColumnGuess = { types: [], patterns: undefined },
 ): ColumnType {
   if (!patterns) return 'string'
   const found = {
@@ -271,19 +273,22 @@ async function countAll(
   return found
 }
 
-interface Reading {
+interface ReadSettings {
   types?: readonly string[]
   /** DuckDB compares every cell with each of these; with a long list this dominates the cost. */
   missing?: readonly string[]
 }
 
-const source = ({ path, dialect, names }: CsvFile, { types = [], missing = [''] }: Reading = {}): string =>
+const source = (
+  { path, dialect, names }: CsvFile,
+  { types = [], missing = [''] }: ReadSettings = {},
+): string =>
   `read_csv(${literal(path)}, auto_detect = false, header = true, skip = ${dialect.skippedLines}, strict_mode = true,
     delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"', nullstr = [${missing.map(literal).join(', ')}],
     max_line_size = ${MAX_ROW_BYTES}, buffer_size = ${2 * MAX_ROW_BYTES},
     columns = {${names.map((name, i) => `'${name}': '${types[i] ?? 'VARCHAR'}'`).join(', ')}})`
 
-const fitting = (column: string, type: Typed): string =>
+const fitting = (column: string, type: TypedColumn): string =>
   countIf(TYPES[type].fits(column), `${column}_${type}`)
 
 /** We don't use `filter`, because its cost is quadratic in the number of columns. */

@@ -114,8 +114,8 @@ const FAULTS: readonly [RegExp, string][] = [
 /** Returns DuckDB's error about a file, without our path, DuckDB's advice and the error class. */
 export function faultOfFile(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
-  const known = FAULTS.find(([pattern]) => pattern.test(text))
-  if (known) return known[1]
+  const knownFault = FAULTS.find(([pattern]) => pattern.test(text))
+  if (knownFault) return knownFault[1]
   return (text.split('\n')[0] ?? '')
     .replace(/^(?:[A-Z][A-Za-z-]* )+Error: /, '')
     .replaceAll(/(?:file )?(?:'?\/[^\s']+'?|"\/[^"]+")/g, 'the file')

@@ -75,16 +75,20 @@ async function readWith(db: DuckDBConnection, source: string): Promise<DatasetPr
 }
 
 /** Decodes every value of these columns by hashing it; returns the bytes of values without a fixed size. */
-async function decode(db: DuckDBConnection, source: string, columns: readonly Described[]): Promise<number> {
-  const asked = columns.flatMap(({ name, type }, i) => [
+async function decode(
+  db: DuckDBConnection,
+  source: string,
+  columns: readonly DescribedColumn[],
+): Promise<number> {
+  const expressions = columns.flatMap(({ name, type }, i) => [
     `bit_xor(hash(${identifier(name)})) as h${i}`,
     ...sizeOf(identifier(name), type).map((size) => `coalesce(sum(${size}), 0) as s${i}`),
   ])
-  const found = await numbers(db, `select ${asked.join(', ')} from ${source}`)
+  const found = await numbers(db, `select ${expressions.join(', ')} from ${source}`)
   return columns.reduce((sum, _, i) => sum + (found[`s${i}`] ?? 0), 0)
 }
 
-interface Described {
+interface DescribedColumn {
   name: string
   type: string
 }

@@ -37,14 +37,14 @@ export interface ReadBounds {
 }
 const MAX_MEMORY_MB = 2_048
 /** The shortest time limit. On an idle machine reading takes seconds per hundred megabytes. */
-const MIN_READ_MS = 2 * 60_000
-const MAX_READ_MS = 15 * 60_000
+const MIN_READ_TIMEOUT_MS = 2 * 60_000
+const MAX_READ_TIMEOUT_MS = 15 * 60_000
 const READ_MS_PER_MB = 3_000
 const MB = 1024 * 1024
 const HEAP_MB = 512
 /** The time limit for reading the first rows again; beyond it there is no preview. */
-const PREVIEW_MS = 20_000
-const FOLDER_LIFE_MS = 24 * 3_600_000
+const PREVIEW_TIMEOUT_MS = 20_000
+const FOLDER_TTL_MS = 24 * 3_600_000
 
 /**
  * Returns the limits for a file of this size. A worker reads only a few files at a time, so a small file that expands
@@ -52,7 +52,7 @@ const FOLDER_LIFE_MS = 24 * 3_600_000
  */
 export const boundsOf = (bytes: number): ReadBounds => ({
   memoryMb: MAX_MEMORY_MB,
-  ms: Math.min(MAX_READ_MS, MIN_READ_MS + (bytes / MB) * READ_MS_PER_MB),
+  ms: Math.min(MAX_READ_TIMEOUT_MS, MIN_READ_TIMEOUT_MS + (bytes / MB) * READ_MS_PER_MB),
 })
 
 /**
@@ -66,13 +66,13 @@ export async function readDataset(
   signal?.throwIfAborted()
   await using folder = await temporaryFolder()
   const limits = bounds ?? boundsOf((await stat(file.path).catch(() => undefined))?.size ?? 0)
-  const answer = await askChild({ ...file, directory: folder.path }, limits, signal)
+  const answer = await runChild({ ...file, directory: folder.path }, limits, signal)
   if ('refused' in answer) throw new DatasetRefused(answer.refused)
   if ('broken' in answer) throw new DatasetReaderBroken(answer.broken)
   return { ...answer.profile, peakBytes: answer.peakBytes, preview: answer.preview }
 }
 
-async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
+async function runChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
   const { PATH } = process.env
   const [program, ...before] = [
     ...(await ownNamespaces()),
@@ -117,7 +117,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
     const messages = on(child, 'message')
     const [answer] = (await Promise.race([next(messages), exited])) as [ReadAnswer & { peakBytes: number }]
     if (!('profile' in answer)) return { ...answer, preview: null }
-    const patience = AbortSignal.timeout(PREVIEW_MS)
+    const patience = AbortSignal.timeout(PREVIEW_TIMEOUT_MS)
     const late = once(patience, 'abort').then(() => undefined)
     const shown = Promise.race([next(messages), exited, late]) as Promise<[PreviewAnswer] | undefined>
     return { ...answer, preview: (await shown.catch(() => undefined))?.[0].preview ?? null }
@@ -137,7 +137,7 @@ export async function temporaryFolder(): Promise<AsyncDisposable & { path: strin
   await mkdir(root, { recursive: true, mode: 0o700 })
   for (const name of await readdir(root)) {
     const found = await stat(join(root, name)).catch(() => undefined)
-    if (found && found.mtimeMs < Date.now() - FOLDER_LIFE_MS) {
+    if (found && found.mtimeMs < Date.now() - FOLDER_TTL_MS) {
       await rm(join(root, name), { recursive: true, force: true })
     }
   }

@@ -2,12 +2,12 @@ import { lookup } from 'node:dns/promises'
 import { LRUCache } from 'lru-cache'
 import pTimeout from 'p-timeout'
 
-export type Resolve = (hostname: string) => Promise<string[]>
+export type HostResolver = (hostname: string) => Promise<string[]>
 
 /**
  * Uses the system resolver, so that hosts files and split DNS apply. Returns both families, in the resolver's order.
  */
-const resolveBySystem: Resolve = async (hostname) =>
+const resolveBySystem: HostResolver = async (hostname) =>
   (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
 
 const MAX_NAMES = 10_000
@@ -31,7 +31,7 @@ export const LOOKUP_LIMITS = {
  * owner is limited too, because all of its names may become slow at once.
  */
 export class NameLookup {
-  readonly #resolve: Resolve
+  readonly #resolve: HostResolver
   readonly #limits: typeof LOOKUP_LIMITS
   readonly #questions = new Map<string, Promise<string[]>>()
   /** The number of consecutive quick look-ups that a name still needs to count as quick. */
@@ -40,7 +40,7 @@ export class NameLookup {
   #unproven = 0
   #waiting: (() => void)[] = []
 
-  constructor(resolve: Resolve = resolveBySystem, limits: Partial<typeof LOOKUP_LIMITS> = {}) {
+  constructor(resolve: HostResolver = resolveBySystem, limits: Partial<typeof LOOKUP_LIMITS> = {}) {
     this.#resolve = resolve
     this.#limits = { ...LOOKUP_LIMITS, ...limits }
   }

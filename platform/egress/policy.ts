@@ -159,10 +159,10 @@ export class EgressPolicy {
 
 /** Builds the operator's policy. It always blocks the platform's own name, so that deliveries cannot loop back. */
 export function openEgressPolicy(config: Config): EgressPolicy {
-  const own = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
+  const ownHosts = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
   return new EgressPolicy({
     allow: config.HEARTH_EGRESS_ALLOW,
-    block: [...config.HEARTH_EGRESS_BLOCK, ...own],
+    block: [...config.HEARTH_EGRESS_BLOCK, ...ownHosts],
   })
 }
 

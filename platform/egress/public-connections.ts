@@ -1,5 +1,5 @@
 import { connect, isIP, type Socket } from 'node:net'
-import { NameLookup, type Resolve } from './name-lookup.ts'
+import { NameLookup, type HostResolver } from './name-lookup.ts'
 import type { EgressPolicy } from './policy.ts'
 import { SendError, toSendError } from './public-sender.ts'
 
@@ -10,7 +10,7 @@ export class PublicConnections {
   readonly #policy: EgressPolicy
   readonly #names: NameLookup
 
-  constructor(policy: EgressPolicy, resolve?: Resolve) {
+  constructor(policy: EgressPolicy, resolve?: HostResolver) {
     this.#policy = policy
     this.#names = new NameLookup(resolve)
   }

@@ -19,8 +19,8 @@ export interface Download {
 }
 
 /** The file exceeds the size limit. */
-export class TooLarge extends Error {
-  override readonly name = 'TooLarge'
+export class FileTooLargeError extends Error {
+  override readonly name = 'FileTooLargeError'
 }
 
 /** Downloads a public file; the egress policy applies to each hop. Throws `SendError` or `TooLarge`. */
@@ -36,7 +36,7 @@ export async function downloadPublic(
   } catch (err) {
     signal.throwIfAborted()
     if (ending.aborted) throw new SendError('timeout', 'no complete response within 120 s', err)
-    throw err instanceof TooLarge ? err : toSendError(err)
+    throw err instanceof FileTooLargeError ? err : toSendError(err)
   }
 }
 
@@ -46,7 +46,8 @@ export function atMost(maxBytes: number): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
       total += chunk.length
-      if (total > maxBytes) done(new TooLarge(`the file is larger than ${Math.floor(maxBytes / 2 ** 20)} MB`))
+      if (total > maxBytes)
+        done(new FileTooLargeError(`the file is larger than ${Math.floor(maxBytes / 2 ** 20)} MB`))
       else done(null, chunk)
     },
   })
@@ -60,7 +61,7 @@ async function follow(
 ): Promise<IncomingMessage> {
   let url = first
   for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-    const answer = await ask(connections, url, owner, signal)
+    const answer = await sendRequest(connections, url, owner, signal)
     const { statusCode = 0, headers } = answer
     if (statusCode === 200) return answer
     answer.destroy()
@@ -73,7 +74,7 @@ async function follow(
   throw new SendError('invalid_answer', `it leads to more than ${MAX_REDIRECTS} redirects`)
 }
 
-async function ask(
+async function sendRequest(
   connections: PublicConnections,
   text: string,
   owner: string,

@@ -2,7 +2,7 @@ import type { Dispatcher, Pool } from 'undici'
 
 const MAX_ANSWER_BYTES = 64 * 1024
 
-export interface Outgoing {
+export interface PublicRequest {
   method: 'GET' | 'POST'
   /** The account that makes this exchange; DNS look-ups are limited per account. */
   owner: string
@@ -66,7 +66,7 @@ export class Deadline implements Disposable {
 export async function exchange(
   pool: Pool,
   path: string,
-  { method, headers, body }: Outgoing,
+  { method, headers, body }: PublicRequest,
   deadline: Deadline,
 ): Promise<Answer> {
   const collector = new ResponseCollector()

@@ -1,9 +1,9 @@
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { Pool } from 'undici'
-import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
+import { type LOOKUP_LIMITS, NameLookup, type HostResolver } from './name-lookup.ts'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
-import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
+import { type Answer, exchange, ExchangeAborted, type PublicRequest, Deadline } from './public-exchange.ts'
 
 /** The time limit of an exchange, from the DNS look-up to the end of the response. */
 const EXCHANGE_TIMEOUT_MS = 15_000
@@ -55,7 +55,7 @@ export class PublicSender implements AsyncDisposable {
 
   constructor(
     policy: EgressPolicy,
-    resolve?: Resolve,
+    resolve?: HostResolver,
     {
       exchangeMs = EXCHANGE_TIMEOUT_MS,
       ...limits
@@ -67,7 +67,7 @@ export class PublicSender implements AsyncDisposable {
   }
 
   /** Sends one request. Throws `SendError`; every status, including redirects, counts as a response. */
-  async send(url: string, outgoing: Outgoing): Promise<Answer> {
+  async send(url: string, outgoing: PublicRequest): Promise<Answer> {
     using deadline = new Deadline(this.#exchangeMs, outgoing.signal)
     try {
       const destination = this.#policy.parse(url)
@@ -91,7 +91,7 @@ export class PublicSender implements AsyncDisposable {
   async #sendToFirst(
     destination: Destination,
     addresses: string[],
-    { outgoing, deadline }: { outgoing: Outgoing; deadline: Deadline },
+    { outgoing, deadline }: { outgoing: PublicRequest; deadline: Deadline },
   ): Promise<Answer> {
     const { pathname, search } = destination.url
     let failure: unknown

@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici'
 import { retryAfter } from './rate-limit-headers.ts'
 
 /** The pause when a hub enforces a rate limit without saying for how long. */
-const UNSAID_WAIT_S = 60
+const DEFAULT_RETRY_DELAY_S = 60
 
 export type HubFailure =
   | 'not_configured'
@@ -72,7 +72,7 @@ export interface HubRepoInfo {
 export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, hasToken: boolean): HubError {
   const code = String(headers['x-error-code'] ?? '')
   if (statusCode === 429) {
-    const retryAfterS = retryAfter(headers, Date.now()) ?? UNSAID_WAIT_S
+    const retryAfterS = retryAfter(headers, Date.now()) ?? DEFAULT_RETRY_DELAY_S
     return new HubError('rate_limited', `the model hub's rate limit is reached; retry in ${retryAfterS} s`, {
       retryAfterS,
     })

@@ -6,10 +6,10 @@ export function retryAfter(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   now: number,
 ): number | undefined {
-  const said = [headers['retry-after'] ?? []].flat()[0]?.trim()
-  if (said && /^\d+$/.test(said)) return Number(said)
-  const date = said ? Date.parse(said) : Number.NaN
+  const retryAfterHeader = [headers['retry-after'] ?? []].flat()[0]?.trim()
+  if (retryAfterHeader && /^\d+$/.test(retryAfterHeader)) return Number(retryAfterHeader)
+  const date = retryAfterHeader ? Date.parse(retryAfterHeader) : Number.NaN
   if (Number.isFinite(date)) return Math.max(0, Math.ceil((date - now) / 1000))
-  const left = /(?:^|[;,\s])t=(\d+)/.exec([headers['ratelimit'] ?? []].flat().join(','))
-  return left ? Number(left[1]) : undefined
+  const resetMatch = /(?:^|[;,\s])t=(\d+)/.exec([headers['ratelimit'] ?? []].flat().join(','))
+  return resetMatch ? Number(resetMatch[1]) : undefined
 }

@@ -1,7 +1,7 @@
 import type { RawData, WebSocket } from 'ws'
 import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/nodes/link.ts'
 import { compact, encodeChunk, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './codec.ts'
-import { type InboundPace, LinkInbox, unitsOf } from './inbox.ts'
+import { type InboundRate, LinkInbox, unitsOf } from './inbox.ts'
 import { StreamTable } from './stream-table.ts'
 import { TurnWriter } from './turn-writer.ts'
 
@@ -11,7 +11,7 @@ const GRANT_STEP = STREAM_CREDIT / 2
 /** Above this many bytes waiting on our side, the peer counts as not reading. */
 const MAX_UNREAD = 64 * 1024 * 1024
 /** The time that the peer has to confirm the close. */
-const CLOSING_MS = 2_000
+const CLOSE_TIMEOUT_MS = 2_000
 const LAST_TYPE = Math.max(...Object.values(FRAME))
 const TOO_LONG = `a frame of a stream has more than ${MAX_CHUNK} bytes`
 /** With fewer queued streams than this, we don't search for dropped ones. */
@@ -25,14 +25,14 @@ export interface ChannelOptions {
   /** Called when a frame of an unknown type was ignored. */
   onUnknown?: (type: number) => void
   /** Limits the work that the peer may cause; unlimited when absent. */
-  pace?: InboundPace
+  pace?: InboundRate
   pingMs?: number
   /** The silence after which the link counts as broken. */
   idleMs?: number
   stallMs?: number
 }
 
-interface Sending {
+interface SendState {
   readonly stream: number
   queue: Buffer[]
   queuedBytes: number
@@ -45,7 +45,7 @@ interface Sending {
   inLine: boolean
 }
 
-interface Receiving {
+interface ReceiveState {
   /** Bytes received since credit was last granted, at most `STREAM_CREDIT`. */
   ungranted: number
   paused: boolean
@@ -59,10 +59,10 @@ interface Receiving {
 export class LinkChannel {
   readonly #socket: WebSocket
   readonly #options: Required<Omit<ChannelOptions, 'pace'>>
-  readonly #sending = new StreamTable<Sending>()
-  readonly #receiving = new StreamTable<Receiving>()
+  readonly #sending = new StreamTable<SendState>()
+  readonly #receiving = new StreamTable<ReceiveState>()
   /** The queue of streams that wait for their turn. */
-  readonly #line: Sending[] = []
+  readonly #line: SendState[] = []
   #isPumping = false
   readonly #timer: NodeJS.Timeout
   readonly #out: TurnWriter
@@ -162,11 +162,11 @@ export class LinkChannel {
     this.#pump()
     this.#out.flush()
     this.#socket.close(code, reason.slice(0, 120))
-    setTimeout(() => this.#socket.terminate(), CLOSING_MS).unref()
+    setTimeout(() => this.#socket.terminate(), CLOSE_TIMEOUT_MS).unref()
     this.#close(reason)
   }
 
-  #stream(stream: number): Sending {
+  #stream(stream: number): SendState {
     let sending = this.#sending.get(stream)
     if (!sending) {
       sending = {
@@ -216,7 +216,7 @@ export class LinkChannel {
     return units
   }
 
-  #count({ stream, body }: Frame, receiving: Receiving): void {
+  #count({ stream, body }: Frame, receiving: ReceiveState): void {
     receiving.ungranted += body.length
     if (receiving.ungranted > STREAM_CREDIT) {
       throw new LinkProtocolError('a stream exceeded its granted credit')
@@ -235,14 +235,14 @@ export class LinkChannel {
     this.#pump()
   }
 
-  #grant(stream: number, receiving: Receiving): void {
+  #grant(stream: number, receiving: ReceiveState): void {
     if (receiving.ungranted < GRANT_STEP) return
     this.send(FRAME.ack, stream, `{"credit":${receiving.ungranted}}`)
     receiving.ungranted = 0
   }
 
   /** Releases a stream's buffers now, because its entry may remain in a stuck queue for a while. */
-  #drop(sending: Sending): void {
+  #drop(sending: SendState): void {
     this.#sending.delete(sending.stream)
     sending.queue = []
     sending.last = undefined
@@ -252,7 +252,7 @@ export class LinkChannel {
     this.#line.splice(0, Infinity, ...known)
   }
 
-  #queueUp(sending: Sending): void {
+  #queueUp(sending: SendState): void {
     if (sending.inLine) return
     sending.inLine = true
     this.#line.push(sending)
@@ -279,7 +279,7 @@ export class LinkChannel {
     }
   }
 
-  #sendNext(sending: Sending): void {
+  #sendNext(sending: SendState): void {
     const { stream } = sending
     if (sending.queue.length === 0) {
       if (!sending.last) return

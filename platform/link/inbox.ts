@@ -3,7 +3,7 @@ import { FRAME } from '../../schemas/nodes/link.ts'
 import { type Frame, frameAt, frameLength } from './codec.ts'
 
 /** The work that the peer may cause; a unit is about one chunk of a stream. */
-export interface InboundPace {
+export interface InboundRate {
   perSecond: number
   burst: number
 }
@@ -30,7 +30,7 @@ const UNKNOWN_UNITS = 50
 const BYTES_SHIFT = 6
 /** The units per turn of the event loop; then it is other sockets' turn. */
 const TURN_UNITS = 2_000
-const MIN_WAIT_MS = 5
+const MIN_DELAY_MS = 5
 
 /**
  * @param isExpected true when something else bounds the body: its stream's credit, or the fact that it ends a stream.
@@ -54,7 +54,7 @@ export interface InboxEvents {
 export class LinkInbox {
   readonly #socket: WebSocket
   readonly #events: InboxEvents
-  readonly #pace: InboundPace | undefined
+  readonly #pace: InboundRate | undefined
   readonly #messages: Buffer[] = []
   /** The position of the next frame in the first message. */
   #at = 0
@@ -67,7 +67,7 @@ export class LinkInbox {
   #isDraining = false
   #closed = false
 
-  constructor(socket: WebSocket, events: InboxEvents, pace?: InboundPace) {
+  constructor(socket: WebSocket, events: InboxEvents, pace?: InboundRate) {
     this.#socket = socket
     this.#events = events
     this.#pace = pace
@@ -149,16 +149,16 @@ export class LinkInbox {
     return frame
   }
 
-  #refill({ perSecond, burst }: InboundPace): boolean {
+  #refill({ perSecond, burst }: InboundRate): boolean {
     const now = performance.now()
     this.#units = Math.min(burst, this.#units + ((now - this.#refilledAt) / 1_000) * perSecond)
     this.#refilledAt = now
     return this.#units >= 0
   }
 
-  #wait({ perSecond }: InboundPace): void {
+  #wait({ perSecond }: InboundRate): void {
     this.#pause()
-    const timer = setTimeout(() => this.#goOn(), Math.max(MIN_WAIT_MS, (-this.#units / perSecond) * 1_000))
+    const timer = setTimeout(() => this.#goOn(), Math.max(MIN_DELAY_MS, (-this.#units / perSecond) * 1_000))
     this.#next = { cancel: () => clearTimeout(timer) }
   }
 

@@ -1,7 +1,7 @@
 import { Transform } from 'node:stream'
 import { storageFull } from '../../domain/errors.ts'
-import { readDiskRoom } from '../disk-room.ts'
-import type { StoreRoom } from './store.ts'
+import { readDiskSpace } from '../disk-space.ts'
+import type { StoreSpace } from './store.ts'
 
 /** The bytes of an upload between two checks of the disk. */
 const CHECK_BYTES = 8 * 1024 * 1024
@@ -21,8 +21,8 @@ export class DiskReserve {
     this.#bytes = bytes
   }
 
-  async room(): Promise<StoreRoom> {
-    const room = await readDiskRoom(this.#folder)
+  async room(): Promise<StoreSpace> {
+    const room = await readDiskSpace(this.#folder)
     return { ...room, reserveBytes: Math.min(this.#bytes, Math.floor(room.totalBytes * MAX_SHARE)) }
   }
 

@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import pRetry from 'p-retry'
 import { ApiError, storageFull } from '../../domain/errors.ts'
-import { isDiskFull } from '../disk-room.ts'
+import { isDiskFull } from '../disk-space.ts'
 import { DiskReserve } from './disk-reserve.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
@@ -15,7 +15,7 @@ import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } fro
 const PUT_BYTES = 256 * 1024
 
 const OCTETS = 'application/octet-stream'
-const TEMPORARY_LIFE_MS = 24 * 3_600_000
+const TEMPORARY_FILE_TTL_MS = 24 * 3_600_000
 
 export interface LocalObjectStoreOptions {
   /** Created if absent; all processes of the platform may share it. */
@@ -245,7 +245,7 @@ async function syncDirectory(path: string): Promise<void> {
 
 /** Removes the files of killed writers; a live writer touches its file much more often than this. */
 async function sweepIncoming(incoming: string): Promise<void> {
-  const oldest = Date.now() - TEMPORARY_LIFE_MS
+  const oldest = Date.now() - TEMPORARY_FILE_TTL_MS
   for await (const entry of await opendir(incoming)) {
     const path = join(incoming, entry.name)
     const found = await fileStat(path)

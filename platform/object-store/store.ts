@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Transform, type Readable } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
-import type { DiskRoom } from '../disk-room.ts'
+import type { DiskSpace } from '../disk-space.ts'
 
 /** The metadata of an object. */
 export interface ObjectInfo {
@@ -41,7 +41,7 @@ export interface LocalCopy extends AsyncDisposable {
 }
 
 /** The size and free space of a store's disk in bytes. Uploads may not use the reserve. */
-export interface StoreRoom extends DiskRoom {
+export interface StoreSpace extends DiskSpace {
   reserveBytes: number
 }
 
@@ -71,7 +71,7 @@ export interface ObjectStore {
     },
   ): Promise<{ sizeBytes: number; sha256: string }>
   /** Returns the space on the disk; undefined if the store does not report it. */
-  room(): Promise<StoreRoom | undefined>
+  room(): Promise<StoreSpace | undefined>
   /** Throws `not_found`, or `range_not_satisfiable` when the range starts beyond the end. */
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>

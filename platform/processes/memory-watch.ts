@@ -85,9 +85,9 @@ async function sumMb(pids: readonly number[], fields: RegExp): Promise<number> {
 }
 
 async function kbOf(pid: number, fields: RegExp): Promise<number> {
-  const own = await readStatus(`/proc/${pid}`)
-  const folder = await folderOf(pid, own)
-  const status = folder === `/proc/${pid}` ? own : await readStatus(folder)
+  const ownStatus = await readStatus(`/proc/${pid}`)
+  const folder = await folderOf(pid, ownStatus)
+  const status = folder === `/proc/${pid}` ? ownStatus : await readStatus(folder)
   let sum = 0
   for (const [, kb] of status.matchAll(fields)) sum += Number(kb)
   return sum

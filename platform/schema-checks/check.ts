@@ -72,6 +72,8 @@ export function faultsOf(validate: ValidateFunction, value: unknown): Fault[] {
 
 function toFault({ keyword, instancePath, schemaPath, params, message }: ErrorObject): Fault {
   const allowed = (params as { allowedValues?: unknown }).allowedValues
-  const told = Array.isArray(allowed) ? { ...params, allowedValues: allowed.slice(0, MAX_ALLOWED) } : params
-  return { keyword, instancePath, schemaPath, params: told, ...(message !== undefined && { message }) }
+  const shownParams = Array.isArray(allowed)
+    ? { ...params, allowedValues: allowed.slice(0, MAX_ALLOWED) }
+    : params
+  return { keyword, instancePath, schemaPath, params: shownParams, ...(message !== undefined && { message }) }
 }

@@ -40,7 +40,7 @@ export interface CheckRequest {
 /** The result of a check: `stopped` when it used too much time or memory, `busy` when there was no capacity for it. */
 export type CheckResult = Exclude<CheckReply, { starved: true }> | { readonly busy: true }
 
-interface Waiting extends CheckRequest {
+interface PendingCheck extends CheckRequest {
   readonly since: number
   readonly resolve: (result: CheckResult) => void
   readonly reject: (err: Error) => void
@@ -51,7 +51,7 @@ interface Checker {
   isReady: boolean
   readonly known: Set<string>
   knownBytes: number
-  current: Waiting | undefined
+  current: PendingCheck | undefined
   deadline: NodeJS.Timeout | undefined
 }
 
@@ -64,7 +64,7 @@ interface Checker {
 export class SchemaChecks implements AsyncDisposable {
   readonly #limits: Limits
   readonly #checkers = new Set<Checker>()
-  readonly #queues = new Map<string, Waiting[]>()
+  readonly #queues = new Map<string, PendingCheck[]>()
   readonly #atWork = new Set<string>()
   readonly #slowUntil = new Map<string, number>()
   #slowAgainAt = 0
@@ -92,14 +92,14 @@ export class SchemaChecks implements AsyncDisposable {
     for (const queue of this.#queues.values()) for (const { resolve } of queue) resolve({ busy: true })
     this.#queues.clear()
     const checkers = [...this.#checkers]
-    const gone = checkers
+    const lostCheckers = checkers
       .map(({ child }) => child)
       .filter(
         ({ pid, exitCode, signalCode }) => pid !== undefined && exitCode === null && signalCode === null,
       )
       .map((child) => once(child, 'exit'))
     for (const checker of checkers) this.#end(checker, { busy: true })
-    await Promise.all(gone)
+    await Promise.all(lostCheckers)
   }
 
   #feed(): void {
@@ -122,7 +122,7 @@ export class SchemaChecks implements AsyncDisposable {
     return undefined
   }
 
-  #take(owner: string): Waiting | undefined {
+  #take(owner: string): PendingCheck | undefined {
     const queue = this.#queues.get(owner)
     const next = queue?.shift()
     // An owner with further checks goes to the end of the queue.
@@ -131,7 +131,7 @@ export class SchemaChecks implements AsyncDisposable {
     return next
   }
 
-  #start(checker: Checker, next: Waiting): void {
+  #start(checker: Checker, next: PendingCheck): void {
     this.#atWork.add(next.owner)
     checker.current = next
     const forget = checker.knownBytes > KEPT_BYTES

@@ -146,7 +146,7 @@ describe('hearth infer, tasks and endpoints', () => {
   })
 
   const ID = newId()
-  for (const [args, said, exit] of [
+  for (const [args, pattern, exit] of [
     [['infer', 'echo-one'], /--data/, 2],
     [['infer', 'echo-one', '-d', '{x'], /--data is not JSON/, 2],
     [['infer', 'echo-one', '-d', '[1]'], /must be a JSON object/, 2],
@@ -168,7 +168,7 @@ describe('hearth infer, tasks and endpoints', () => {
     it(`explains how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
-      assert.match(err, said)
+      assert.match(err, pattern)
       assert.equal(err.trim().split('\n').length, 1, err)
     })
   }

@@ -38,8 +38,8 @@ describe('hearth chat', () => {
     assert.equal(code, 0, err)
     assert.match(out, / t0@\d+/)
     assert.match(err, TOLD)
-    const asked = JSON.parse((await on.stats(endpoint)).last)
-    assert.deepEqual([asked.stream, asked.max_tokens, asked.temperature], [true, 4, 0])
+    const chatRequest = JSON.parse((await on.stats(endpoint)).last)
+    assert.deepEqual([chatRequest.stream, chatRequest.max_tokens, chatRequest.temperature], [true, 4, 0])
   })
 
   it('holds a conversation line by line with a system prompt, and starts over after /reset', async () => {
@@ -86,7 +86,7 @@ describe('hearth chat', () => {
     assert.equal(code, 0)
   })
 
-  for (const [fault, args, env, said, exit] of [
+  for (const [fault, args, env, pattern, exit] of [
     ['an unknown model', ['nobody', '-m', 'x'], {}, /nobody.*\((not_found|model_not_found)\)/, 1],
     ['a rejected key', ['talker', '-m', 'x'], { HEARTH_API_KEY: 'hk_no' }, /rejects this API key/, 2],
     [
@@ -103,7 +103,7 @@ describe('hearth chat', () => {
     it(`explains how to fix ${fault}`, async () => {
       const ran = await hearth.run(['chat', ...args], { env })
       assert.equal(ran.code, exit, ran.err)
-      assert.match(ran.err, said)
+      assert.match(ran.err, pattern)
       assert.ok(!ran.err.includes('    at '), ran.err)
     })
   }

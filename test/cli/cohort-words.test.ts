@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { failureOf, retriesIn } from '../../cli/cohorts/follow.ts'
-import { cohortInWords, eventInWords, planInWords } from '../../cli/cohorts/words.ts'
+import { formatCohort, formatEvent, formatPlan } from '../../cli/cohorts/formatters.ts'
 import { newId } from '../../domain/ids.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohorts/cohort.ts'
 import type { PlannedEdge, PlannedStage } from '../../schemas/cohorts/plan.ts'
@@ -87,7 +87,7 @@ describe('cohort output', () => {
       data: { code: 'node_lost' },
       created_at: AT,
     }
-    const words = cohortInWords(cohort({ stages: [stage({ attempt: 2 })] }), retriesIn([retried]))
+    const words = formatCohort(cohort({ stages: [stage({ attempt: 2 })] }), retriesIn([retried]))
     assert.match(words, /draft +running +2 \(node_lost\) +attic/)
     for (const line of words.split('\n').slice(0, 2)) assert.ok(line.length < 110, line)
   })
@@ -102,7 +102,7 @@ describe('cohort output', () => {
   })
 
   it('lists edges in the critical path, and shows where a stage waits for a node instead', () => {
-    const place: PlannedStage = {
+    const plannedStage: PlannedStage = {
       stage_id: 'a',
       endpoint_id: ID,
       model_name: 'a',
@@ -135,12 +135,12 @@ describe('cohort output', () => {
       evidence_id: null,
       score: 0.987654321,
     }
-    const words = planInWords({
+    const words = formatPlan({
       plan_id: ID,
       feasible: true,
       expires_at: AT,
       snapshot_at: AT,
-      stages: ['a', 'b', 'c'].map((stage_id) => ({ ...place, stage_id })),
+      stages: ['a', 'b', 'c'].map((stage_id) => ({ ...plannedStage, stage_id })),
       edges: [planned],
       critical_path: ['a', 'b', 'c'],
       estimated_latency_ms: 0,
@@ -172,7 +172,7 @@ describe('cohort output', () => {
       created_at: AT,
     }
     assert.equal(
-      eventInWords(event, { edges: new Map(), nodes: new Map() }),
+      formatEvent(event, { edges: new Map(), nodes: new Map() }),
       `${AT} cohort.replanned (draft from attic to cellar, judge from no node to ${ID})`,
     )
   })

@@ -165,7 +165,7 @@ describe('hearth cohorts', () => {
   })
 
   const TASK = newId()
-  for (const [fault, args, said] of [
+  for (const [fault, args, pattern] of [
     ['a missing file', ['plan', '/nowhere.json'], /\/nowhere\.json cannot be read: no such file/],
     ['a folder', ['plan', '/'], /\/ cannot be read: it is a folder/],
     ['a file that is not JSON', ['plan', 'README.md'], /README\.md is not JSON/],
@@ -198,13 +198,13 @@ describe('hearth cohorts', () => {
     it(`rejects ${fault} before sending anything`, async () => {
       const { code, err } = await cohorts(...args)
       assert.equal(code, 2, err)
-      assert.match(err, said)
+      assert.match(err, pattern)
       assert.ok(!err.includes('    at '), err)
     })
   }
 
   const NOWHERE = 'http://127.0.0.1:1'
-  for (const [fault, env, said, exit] of [
+  for (const [fault, env, pattern, exit] of [
     ['no key', { HEARTH_API_KEY: '' }, /requires an API key: .*--api-key/, 2],
     [
       'a task without a cohort, with the account of the key',
@@ -226,7 +226,7 @@ describe('hearth cohorts', () => {
     it(`explains how to fix ${fault}`, async () => {
       const { code, err } = await run(['cohorts', 'show', TASK], { env })
       assert.equal(code, exit, err)
-      assert.match(err, said)
+      assert.match(err, pattern)
     })
   }
 
@@ -248,7 +248,7 @@ describe('hearth cohorts', () => {
     const { code, err } = await cohorts('plan', file(graph))
 
     assert.equal(code, 2)
-    for (const place of ['stages.0.timeout', 'edges.0.spaces', 'constraints.deadline'])
-      assert.equal(err.split(`body.${place}: Unknown field`).length, 2, err)
+    for (const field of ['stages.0.timeout', 'edges.0.spaces', 'constraints.deadline'])
+      assert.equal(err.split(`body.${field}: Unknown field`).length, 2, err)
   })
 })

@@ -88,7 +88,7 @@ describe('hearth datasets', () => {
     assert.deepEqual(uploads(), [])
   })
 
-  for (const [fault, args, said, exit] of [
+  for (const [fault, args, pattern, exit] of [
     ['a missing file', ['upload', 'nowhere.csv'], /nowhere\.csv: no such file/, 2],
     ['a folder', ['upload', '.'], /\. is not a file/, 2],
     [
@@ -112,7 +112,7 @@ describe('hearth datasets', () => {
       file('x.txt', 'not a table')
       const { code, err } = await hearth.run(['datasets', ...args])
       assert.equal(code, exit, err)
-      assert.match(err, said)
+      assert.match(err, pattern)
       assert.ok(!err.includes('    at '), err)
     })
   }

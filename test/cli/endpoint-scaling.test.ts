@@ -110,7 +110,7 @@ describe('hearth endpoints scale', () => {
     )
   })
 
-  for (const [fault, options, said] of [
+  for (const [fault, options, pattern] of [
     ['an invalid number', ['--min', 'two'], /--min <n>.* whole number/],
     ['an idle timeout in words', ['--idle-timeout', '5m'], /--idle-timeout .* whole number .* or default/],
     ['two targets', ['--target-in-flight', '8', '--target-wait-ms', '500'], /cannot be used with/],
@@ -128,7 +128,7 @@ describe('hearth endpoints scale', () => {
       const { code, err } = await scale(...options)
 
       assert.equal(code, 2, err)
-      assert.match(err, said)
+      assert.match(err, pattern)
     })
   }
 

@@ -67,12 +67,12 @@ const MODELS = {
   },
 } as const
 
-interface Asked {
+interface ImportOptions {
   task?: string
   profile?: string
 }
 
-const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
+const REFUSED: readonly [model: string, asked: ImportOptions, words: RegExp][] = [
   ['embedder', { task: 'embedding' }, UNKNOWN],
   ['embedder', { task: 'embedding', profile: 'llm-transformers' }, /no such task type; known: .*rerank/],
   [
@@ -153,7 +153,7 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
   ],
 ]
 
-const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
+const TAKEN: readonly [model: string, asked: ImportOptions, profile: string][] = [
   ['chat', {}, 'llm-transformers'],
   ['gptq', { profile: 'llm-vllm' }, 'llm-vllm'],
   ['seeing', { profile: 'llm-vllm' }, 'llm-vllm'],
@@ -180,7 +180,7 @@ function bytesOf(content: unknown): string | Buffer {
   return bytes
 }
 
-const wordsOf = ({ task, profile }: Asked) =>
+const wordsOf = ({ task, profile }: ImportOptions) =>
   [task ?? 'no task', ...(profile === undefined ? [] : [profile])].join(' on ')
 
 describe('hearth models import', function () {
@@ -215,12 +215,12 @@ describe('hearth models import', function () {
     await api?.[Symbol.asyncDispose]()
   })
 
-  const take = (name: string, model: string, asked: Asked) =>
+  const take = (name: string, model: string, importOptions: ImportOptions) =>
     importModel(new AdminClient(api.baseUrl, OPERATIONS_KEY), {
       name,
       path: join(folder.path, model),
       task: 'chat',
-      ...asked,
+      ...importOptions,
       accountId,
     })
   const run = (model: string, args: readonly string[]) =>
@@ -251,20 +251,20 @@ describe('hearth models import', function () {
     (await api.database.db.selectFrom(table).select('id').where('account_id', '=', accountId).execute())
       .length
 
-  for (const [model, asked, words] of REFUSED) {
-    it(`rejects ${model} with ${wordsOf(asked)}, and leaves nothing behind`, async () => {
+  for (const [model, importOptions, words] of REFUSED) {
+    it(`rejects ${model} with ${wordsOf(importOptions)}, and leaves nothing behind`, async () => {
       await assert.rejects(
-        take('refused', model, asked),
+        take('refused', model, importOptions),
         (err: CliError) => err.exitCode === WRONG_USE && words.test(err.message),
       )
       assert.deepEqual([await countOf('model_import'), await countOf('endpoint')], [0, 0])
     })
   }
 
-  for (const [index, [model, asked, profile]] of TAKEN.entries()) {
-    it(`imports ${model} with ${wordsOf(asked)}`, async () => {
+  for (const [index, [model, importOptions, profile]] of TAKEN.entries()) {
+    it(`imports ${model} with ${wordsOf(importOptions)}`, async () => {
       // The first import uses the name of all rejected ones, which must still be free.
-      const { runtime_profile } = await take(index === 0 ? 'refused' : `taken-${index}`, model, asked)
+      const { runtime_profile } = await take(index === 0 ? 'refused' : `taken-${index}`, model, importOptions)
 
       assert.equal(runtime_profile, profile)
     })

@@ -128,8 +128,8 @@ describe('hearth listen', () => {
       )
 
       for (const [header, body, expected] of cases()) {
-        const said = execFileSync('python3', [file, secret, header, body.toString()]).toString().trim()
-        assert.equal(said, expected ? 'True' : 'False')
+        const verdict = execFileSync('python3', [file, secret, header, body.toString()]).toString().trim()
+        assert.equal(verdict, expected ? 'True' : 'False')
       }
     })
   })

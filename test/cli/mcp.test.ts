@@ -53,15 +53,15 @@ describe('hearth mcp', () => {
     it(`bridges a desktop client of ${revision} to the platform, with progress and safe tool names`, async () => {
       await using mcp = await connect(revision)
       const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
-      const told: string[] = []
+      const progressMessages: string[] = []
 
       const { tools } = await mcp.client.listTools()
-      const asked = await mcp.client.callTool({ name: 'sales_churn', arguments: { instances: [4] } })
+      const prediction = await mcp.client.callTool({ name: 'sales_churn', arguments: { instances: [4] } })
       const waited = await mcp.client.callTool(
         { name: 'run_inference', arguments: { endpoint_id: cold.id, input: { instances: [1] } } },
         {
           onprogress: ({ message = '' }) => {
-            told.push(message)
+            progressMessages.push(message)
             void on.api.database.db
               .updateTable('task')
               .set({
@@ -76,8 +76,8 @@ describe('hearth mcp', () => {
       )
 
       assert.ok(tools.every(({ name }) => /^[A-Za-z0-9_-]{1,64}$/.test(name)))
-      assert.deepEqual((asked.structuredContent as { predictions: unknown }).predictions, [4])
-      assert.equal(told[0], 'queued')
+      assert.deepEqual((prediction.structuredContent as { predictions: unknown }).predictions, [4])
+      assert.equal(progressMessages[0], 'queued')
       assert.equal((waited.structuredContent as { status: string }).status, 'succeeded')
       await assert.rejects(mcp.client.callTool({ name: 'make_coffee' }), /Unknown tool/)
     }).timeout(120_000)
@@ -88,15 +88,15 @@ describe('hearth mcp', () => {
     await using mcp = await connect('2025-11-25')
     const leave = new AbortController()
     const call = { name: 'run_inference', arguments: { endpoint_id: cold.id, input: { instances: [1] } } }
-    const asked = mcp.client.callTool(call, { signal: leave.signal })
-    asked.catch(() => {})
+    const pendingCall = mcp.client.callTool(call, { signal: leave.signal })
+    pendingCall.catch(() => {})
     const { db } = on.api.database
     const row = () => db.selectFrom('task').selectAll().where('endpoint_id', '=', cold.id).executeTakeFirst()
     await until(async () => (await row()) !== undefined)
 
     leave.abort()
 
-    await assert.rejects(asked)
+    await assert.rejects(pendingCall)
     await until(async () => (await row())?.status === 'failed')
   }).timeout(120_000)
 

@@ -142,7 +142,7 @@ describe('hearth memory', () => {
   it('rejects invalid arguments before sending anything', async () => {
     const { accountId } = await api.account()
 
-    for (const [args, said] of [
+    for (const [args, pattern] of [
       [['grant', 'nobody', 'read'], /is not an id/],
       [['grant', accountId, 'own'], /read or write/],
       [['grant', accountId, 'read'], /no live key/],
@@ -152,7 +152,7 @@ describe('hearth memory', () => {
     ] as const) {
       const { code, err } = await run(...args)
       assert.notEqual(code, 0)
-      assert.match(err, said)
+      assert.match(err, pattern)
     }
   })
 })

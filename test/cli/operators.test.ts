@@ -13,7 +13,7 @@ import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { startNode } from '../support/servers/nodes/node.ts'
 
-interface Found {
+interface Finding {
   about: string
   state: string
   message: string
@@ -41,7 +41,7 @@ describe('hearth for operators', () => {
 
   const checks = async (env: NodeJS.ProcessEnv = {}) => {
     const { code, out, err } = await hearth.run(['doctor', '--json'], { env })
-    const found = JSON.parse(out) as Found[]
+    const found = JSON.parse(out) as Finding[]
     const about = (name: string) => found.filter((one) => one.about.startsWith(name))
     return { code, err, about, found }
   }

@@ -140,18 +140,18 @@ describe('hearth runs', () => {
     await begin(runId)
     await say(runId, 1, 'first')
     const following = hearth.start(['runs', 'logs', '-f', runId])
-    let said = ''
+    let output = ''
     for (const stream of [following.stdout, following.stderr])
-      stream?.on('data', (chunk: Buffer) => (said += chunk.toString()))
-    await until(() => said.includes('first'))
+      stream?.on('data', (chunk: Buffer) => (output += chunk.toString()))
+    await until(() => output.includes('first'))
     await say(runId, 2, 'second')
-    await until(() => said.includes('second'))
+    await until(() => output.includes('second'))
     following.kill('SIGINT')
     const [code] = await once(following, 'close')
 
     assert.equal(code, 130)
-    assert.equal(said.match(/first/g)?.length, 1)
-    assert.match(said, /hearth: the run continues; repeat the command to follow it again\.\n$/)
+    assert.equal(output.match(/first/g)?.length, 1)
+    assert.match(output, /hearth: the run continues; repeat the command to follow it again\.\n$/)
     assert.equal((await hearth.json(['runs', 'get', runId])).status, 'running')
   })
 
@@ -321,7 +321,7 @@ describe('hearth runs', () => {
   })
 
   const ID = newId()
-  for (const [args, said, exit] of [
+  for (const [args, pattern, exit] of [
     [['train', 'nope', '--dataset', ID], /model_config_id: there is no model config nope/, 2],
     [['train', 'tabular-regression', '--dataset', ID], /dataset/, 2],
     [['train', 'tabular-regression', '--dataset', ID, '-p', 'epochs'], /name=value, such as epochs=50/, 2],
@@ -355,7 +355,7 @@ describe('hearth runs', () => {
     it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
-      assert.match(err, said)
+      assert.match(err, pattern)
       assert.equal(err.trim().split('\n').length, 1, err)
     })
   }

@@ -78,8 +78,8 @@ describe('hearth login and profiles', () => {
     assert.equal(await role(['whoami', '--profile', 'first']), 'admin')
     assert.equal(await role(['--profile', 'first', 'whoami']), 'admin')
     assert.equal(await role(['whoami'], { HEARTH_PROFILE: 'first' }), 'admin')
-    const gone = await hearth.run(['logout'])
-    assert.match(gone.out, /Removed profile second for .*\. Its key still works/)
+    const logout = await hearth.run(['logout'])
+    assert.match(logout.out, /Removed profile second for .*\. Its key still works/)
     assert.ok(!readFileSync(config(), 'utf8').includes(viewer.key))
     assert.match((await hearth.run(['whoami'])).err, /No platform is running here/)
     const unknown = await hearth.run(['whoami', '--profile', 'second'])
@@ -114,7 +114,7 @@ describe('hearth login and profiles', () => {
     assert.deepEqual(await hearth.json(['open']), { url: `${api.baseUrl}/console/` })
   })
 
-  for (const [fault, args, options, said, exit] of [
+  for (const [fault, args, options, pattern, exit] of [
     [
       'a rejected key',
       ['login', '--base-url', 'API'],
@@ -154,7 +154,7 @@ describe('hearth login and profiles', () => {
         options,
       )
       assert.equal(ran.code, exit, ran.err)
-      assert.match(ran.err, said)
+      assert.match(ran.err, pattern)
       assert.ok(!ran.err.includes('    at '), ran.err)
     })
   }

@@ -63,7 +63,7 @@ describe('hearth webhooks', () => {
   })
 
   const ID = newId()
-  for (const [args, said, exit] of [
+  for (const [args, pattern, exit] of [
     [['create', 'mine', '--url', 'http://x', '--events', 'training.run.completed'], /url: .*https/, 2],
     [['create', 'mine', '--url', WEBHOOK_BODY.url, '--events', 'a b'], /a list such as/, 2],
     [['create', 'mine', '--url', WEBHOOK_BODY.url, '--events', 'training.run.exploded'], /event_types/, 2],
@@ -77,7 +77,7 @@ describe('hearth webhooks', () => {
     it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
       const { code, err } = await hearth.run(['webhooks', ...args])
       assert.equal(code, exit, err)
-      assert.match(err, said)
+      assert.match(err, pattern)
     })
   }
 })

@@ -18,26 +18,26 @@ describe('the client against a gateway', () => {
 
   it('reads a list page by page, and fetches only the pages that the caller consumes', async () => {
     const { key } = await api.account()
-    const asked: string[] = []
+    const urls: string[] = []
     const h = hearth({
       baseUrl: api.baseUrl,
       apiKey: key,
       fetch(url, init) {
-        asked.push(url)
+        urls.push(url)
         return fetch(url, init)
       },
     })
     for (const name of ['a', 'b', 'c', 'd', 'e']) await h.datasets.create({ dataset_name: name, ...CSV })
-    asked.length = 0
+    urls.length = 0
 
     const list = h.datasets.list({ limit: 2 })
-    assert.equal(asked.length, 0)
+    assert.equal(urls.length, 0)
     const names: string[] = []
     for await (const { dataset_name: name } of list) {
       names.push(name)
       if (names.length === 3) break
     }
-    assert.deepEqual([names, asked.length], [['e', 'd', 'c'], 2])
+    assert.deepEqual([names, urls.length], [['e', 'd', 'c'], 2])
 
     const { items, next } = await list.first()
     assert.deepEqual(
@@ -95,8 +95,8 @@ describe('the client against a gateway', () => {
   })
 
   it('reports an unreachable platform, and a server that is not Hearth', async () => {
-    const nobody = hearth({ baseUrl: 'http://127.0.0.1:1', apiKey: 'key', tries: 2 })
-    await assert.rejects(nobody.platform.capabilities(), { status: 0, code: 'unreachable' })
+    const unreachable = hearth({ baseUrl: 'http://127.0.0.1:1', apiKey: 'key', tries: 2 })
+    await assert.rejects(unreachable.platform.capabilities(), { status: 0, code: 'unreachable' })
     const other = hearth({
       baseUrl: api.baseUrl,
       apiKey: 'key',

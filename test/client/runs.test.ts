@@ -72,16 +72,16 @@ describe('client runs', () => {
   it('are streamed to the end across lost connections', async () => {
     await begin()
     await say(1, 'first')
-    const asked: string[] = []
+    const queries: string[] = []
     let connection = new AbortController()
     const h = client((url, init) => {
-      asked.push(new URL(url).search)
+      queries.push(new URL(url).search)
       connection = new AbortController()
       return fetch(url, { ...init, signal: connection.signal })
     })
-    const told: RunEvent[] = []
+    const events: RunEvent[] = []
     for await (const event of h.runs.stream(runId, { types: ['log'] })) {
-      told.push(event)
+      events.push(event)
       if (event.event !== 'log') continue
       if (event.data.message === 'first') {
         await say(2, 'second')
@@ -90,11 +90,11 @@ describe('client runs', () => {
       if (event.data.message === 'second') await end(new Date(Date.now() - 60_000))
     }
 
-    const messages = told.flatMap(({ event, data }) => (event === 'log' ? [data.message] : []))
+    const messages = events.flatMap(({ event, data }) => (event === 'log' ? [data.message] : []))
     assert.deepEqual(messages.slice(-2), ['first', 'second'])
-    const done = told.at(-1)
+    const done = events.at(-1)
     assert.equal(done?.event === 'done' && done.data.status, 'completed')
-    assert.equal(asked.length, 2)
-    assert.match(asked[1] ?? '', /^\?after=.+&types=log$/)
+    assert.equal(queries.length, 2)
+    assert.match(queries[1] ?? '', /^\?after=.+&types=log$/)
   })
 })

@@ -31,15 +31,19 @@ describe('client uploads', () => {
     const path = join(folder.path, 'people.csv')
     const text = `age,name\n${'31,Ada\n'.repeat(ROWS)}`
     await writeFile(path, text)
-    const told: PutProgress[] = []
+    const progress: PutProgress[] = []
 
     const file = await openAsBlob(path)
-    const dataset = await client().datasets.upload({ ...NEW, file, onProgress: (part) => told.push(part) })
+    const dataset = await client().datasets.upload({
+      ...NEW,
+      file,
+      onProgress: (part) => progress.push(part),
+    })
 
     assert.deepEqual([dataset.status, dataset.num_samples], ['ready', ROWS])
-    assert.ok(told.length > 2)
-    assert.ok(told.every(({ sent }, i) => sent > (told[i - 1]?.sent ?? 0)))
-    assert.deepEqual(told.at(-1), { sent: text.length, total: text.length })
+    assert.ok(progress.length > 2)
+    assert.ok(progress.every(({ sent }, i) => sent > (progress[i - 1]?.sent ?? 0)))
+    assert.deepEqual(progress.at(-1), { sent: text.length, total: text.length })
   })
 
   it('send the content length of the file, as object stores require', async () => {

@@ -79,9 +79,9 @@ describe('models in the console', function () {
     await using tab = await on.open(`/models/${modelId}`)
     await tab.page.getByLabel(/^Name of the endpoint/).fill('Not a name')
     await tab.page.getByRole('button', { name: 'Serve', exact: true }).click()
-    const told = tab.page.getByRole('alert')
-    await told.getByText('The model was not served').waitFor()
-    assert.match((await told.textContent()) ?? '', /servedname: /)
+    const alert = tab.page.getByRole('alert')
+    await alert.getByText('The model was not served').waitFor()
+    assert.match((await alert.textContent()) ?? '', /servedname: /)
 
     await tab.page.getByLabel(/^Name of the endpoint/).fill('served-one')
     await tab.page.getByRole('button', { name: 'Serve', exact: true }).click()

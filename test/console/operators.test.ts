@@ -37,23 +37,23 @@ describe('operators in the console', function () {
 
   it('stop all new work only after a confirmation', async () => {
     await using tab = await open('/kill-switch')
-    const asked: string[] = []
+    const paths: string[] = []
     tab.page.on('request', (request) => {
-      if (request.method() === 'POST') asked.push(new URL(request.url()).pathname)
+      if (request.method() === 'POST') paths.push(new URL(request.url()).pathname)
     })
     const reason = tab.page.getByLabel(/^Reason/)
     await reason.fill('a test')
     await reason.press('Enter')
     const sure = tab.page.getByRole('button', { name: 'Stop all new work for every account' })
     await sure.waitFor()
-    assert.deepEqual(asked, [])
+    assert.deepEqual(paths, [])
     assert.deepEqual(await tab.barriers(), [])
 
     await tab.page.getByRole('button', { name: 'Cancel' }).click()
     await tab.page.getByRole('button', { name: 'Stop all new work…' }).click()
     await sure.click()
     await tab.page.waitForTimeout(100)
-    assert.deepEqual(asked, ['/api/v1/admin/killswitch/activate'])
+    assert.deepEqual(paths, ['/api/v1/admin/killswitch/activate'])
   })
 
   it('see on every page when the connection is lost and when it is restored', async () => {
@@ -87,8 +87,8 @@ describe('operators in the console', function () {
     ] as const) {
       await using tab = await open(path)
       const link = tab.page.getByRole('link', { name: id })
-      const place = `http://temporal.test/namespaces/default/workflows/${encodeURIComponent(id)}`
-      assert.equal(await link.getAttribute('href'), place)
+      const workflowUrl = `http://temporal.test/namespaces/default/workflows/${encodeURIComponent(id)}`
+      assert.equal(await link.getAttribute('href'), workflowUrl)
       assert.deepEqual(tab.faults, [])
 
       await using plain = await on.open(path)

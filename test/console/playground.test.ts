@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { rowsOfTable } from '../../console/src/playground/csv.ts'
 import { faultOf } from '../../console/src/playground/faults.ts'
-import { inWords } from '../../console/src/playground/prediction.ts'
+import { formatPrediction } from '../../console/src/playground/prediction.ts'
 import { rowSchemaOf } from '../../console/src/playground/rows.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import type { ConsoleTab } from '../support/servers/clients/browser.ts'
@@ -53,18 +53,18 @@ describe('playground form', function () {
 
   /** Answers instead of a node, and records the requests. */
   async function answering({ page }: ConsoleTab): Promise<{ instances: object[] }[]> {
-    const asked: { instances: object[] }[] = []
+    const inputs: { instances: object[] }[] = []
     await page.route('**/infer:async', (route) => {
-      asked.push((route.request().postDataJSON() as { input: { instances: object[] } }).input)
+      inputs.push((route.request().postDataJSON() as { input: { instances: object[] } }).input)
       return route.fulfill({ status: 202, json: { task_id: TASK_ID, status: 'queued', model_state: 'cold' } })
     })
     await page.route(`**/tasks/${TASK_ID}`, (route) => {
-      const predictions = asked.at(-1)?.instances.map((_row, at) => 1_234.567 + at)
+      const predictions = inputs.at(-1)?.instances.map((_row, at) => 1_234.567 + at)
       return route.fulfill({
         json: { task_id: TASK_ID, status: 'succeeded', result: { predictions }, inference_time_ms: 3 },
       })
     })
-    return asked
+    return inputs
   }
   const run = ({ page }: ConsoleTab) => page.getByRole('button', { name: 'Run', exact: true }).click()
   const field = ({ page }: ConsoleTab, name: string, row = 1) =>
@@ -72,7 +72,7 @@ describe('playground form', function () {
 
   it('names and focuses an empty field, and sends nothing until it is filled', async () => {
     await using tab = await on.open(path)
-    const asked = await answering(tab)
+    const inputs = await answering(tab)
     await run(tab)
     const table = tab.page.getByRole('table', { name: 'predictions' })
     await table.getByRole('row', { name: /^1 1,235 3 10 Oslo$/ }).waitFor()
@@ -85,7 +85,7 @@ describe('playground form', function () {
     await tab.page.locator('.mantine-InputWrapper-error').getByText('rooms is needed').waitFor()
     await field(tab, 'rooms').and(tab.page.locator(':focus')).waitFor()
     await table.waitFor()
-    assert.equal(asked.length, 1)
+    assert.equal(inputs.length, 1)
     assert.deepEqual(await tab.barriers(), [])
     await tab.picture('playground-refused')
 
@@ -94,7 +94,7 @@ describe('playground form', function () {
     await field(tab, 'age').fill('')
     await run(tab)
     await table.getByRole('row', { name: /^1 1,235 5 – Oslo$/ }).waitFor()
-    assert.deepEqual(asked.at(-1), { instances: [{ rooms: 5, city: 'Oslo' }] })
+    assert.deepEqual(inputs.at(-1), { instances: [{ rooms: 5, city: 'Oslo' }] })
     assert.deepEqual(tab.faults, [])
   })
 
@@ -127,7 +127,7 @@ describe('playground form', function () {
 
   it('fills its rows from a table, even more rows than it shows fields for', async () => {
     await using tab = await on.open(path)
-    const asked = await answering(tab)
+    const inputs = await answering(tab)
     await tab.page.getByText('Fill the rows from a table').click()
     await tab.page.getByLabel('Or paste the table').fill('price,rooms\n1,2\n')
     await tab.page.getByRole('button', { name: 'Fill the rows' }).click()
@@ -143,7 +143,7 @@ describe('playground form', function () {
       .getByRole('row', { name: /^30 1,264 29 – Oslo$/ })
       .waitFor()
 
-    assert.equal(asked[0]?.instances.length, 30)
+    assert.equal(inputs[0]?.instances.length, 30)
     assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])
   })
@@ -187,9 +187,12 @@ describe('playground texts', () => {
   })
 
   it('show a label with its probability, and round numbers', () => {
-    assert.equal(inWords({ label: true, probabilities: { true: 0.97123, false: 0.02877 } }), 'true (97.1 %)')
-    assert.equal(inWords({ label: 'cat' }), 'cat')
-    assert.equal(inWords(0.123456), '0.1235')
-    assert.equal(inWords([1, 2]), '[1,2]')
+    assert.equal(
+      formatPrediction({ label: true, probabilities: { true: 0.97123, false: 0.02877 } }),
+      'true (97.1 %)',
+    )
+    assert.equal(formatPrediction({ label: 'cat' }), 'cat')
+    assert.equal(formatPrediction(0.123456), '0.1235')
+    assert.equal(formatPrediction([1, 2]), '[1,2]')
   })
 })

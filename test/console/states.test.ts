@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
-import { STATES, type Stateful } from '../../console/src/states.ts'
+import { STATES, type StateKind } from '../../console/src/states.ts'
 import { CohortState, EdgeState, StageState } from '../../schemas/cohorts/vocabulary.ts'
 import { valuesOf } from '../../schemas/common.ts'
 import { DatasetStatus } from '../../schemas/dataset.ts'
@@ -12,7 +12,7 @@ import { TrainingRunStatus } from '../../schemas/training-run.ts'
 import { AttemptOutcome, VerificationStatus, WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 
 /** A paused run keeps its status, so the pause isn't a state in the API. */
-const NAMED: Record<Exclude<Stateful, 'pause'>, TSchema> = {
+const NAMED: Record<Exclude<StateKind, 'pause'>, TSchema> = {
   run: TrainingRunStatus,
   task: TaskStatus,
   dataset: DatasetStatus,
@@ -35,7 +35,7 @@ const NAMED: Record<Exclude<Stateful, 'pause'>, TSchema> = {
 describe('states in the console', () => {
   for (const [as, vocabulary] of Object.entries(NAMED)) {
     it(`have a label for every state of: ${as}`, () => {
-      const worded = Object.keys(STATES[as as Stateful])
+      const worded = Object.keys(STATES[as as StateKind])
       assert.ok(valuesOf(vocabulary).length > 0)
       assert.deepEqual(
         valuesOf(vocabulary).filter((state) => !worded.includes(state)),

@@ -14,7 +14,7 @@ describe('console build', function () {
 
   /** Builds a copy of the console with a change, and returns the build output. */
   async function buildWith(change: (sources: string) => Promise<void>): Promise<string> {
-    let said = 'built'
+    let output = 'built'
     await inConsolePackages(
       readConfig().HEARTH_CACHE_DIR,
       () => {},
@@ -24,11 +24,11 @@ describe('console build', function () {
           await runProgram(process.execPath, ['../../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
         } catch (err) {
           const { stdout = '', stderr = '', message } = err as Error & { stdout?: string; stderr?: string }
-          said = `${stdout}${stderr}${message}`
+          output = `${stdout}${stderr}${message}`
         }
       },
     )
-    return said
+    return output
   }
   const replaceIn = async (file: string, from: string, to: string): Promise<void> => {
     const text = await readFile(file, 'utf8')
@@ -38,26 +38,26 @@ describe('console build', function () {
   const badge = `import '@mantine/core/styles/Badge.css'\n`
 
   it('fails when the styles of a used component are missing', async () => {
-    const said = await buildWith((sources) => replaceIn(join(sources, 'mantine.ts'), badge, ''))
+    const output = await buildWith((sources) => replaceIn(join(sources, 'mantine.ts'), badge, ''))
 
-    assert.match(said, /Badge has no styles in index/)
+    assert.match(output, /Badge has no styles in index/)
   })
 
   it('fails when a page uses a component whose styles are loaded by other pages', async () => {
     const page = `import { Slider } from '@mantine/core'\ndocument.title = String(<Slider />)\n`
-    const said = await buildWith((sources) => appendFile(join(sources, 'pages/operators/audit.tsx'), page))
+    const output = await buildWith((sources) => appendFile(join(sources, 'pages/operators/audit.tsx'), page))
 
-    assert.match(said, /Slider has no styles in /)
+    assert.match(output, /Slider has no styles in /)
   })
 
   it('fails when styles are unused or not in the order of Mantine', async () => {
-    const said = await buildWith(async (sources) => {
+    const output = await buildWith(async (sources) => {
       await replaceIn(join(sources, 'mantine.ts'), badge, '')
       await appendFile(join(sources, 'mantine.ts'), badge)
       await appendFile(join(sources, 'mantine.ts'), `import '@mantine/core/styles/Tree.css'\n`)
     })
 
-    assert.match(said, /the styles of Badge belong before those of Title/)
-    assert.match(said, /nothing uses the styles of Tree/)
+    assert.match(output, /the styles of Badge belong before those of Title/)
+    assert.match(output, /nothing uses the styles of Tree/)
   })
 })

@@ -43,10 +43,10 @@ describe('waiting and failed work in the console', function () {
     for (let i = 0; i < 2; i++) await buildHeldTask(db, on.caller.accountId, failed)
     await using tab = await on.open('/tasks')
 
-    const told = tab.page.getByLabel('What the states mean')
-    await told.getByText('Its price was given back').waitFor()
-    assert.equal(await told.getByText('Failed').count(), 1)
-    assert.equal(await told.getByText('Succeeded').count(), 0)
+    const legend = tab.page.getByLabel('What the states mean')
+    await legend.getByText('Its price was given back').waitFor()
+    assert.equal(await legend.getByText('Failed').count(), 1)
+    assert.equal(await legend.getByText('Succeeded').count(), 0)
     assert.deepEqual(await tab.barriers(), [])
   })
 

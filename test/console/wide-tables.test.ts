@@ -10,7 +10,7 @@ import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 const NARROW = 390
 
 /** The members of a region in the page that the test reads. */
-interface Scrolled {
+interface ScrollState {
   scrollLeft: number
   scrollWidth: number
   clientWidth: number
@@ -37,8 +37,8 @@ describe('console tables wider than the screen', function () {
 
   const regionOf = ({ page }: ConsoleTab, name: string) =>
     page.getByRole('region', { name: `Table of ${name}`, exact: true })
-  const scrolled = (tab: ConsoleTab, name: string): Promise<Scrolled> =>
-    regionOf(tab, name).evaluate(({ scrollLeft, scrollWidth, clientWidth }: Scrolled) => ({
+  const scrolled = (tab: ConsoleTab, name: string): Promise<ScrollState> =>
+    regionOf(tab, name).evaluate(({ scrollLeft, scrollWidth, clientWidth }: ScrollState) => ({
       scrollLeft,
       scrollWidth,
       clientWidth,
@@ -75,9 +75,9 @@ describe('console tables wider than the screen', function () {
         assert.ok(scrollWidth > clientWidth + 60, `${name} fits: ${scrollWidth} in ${clientWidth}`)
 
         const begin = await edges(tab, name)
-        await regionOf(tab, name).evaluate((region: Scrolled) => (region.scrollLeft = 60))
+        await regionOf(tab, name).evaluate((region: ScrollState) => (region.scrollLeft = 60))
         const middle = await edges(tab, name)
-        await regionOf(tab, name).evaluate((region: Scrolled) => (region.scrollLeft = region.scrollWidth))
+        await regionOf(tab, name).evaluate((region: ScrollState) => (region.scrollLeft = region.scrollWidth))
         const end = await edges(tab, name)
 
         const plain = begin.left

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { FAMILIES } from '../../api/app.ts'
 import { toOpenApi } from '../../api/http/openapi/openapi.ts'
 import { hearth } from '../../client/index.ts'
-import type { Described } from '../../client/operations.ts'
+import type { DescribedMethod } from '../../client/operations.ts'
 import { BUILDER } from '../../client/transport.ts'
 
 interface Parameter {
@@ -10,27 +10,30 @@ interface Parameter {
   in: string
 }
 
-interface Documented {
+interface OperationSpec {
   operationId: string
   parameters?: Parameter[]
   requestBody?: { content: Record<string, unknown> }
   responses: Record<string, { content?: Record<string, { schema?: { properties?: object } }> }>
 }
 
-interface Operation extends Documented {
+interface Operation extends OperationSpec {
   method: string
   path: string
 }
 
 /** A request as the client sent it. */
-interface Sent {
+interface SentRequest {
   url: string
   init: RequestInit
 }
 
 const operations: Operation[] = Object.entries(
-  (toOpenApi(FAMILIES, { features: ['webhooks'] }) as { paths: Record<string, Record<string, Documented>> })
-    .paths,
+  (
+    toOpenApi(FAMILIES, { features: ['webhooks'] }) as {
+      paths: Record<string, Record<string, OperationSpec>>
+    }
+  ).paths,
 )
   .filter(([path]) => path.startsWith(`${BUILDER}/`))
   .flatMap(([path, methods]) =>
@@ -41,7 +44,7 @@ const operations: Operation[] = Object.entries(
     })),
   )
 
-type Method = Described & ((...args: unknown[]) => unknown)
+type Method = DescribedMethod & ((...args: unknown[]) => unknown)
 
 /** Returns the client methods that carry an operation. */
 function methodsOf(client: object): Method[] {
@@ -52,17 +55,17 @@ function methodsOf(client: object): Method[] {
 }
 
 /** A method returns a response, a list or a stream. */
-type Called = Promise<unknown> | { first(): Promise<unknown> } | AsyncGenerator
+type MethodResult = Promise<unknown> | { first(): Promise<unknown> } | AsyncGenerator
 
 /** Starts reading a method's return value, which sends its request. */
-function begin(called: Called): Promise<unknown> {
+function begin(called: MethodResult): Promise<unknown> {
   if ('next' in called) return called.next()
   return 'first' in called ? called.first() : called
 }
 
 /** Calls a method with an id for each path parameter and a body or query; returns the request it sent. */
-async function sent(operationId: string, operation: Operation): Promise<Sent> {
-  const requests: Sent[] = []
+async function sent(operationId: string, operation: Operation): Promise<SentRequest> {
+  const requests: SentRequest[] = []
   const client = hearth({
     baseUrl: 'http://hearth.test',
     apiKey: 'key',
@@ -79,7 +82,9 @@ async function sent(operationId: string, operation: Operation): Promise<Sent> {
   assert.ok(method, `${operationId} has no method`)
   const ids = (operation.path.match(/\{/g) ?? []).map((_, i) => `a/b${i}`)
   const called = method(...ids, { file: new Blob(['x']), limit: 3 })
-  await begin(called as Called).catch((err: unknown) => assert.ok(err instanceof TypeError, String(err)))
+  await begin(called as MethodResult).catch((err: unknown) =>
+    assert.ok(err instanceof TypeError, String(err)),
+  )
   const [request] = requests
   assert.ok(request && requests.length === 1, operationId)
   return request

@@ -2,14 +2,19 @@ import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { type Credential, CREDENTIALS } from './credentials.ts'
-import { SERVED, type Served } from './routes.ts'
+import { SERVED, type ServedRoute } from './routes.ts'
 
 const ROLES = ['viewer', 'operator', 'admin'] as const
-type Sent = 'nothing' | 'unknown key' | (typeof ROLES)[number] | 'operations key' | 'evaluator token'
+type CredentialKind =
+  | 'nothing'
+  | 'unknown key'
+  | (typeof ROLES)[number]
+  | 'operations key'
+  | 'evaluator token'
 type Verdict = 'in' | 401 | 403 | 422
 
 /** Returns the expected outcome when a route that requires `needed` is called with `sent`. */
-function verdict(needed: Credential, sent: Sent): Verdict {
+function verdict(needed: Credential, sent: CredentialKind): Verdict {
   if (needed === 'none' || needed === 'signed-url') return 'in'
   if (needed === 'operations-key') return sent === 'operations key' ? 'in' : 401
   if (needed === 'evaluator-token') return sent === 'evaluator token' ? 'in' : 401
@@ -27,7 +32,7 @@ function verdict(needed: Credential, sent: Sent): Verdict {
 
 describe('route credentials', () => {
   let api: TestApi
-  const headers = new Map<Sent, Record<string, string>>()
+  const headers = new Map<CredentialKind, Record<string, string>>()
   before(async () => {
     // The suite calls every route several times without a valid credential, all from one address.
     const env = { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1', HEARTH_ADDRESS_RATE: '10000' }
@@ -69,19 +74,19 @@ describe('route credentials', () => {
  * Returns whether a status is a credential refusal. Routes that check a join token or a signed URL themselves may also
  * refuse.
  */
-function isRefusal({ route }: Served, status: number): boolean {
+function isRefusal({ route }: ServedRoute, status: number): boolean {
   const needed = CREDENTIALS[route.operationId]
   if (needed === 'join-token' || needed === 'signed-url') return false
   return status === 401 || status === 403
 }
 
 /** Returns the path with ids that don't exist. A stream gets an invalid query, because it would never end otherwise. */
-const concrete = ({ path, route }: Served): string =>
+const concrete = ({ path, route }: ServedRoute): string =>
   path.replaceAll(/\{\w+\}/g, () => newId()) +
   (route.success.contentType === 'text/event-stream' ? '?after=x' : '')
 
 /** Returns a body that every route can parse and no route accepts. */
-function bodyFor({ route }: Served, headers: Record<string, string>) {
+function bodyFor({ route }: ServedRoute, headers: Record<string, string>) {
   if (!route.body) return { headers }
   return { headers: { 'content-type': 'application/json', ...headers }, raw: '{}' }
 }

@@ -41,13 +41,13 @@ describe('route declarations', () => {
       const own = 'pattern' in value && typeof value.pattern === 'string' ? [value.pattern] : []
       return [...own, ...Object.values(value).flatMap(patterns)]
     }
-    const asked = SERVED.flatMap(({ route: { params, query, headers, body } }) =>
+    const requestPatterns = SERVED.flatMap(({ route: { params, query, headers, body } }) =>
       patterns([params, query, headers, body]),
     )
 
-    assert.ok(asked.length > 10)
+    assert.ok(requestPatterns.length > 10)
     assert.deepEqual(
-      asked.filter((pattern) => formInWords(pattern) === undefined),
+      requestPatterns.filter((pattern) => formInWords(pattern) === undefined),
       [],
     )
   })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { newId } from '../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey } from '../../platform/signing.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../support/builders/build-endpoint.ts'
-import { enableMemory, keyIdOf, operate } from '../support/builders/memory.ts'
+import { enableMemory, keyIdOf, callAdmin } from '../support/builders/memory.ts'
 import { addLlmVersion, versionRef } from '../support/builders/models/merges.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { WEBHOOK_BODY } from '../support/builders/webhook-routes.ts'
@@ -21,7 +21,7 @@ interface OperationCall extends Call {
 type MakeCall = () => Promise<OperationCall> | OperationCall
 
 /** Rows that all calls may refer to, because no call changes them. */
-interface Shared {
+interface SharedResources {
   datasetId: string
   endpointId: string
   keyId: string
@@ -38,7 +38,7 @@ export class ParallelWorld implements AsyncDisposable {
   readonly #remote: SignedNode
   readonly #caller: { accountId: string; key: string }
   readonly #modelKey: string
-  readonly #shared: Shared
+  readonly #shared: SharedResources
 
   private constructor(parts: {
     api: TestApi
@@ -46,7 +46,7 @@ export class ParallelWorld implements AsyncDisposable {
     remote: SignedNode
     caller: { accountId: string; key: string }
     modelKey: string
-    shared: Shared
+    shared: SharedResources
   }) {
     this.api = parts.api
     this.#node = parts.node
@@ -281,7 +281,7 @@ export class ParallelWorld implements AsyncDisposable {
 
   /** Creates a resource as an operator. */
   async #made(path: string, body: object) {
-    const answer = await operate(this.api, 'POST', path, body)
+    const answer = await callAdmin(this.api, 'POST', path, body)
     if (answer.status >= 300) throw new Error(answer.text)
     return answer
   }

@@ -6,7 +6,7 @@ import { newId } from '../../domain/ids.ts'
 import { until } from '../support/assertions/until.ts'
 import type { Answer, AnyBody } from '../support/servers/api.ts'
 import { ParallelWorld } from './parallel-calls.ts'
-import { SERVED, type Served } from './routes.ts'
+import { SERVED, type ServedRoute } from './routes.ts'
 
 const PARALLEL = 8
 const MUTATING = SERVED.filter(({ route: { method } }) => method !== 'GET')
@@ -20,12 +20,16 @@ describe('parallel requests', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  type Prepared = Awaited<ReturnType<ParallelWorld['calls'][string]>>
+  type PreparedCall = Awaited<ReturnType<ParallelWorld['calls'][string]>>
 
-  const prepare = async ({ route }: Served): Promise<Prepared> =>
+  const prepare = async ({ route }: ServedRoute): Promise<PreparedCall> =>
     (await world.calls[route.operationId]?.()) ?? { ...(route.body && { body: {} }) }
 
-  function send({ route, path }: Served, prepared: Prepared, key?: string): Promise<Answer<AnyBody>> {
+  function send(
+    { route, path }: ServedRoute,
+    prepared: PreparedCall,
+    key?: string,
+  ): Promise<Answer<AnyBody>> {
     const { params = {}, query = '', ...call } = prepared
     const url = path.replaceAll(/\{(\w+)\}/g, (_all, name: string) => params[name] ?? newId())
     const headers = { ...call.headers, ...(key !== undefined && { 'idempotency-key': key }) }
@@ -59,7 +63,7 @@ describe('parallel requests', () => {
   }
 
   it('can repeat a run, resume it and credit its account without a 5xx', async () => {
-    const byId = (id: string): Served => {
+    const byId = (id: string): ServedRoute => {
       const served = SERVED.find(({ route }) => route.operationId === id)
       assert.ok(served, id)
       return served

@@ -16,15 +16,15 @@ describe('listener', () => {
   after(() => database?.[Symbol.asyncDispose]())
 
   const listening = (url = database.url, answerMs = 5_000) => {
-    const told = { heard: [] as string[], gaps: 0, errors: 0 }
+    const calls = { heard: [] as string[], gaps: 0, errors: 0 }
     const listener = new Listener(url, {
       channel: CHANNEL,
-      onNotify: (payload) => told.heard.push(payload),
-      onGap: () => told.gaps++,
-      onError: () => told.errors++,
+      onNotify: (payload) => calls.heard.push(payload),
+      onGap: () => calls.gaps++,
+      onError: () => calls.errors++,
       answerMs,
     })
-    return { told, listener }
+    return { told: calls, listener }
   }
   const notify = (payload: string) => sql`select pg_notify(${CHANNEL}, ${payload})`.execute(database.db)
   const connections = async () => {

@@ -20,7 +20,7 @@ const SOURCES = [
   'activities/control/cohorts',
   'activities/control/housekeeping/reconcile.ts',
   'activities/node/cohorts',
-  'activities/node/models/ask-model.ts',
+  'activities/node/models/call-model.ts',
   'api/cohorts',
   'api/routes/orchestrator/cohorts',
   'db/repositories/cohorts',
@@ -40,12 +40,12 @@ const codesIn = (text: string): string[] =>
     [...(member ?? constant ?? '').matchAll(WORD)].map(([, word]) => word!),
   )
 
-const textsAt = (place: string): string[] =>
-  place.endsWith('.ts')
-    ? [readFileSync(join(ROOT, place), 'utf8')]
-    : readdirSync(join(ROOT, place), { recursive: true, encoding: 'utf8' })
+const textsAt = (path: string): string[] =>
+  path.endsWith('.ts')
+    ? [readFileSync(join(ROOT, path), 'utf8')]
+    : readdirSync(join(ROOT, path), { recursive: true, encoding: 'utf8' })
         .filter((name) => name.endsWith('.ts'))
-        .map((name) => readFileSync(join(ROOT, place, name), 'utf8'))
+        .map((name) => readFileSync(join(ROOT, path, name), 'utf8'))
 
 describe('docs/cohorts.md', () => {
   const page = readFileSync(join(ROOT, 'docs/cohorts.md'), 'utf8')

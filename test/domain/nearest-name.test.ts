@@ -25,10 +25,12 @@ describe('didYouMean', () => {
     const meant = asker(names)
     const begun = performance.now()
 
-    const asked = Array.from({ length: 10_000 }, (_, i) => meant(`${names[i % 320]!.slice(0, -1)}x${i % 5}`))
+    const suggestions = Array.from({ length: 10_000 }, (_, i) =>
+      meant(`${names[i % 320]!.slice(0, -1)}x${i % 5}`),
+    )
 
-    assert.equal(new Set(asked).size > 1, true)
-    assert.equal(asked.at(-1), '')
+    assert.equal(new Set(suggestions).size > 1, true)
+    assert.equal(suggestions.at(-1), '')
     assert.equal(
       meant(`${names[0]!.slice(0, -1)}x0`),
       'did you mean "' + names[0] + '"?',

@@ -38,7 +38,7 @@ describe('commands of docs/cohorts.md', function () {
   function typed(
     words: string,
     page = 'docs/cohorts.md',
-  ): { child: ChildProcess; said: () => string; output: Promise<string> } {
+  ): { child: ChildProcess; readOutput: () => string; output: Promise<string> } {
     const found = blocksOf('sh', page).filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
     neverRun.delete(found[0]!)
@@ -49,7 +49,7 @@ describe('commands of docs/cohorts.md', function () {
     })
     let text = ''
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += String(chunk)))
-    return { child, said: () => text, output: once(child, 'close').then(() => text) }
+    return { child, readOutput: () => text, output: once(child, 'close').then(() => text) }
   }
 
   it('return the verdict of a panel (S1)', async () => {
@@ -89,7 +89,7 @@ describe('commands of docs/cohorts.md', function () {
   })
 
   it('read a prompt on one node and continue it on another (S3)', async () => {
-    const { child, said } = typed('npx node workers/node.ts')
+    const { child, readOutput: said } = typed('npx node workers/node.ts')
     second = child
     await eventually('a second node', () => said().includes('taking work') || undefined, 120_000)
 

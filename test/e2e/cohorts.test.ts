@@ -55,7 +55,7 @@ describe('a cohort on three nodes', function () {
     const others = [...nodes.keys()]
     const here = { node_ids: [own] }
     const mail = { from: { stage_id: 'input', path: '/mail' } }
-    const said = (stage: string) => ({ stage_id: stage, path: '/choices/0/message/content' })
+    const contentOf = (stage: string) => ({ stage_id: stage, path: '/choices/0/message/content' })
     const plan: PlanRequest = {
       name: 'panel',
       stages: [
@@ -76,17 +76,17 @@ describe('a cohort on three nodes', function () {
           to: { stage_id: 'judge', path: '/messages/0/content', template: 'Urgency {{value}}.' },
         },
         {
-          from: said('draft-a'),
+          from: contentOf('draft-a'),
           to: { stage_id: 'judge', path: '/messages/1/content', template: 'First: {{value}}' },
         },
         {
-          from: said('draft-b'),
+          from: contentOf('draft-b'),
           to: { stage_id: 'judge', path: '/messages/2/content', template: 'Second: {{value}}' },
         },
       ],
       outputs: [
-        { name: 'verdict', ...said('judge') },
-        { name: 'draft', ...said('draft-b') },
+        { name: 'verdict', ...contentOf('judge') },
+        { name: 'draft', ...contentOf('draft-b') },
       ],
     }
     const input = { mail: 'Where is my parcel?', features: { age: 40, income: 50_000, region: 'north' } }
@@ -200,7 +200,7 @@ describe('a cohort on three nodes', function () {
 
   /** Starts another node of the account, as an operator does. */
   async function startNode(name: string): Promise<void> {
-    const known = await nodeIds()
+    const earlierIds = await nodeIds()
     const { node_token: token } = await admin('POST', '/admin/node-tokens', {
       account_id: platform.ready.account_id,
     })
@@ -218,7 +218,9 @@ describe('a cohort on three nodes', function () {
         HEARTH_NODE_MEMORY_MB: NODE_MB,
       },
     })
-    const id = await eventually('a node', async () => (await nodeIds()).find((one) => !known.includes(one)))
+    const id = await eventually('a node', async () =>
+      (await nodeIds()).find((one) => !earlierIds.includes(one)),
+    )
     nodes.set(id, child)
   }
 })

@@ -152,14 +152,15 @@ describe('the console of a platform', function () {
       .getByRole('row', { name: /training\.run\.completed Succeeded/ })
       .getByRole('link')
       .click(LONG)
-    const told = () => receiver.received.filter(({ event }) => event.type === 'training.run.completed')
-    const before = told().length
+    const completedEvents = () =>
+      receiver.received.filter(({ event }) => event.type === 'training.run.completed')
+    const before = completedEvents().length
     await press('Deliver again')
     await tab.page.getByText('Delivered before as').waitFor()
     await tab.page.getByRole('row', { name: /Delivered before as [0-9a-f]{8}/ }).waitFor()
     await tab.page.getByRole('table', { name: 'attempts' }).getByText('Succeeded').waitFor(LONG)
 
-    assert.equal(told().length, before + 1)
+    assert.equal(completedEvents().length, before + 1)
     await look('delivery')
   })
 

@@ -132,14 +132,14 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     const { download_urls } = await platform.api.get<{
       download_urls: { filename: string; download_url: string }[]
     }>(`/training/runs/${jobId}/artifacts/download-urls`)
-    const place = join(folder, jobId)
+    const modelFolder = join(folder, jobId)
     for (const { filename, download_url } of download_urls) {
-      const path = join(place, filename)
+      const path = join(modelFolder, filename)
       await mkdir(dirname(path), { recursive: true })
       const { body } = await request(download_url)
       await writeFile(path, Buffer.from(await body.arrayBuffer()))
     }
-    return place
+    return modelFolder
   }
 
   /** Returns the mean reciprocal rank of the rows' positives, by the vectors of an endpoint. */

@@ -5,7 +5,7 @@ import { request } from 'undici'
 import type { Model } from '../../schemas/model.ts'
 import { persistently } from '../faults/work.ts'
 import { eventually } from '../support/assertions/until.ts'
-import { sums } from '../support/builders/chat-rows.ts'
+import { sumRows } from '../support/builders/chat-rows.ts'
 import { filesOf } from '../support/builders/models/hub-repos.ts'
 import { makeTinyLlm, requireLlm } from '../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
@@ -54,7 +54,7 @@ describe('fine-tuning a language model, from rows to a chat', function () {
     data = dataDirectory()
     platform = await startTestPlatform(data.path, { env: { HEARTH_HUB_ENDPOINT: hub.url } })
     const bytes = Buffer.from(
-      sums(40)
+      sumRows(40)
         .map((row) => JSON.stringify(row))
         .join('\n'),
     )

@@ -61,8 +61,8 @@ describe('a hub model', function () {
 
     const { test_request, model_config_id, model_name } = registered.body
     const path = new URL(test_request.url).pathname
-    const asked = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
-    assert.equal(asked.body.status, 'succeeded', JSON.stringify(asked.body))
+    const inference = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
+    assert.equal(inference.body.status, 'succeeded', JSON.stringify(inference.body))
     assert.equal(hub.downloads('model.safetensors'), 1)
 
     await until(async () => (await registry(model_config_id)).lifecycle_status === 'ready')
@@ -82,10 +82,10 @@ describe('a hub model', function () {
     const { test_request, model_config_id } = registered.body
 
     const path = new URL(test_request.url).pathname
-    const asked = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
+    const inference = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
 
-    assert.equal(asked.body.status, 'succeeded', JSON.stringify(asked.body))
-    assert.deepEqual(Object.keys(asked.body.result.categories), ['hate', 'threat', 'spam'])
+    assert.equal(inference.body.status, 'succeeded', JSON.stringify(inference.body))
+    assert.deepEqual(Object.keys(inference.body.result.categories), ['hate', 'threat', 'spam'])
     await until(async () => (await registry(model_config_id)).lifecycle_status === 'ready')
   })
 })

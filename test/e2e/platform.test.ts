@@ -57,7 +57,7 @@ describe('the embedded platform', function () {
 
   it('sends none of its internal traffic through the proxy in the environment', () => {
     assert.deepEqual(
-      proxy.asked.filter((host) => /^(localhost|127\.|\[::1\])/.test(host)),
+      proxy.targets.filter((host) => /^(localhost|127\.|\[::1\])/.test(host)),
       [],
     )
   })

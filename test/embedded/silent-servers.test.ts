@@ -58,16 +58,16 @@ describe('start with unresponsive servers', () => {
 
   it('stops waiting for Temporal after the configured time', async () => {
     await using server = await silentTemporal()
-    const place = localPlace(`127.0.0.1:${server.port}`, 'default')
+    const address = localPlace(`127.0.0.1:${server.port}`, 'default')
 
-    await assert.rejects(temporalReady(place, { timeoutMs: 300 }), /no Temporal server responds/)
-    await assert.rejects(queueIsPolled(place, 'control', 300))
+    await assert.rejects(temporalReady(address, { timeoutMs: 300 }), /no Temporal server responds/)
+    await assert.rejects(queueIsPolled(address, 'control', 300))
   })
 
   it('names the log file instead of a setting for a Temporal server that it started', async () => {
     await using server = await silentTemporal()
-    const place = localPlace(`127.0.0.1:${server.port}`, 'default')
-    const ready = temporalReady(place, { timeoutMs: 300, log: '/data/logs/temporal.log' })
+    const address = localPlace(`127.0.0.1:${server.port}`, 'default')
+    const ready = temporalReady(address, { timeoutMs: 300, log: '/data/logs/temporal.log' })
 
     await assert.rejects(ready, (err: Error) => {
       assert.match(err.message, /^The embedded Temporal server did not respond .*\/data\/logs\/temporal\.log/)

@@ -33,7 +33,7 @@ describe('npm start with settings that do not fit the machine', function () {
   this.timeout(60_000)
 
   /** Asserts that the program printed one line and started nothing. */
-  const assertTold = ({ code, stdout, stderr }: End, line: RegExp): void => {
+  const assertRefusal = ({ code, stdout, stderr }: End, line: RegExp): void => {
     assert.match(stderr, line)
     assert.match(stderr, /^[^\n]+\n$/)
     assert.notEqual(code, 0)
@@ -43,12 +43,15 @@ describe('npm start with settings that do not fit the machine', function () {
   it('reports in one line that it cannot create its folder', async () => {
     const end = await start({ HEARTH_DATA_DIR: join(import.meta.filename, 'data') })
 
-    assertTold(end, /^HEARTH_DATA_DIR cannot be .*: a file exists at this path\.$/m)
+    assertRefusal(end, /^HEARTH_DATA_DIR cannot be .*: a file exists at this path\.$/m)
     assert.equal(end.code, 1)
   })
 
   it('reports in one line that it cannot listen on its host', async () => {
-    assertTold(await start({ HEARTH_HOST: '192.0.2.1' }), /^HEARTH_HOST must be an address of this machine/)
+    assertRefusal(
+      await start({ HEARTH_HOST: '192.0.2.1' }),
+      /^HEARTH_HOST must be an address of this machine/,
+    )
   })
 
   it('reports in one line that its port is in use', async () => {
@@ -58,7 +61,7 @@ describe('npm start with settings that do not fit the machine', function () {
     const end = await start({ HEARTH_PORT: String(port) })
     other.close()
 
-    assertTold(end, new RegExp(`^HEARTH_PORT: port ${port} on 127.0.0.1 is taken by another program`))
+    assertRefusal(end, new RegExp(`^HEARTH_PORT: port ${port} on 127.0.0.1 is taken by another program`))
   })
 
   for (const [name, main] of [
@@ -68,11 +71,11 @@ describe('npm start with settings that do not fit the machine', function () {
     it(`reports in one line, without the password, that ${name} cannot reach the database`, async () => {
       const env = { DATABASE_URL: NOWHERE, TEMPORAL_ADDRESS: 'x:1', HEARTH_ENCRYPTION_KEYS: KEYS }
       const { code, stdout, stderr } = await start(env, main)
-      const told = stdout + stderr
+      const output = stdout + stderr
 
-      assert.match(told, /DATABASE_URL cannot be used: connect ECONNREFUSED 127.0.0.1:1\./)
-      assert.equal(told.trim().split('\n').length, 1)
-      assert.doesNotMatch(told, /secret|node:internal/)
+      assert.match(output, /DATABASE_URL cannot be used: connect ECONNREFUSED 127.0.0.1:1\./)
+      assert.equal(output.trim().split('\n').length, 1)
+      assert.doesNotMatch(output, /secret|node:internal/)
       assert.equal(code, 2)
     })
   }
@@ -100,16 +103,16 @@ describe('npm start with settings that do not fit the machine', function () {
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
-    let said = ''
-    child.stdout.on('data', (text) => (said += text))
-    await until(() => said.includes('waiting for Temporal'), 30_000)
-    const asked = performance.now()
+    let output = ''
+    child.stdout.on('data', (text) => (output += text))
+    await until(() => output.includes('waiting for Temporal'), 30_000)
+    const stoppedAt = performance.now()
     child.kill('SIGTERM')
     const [code] = (await once(child, 'exit')) as [number | null]
     silent.close()
 
     assert.equal(code, 0)
-    const ms = performance.now() - asked
+    const ms = performance.now() - stoppedAt
     assert.ok(ms < 10_000, `it took ${ms} ms, and the wait itself takes 30 s`)
   })
 })

@@ -40,7 +40,7 @@ export interface Chat {
   end: End
   taskId: string | undefined
   /** The error that the client got instead of a response. */
-  said: string
+  errorText: string
 }
 
 export interface ChatModel {
@@ -117,12 +117,12 @@ export class ChatsInFlight {
     const chats = await Promise.all(this.#open.map(({ ended }) => ended))
     const tasks = await this.#endedTasks()
     for (const chat of chats) {
-      const told = `${chat.kind}: ${chat.end} (${chat.said})`
-      assert.ok(expected(victim, chat.kind).includes(chat.end), told)
+      const summary = `${chat.kind}: ${chat.end} (${chat.errorText})`
+      assert.ok(expected(victim, chat.kind).includes(chat.end), summary)
       const status = chat.taskId && tasks.get(chat.taskId)
-      if (chat.end === 'whole') assert.equal(status, 'succeeded', told)
-      else if (chat.kind === 'stream') assert.equal(status, 'failed', told)
-      else assert.notEqual(status, 'succeeded', told)
+      if (chat.end === 'whole') assert.equal(status, 'succeeded', summary)
+      else if (chat.kind === 'stream') assert.equal(status, 'failed', summary)
+      else assert.notEqual(status, 'succeeded', summary)
     }
     const whole = chats.filter(({ end }) => end === 'whole')
     const succeeded = [...tasks.values()].filter((status) => status === 'succeeded')
@@ -198,7 +198,7 @@ export function openChat(
       chat.end = 'cut'
     }
     begin()
-    return { taskId: undefined, ...chat, end: chat.end, said: text.slice(-300) }
+    return { taskId: undefined, ...chat, end: chat.end, errorText: text.slice(-300) }
   }
   return { chat, begun, ended: ask() }
 }

@@ -22,7 +22,7 @@ import { makeModel, persistently } from './work.ts'
 const VICTIMS: Process[] = ['api', 'control']
 const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
 
-interface Keyed {
+interface KeyedRequest {
   slug: string
   key: string
   body: object
@@ -70,17 +70,17 @@ describe('running invocations', function () {
 
   for (const victim of VICTIMS) {
     it(`each run once and emit one event when ${victim} is killed and clients retry them`, async () => {
-      const requests: Keyed[] = [
+      const requests: KeyedRequest[] = [
         ...Array.from({ length: 6 }, () => keyed(warm, { input: INPUT, sync: false })),
         ...Array.from({ length: 6 }, () => keyed(warm, { input: INPUT, sync_timeout_s: 20 })),
         keyed(cold.get(victim)!, { input: INPUT, sync: false }),
         keyed('training.retrain_on', { input: retrain }),
       ]
 
-      const asked = requests.map((one) => persistently(`${one.slug} ${one.key}`, () => invoke(one)))
+      const invocations = requests.map((one) => persistently(`${one.slug} ${one.key}`, () => invoke(one)))
       await sleep(20)
       platform.kill(victim)
-      const first = await Promise.all(asked)
+      const first = await Promise.all(invocations)
       const again = await Promise.all(
         requests.map((one) => persistently(`${one.slug} ${one.key} again`, () => invoke(one))),
       )
@@ -106,9 +106,9 @@ describe('running invocations', function () {
     })
   }
 
-  const keyed = (slug: string, body: object): Keyed => ({ slug, key: randomUUID(), body })
+  const keyed = (slug: string, body: object): KeyedRequest => ({ slug, key: randomUUID(), body })
 
-  async function invoke({ slug, key, body }: Keyed): Promise<Invocation> {
+  async function invoke({ slug, key, body }: KeyedRequest): Promise<Invocation> {
     const { base_url, api_key } = platform.ready
     const answer = await request(`${base_url}/api/builder/v1/actions/${slug}:invoke`, {
       method: 'POST',

@@ -12,7 +12,7 @@ import {
   type TestPlatform,
 } from '../support/servers/platform.ts'
 import { importKinds, type Kind, serversOfKind } from './kinds.ts'
-import { type Accepted, checkBooks, endings, persistently } from './work.ts'
+import { type SubmittedTask, checkBooks, endings, persistently } from './work.ts'
 
 const NODE_MEMORY = { HEARTH_NODE_MEMORY_MB: '6000' }
 
@@ -52,11 +52,11 @@ describe('running models of every kind', function () {
       const killed = kill(victim)
       await persistently('the platform', () => platform.api.get('/capabilities'))
       const ends = await endings(platform, work)
-      const told = await Promise.all(direct)
+      const responses = await Promise.all(direct)
 
       for (const [index, { taskId }] of work.entries())
         assert.equal(ends.get(taskId), 'succeeded', `${kinds[index % kinds.length]?.name} ${taskId}`)
-      for (const answer of told) if (answer) assert.notEqual(answer.task_id, undefined)
+      for (const answer of responses) if (answer) assert.notEqual(answer.task_id, undefined)
       for (const { taskId } of work) await checkBooks(platform, taskId)
       for (const pid of killed) assert.ok(!processesOn(data.path).some((process) => process.pid === pid))
       await Promise.all(kinds.map((kind) => answers(kind)))
@@ -90,7 +90,7 @@ describe('running models of every kind', function () {
   })
 
   /** Queues two long requests of each kind. */
-  const begin = (): Promise<Accepted[]> =>
+  const begin = (): Promise<SubmittedTask[]> =>
     Promise.all(
       [...kinds, ...kinds].map(async ({ endpointId, long }) => {
         const path = `/endpoints/${endpointId}/infer:async`
@@ -112,7 +112,7 @@ describe('running models of every kind', function () {
     )
   }
 
-  const statuses = (work: readonly Accepted[]): Promise<string[]> =>
+  const statuses = (work: readonly SubmittedTask[]): Promise<string[]> =>
     Promise.all(work.map(async ({ taskId }) => (await platform.api.get<Task>(`/tasks/${taskId}`)).status))
 
   function kill(victim: 'model servers' | 'node' | 'api'): number[] {

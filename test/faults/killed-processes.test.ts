@@ -9,7 +9,7 @@ import type { Process, TestPlatform } from '../support/servers/platform.ts'
 import { ChatsInFlight, chatsAgain, FAKE_LLM_ENV, importChatModel, serversOf } from './chats.ts'
 import type { ChatModel, Victim } from './chats.ts'
 import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
-import type { Accepted, Model } from './work.ts'
+import type { SubmittedTask, Model } from './work.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
 const INGEST_ROWS = 250_000
@@ -124,7 +124,7 @@ describe('running work', function () {
     for (const model of coldLlms.values()) assert.ok(serversOf(data.path, model).length <= 1)
   }
 
-  async function accepted(model: Model): Promise<Accepted> {
+  async function accepted(model: Model): Promise<SubmittedTask> {
     const task = await ask(platform, model)
     assert.ok(task, 'the request was rejected before anything was killed')
     return task

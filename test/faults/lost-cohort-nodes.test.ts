@@ -7,11 +7,11 @@ import { makeTinyLlm, requireLlm } from '../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { type NodeProcess, startNodeProcess } from '../support/servers/nodes/node-process.ts'
-import { attemptsIn, type Accepted } from '../support/servers/worlds/cohort-caller.ts'
+import { attemptsIn, type CohortTask } from '../support/servers/worlds/cohort-caller.ts'
 import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
-import { PROMPT, PromptWorld, SAID } from '../support/servers/worlds/prompt-world.ts'
+import { PROMPT, PromptWorld, REPLY } from '../support/servers/worlds/prompt-world.ts'
 
-interface Watched {
+interface WatchedNode {
   nodeId: string
   process: NodeProcess
 }
@@ -40,17 +40,17 @@ describe('nodes killed during hand-overs of cohorts', function () {
   const folder = temporaryFolder()
   const stack = new AsyncDisposableStack()
   const over = Promise.withResolvers<void>()
-  const runs = {} as Record<Case, Accepted>
+  const runs = {} as Record<Case, CohortTask>
   const seen = {} as Record<Case, AnyBody>
   /** The minutes by which each node's clock was ahead at its last request, by node id. */
   const ahead = new Map<unknown, number>()
   let world: PromptWorld
   let isOver = false
   let llm: ImportedModel
-  let stays: Watched
-  let takesOver: Watched
-  let victim: Watched
-  let other: Watched
+  let stays: WatchedNode
+  let takesOver: WatchedNode
+  let victim: WatchedNode
+  let other: WatchedNode
 
   before(requireLlm)
   before(requireLlamaCpp)
@@ -62,7 +62,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
     await world.on.api.database.db.updateTable('endpoint').set({ price_micro: PRICE }).execute()
     ;[stays, takesOver, victim, other] = (await Promise.all(
       ['stays', 'takes-over', 'victim', 'other'].map(startWatched),
-    )) as [Watched, Watched, Watched, Watched]
+    )) as [WatchedNode, WatchedNode, WatchedNode, WatchedNode]
     const { placement } = world.on.api.services.links
     await eventually('the models', () => {
       const [small, large] = [world.model, llm].map(({ model_key }) => placement.count(model_key).warm)
@@ -88,7 +88,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
     folder[Symbol.dispose]()
   })
 
-  async function startWatched(name: string): Promise<Watched> {
+  async function startWatched(name: string): Promise<WatchedNode> {
     const { accountId } = world.on
     const env = {
       HEARTH_NODE_MEMORY_MB: '6000',
@@ -111,7 +111,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
   /** Accepts the runs before anything can start, each with the nodes on which its stages should start. */
   async function placeAll(): Promise<void> {
     const both = [stays, takesOver]
-    const places: Record<Case, [Watched[], Watched[]]> = {
+    const places: Record<Case, [WatchedNode[], WatchedNode[]]> = {
       offering: [[victim, stays], [takesOver]],
       handed: [[victim, stays], [takesOver]],
       taking: [[stays], [victim, takesOver]],
@@ -177,7 +177,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
   const edgeOf = (name: Case) => seen[name].edges[0]
   async function assertSaid(name: Case): Promise<void> {
     assert.equal(seen[name].status, 'succeeded', JSON.stringify(seen[name]))
-    assert.equal((await world.cohorts.result(runs[name])).answer, SAID)
+    assert.equal((await world.cohorts.result(runs[name])).answer, REPLY)
   }
 
   it('are replaced as producers before the transfer: the prompt is read again', async () => {

@@ -18,7 +18,7 @@ import { persistently } from './work.ts'
 
 const WEIGHTS = 'model.gguf'
 
-interface Registered {
+interface Registration {
   model_config_id: string
   endpoint_id: string
 }
@@ -48,12 +48,12 @@ describe('a hub model on its way to ready', function () {
   after(() => stack.disposeAsync())
 
   /** Registers a separate repository for each victim, so that there is something to download. */
-  async function register(name: string): Promise<Registered> {
+  async function register(name: string): Promise<Registration> {
     using folder = temporaryFolder()
     await writeTinyGguf(join(folder.path, WEIGHTS), { answer: ['I', ' am', ' for', ` ${name}`, '.'] })
     const repo_id = `acme/${name}`
     hub.put(llamaRepo(repo_id, { files: await filesOf(folder.path) }))
-    return platform.api.post<Registered>('/models/hf/register', { repo_id, task_type: 'text-generation' })
+    return platform.api.post<Registration>('/models/hf/register', { repo_id, task_type: 'text-generation' })
   }
 
   const task = (id: string) => persistently('the task', () => platform.api.get<Task>(`/tasks/${id}`))

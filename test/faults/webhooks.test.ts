@@ -43,8 +43,8 @@ describe('webhooks while processes are killed', function () {
     try {
       await eventually('the end of every delivery', async () => {
         await sleep(250)
-        const left = await undelivered(db).catch(() => undefined)
-        if (left?.length === 0) return true
+        const deliveries = await undelivered(db).catch(() => undefined)
+        if (deliveries?.length === 0) return true
         await hurry(db, new Client({ connection }), { senderDiedAt }).catch(() => {})
         return undefined
       })

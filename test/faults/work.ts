@@ -11,7 +11,7 @@ const ENDED = new Set(['succeeded', 'failed'])
 const BURST_PAUSE_MS = 25
 
 /** The client's view of a platform. */
-export interface Served {
+export interface PlatformAccess {
   api: BuilderClient
 }
 
@@ -21,7 +21,7 @@ export interface Model {
 }
 
 /** A request that the platform has accepted. */
-export interface Accepted {
+export interface SubmittedTask {
   taskId: string
   /** The result, if the response already contained it. */
   reported?: string
@@ -34,7 +34,7 @@ interface Task {
 }
 
 /** Trains a small model and registers it with a price. */
-export async function makeModel({ api }: Served, name: string, seed: number): Promise<Model> {
+export async function makeModel({ api }: PlatformAccess, name: string, seed: number): Promise<Model> {
   const { dataset_id: datasetId } = await uploadTable(api, regressionTable(200, seed))
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: name,
@@ -57,7 +57,7 @@ export async function makeModel({ api }: Served, name: string, seed: number): Pr
 
 /** Uploads a file to a signed URL, ready to be committed. */
 export async function putTable(
-  { api }: Served,
+  { api }: PlatformAccess,
   rows: number,
 ): Promise<{ datasetId: string; commit: string }> {
   const dataset = {
@@ -82,7 +82,7 @@ export async function putTable(
 }
 
 /** Starts a run of many short epochs with checkpoints. */
-export async function startRun({ api }: Served, datasetId: string, epochs = 1500): Promise<string> {
+export async function startRun({ api }: PlatformAccess, datasetId: string, epochs = 1500): Promise<string> {
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: 'under-fire',
     model_config_id: 'tabular-regression',
@@ -109,13 +109,13 @@ export function persistently<T>(what: string, call: () => Promise<T>): Promise<T
 }
 
 /** Sends one asynchronous request. */
-export async function inferLater({ api }: Served, model: Model): Promise<Accepted> {
+export async function inferLater({ api }: PlatformAccess, model: Model): Promise<SubmittedTask> {
   const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
   return { taskId: answer.task_id }
 }
 
 /** Sends one synchronous request, which becomes a queued task if the model isn't loaded in time. */
-export async function inferNow({ api }: Served, model: Model): Promise<Accepted> {
+export async function inferNow({ api }: PlatformAccess, model: Model): Promise<SubmittedTask> {
   const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer`, {
     input: INPUT,
     sync_timeout_s: 5,
@@ -124,12 +124,12 @@ export async function inferNow({ api }: Served, model: Model): Promise<Accepted>
 }
 
 /** Sends one asynchronous request; returns `undefined` if the platform rejected it. */
-export const ask = (platform: Served, model: Model): Promise<Accepted | undefined> =>
+export const ask = (platform: PlatformAccess, model: Model): Promise<SubmittedTask | undefined> =>
   inferLater(platform, model).catch(() => undefined)
 
 /** Sends requests to a warm model, `width` at a time, until stopped; returns the accepted ones. */
-export function burst(platform: Served, model: Model, width: number) {
-  const accepted: Accepted[] = []
+export function burst(platform: PlatformAccess, model: Model, width: number) {
+  const accepted: SubmittedTask[] = []
   let stopped = false
   let refused = 0
   const lane = async () => {
@@ -155,7 +155,10 @@ export function burst(platform: Served, model: Model, width: number) {
 }
 
 /** Returns the outcome of each accepted task. */
-export async function endings({ api }: Served, accepted: Accepted[]): Promise<Map<string, string>> {
+export async function endings(
+  { api }: PlatformAccess,
+  accepted: SubmittedTask[],
+): Promise<Map<string, string>> {
   const ends = new Map<string, string>()
   for (const { taskId } of accepted) {
     const task = await eventually(

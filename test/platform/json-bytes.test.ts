@@ -5,8 +5,8 @@ describe('memberFinder', () => {
   const find = memberFinder('model')
   const replaced = (text: string) => {
     const json = Buffer.from(text)
-    const place = find(json)
-    return place && replaceAt(json, place, Buffer.from('"served"')).toString()
+    const range = find(json)
+    return range && replaceAt(json, range, Buffer.from('"served"')).toString()
   }
 
   const kept: [what: string, json: string, expected: string][] = [

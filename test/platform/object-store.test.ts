@@ -12,12 +12,12 @@ import { serveObjects } from '../support/servers/object-server.ts'
 import { startS3 } from '../support/servers/s3.ts'
 import { skipBecause } from '../support/skip.ts'
 
-interface Opened {
+interface OpenStore {
   store: ObjectStore
   close: () => Promise<void>
 }
 
-async function openLocal(): Promise<Opened> {
+async function openLocal(): Promise<OpenStore> {
   const directory = await mkdtemp(join(tmpdir(), 'hearth-objects-'))
   let base = ''
   const store = await openLocalObjectStore({ directory, baseUrl: () => base })
@@ -30,7 +30,7 @@ async function openLocal(): Promise<Opened> {
   return { store, close }
 }
 
-async function openS3(): Promise<Opened | { missing: string }> {
+async function openS3(): Promise<OpenStore | { missing: string }> {
   const s3 = await startS3()
   if ('missing' in s3) return s3
   const store = openS3ObjectStore(s3.options)

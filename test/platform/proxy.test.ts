@@ -63,7 +63,7 @@ describe('the proxy variables', () => {
         connectTimeout: 500,
       })
       await assert.rejects(connecting)
-      assert.deepEqual(proxy.asked, [])
+      assert.deepEqual(proxy.targets, [])
     })
 
   it('route downloads from a model hub through the proxy', async () => {
@@ -72,7 +72,7 @@ describe('the proxy variables', () => {
     const hub = new HubClient({ endpoint: 'http://hub.invalid', token: '' })
 
     await hub.search({ query: 'x', limit: 1 })
-    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+    assert.deepEqual(proxy.targets, ['hub.invalid:80'])
   })
 
   it('route hub weights through the proxy, but nothing of the store or a gateway', async () => {
@@ -82,7 +82,7 @@ describe('the proxy variables', () => {
     process.env['HTTP_PROXY'] = proxy.url
     await downloadFile({ url: 'http://hub.invalid/a/b/resolve/1/model.safetensors', path, isOutside: true })
     assert.equal(readFileSync(path, 'utf8'), 'weights')
-    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+    assert.deepEqual(proxy.targets, ['hub.invalid:80'])
 
     // Not a name of this machine: only the missing flag keeps the proxy out.
     const store = createServer((_request, response) => void response.end('own')).listen(0, '127.0.0.2')
@@ -94,7 +94,7 @@ describe('the proxy variables', () => {
       store.close()
     }
     assert.equal(readFileSync(path, 'utf8'), 'own')
-    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+    assert.deepEqual(proxy.targets, ['hub.invalid:80'])
   })
 
   it('route the installation of Python packages through the proxy', async function () {
@@ -111,7 +111,7 @@ describe('the proxy variables', () => {
     })
     const installing = ensurePythonEnv('x', { cacheDir: folder.path, locksDir: folder.path, log: () => {} })
 
-    const said = await installing.then(String, String)
-    assert.ok(proxy.asked.includes('index.invalid:443'), said)
+    const outcome = await installing.then(String, String)
+    assert.ok(proxy.targets.includes('index.invalid:443'), outcome)
   })
 })

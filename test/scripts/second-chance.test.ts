@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
-import { type Counts, type Ending, secondChance } from '../../scripts/mocha-run.ts'
+import { type Counts, type TestEnding, secondChance } from '../../scripts/mocha-run.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const ONCE = `if (!fs.existsSync(seen)) { fs.writeFileSync(seen, ''); throw new Error('not yet') }`
@@ -19,14 +19,14 @@ const SPECS = {
   'dying.test.cjs': `it('dies', () => { if (fs.existsSync(seen)) process.exit(1); ${ONCE} })`,
 }
 
-interface Told {
+interface RunReport {
   before: Counts
   after: Counts
-  flaky: Ending[]
+  flaky: TestEnding[]
 }
 
 describe('npm test runner', () => {
-  let told: Told
+  let report: RunReport
 
   /** Runs in a separate process, because its output is that of failing tests. */
   before(async () => {
@@ -45,21 +45,21 @@ describe('npm test runner', () => {
     const { stdout } = await runProgram(process.execPath, ['--input-type=module', '-e', code], {
       env: { ...process.env, HEARTH_TEST_LINGER_MS: '500' },
     })
-    told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Told
+    report = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as RunReport
   })
 
   it('counts every test, a failing hook, and a process that does not exit', () => {
-    assert.deepEqual(told.before, { passed: 3, failed: 6, skipped: 1 })
+    assert.deepEqual(report.before, { passed: 3, failed: 6, skipped: 1 })
   })
 
   it('replaces the results of a file with failures with those of its second run', () => {
     // The broken file fails again, and the dying one leaves an incomplete run.
-    assert.deepEqual(told.after, { passed: 6, failed: 2, skipped: 1 })
+    assert.deepEqual(report.after, { passed: 6, failed: 2, skipped: 1 })
   })
 
   it('lists each failure that did not recur', () => {
     assert.deepEqual(
-      told.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
+      report.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
       [
         ' specs: the process ends with its last test',
         'broken.test.cjs fails once',
@@ -70,7 +70,7 @@ describe('npm test runner', () => {
   })
 
   it('does not rerun files when many of them fail', async () => {
-    const first = Array.from({ length: 6 }, (_, n): Ending => {
+    const first = Array.from({ length: 6 }, (_, n): TestEnding => {
       return { file: `${n}.test.ts`, title: 'it', outcome: 'failed' }
     })
     const again = () => assert.fail('ran once more')

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { queried } from '../support/builders/probes/query-probe.ts'
+import { runQueries } from '../support/builders/probes/query-probe.ts'
 import { requireToolPython } from '../support/servers/nodes/tools.ts'
 
 const lines = (...all: string[]) => `${all.join('\n')}\n`
@@ -15,7 +15,7 @@ describe('CSV files in query_table', function () {
   })
 
   const query = async (text: string, sql = 'from data') => {
-    const [result] = await queried(python, [{ text, sql }])
+    const [result] = await runQueries(python, [{ text, sql }])
     return result ?? {}
   }
 
@@ -39,7 +39,7 @@ describe('CSV files in query_table', function () {
       [lines('a,b', '1,2\r', '3,4'), 'line 2: ends in CRLF while the lines before end in LF'],
     ]
 
-    const found = await queried(
+    const found = await runQueries(
       python,
       cases.map(([text]) => ({ text })),
     )
@@ -138,7 +138,7 @@ describe('CSV files in query_table', function () {
       ['-', '+'],
       ['.', 'x'],
     ]
-    const found = await queried(
+    const found = await runQueries(
       python,
       [...noted, ...plain].map((cells) => ({
         text: lines('a;b', ...cells.map((cell, i) => `x${i};${cell}`)),
@@ -181,7 +181,7 @@ describe('CSV files in query_table', function () {
       ['BOOLEAN', ['true', 'false']],
     ]
     const marks = ['NA', '-', 'nan', ' null', 'n/a  ', '#REF!']
-    const found = await queried(
+    const found = await runQueries(
       python,
       marks.map((mark) => ({
         text: lines(
@@ -209,7 +209,7 @@ describe('CSV files in query_table', function () {
 
   it('treats NaN as a missing value', async () => {
     const sql = 'select count(*) filter (b > 100) as n, max(b) as m from data'
-    const found = await queried(
+    const found = await runQueries(
       python,
       ['nan', 'NaN', '-nan', 'NAN'].flatMap((mark) =>
         ['50', '50.5'].map((low) => ({ text: lines('a,b', `x,${mark}`, `y,${low}`, 'z,150'), sql })),
@@ -239,7 +239,7 @@ describe('CSV files in query_table', function () {
   it('reads files with line breaks in the header and in the first row', async () => {
     const sql = 'select count(*) as n, max(Bemerkung) as m from data'
     const text = 'Datum;"Menge\n(kg)";Bemerkung\r\n2024-01-02;1;"a\nb"\r\n2024-01-03;2;c\r\n'
-    const [excel, mixed, surplus, marked] = await queried(python, [
+    const [excel, mixed, surplus, marked] = await runQueries(python, [
       { text, sql },
       { text: text.replace('a\nb', 'a\r\nb'), sql },
       { text: text.replaceAll('\r\n', ';;\r\n').replace(';;', ''), sql },
@@ -254,7 +254,7 @@ describe('CSV files in query_table', function () {
   })
 
   it('names the line whose bytes are not UTF-8', async () => {
-    const [latin, named, behind, wide] = await queried(python, [
+    const [latin, named, behind, wide] = await runQueries(python, [
       { base64: Buffer.from('a,b\n1,2\n3,caf\u00e9\n', 'latin1').toString('base64') },
       { base64: Buffer.from('gr\u00f6\u00dfe;ort\n1;Bern\n', 'latin1').toString('base64') },
       { base64: Buffer.from('sep=\t\r\na\t"\u00b0C"\r\n1\t2\r\n', 'latin1').toString('base64') },
@@ -269,7 +269,7 @@ describe('CSV files in query_table', function () {
 
   it('names the line where column names are missing or a quote is never closed', async () => {
     const texts = ['sep=;\n', '\na,b\n1,2\n', '   \n1\n', 'sep=,\n\na,b\n1,2\n', '"a,b\n1,2\n']
-    const found = await queried(
+    const found = await runQueries(
       python,
       texts.map((text) => ({ text })),
     )
@@ -297,7 +297,7 @@ describe('CSV files in query_table', function () {
   })
 
   it('adds its notes to a query error, because they may explain it', async () => {
-    const [found] = await queried(python, [
+    const [found] = await runQueries(python, [
       { text: lines('a;b', '1.234;x', '980;y'), sql: 'select avg(a) from data' },
     ])
 
@@ -328,7 +328,7 @@ describe('CSV files in query_table', function () {
       [lines('a;b', '1.2345;x', '98;y'), 1.2345, undefined],
     ]
 
-    const found = await queried(
+    const found = await runQueries(
       python,
       cases.map(([text]) => ({ text })),
     )

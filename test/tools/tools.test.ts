@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { turnOf } from '../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../platform/turn-key.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { until } from '../support/assertions/until.ts'
 import { uploadInput } from '../support/builders/forms.ts'
@@ -109,7 +109,7 @@ describe('catalog tools', function () {
     let task: AnyBody
     await until(async () => (task = await world.task(queued.body.task_id)).status === 'succeeded', 20_000)
     assert.equal(task.result.text, '1180591620717411303424')
-    assert.deepEqual(slots, [turnOf(world.accountId)], 'the task waits in the turn of its account')
+    assert.deepEqual(slots, [turnKeyOf(world.accountId)], 'the task waits in the turn of its account')
 
     const action = await api.call('POST', '/api/builder/v1/actions/calculator:invoke', {
       key,

@@ -53,7 +53,7 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
   await fleet.start(first)
   const model = await makeModel(fleet, 'model', 3)
   const { dataset_id: table } = await uploadTable(fleet.api, regressionTable(ROWS))
-  const asked = [...(await queue(fleet, model, 8))]
+  const queuedTasks = [...(await queue(fleet, model, 8))]
   const direct = burst(fleet, model, 2)
   const long = await startRun(fleet, table, EPOCHS_WITHOUT_END)
   // A node trains one run at a time, so this run is either waiting or running at the change.
@@ -62,13 +62,13 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
 
   await fleet.start(second)
   assert.ok(fleet.runs(first, 'api') && fleet.runs(second, 'api'))
-  asked.push(...(await queue(fleet, model, 8)))
+  queuedTasks.push(...(await queue(fleet, model, 8)))
   // Let both versions serve requests, report states and poll for a while.
   await sleep(4_000)
   await fleet.stop(first)
   const changedAt = Date.now()
   const epochAtChange = lastEpoch(await readRun(fleet, long))
-  asked.push(...(await queue(fleet, model, 8)))
+  queuedTasks.push(...(await queue(fleet, model, 8)))
   await trainsBeyond(fleet, long, epochAtChange)
   await fleet.api.post(`/training/runs/${long}/cancel`, {})
   await eventually(
@@ -76,13 +76,13 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
     async () => (await readRun(fleet, long)).status === 'cancelled' || undefined,
   )
   const untouched = await makeModel(fleet, 'afterwards', 4)
-  asked.push(...(await queue(fleet, untouched, 2)))
+  queuedTasks.push(...(await queue(fleet, untouched, 2)))
   await direct.end()
 
-  const ends = await endings(fleet, [...asked, ...direct.accepted])
-  for (const { taskId } of asked) assert.equal(ends.get(taskId), 'succeeded', fleet.errors().join('\n'))
+  const ends = await endings(fleet, [...queuedTasks, ...direct.accepted])
+  for (const { taskId } of queuedTasks) assert.equal(ends.get(taskId), 'succeeded', fleet.errors().join('\n'))
   for (const { taskId, reported } of direct.accepted) if (reported) assert.equal(ends.get(taskId), reported)
-  for (const { taskId } of [...asked, ...direct.accepted]) await checkBooks(fleet, taskId)
+  for (const { taskId } of [...queuedTasks, ...direct.accepted]) await checkBooks(fleet, taskId)
   assert.ok(direct.accepted.length > 0)
   const hasCompleted = async () => {
     const { status, error_message: reason } = await readRun(fleet, short)

@@ -73,7 +73,7 @@ describe('the node process', function () {
     await using node = await startNodeProcess(api, 'removed-at-work')
     await remove(await working(node))
 
-    const { code, said, warned } = await node.ended
+    const { code, stderr: said, warned } = await node.ended
 
     assert.equal(code, DISMISSED)
     assert.match(said, /^This node has been removed from the pool\. To join again, [^\n]+npm start[^\n]+\n$/)
@@ -122,7 +122,7 @@ describe('the node process', function () {
     await remove(nodeId)
 
     await using second = await startNodeProcess(api, 'removed-while-away', { dir: first.dir })
-    const { code, said } = await second.ended
+    const { code, stderr: said } = await second.ended
 
     assert.equal(code, DISMISSED)
     assert.match(said, /^This node has been removed from the pool\. [^\n]+\n$/)
@@ -137,7 +137,7 @@ describe('the node process', function () {
     writeFileSync(file, JSON.stringify({ ...stored, node_id: '01a20000-0000-7000-8000-000000000000' }))
 
     await using second = await startNodeProcess(api, 'unheard-of', { dir: first.dir })
-    const { code, said } = await second.ended
+    const { code, stderr: said } = await second.ended
 
     assert.equal(code, DISMISSED)
     assert.match(said, /^The platform does not know the node identity in [^\n]+\n$/)
@@ -150,7 +150,7 @@ describe('the node process', function () {
 
     await using second = await startNodeProcess(api, 'joined-again', { dir: first.dir })
     const after = await working(second)
-    const { code, said } = await first.ended
+    const { code, stderr: said } = await first.ended
 
     assert.equal(code, DISMISSED)
     assert.equal(said, `This machine has joined again as node ${after}, which replaces this one.\n`)
@@ -164,7 +164,7 @@ describe('the node process', function () {
     const nodeId = await working(first)
 
     await using second = await startNodeProcess(api, 'twin', { dir: first.dir })
-    const { code, said } = await first.ended
+    const { code, stderr: said } = await first.ended
 
     assert.equal(code, DISMISSED)
     assert.match(said, /^Another process was started with the identity in [^\n]+\n$/)

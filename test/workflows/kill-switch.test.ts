@@ -9,7 +9,7 @@ import {
   type KillSwitchState,
 } from '../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { twice } from '../support/assertions/at-least-once.ts'
+import { runTwice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { until } from '../support/assertions/until.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
@@ -26,7 +26,7 @@ describe('killSwitch', () => {
     await temporal.client.workflow
       .getHandle(WORKFLOW_ID.killSwitch)
       .signal(activateKillSwitch, { reason: 'nobody there', actor: 'ada' })
-    worker = await startControlWorker(temporal, api.services, twice)
+    worker = await startControlWorker(temporal, api.services, runTwice)
   })
   after(async () => {
     await worker?.[Symbol.asyncDispose]()
@@ -40,8 +40,8 @@ describe('killSwitch', () => {
   const row = () => killSwitchRepository.readKillSwitch(api.database.db)
   const knows = (state: Partial<KillSwitchState>) =>
     until(async () => {
-      const known = await handle().query(killSwitchState)
-      return Object.entries(state).every(([name, value]) => known[name as keyof KillSwitchState] === value)
+      const current = await handle().query(killSwitchState)
+      return Object.entries(state).every(([name, value]) => current[name as keyof KillSwitchState] === value)
     })
 
   it('receives signals while no worker runs', async () => {

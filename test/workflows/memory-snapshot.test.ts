@@ -5,11 +5,11 @@ import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts
 import { newId } from '../../domain/ids.ts'
 import type { Config } from '../../platform/config.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { twice } from '../support/assertions/at-least-once.ts'
+import { runTwice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { eventually, until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { enableMemory, operate, remember } from '../support/builders/memory.ts'
+import { enableMemory, callAdmin, remember } from '../support/builders/memory.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 
@@ -38,7 +38,8 @@ describe('memorySnapshot', () => {
       .where('account_id', '=', accountId)
       .orderBy('build')
       .execute()
-  const state = async (accountId: string) => (await operate(api, 'GET', `/accounts/${accountId}/memory`)).body
+  const state = async (accountId: string) =>
+    (await callAdmin(api, 'GET', `/accounts/${accountId}/memory`)).body
   const workflow = (namespaceId: string, build: number) =>
     temporal.client.workflow.getHandle(WORKFLOW_ID.memorySnapshot(namespaceId, build))
   const ready = (accountId: string, entries: number) =>
@@ -48,10 +49,10 @@ describe('memorySnapshot', () => {
     })
 
   it('makes memory ready at once, even when empty, and batches concurrent entries', async () => {
-    await using _worker = await startControlWorker(temporal, api.services, twice)
+    await using _worker = await startControlWorker(temporal, api.services, runTwice)
     const caller = await api.account()
 
-    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    await callAdmin(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     await ready(caller.accountId, 0)
     const { id } = await namespaceOf(caller.accountId)
     for (let i = 0; i < 20; i++) await remember(api, caller.key, `a text that stays out of histories ${i}`)
@@ -87,7 +88,7 @@ describe('memorySnapshot', () => {
     const entryId = await remember(other, caller.key, 'to be embedded')
     const snapshots = () => db.selectFrom('memory_snapshot').selectAll().execute()
     const isReady = async () =>
-      (await operate(other, 'GET', `/accounts/${caller.accountId}/memory`)).body.ready
+      (await callAdmin(other, 'GET', `/accounts/${caller.accountId}/memory`)).body.ready
 
     const first = startWorkerProcess(other.services.config)
     const frozen = await eventually('the entries are frozen', async () => (await snapshots())[0], 30_000)
@@ -116,7 +117,7 @@ describe('memorySnapshot', () => {
   it('is restarted when an operator has terminated it', async () => {
     const caller = await api.account()
     const { db } = api.database
-    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    await callAdmin(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     const { id } = await namespaceOf(caller.accountId)
     await eventually('the workflow has begun', () =>
       workflow(id, 1)
@@ -135,9 +136,9 @@ describe('memorySnapshot', () => {
 
   it('ends without an error when the namespace is deleted during it', async () => {
     const caller = await api.account()
-    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    await callAdmin(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     const { id } = await namespaceOf(caller.accountId)
-    await operate(api, 'DELETE', `/accounts/${caller.accountId}/memory`)
+    await callAdmin(api, 'DELETE', `/accounts/${caller.accountId}/memory`)
 
     await using _worker = await startControlWorker(temporal, api.services)
 
@@ -153,7 +154,7 @@ describe('memorySnapshot', () => {
   it('keeps a snapshot while an open task refers to it, and removes it afterwards', async () => {
     await using _worker = await startControlWorker(temporal, api.services)
     const caller = await api.account()
-    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    await callAdmin(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     const { snapshot_id } = await ready(caller.accountId, 0)
     await enableMemory(api, caller)
     const { db } = api.database

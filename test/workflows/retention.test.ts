@@ -6,7 +6,7 @@ import * as jobFileRepository from '../../db/repositories/training/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { taskFolder } from '../../domain/object-keys.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
-import { failingAt, twice } from '../support/assertions/at-least-once.ts'
+import { withFailingActivity, runTwice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { buildEndpoint, buildRun } from '../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
@@ -36,7 +36,7 @@ describe('housekeeping', () => {
       it(`run the other steps and then fail when ${broken} fails permanently`, async () => {
         const ran: string[] = []
         const fault = ApplicationFailure.nonRetryable('broken for good')
-        const told = (activities: object) =>
+        const recordCalls = (activities: object) =>
           Object.fromEntries(
             Object.entries(activities as Record<string, (...args: unknown[]) => Promise<unknown>>).map(
               ([key, activity]) => [
@@ -48,7 +48,9 @@ describe('housekeeping', () => {
               ],
             ),
           )
-        await using _worker = await world.control((activities) => told(failingAt(activities, broken, fault)))
+        await using _worker = await world.control((activities) =>
+          recordCalls(withFailingActivity(activities, broken, fault)),
+        )
 
         const handle = await temporal.client.workflow.start(name, {
           workflowId: `test-${name}-${broken}`,
@@ -155,7 +157,7 @@ describe('housekeeping', () => {
         .execute()
 
       const rows = await keep.removeOutlivedRows()
-      const files = await twice(keep).removeOutlivedFiles()
+      const files = await runTwice(keep).removeOutlivedFiles()
 
       assert.deepEqual(rows, { count: 3, more: false })
       assert.deepEqual(files, { count: 0, more: false })
@@ -219,7 +221,7 @@ describe('housekeeping', () => {
       assert.equal((await complete(fresh)).status, 201)
       await age([forgotten, late])
 
-      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+      await runTwice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
 
       assert.deepEqual(
         [await isThere(forgotten), await isThere(late), await isThere(fresh)],
@@ -267,16 +269,16 @@ describe('housekeeping', () => {
       const succeeded = await build('succeeded', past, '2/output/a.png')
       const running = await build('running', past)
 
-      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+      await runTwice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
 
-      const left = async (id: string) => {
+      const listFiles = async (id: string) => {
         const keys: string[] = []
         for await (const { key } of objects.list(folderOf(id))) keys.push(key.slice(folderOf(id).length))
         return keys
       }
-      assert.deepEqual(await left(failed), [])
-      assert.deepEqual(await left(succeeded), ['2/output/a.png'])
-      assert.equal((await left(running)).length, 2)
+      assert.deepEqual(await listFiles(failed), [])
+      assert.deepEqual(await listFiles(succeeded), ['2/output/a.png'])
+      assert.equal((await listFiles(running)).length, 2)
       const rows = await db.selectFrom('task_upload').select('task_id').orderBy('task_id').execute()
       // An object that could still be uploaded is checked again later.
       assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
@@ -314,9 +316,9 @@ describe('housekeeping', () => {
         )
       }
 
-      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+      await runTwice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
 
-      const left = async (run: { id: string }) => {
+      const listFiles = async (run: { id: string }) => {
         const keys: string[] = []
         for await (const { key } of objects.list(
           jobFileRepository.jobFolder({ account_id: accountId, id: run.id }),
@@ -324,12 +326,12 @@ describe('housekeeping', () => {
           keys.push(key)
         return keys
       }
-      assert.deepEqual(await left(old!), [keyOf(old!, 2, 'checkpoint')])
-      assert.equal((await left(young!)).length, 4)
+      assert.deepEqual(await listFiles(old!), [keyOf(old!, 2, 'checkpoint')])
+      assert.equal((await listFiles(young!)).length, 4)
     })
 
     it('runs as a workflow along with reconcile, each activity twice', async () => {
-      await using _worker = await world.control(twice)
+      await using _worker = await world.control(runTwice)
       await api.database.db
         .insertInto('usage_delta')
         .values({ account_id: accountId, endpoint_id: newId(), enqueued: 1 })
@@ -347,8 +349,8 @@ describe('housekeeping', () => {
         await recordHistory(name === 'reconcile' ? 'reconcile-candidates' : name, handle)
       }
 
-      const left = await api.database.db.selectFrom('usage_delta').selectAll().execute()
-      assert.equal(left.length, 0)
+      const deltas = await api.database.db.selectFrom('usage_delta').selectAll().execute()
+      assert.equal(deltas.length, 0)
     })
   })
 })

@@ -4,7 +4,7 @@ import { readPem } from '../../platform/config/pem.ts'
 import { DIRECT_CHANNEL } from '../../platform/temporal.ts'
 import { asBytes } from './upstream.ts'
 
-const WITHIN_MS = 3_000
+const HEALTH_TIMEOUT_MS = 3_000
 const SERVING = 1
 
 /** Exits with 1 unless a gate with these settings reports that it can serve. */
@@ -19,7 +19,7 @@ export async function checkHealth(config: Config): Promise<void> {
     : credentials.createInsecure()
   const client = new Client(`${local.includes(':') ? `[${local}]` : local}:${port}`, channel, DIRECT_CHANNEL)
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>()
-  const deadline = Date.now() + WITHIN_MS
+  const deadline = Date.now() + HEALTH_TIMEOUT_MS
   client.makeUnaryRequest(
     '/grpc.health.v1.Health/Check',
     asBytes,

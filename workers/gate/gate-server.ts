@@ -12,8 +12,8 @@ import type { NodePermissions } from '../../db/repositories/nodes/permissions.ts
 import type { Logger } from '../../platform/log.ts'
 import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
 import { admission } from './admission.ts'
+import type { DispatchRecorder } from './dispatch.ts'
 import { emit } from './events.ts'
-import type { HandOvers } from './hand-over.ts'
 import { OpenCalls } from './open-polls.ts'
 import type { NodePermissionCache } from './permission-cache.ts'
 import { mayPoll } from './queue-rule.ts'
@@ -25,7 +25,7 @@ export interface GateOptions {
   upstream: Upstream
   credentials: NodeCredentials
   permissions: NodePermissionCache
-  handOvers: HandOvers
+  handOvers: DispatchRecorder
   log: Logger
   /** How long the gate holds a forbidden poll before it refuses it. */
   holdMs: number | undefined
@@ -36,12 +36,12 @@ type Handler = (call: Call, node: NodePermissions) => Promise<Buffer>
 
 const BEARER = /^Bearer (.+)$/i
 /** A node may poll a queue as soon as the platform allows it, and the gate's cache may lag behind. */
-const HOLD_MS = 20_000
+const HOLD_TIMEOUT_MS = 20_000
 const RECHECK_INTERVAL_MS = 1_000
 /** The maximum number of streams of one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
-const MAX_CALL_MS = 90_000
+const CALL_TIMEOUT_MS = 90_000
 /** Nodes respond with ids and numbers only; their results go to the object store. */
 const MAX_REQUEST_BYTES = 1024 * 1024
 const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
@@ -214,12 +214,12 @@ export class GateServer {
       taskQueue: { name: queue, kind: NORMAL },
       identity: `node ${id}`,
     }).finish()
-    const asked = upstream.call('PollActivityTaskQueue', Buffer.from(bytes), deadlineOf(call))
+    const pendingPoll = upstream.call('PollActivityTaskQueue', Buffer.from(bytes), deadlineOf(call))
     const isAllowed = () => isPermitted(permissions, id, queue)
-    const close = this.#calls.add({ nodeId: id, queue, recheck: () => isAllowed() || asked.cancel() })
-    call.on('cancelled', () => asked.cancel())
+    const close = this.#calls.add({ nodeId: id, queue, recheck: () => isAllowed() || pendingPoll.cancel() })
+    call.on('cancelled', () => pendingPoll.cancel())
     try {
-      const answer = new Message(await asked.answer)
+      const answer = new Message(await pendingPoll.answer)
       const taskToken = answer.bytes(POLL.taskToken)
       if (taskToken.length === 0) return EMPTY
       const isWanted = () => !call.cancelled && isAllowed()
@@ -244,7 +244,7 @@ export class GateServer {
    * the queue becomes allowed a moment later.
    */
   async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
-    const { permissions, holdMs = HOLD_MS } = this.#options
+    const { permissions, holdMs = HOLD_TIMEOUT_MS } = this.#options
     const deadline = performance.now() + holdMs
     while (!isPermitted(permissions, nodeId, queue)) {
       const node = await permissions.refresh(nodeId).catch(databaseAway)
@@ -273,7 +273,7 @@ const { DescribeNamespaceRequest, DescribeNamespaceResponse, PollActivityTaskQue
 const NORMAL = proto.temporal.api.enums.v1.TaskQueueKind.TASK_QUEUE_KIND_NORMAL
 
 /** Caps a deadline that a node omitted or set too far away, because Temporal refuses such calls. */
-const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + MAX_CALL_MS)
+const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + CALL_TIMEOUT_MS)
 
 const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
 

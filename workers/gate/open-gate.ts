@@ -6,8 +6,8 @@ import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
 import { NodeCredentials } from '../../platform/node-credentials.ts'
 import { retry } from '../process.ts'
+import { DispatchRecorder } from './dispatch.ts'
 import { GateServer } from './gate-server.ts'
-import { HandOvers } from './hand-over.ts'
 import { NodePermissionCache } from './permission-cache.ts'
 import { Upstream } from './upstream.ts'
 
@@ -39,7 +39,7 @@ export async function openGate(
   const permissions = new NodePermissionCache(db, watch, log)
   await retry('the tables', () => watch.start(), { log, signal })
 
-  const handOvers = new HandOvers({ db, upstream, log })
+  const handOvers = new DispatchRecorder({ db, upstream, log })
   const server = new GateServer({ upstream, credentials, permissions, handOvers, log, holdMs })
   stack.defer(() => server.close())
   const { HEARTH_GATE_HOST: host, HEARTH_GATE_PORT: wanted } = config

@@ -15,10 +15,10 @@ export type CallKind = 'poll' | 'other'
  */
 const MAX_CALLS: Readonly<Record<CallKind, number>> = { poll: 600, other: 200 }
 /** Refusals are reported for this long after the last one; the SDK retries refused calls every few seconds. */
-const REFUSALS_MS = 60_000
+const REFUSAL_TTL_MS = 60_000
 
 /** The refusals of one node's calls. */
-interface Refused {
+interface RefusalCount {
   count: number
   lastAt: number
   kind: CallKind
@@ -27,7 +27,7 @@ interface Refused {
 /** The calls in flight at this gate, by node. */
 export class OpenCalls {
   readonly #counts = new Map<string, Record<CallKind, number>>()
-  readonly #refused = new Map<string, Refused>()
+  readonly #refused = new Map<string, RefusalCount>()
   readonly #polls = new Set<OpenPoll>()
 
   /** Returns false when the node has reached its limit for calls of this kind. */
@@ -64,9 +64,9 @@ export class OpenCalls {
     return `the gate refused ${count} ${count === 1 ? 'call' : 'calls'} of this node: it has more than ${MAX_CALLS[kind]} ${what}`
   }
 
-  #recentRefusals(nodeId: string): Refused | undefined {
+  #recentRefusals(nodeId: string): RefusalCount | undefined {
     const refused = this.#refused.get(nodeId)
-    if (refused && performance.now() - refused.lastAt > REFUSALS_MS) {
+    if (refused && performance.now() - refused.lastAt > REFUSAL_TTL_MS) {
       this.#refused.delete(nodeId)
       return undefined
     }

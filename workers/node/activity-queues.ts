@@ -44,8 +44,8 @@ export class ActivityQueues implements AsyncDisposable {
    */
   async moveTo(connection: NativeConnection): Promise<void> {
     this.#connection = connection
-    const left = [...this.#workers].filter(([worker]) => !moveWorker(worker, connection))
-    await Promise.all(left.map(([, ended]) => ended))
+    const unmovedWorkers = [...this.#workers].filter(([worker]) => !moveWorker(worker, connection))
+    await Promise.all(unmovedWorkers.map(([, ended]) => ended))
   }
 
   /** Sets the queues to poll; work from a closed queue continues. */

@@ -1,8 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { NativeConnection } from '@temporalio/worker'
 import type { ControlClient } from '../../node-runtime/control/client.ts'
-import { dismissalOf, type DismissedError, successorOf } from '../../node-runtime/control/dismissal.ts'
 import type { Identity } from '../../node-runtime/control/identity.ts'
+import {
+  revocationOf,
+  type NodeRevokedError,
+  successorOf,
+} from '../../node-runtime/control/node-revocation.ts'
 import { retryUntilAborted } from '../../platform/async/retry.ts'
 import type { Config } from '../../platform/config.ts'
 import { readPem } from '../../platform/config/pem.ts'
@@ -18,7 +22,7 @@ export interface GateAccessOptions {
   control: ControlClient
   log: Logger
   /** Called when the platform has dismissed this node. */
-  onDismissed: (why: DismissedError) => void
+  onDismissed: (why: NodeRevokedError) => void
   /** Called with the connection to another gate; resolves once the previous connection may be closed. */
   onMoved: (connection: NativeConnection) => Promise<void>
   /** Called with a fault when access to Temporal is lost, and with undefined once it is back. */
@@ -35,7 +39,7 @@ const RENEW_INTERVAL_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 const RENEW_RETRY_DELAY_MS = 2_000
 const TIMEOUT_MS = 10_000
 /** The pauses between requests for the address of a gate that does not respond. */
-const ASK_WHERE_MS = { first: 2_000, longest: 20_000 }
+const LOOKUP_DELAY_MS = { first: 2_000, longest: 20_000 }
 /** The interval for checking whether this machine joined again as another node. */
 const IDENTITY_CHECK_INTERVAL_MS = 2_000
 
@@ -110,7 +114,7 @@ export class GateAccess implements AsyncDisposable {
       ...CONNECT_DELAY_MS,
       signal,
       onFailure(err, failuresBefore) {
-        const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
+        const dismissal = revocationOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
         const reason = reasonOf(err).slice(0, MAX_REASON)
         onFault({ address, since, reason })
@@ -164,7 +168,7 @@ export class GateAccess implements AsyncDisposable {
       if (address !== this.#gate.address || tls !== this.#gate.tls) await this.#moveTo(credential)
       this.#schedule(untilRenewal(credential))
     } catch (err) {
-      const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
+      const dismissal = revocationOf(err, config.HEARTH_NODE_DIR)
       if (dismissal) return onDismissed(dismissal)
       emit(log, 'gate.credential_failed', { reason: reasonOf(err) })
       this.#schedule(RENEW_INTERVAL_MS.afterFailure)
@@ -189,7 +193,10 @@ export class GateAccess implements AsyncDisposable {
   #askWhereItIs(): void {
     const now = performance.now()
     if (now < this.#asking.at) return
-    const pauseMs = Math.min(ASK_WHERE_MS.longest, Math.max(ASK_WHERE_MS.first, this.#asking.pauseMs * 2))
+    const pauseMs = Math.min(
+      LOOKUP_DELAY_MS.longest,
+      Math.max(LOOKUP_DELAY_MS.first, this.#asking.pauseMs * 2),
+    )
     this.#asking = { pauseMs, at: now + pauseMs * (0.5 + Math.random() / 2) }
     this.renewSoon()
   }

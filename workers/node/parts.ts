@@ -1,10 +1,10 @@
 import { rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
+import { PayloadPublisher } from '../../node-runtime/cohorts/payload-publisher.ts'
 import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
-import type { RecentLines } from '../../node-runtime/control/recent-lines.ts'
+import type { RecentLogs } from '../../node-runtime/control/recent-logs.ts'
 import { SlotShares } from '../../node-runtime/control/slot-shares.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
 import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
@@ -52,7 +52,7 @@ export interface NodeParts {
   identity: Identity
   inventory: NodeInventory
   catalog: Catalog
-  lines: RecentLines
+  lines: RecentLogs
   control: ControlClient
   driver: ProcessDriver
   containers: ContainerDriver | undefined
@@ -69,7 +69,7 @@ export interface NodeParts {
   /** The payloads that cohort stages hand over from and to this node. */
   edges: Edges
   /** Retains outgoing payloads until their consumers have succeeded. */
-  keepers: PayloadKeepers
+  keepers: PayloadPublisher
   links: Links
   gpuHealth: GpuHealth
   diskHealth: DiskHealth
@@ -80,12 +80,12 @@ export interface NodeParts {
 }
 
 const SPOOL_FLUSH_INTERVAL_MS = 500
-const STOP_GRACE_MS = 500
+const STOP_TIMEOUT_MS = 500
 
 export interface NodeOptions {
   catalog: Catalog
   /** Collects the logs of model servers and returns them to gateways. */
-  lines: RecentLines
+  lines: RecentLogs
   isDraining: () => boolean
   /** Present while the gate cannot be reached. */
   gateFault: () => GateFault | undefined
@@ -234,7 +234,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     listen: listenAt(config.HEARTH_NODE_EDGE_LISTEN),
     networks: config.HEARTH_EDGE_NETWORKS,
   })
-  const keepers = new PayloadKeepers(edges, log)
+  const keepers = new PayloadPublisher(edges, log)
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -377,8 +377,8 @@ export async function closeNode(node: NodeParts): Promise<void> {
   await keepers[Symbol.asyncDispose]()
   await Promise.all([models, tools, edges].map((part) => part[Symbol.asyncDispose]()))
   await Promise.all([
-    driver.stopAll({ graceMs: STOP_GRACE_MS }),
-    containers?.stopAll({ graceMs: STOP_GRACE_MS }),
+    driver.stopAll({ graceMs: STOP_TIMEOUT_MS }),
+    containers?.stopAll({ graceMs: STOP_TIMEOUT_MS }),
   ])
   await spool.flush({ timeoutMs: SPOOL_FLUSH_INTERVAL_MS })
   links.close()

@@ -17,13 +17,13 @@ import type { ControlActivities } from '../../activities/control/index.ts'
 import type { NodeActivities } from '../../activities/node/index.ts'
 import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from '../contract/policy.ts'
+import type { CapacityPoller } from './capacity-poller.ts'
+import { nonCancellable } from './non-cancellable.ts'
 import type { Call, Progress } from './progress.ts'
-import type { Room } from './room.ts'
-import { waitedFor } from './waited-for.ts'
 
 const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
-const callStage = waitedFor(record.callStage)
-const settleStage = waitedFor(record.settleStage)
+const callStage = nonCancellable(record.callStage)
+const settleStage = nonCancellable(record.settleStage)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
 /** A stage's fault has no message here: the message may quote an input, so it is only in the stage's row. */
@@ -45,14 +45,14 @@ export class StageFailed extends Error {
 }
 
 /** A stage's view of its cohort. */
-export interface Of {
+export interface CohortContext {
   cohortId: string
   accountId: string
   /** Resets the producers with these ids, which have to run again. */
   repeat: (stageIds: readonly string[]) => void
   /** Shows the current state of the stages. */
   shown: () => void
-  room: Room
+  room: CapacityPoller
   /** Makes the stages that wait for this one give back their slots, which it may need. */
   makeWay: (stage: Progress) => Promise<void>
   /** True when calls that a node gives back before the claim don't count as attempts. */
@@ -62,7 +62,7 @@ export interface Of {
 }
 
 /** Calls a stage on one node after another, until it has a result or no attempts are left. */
-export async function runStage(of: Of, stage: Progress): Promise<void> {
+export async function runStage(of: CohortContext, stage: Progress): Promise<void> {
   const { cohortId } = of
   let avoid: string[] = []
   let untaken = 0
@@ -72,39 +72,39 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
       stage.isWaiting = true
       await condition(() => false)
     }
-    const place = stage.called ?? (await callStage({ cohortId, stageId: stage.id, avoid }))
+    const stagePlacement = stage.called ?? (await callStage({ cohortId, stageId: stage.id, avoid }))
     stage.called = undefined
-    if (place.verdict === 'over') return
-    if (place.verdict === 'waits') {
-      Object.assign(stage, { waitsFor: place.why, isWaiting: true })
+    if (stagePlacement.verdict === 'over') return
+    if (stagePlacement.verdict === 'waits') {
+      Object.assign(stage, { waitsFor: stagePlacement.why, isWaiting: true })
       of.shown()
       await of.room.wait({ stageId: stage.id, avoid })
       stage.isWaiting = false
       continue
     }
-    if (place.verdict === 'refused') {
-      const refused = { code: 'endpoint_refused', message: place.why, isFinal: true }
-      if ((await settled(of, stage, { ...refused, attempt: place.attempt })) === 'ended') return
+    if (stagePlacement.verdict === 'refused') {
+      const refused = { code: 'endpoint_refused', message: stagePlacement.why, isFinal: true }
+      if ((await settled(of, stage, { ...refused, attempt: stagePlacement.attempt })) === 'ended') return
       continue
     }
     Object.assign(stage, {
       state: 'called',
       isRunning: false,
-      node: place.nodeName,
-      attempt: place.attempt,
+      node: stagePlacement.nodeName,
+      attempt: stagePlacement.attempt,
       waitsFor: '',
     })
     of.shown()
-    showNode(place.nodeId)
-    const ended = await attemptOn(place, of, stage)
-    if (ended === 'put back') {
+    showNode(stagePlacement.nodeId)
+    const failure = await attemptOn(stagePlacement, of, stage)
+    if (failure === 'put back') {
       stage.isRepeated = true
       return
     }
-    if (!ended) return
-    if ((await settled(of, stage, { ...ended, attempt: place.attempt })) === 'ended') return
-    avoid = [...avoid.filter((nodeId) => nodeId !== place.nodeId), place.nodeId]
-    untaken = ended.isUntaken ? untaken + 1 : 0
+    if (!failure) return
+    if ((await settled(of, stage, { ...failure, attempt: stagePlacement.attempt })) === 'ended') return
+    avoid = [...avoid.filter((nodeId) => nodeId !== stagePlacement.nodeId), stagePlacement.nodeId]
+    untaken = failure.isUntaken ? untaken + 1 : 0
     if (untaken > 0) {
       await of.makeWay(stage)
       const { firstMs, longestMs } = PAUSE.forSlot
@@ -121,7 +121,7 @@ function showNode(nodeId: string): void {
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
 }
 
-interface Ended {
+interface AttemptFailure {
   code: string
   message: string
   isUntaken?: boolean
@@ -129,9 +129,9 @@ interface Ended {
 }
 
 async function settled(
-  { repeat }: Of,
+  { repeat }: CohortContext,
   stage: Progress,
-  ended: Ended & { attempt: number },
+  ended: AttemptFailure & { attempt: number },
 ): Promise<'again' | 'ended'> {
   // The stage needs its producers again before the next call.
   stage.isRunning = false
@@ -146,9 +146,9 @@ async function settled(
 /** Runs a stage on a node; returns undefined when it has succeeded. */
 async function attemptOn(
   { nodeId, calledAt, turn }: { nodeId: string; calledAt?: number; turn?: string },
-  { cohortId, accountId, mayGiveBack }: Of,
+  { cohortId, accountId, mayGiveBack }: CohortContext,
   stage: Progress,
-): Promise<Ended | 'put back' | undefined> {
+): Promise<AttemptFailure | 'put back' | undefined> {
   const { runStage: run } = proxyActivities<NodeActivities>({
     ...POLICY.inferPlaced,
     taskQueue: QUEUES.node(nodeId),

@@ -103,13 +103,13 @@ export function endCall(call: Call | undefined, ended: NonNullable<Call['ended']
 }
 
 /** The stages of a cohort, and a sentence about the cohort once it has ended. */
-export interface Shown {
+export interface CohortProgress {
   run: Run
   said: string
 }
 
 /** Shows the sentence and a table of the stages in the Temporal UI. */
-export function show({ run, said }: Shown): void {
+export function show({ run, said }: CohortProgress): void {
   const rows = [...run.values()].map((stage) => {
     const { name, node, attempt, state, producers, waitsFor } = stage
     const missing = producers.filter((producer) => run.get(producer)?.state !== 'done')

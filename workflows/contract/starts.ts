@@ -1,7 +1,7 @@
 import { jobResumed } from './messages.ts'
 import { QUEUES, WORKFLOW_ID } from './policy.ts'
 
-interface DatasetPlace {
+interface DatasetRef {
   accountId: string
   datasetId: string
 }
@@ -14,7 +14,7 @@ export const datasetIngestStart = ({
   accountId,
   datasetId,
   uploadId,
-}: DatasetPlace & { uploadId: string }) => ({
+}: DatasetRef & { uploadId: string }) => ({
   workflowId: WORKFLOW_ID.dataset(datasetId, uploadId),
   workflow: 'datasetIngest',
   taskQueue: QUEUES.control,
@@ -27,7 +27,7 @@ export const datasetIngestStart = ({
 })
 
 /** The start intent of `datasetRemoval`. */
-export const datasetRemovalStart = ({ accountId, datasetId }: DatasetPlace) => ({
+export const datasetRemovalStart = ({ accountId, datasetId }: DatasetRef) => ({
   workflowId: WORKFLOW_ID.datasetRemoval(datasetId),
   workflow: 'datasetRemoval',
   taskQueue: QUEUES.control,

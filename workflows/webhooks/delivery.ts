@@ -23,7 +23,7 @@ export interface WebhookDeliveryInput {
 
 const MAX_ATTEMPTS = 8
 /** The longest sleep, so that the workflow ends soon after its endpoint is disabled. */
-const MAX_SLEEP_MS = 3_600_000
+const MAX_SLEEP_DELAY_MS = 3_600_000
 
 /**
  * The second to eighth attempt of one delivery. The row is authoritative: this workflow sleeps until the attempt is
@@ -67,7 +67,7 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
         const due = `Attempt ${step.attempt} of ${MAX_ATTEMPTS} at ${new Date(step.at).toISOString()}.`
         await waitFor(
           `${due} The one before: ${step.lastError ?? 'no answer'}.`,
-          Math.min(wait, MAX_SLEEP_MS),
+          Math.min(wait, MAX_SLEEP_DELAY_MS),
         )
         continue
       }

@@ -8,12 +8,12 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import { RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
-import { turnOf } from '../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../platform/turn-key.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
-import { choosePlace, type Look, noteCall, type Place, readLook } from './places.ts'
+import { choosePlace, type PlacementFacts, noteCall, type StagePlacement, readLook } from './places.ts'
 import { putBack } from './put-back.ts'
-import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
+import { type EndedAttempt, settleStage, type StageVerdict } from './settle-stage.ts'
 
 /** What the workflow needs to know of a stage. It is small, because the history stores it. */
 export interface StageOutline {
@@ -53,10 +53,10 @@ export type CallResult =
       /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
       turn?: string
     }
-  | Exclude<Place, { verdict: 'place' }>
+  | Exclude<StagePlacement, { verdict: 'place' }>
 
 /** Stage ids: the stages that were put back, and the producers that have to run again for them. */
-export interface PutBack {
+export interface RequeuedStages {
   putBack: string[]
   repeat: string[]
 }
@@ -65,7 +65,7 @@ export interface PutBack {
  * A lookup that exceeds this returns what it has found so far, and the workflow makes the remaining first calls.
  * The activity's timeout is ten seconds, and all other work of its cohort waits for it.
  */
-const MAX_LOOKUP_MS = 4_000
+const LOOKUP_TIMEOUT_MS = 4_000
 /** The workflow calls any further first stages one by one. */
 const MAX_FIRST_CALLS = 8
 
@@ -74,10 +74,10 @@ const ENDED: OpenedCohort = { ended: true, accountId: '', deadlineAt: 0, stages:
 /** Chooses a node for a stage from the facts in `look`, and calls the stage there. */
 async function callByLook(
   db: ControlDeps['db'],
-  look: Look | undefined,
+  look: PlacementFacts | undefined,
   { stageId, avoid }: { stageId: string; avoid: readonly string[] },
 ): Promise<CallResult> {
-  const place: Place = look ? choosePlace(look, { stageId, avoid }) : { verdict: 'over' }
+  const place: StagePlacement = look ? choosePlace(look, { stageId, avoid }) : { verdict: 'over' }
   if (place.verdict === 'waits') await cohortStartRepository.noteWaiting(db, [{ stageId, why: place.why }])
   if (place.verdict !== 'place') return place
   const { nodeId } = place
@@ -100,7 +100,7 @@ async function callByLook(
       nodeName: name ?? nodeId,
       attempt: stage.attempt,
       ...(calledAt && { calledAt: calledAt.getTime() }),
-      turn: turnOf(stage.account_id),
+      turn: turnKeyOf(stage.account_id),
     }
   })
 }
@@ -124,7 +124,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     if (!look) return ENDED
     const called = new Map<string, CallResult>()
     for (const { id } of look.stages.filter((row) => isOpenStage(row) && isFirst(row))) {
-      if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > MAX_LOOKUP_MS) break
+      if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > LOOKUP_TIMEOUT_MS) break
       const place = await callByLook(db, look, { stageId: id, avoid: [] })
       called.set(id, place)
       // Later stages may have to share this node, or avoid it.
@@ -182,8 +182,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   }): Promise<string[]> {
     const ids = stages.map(({ stageId }) => stageId)
     const began = now()
-    const asked = new Set(ids)
-    const look = await readLook(db, { cohortId, isAsked: ({ id }) => asked.has(id), now: began })
+    const requestedIds = new Set(ids)
+    const look = await readLook(db, { cohortId, isAsked: ({ id }) => requestedIds.has(id), now: began })
     if (!look) return ids
     const found = new Set<string>()
     const notes: cohortStartRepository.WaitingNote[] = []
@@ -195,7 +195,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       if (place.verdict === 'waits') notes.push({ stageId, why: place.why })
       else found.add(stageId)
       await nextTurn()
-      if (now().getTime() - began.getTime() > MAX_LOOKUP_MS) break
+      if (now().getTime() - began.getTime() > LOOKUP_TIMEOUT_MS) break
     }
     await cohortStartRepository.noteWaiting(db, notes)
     return ids.filter((id) => found.has(id))
@@ -211,8 +211,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   }: {
     stageIds: readonly string[]
     evenRunning?: boolean
-  }): Promise<PutBack> {
-    const all: PutBack = { putBack: [], repeat: [] }
+  }): Promise<RequeuedStages> {
+    const all: RequeuedStages = { putBack: [], repeat: [] }
     for (const stageId of stageIds) {
       const repeat = await db.transaction().execute((trx) => putBack(trx, stageId, { evenRunning }))
       if (!repeat) continue
@@ -223,7 +223,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
-  settleStage(attempt: EndedAttempt): Promise<Settled> {
+  settleStage(attempt: EndedAttempt): Promise<StageVerdict> {
     return db.transaction().execute((trx) => settleStage(trx, attempt))
   },
 

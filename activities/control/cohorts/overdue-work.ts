@@ -27,13 +27,13 @@ export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => (
     for (const { id, cohort_id } of stages)
       await at(cohort_id, async () => {
         const taken = await db.transaction().execute((trx) => takeOverdueStage(trx, id))
-        if (taken) await tell(temporal, taken)
+        if (taken) await notifyWorkflow(temporal, taken)
       })
     return { cohorts: cohorts.length, stages: stages.length }
   },
 })
 
-async function tell(temporal: ControlDeps['temporal'], stage: OverdueStage): Promise<void> {
+async function notifyWorkflow(temporal: ControlDeps['temporal'], stage: OverdueStage): Promise<void> {
   const { cohort_id, name, attempt, called_at } = stage
   try {
     await temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, () =>

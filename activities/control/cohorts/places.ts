@@ -14,7 +14,7 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 const MAX_WHY_LENGTH = 300
 
 /** All facts that placement of a cohort's stages depends on, read once for all stages of a lookup. */
-export interface Look {
+export interface PlacementFacts {
   cohort: CohortFacts
   stages: StageFacts[]
   models: Pick<StageModels, 'models' | 'reasons'>
@@ -24,7 +24,7 @@ export interface Look {
 }
 
 /** Where a stage would run now. */
-export type Place =
+export type StagePlacement =
   /** `isMoved` is true when the plan names another node. */
   | { verdict: 'place'; nodeId: string; stage: StageFacts; isMoved: boolean }
   | { verdict: 'waits'; why: string }
@@ -44,7 +44,7 @@ export async function readLook(
     isAsked,
     now,
   }: { cohortId: string; isAsked: (stage: Pick<StageFacts, 'id' | 'name'>) => boolean; now: Date },
-): Promise<Look | undefined> {
+): Promise<PlacementFacts | undefined> {
   const cohort = await cohortRepository.readCohort(db, cohortId)
   if (!cohort || !cohortRepository.isOpenCohort(cohort)) return undefined
   const stages = await cohortRepository.readStages(db, cohortId)
@@ -63,7 +63,7 @@ export async function readLook(
 }
 
 /** Notes in `look` that a stage was called, for the stages that are placed after it. */
-export function noteCall({ stages }: Look, stageId: string, nodeId: string): void {
+export function noteCall({ stages }: PlacementFacts, stageId: string, nodeId: string): void {
   const index = stages.findIndex(({ id }) => id === stageId)
   const stage = stages[index]
   if (stage) stages[index] = { ...stage, status: 'called', node_id: nodeId }
@@ -98,9 +98,9 @@ function areTied(
  * @param avoid nodes that have lost the stage, earliest first.
  */
 export function choosePlace(
-  { cohort, stages, models, nodes, nodeNames, now }: Look,
+  { cohort, stages, models, nodes, nodeNames, now }: PlacementFacts,
   { stageId, avoid }: { stageId: string; avoid: readonly string[] },
-): Place {
+): StagePlacement {
   const stage = stages.find(({ id }) => id === stageId)
   if (!stage || !isOpenStage(stage)) return { verdict: 'over' }
   const model = models.models.get(stage.name)
@@ -113,10 +113,10 @@ export function choosePlace(
     }
   }
   const { constraints } = cohort.outline
-  const taken = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
+  const occupied = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
   // A stage that will be called again follows this one, and a stage that ended on a lost node no longer ties others.
-  const tiedTo = taken.find(
+  const tiedTo = occupied.find(
     (other) =>
       other.status !== 'pending' &&
       (isOpenStage(other) || isThere(other.node_id)) &&
@@ -124,7 +124,7 @@ export function choosePlace(
   )
   // As in a plan, tied stages share a node even when all others must be apart.
   const apart = constraints.spread
-    ? taken.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
+    ? occupied.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
     : []
   const costs = costsOf(stage.outline, model, nodes, {
     accountId: cohort.account_id,

@@ -21,9 +21,9 @@ export async function putBack(
   if (!locked) return undefined
   const { stage } = locked
   if (!WAITING.includes(stage.status) && !(evenRunning && stage.status === 'running')) return undefined
-  const gone = await retryEdges(trx, { stageId, failure: 'cancelled' })
+  const cancelledEdges = await retryEdges(trx, { stageId, failure: 'cancelled' })
   await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt, code: 'put_back' })
-  if (gone.length === 0) return []
-  await repeatProducers(trx, { stageIds: gone, lostNodeIds: [] })
+  if (cancelledEdges.length === 0) return []
+  await repeatProducers(trx, { stageIds: cancelledEdges, lostNodeIds: [] })
   return findStagesToRepeat(trx, stage)
 }

@@ -34,7 +34,7 @@ export interface EndedAttempt {
   isFinal?: boolean
 }
 
-export type Settled =
+export type StageVerdict =
   /** The stage's result has arrived after all, or the stage has ended in another way. */
   | { verdict: 'ended'; status: StageFacts['status'] }
   /** `repeat`: ids of stages that succeeded but have to run again, because no node has their payload. */
@@ -43,7 +43,7 @@ export type Settled =
   | { verdict: 'failed'; fault: Omit<CohortFault, 'message'> }
 
 /** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
-export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<Settled> {
+export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<StageVerdict> {
   await lockGraphOf(trx, ended.stageId)
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
@@ -65,13 +65,13 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   const spec = stage.outline
   // If the stage may no longer be called, its stored error is from an earlier attempt.
-  const told = ended.isFinal ? null : (stage.error as (CohortFault & { retryable?: boolean }) | null)
+  const reportedError = ended.isFinal ? null : (stage.error as (CohortFault & { retryable?: boolean }) | null)
   const fault = {
-    code: told?.code ?? ended.code,
-    message: told?.message ?? ended.message,
+    code: reportedError?.code ?? ended.code,
+    message: reportedError?.message ?? ended.message,
     stage_id: stage.name,
   }
-  const mayRetry = ended.isFinal !== true && told?.retryable !== false
+  const mayRetry = ended.isFinal !== true && reportedError?.retryable !== false
   // Each endpoint gets the stage's full number of attempts, numbered consecutively; repeats for lost payloads count.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
@@ -85,9 +85,9 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     if (following.handOvers) await reconnectEdges(trx, following.handOvers)
     const lostNodeIds = await lostNodes(trx, isLost ? stage.node_id : null)
     const failure = isLost ? 'consumer_lost' : 'cancelled'
-    const gone = await retryEdges(trx, { stageId: stage.id, lostNodeIds, failure })
+    const failedEdges = await retryEdges(trx, { stageId: stage.id, lostNodeIds, failure })
     await cohortStageRepository.retryStage(trx, stage, { ...following, code: fault.code })
-    await repeatProducers(trx, { stageIds: gone, lostNodeIds })
+    await repeatProducers(trx, { stageIds: failedEdges, lostNodeIds })
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   }
   if (spec.required) {

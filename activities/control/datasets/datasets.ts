@@ -7,7 +7,7 @@ import type { OpenIngest } from '../../../db/repositories/datasets/ingests.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import { datasetFolder, datasetKey, previewKey } from '../../../domain/object-keys.ts'
-import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+import { FairSemaphore, QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
 import {
   DatasetReaderBroken,
@@ -15,7 +15,7 @@ import {
   readDataset,
   temporaryFolder,
 } from '../../../platform/datasets/reader.ts'
-import { isDiskFull } from '../../../platform/disk-room.ts'
+import { isDiskFull } from '../../../platform/disk-space.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import type { DatasetPreview } from '../../../schemas/dataset.ts'
 import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
@@ -39,10 +39,10 @@ const RECONNECT_DELAY_MS = 2_000
 const MAX_RECONNECT_DELAY_MS = 15_000
 const WAITS_FOR_ROOM =
   'the platform has no disk space; the file is stored and will be read as soon as an operator frees or adds space'
-const STALLED_AFTER_S = 120
+const STALL_TIMEOUT_S = 120
 const STALLED_BATCH = 100
 /** Longer than the retention of uploads that were never committed. */
-const ORPHAN_AGE_MS = 25 * 3_600_000
+const ORPHAN_TTL_MS = 25 * 3_600_000
 const ORPHAN_BATCH = 1_000
 
 export interface IngestOutcome {
@@ -57,7 +57,7 @@ interface Progress {
 
 export const createDatasetActivities = (
   { db, objects }: ControlDeps,
-  turns = new FairTurns(READERS),
+  turns = new FairSemaphore(READERS),
   bounds?: ReadBounds,
 ) => ({
   /**
@@ -87,7 +87,7 @@ export const createDatasetActivities = (
       if (unwanted) await removeFile(objects, unwanted)
       return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
     } catch (err) {
-      if (err instanceof LineFull) throw comeBack(err)
+      if (err instanceof QueueFullError) throw comeBack(err)
       if (err instanceof DatasetReaderBroken) {
         progress.brokenReads += 1
         heartbeat(progress)
@@ -128,7 +128,7 @@ export const createDatasetActivities = (
    */
   async restartStalledIngests(): Promise<{ count: number }> {
     const stalled = await ingestRepository.stalledIngests(db, {
-      olderThanS: STALLED_AFTER_S,
+      olderThanS: STALL_TIMEOUT_S,
       limit: STALLED_BATCH,
     })
     await db.transaction().execute(async (trx) => {
@@ -143,7 +143,7 @@ export const createDatasetActivities = (
    * the choice depends only on age, and an unread file is not removed.
    */
   async removeOrphanedUploads(): Promise<{ count: number }> {
-    const oldest = (await databaseNow(db)).getTime() - ORPHAN_AGE_MS
+    const oldest = (await databaseNow(db)).getTime() - ORPHAN_TTL_MS
     const old: string[] = []
     for await (const { key, lastModified } of objects.list('incoming/')) {
       if (lastModified.getTime() < oldest) old.push(key)
@@ -190,7 +190,7 @@ async function readStored(
 }
 
 /** Frees this worker's slot and lets Temporal retry later, because a waiting activity would hold the slot. */
-const comeBack = (cause: LineFull): ApplicationFailure =>
+const comeBack = (cause: QueueFullError): ApplicationFailure =>
   ApplicationFailure.create({
     message: 'the queue of files to read on this worker is full',
     type: 'unavailable',

@@ -41,7 +41,7 @@ const AT_ONCE = 10
 const RPC_TIMEOUT_MS = 3_000
 
 /** The result of a step. `next` is the position of the following step, null at the end. */
-export interface Swept {
+export interface ReconcileResult {
   next: string | null
   ended: number
   restarted: number
@@ -54,7 +54,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
    * Ends or restarts runs without a workflow. Safe to repeat because a run ends once, and starting a workflow that is
    * already running has no effect.
    */
-  async reconcileJobs(after: string | null): Promise<Swept> {
+  async reconcileJobs(after: string | null): Promise<ReconcileResult> {
     const jobs = await openWorkRepository.openJobs(db, { after, limit: BATCH })
     return sweep({ temporal, log }, jobs, {
       workflowId: WORKFLOW_ID.job,
@@ -72,7 +72,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
    * Like `reconcileJobs`, but for tasks that a workflow owns; the reaper handles the tasks of gateways. Safe to repeat
    * for the same reason.
    */
-  async reconcileTasks(after: string | null): Promise<Swept> {
+  async reconcileTasks(after: string | null): Promise<ReconcileResult> {
     const tasks = await openWorkRepository.openTasks(db, { after, limit: BATCH })
     return sweep({ temporal, log }, tasks, {
       workflowId: WORKFLOW_ID.task,
@@ -90,7 +90,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
    * Like `reconcileJobs`, but for deliveries between two attempts. If an operator ended a delivery's workflow, the
    * delivery is cancelled. Safe to repeat because a delivery ends once.
    */
-  async reconcileDeliveries(after: string | null): Promise<Swept> {
+  async reconcileDeliveries(after: string | null): Promise<ReconcileResult> {
     return sweep({ temporal, log }, await deliveryRepository.waitingDeliveries(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.delivery,
       end: ({ id }) => deliveryEndingRepository.endDelivery(db, id, 'cancelled', now()),
@@ -103,7 +103,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
    * Restarts a candidate's test once if its workflow ended without a verdict; the second time, the test counts as
    * failed. Safe to repeat because a test is restarted only if the number of tests has not changed.
    */
-  async reconcileCandidates(after: string | null): Promise<Swept> {
+  async reconcileCandidates(after: string | null): Promise<ReconcileResult> {
     return sweep(
       { temporal, log },
       await candidateTestRepository.candidatesInTest(db, { after, limit: BATCH }),
@@ -133,7 +133,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
    * Like `reconcileJobs`, but for structured runs, then for cohorts. Safe to repeat because each ends once, and its rows
    * show what remains to be done.
    */
-  async reconcileCohorts(after: string | null): Promise<Swept> {
+  async reconcileCohorts(after: string | null): Promise<ReconcileResult> {
     if (after === null) await sweepRuns({ db, temporal, objects, log })
     return sweep({ temporal, log }, await openWorkRepository.openCohorts(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.cohort,
@@ -223,9 +223,9 @@ async function sweep<Row extends { id: string }>(
   { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
   rows: readonly Row[],
   { workflowId, judge = orphanOf, end, restart }: Sweep<Row>,
-): Promise<Swept> {
+): Promise<ReconcileResult> {
   const next = rows.length === BATCH ? (rows.at(-1)?.id ?? null) : null
-  const swept: Swept = { next, ended: 0, restarted: 0, failed: 0 }
+  const swept: ReconcileResult = { next, ended: 0, restarted: 0, failed: 0 }
   const running = await runningAmong(
     { temporal, log },
     rows.map(({ id }) => workflowId(id)),

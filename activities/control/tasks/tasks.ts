@@ -9,10 +9,10 @@ import { type AccountNeed, HeldTasks, hasWarmQueue } from '../../../domain/place
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type Verdict } from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
-import { turnOf } from '../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../platform/turn-key.ts'
 import type { ControlDeps } from '../deps.ts'
 
-export interface PlaceTask {
+export interface PlaceTaskInput {
   taskId: string
   /** Nodes that lost this task before. They are chosen again only if there is no other node. */
   avoid: readonly string[]
@@ -48,9 +48,9 @@ export interface TaskPlacement {
 }
 
 /** The reasons why a task ends without a result; each has a sentence for callers. */
-export type GiveUp = 'expired' | 'cancelled' | 'attempts' | 'failed'
+export type TaskEndReason = 'expired' | 'cancelled' | 'attempts' | 'failed'
 
-const SENTENCES: Readonly<Record<GiveUp, string>> = {
+const SENTENCES: Readonly<Record<TaskEndReason, string>> = {
   expired: 'the task waited longer than 24 hours for a node and was given up',
   cancelled: 'the task was cancelled',
   attempts: 'the task was tried on several nodes and none finished it',
@@ -58,7 +58,7 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
 }
 const MAX_WHY = 300
 /** The time for which the refusal of one task also applies to other tasks of the same model. */
-const FULL_MS = 1_000
+const REFUSAL_TTL_MS = 1_000
 const MAX_FULL = 10_000
 
 export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
@@ -66,14 +66,14 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
    * By account and model, the reason why no node could run a task a moment ago. One placement attempt serves all tasks
    * that wait for the model.
    */
-  const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: FULL_MS })
-  const counted = new LRUCache<string, number>({ max: MAX_FULL, ttl: FULL_MS })
+  const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })
+  const counted = new LRUCache<string, number>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })
 
   /** Records that a task waits for a node. */
   async function unplaced(
     { id, account_id, waiting_since }: taskRepository.TaskFacts,
     why: string,
-  ): Promise<Waits> {
+  ): Promise<PlacementWait> {
     if (waiting_since === null) await waitingTaskRepository.noteUnplaced(db, id)
     let waiting = counted.get(account_id)
     if (waiting === undefined)
@@ -86,7 +86,7 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
      * Takes a task back from its last owner and chooses a node for it. Safe to repeat because no node works on the task
      * between this step and its workflow's next one.
      */
-    async placeTask({ taskId, avoid, lost, woken = false }: PlaceTask): Promise<TaskPlacement> {
+    async placeTask({ taskId, avoid, lost, woken = false }: PlaceTaskInput): Promise<TaskPlacement> {
       const task = await db.transaction().execute(async (trx) => {
         const row = await taskRepository.lockTask(trx, taskId)
         return row && !isTerminalTask(row.status) ? taskRepository.requeueTask(trx, row) : undefined
@@ -101,8 +101,8 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
         avoid: lost && task.node_id ? [...new Set([...avoid, task.node_id])] : [...avoid],
       }
       const key = `${task.account_id} ${task.model_key}`
-      const known = base.avoid.length === 0 && !woken ? full.get(key) : undefined
-      if (known !== undefined) return { ...base, ...(await unplaced(task, known)) }
+      const cachedRefusal = base.avoid.length === 0 && !woken ? full.get(key) : undefined
+      if (cachedRefusal !== undefined) return { ...base, ...(await unplaced(task, cachedRefusal)) }
       const needs = await nodeLoadRepository.findModelNeeds(db, task.model_key)
       if (!needs) return { ...base, spent: true }
       const { unusable, ...need } = needs
@@ -117,7 +117,7 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
         nodeLoadRepository.readSnapshots(db),
         waitingTaskRepository.listHeldModels(db),
       ])
-      const place = decide(snapshots, new HeldTasks(held), {
+      const decision = decide(snapshots, new HeldTasks(held), {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
@@ -126,25 +126,25 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
         ...(isTool && { atLeast: 'warm' as const }),
         now: now().getTime(),
       })
-      if (place.nodeId === undefined) {
-        full.set(key, place.why)
-        return { ...base, ...(await unplaced(task, place.why)) }
+      if (decision.nodeId === undefined) {
+        full.set(key, decision.why)
+        return { ...base, ...(await unplaced(task, decision.why)) }
       }
-      const { nodeId } = place
+      const { nodeId } = decision
       await db
         .transaction()
         .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey: task.model_key }))
       await taskRepository.assignTask(db, taskId, nodeId)
-      return { ...base, ...place, turn: turnOf(task.account_id) }
+      return { ...base, ...decision, turn: turnKeyOf(task.account_id) }
     },
 
     /** Ends a task without a result. Safe to repeat because a task ends once. */
-    async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
+    async giveUpTask({ taskId, reason }: { taskId: string; reason: TaskEndReason }): Promise<void> {
       await db.transaction().execute(async (trx) => {
         const task = await taskRepository.lockTask(trx, taskId)
         // The last node's error is more useful than the fact that all attempts failed.
-        const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
-        const error = said ?? SENTENCES[reason]
+        const detail = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
+        const error = detail ?? SENTENCES[reason]
         await taskRepository.endTask(
           trx,
           taskId,
@@ -156,7 +156,7 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
   }
 }
 
-type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
+type PlacementWait = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
 type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
 /** Places a task. A node runs at most an account's share of its slots at once. */
@@ -170,7 +170,7 @@ function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: Accou
   const { exclude: _, ...anywhere } = need
   const nodes = new Map(snapshots.map((node) => [node.node_id, node]))
   const { chosen, free, explain } = held.place(index, nodes, anywhere, Math.random)
-  if (!chosen) return { why: inWords(explain()) }
+  if (!chosen) return { why: formatVerdicts(explain()) }
   if (!free) return { why: `node ${chosen.node_id} already runs as many tasks of the account as it may` }
   const { node_id: nodeId } = free
   return {
@@ -179,7 +179,7 @@ function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: Accou
   }
 }
 
-function inWords(verdicts: readonly Verdict[]): string {
+function formatVerdicts(verdicts: readonly Verdict[]): string {
   if (verdicts.length === 0) return 'no node is connected'
   const words = verdicts.map(({ node_id, reason }) => `node ${node_id} ${reason}`).join('; ')
   return words.length <= MAX_WHY ? words : `${words.slice(0, MAX_WHY)}…`

@@ -22,7 +22,10 @@ import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { candidateTestStart } from '../../../workflows/contract/starts.ts'
 
 /** The fields of a version that describe the result of a job: how to run it, and its input and output. */
-type Nature = Pick<NewModelVersion, 'runtime_profile' | 'memory_mb' | 'base_model_version_id' | keyof Listing>
+type JobVersionFields = Pick<
+  NewModelVersion,
+  'runtime_profile' | 'memory_mb' | 'base_model_version_id' | keyof Listing
+>
 
 /** Creates the version of a completed job, with the job's artifacts as its files. */
 export async function createVersion(
@@ -75,7 +78,7 @@ async function trainedNature(
   trx: Transaction<Database>,
   run: JobFacts,
   { catalog, files }: Result,
-): Promise<Nature | undefined> {
+): Promise<JobVersionFields | undefined> {
   const model = catalog.model(run.model_config_id)
   const output = model && (await jobRepository.findOutput(trx, run.id))
   if (!model || !output) return undefined
@@ -98,7 +101,7 @@ async function mergedNature(
   trx: Transaction<Database>,
   job: JobFacts,
   { catalog, files }: Result,
-): Promise<Nature | undefined> {
+): Promise<JobVersionFields | undefined> {
   const [model, [first]] = [
     await mergeRepository.findMergeModel(trx, job.id),
     await mergeRepository.listMergeSources(trx, job.id),

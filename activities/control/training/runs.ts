@@ -26,7 +26,7 @@ import { createVersion } from './job-version.ts'
 const LAST_LINES = 20
 
 /** The fields of a run that the workflow needs; all others stay in the row. */
-export interface RunToDo {
+export interface RunSnapshot {
   status: TrainingRunStatus
   accountId: string
   modelConfigId: string
@@ -65,7 +65,7 @@ export interface FinishRun {
 
 export const createTrainingActivities = ({ db, objects, catalog, log, now }: ControlDeps) => ({
   /** Returns what the workflow needs of a run. Safe to repeat because it only reads. */
-  async openRun(jobId: string): Promise<RunToDo> {
+  async openRun(jobId: string): Promise<RunSnapshot> {
     const run = await jobRepository.findJob(db, jobId)
     if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
     const lease = await leaseRepository.findLastLease(db, 'job', jobId)

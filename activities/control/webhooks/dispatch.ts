@@ -14,7 +14,7 @@ import { settleInterrupted } from './settle.ts'
 const POLL_INTERVAL_MS = 500
 const CLEAN_INTERVAL_MS = 5_000
 /** The length of one shift. The workflow runs one activity per shift, which keeps its history short. */
-const SHIFT_MS = 5 * 60_000
+const SHIFT_DURATION_MS = 5 * 60_000
 
 /**
  * Fans out events into deliveries and makes the first attempt of each, for one shift; later attempts belong to
@@ -24,7 +24,7 @@ const SHIFT_MS = 5 * 60_000
 export async function dispatchFor(
   deps: WebhookDeps,
   dispatcher: Dispatcher,
-  shiftMs = SHIFT_MS,
+  shiftMs = SHIFT_DURATION_MS,
 ): Promise<void> {
   const signal = cancellationSignal()
   const wake = () => dispatcher.wake()

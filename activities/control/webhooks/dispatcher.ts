@@ -7,20 +7,20 @@ import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
-import { type Ended, settlePatiently } from './settle.ts'
+import { type CompletedAttempt, settleWithRetry } from './settle.ts'
 
 /** Maximum first attempts in flight to one endpoint, so that a slow or dead endpoint delays only itself. */
 const PER_ENDPOINT = 16
 /** Maximum first attempts in flight to an endpoint whose last attempt failed or was slow, and to all of these. */
 const PER_SLOW_ENDPOINT = 4
 const SLOW_IN_FLIGHT = 192
-const SLOW_MS = 5_000
+const SLOW_ATTEMPT_MS = 5_000
 const MAX_SLOW = 10_000
 /** Maximum first attempts in flight to all endpoints of one account, so that no account can use all capacity. */
 const PER_ACCOUNT = 192
 const IN_FLIGHT = 512
 /** Attempts that end within this time of each other are recorded together. */
-const SETTLE_MS = 5
+const SETTLE_DELAY_MS = 5
 
 /**
  * Makes first attempts: sends the deliveries that it picks and records the results in groups. One instance lives as
@@ -34,7 +34,7 @@ export class Dispatcher {
   /** Endpoints whose last attempt failed or was slow. */
   readonly #slow = new LRUCache<string, true>({ max: MAX_SLOW })
   readonly #stop = new AbortController()
-  #ended: Ended[] = []
+  #ended: CompletedAttempt[] = []
   #settling: Promise<void> | undefined
   #isWoken = false
   #onWake: (() => void) | undefined
@@ -95,11 +95,11 @@ export class Dispatcher {
     const began = performance.now()
     const sending = makeAttempt(this.#deps, opened, { secrets, signal: this.#stop.signal }).then((sent) => {
       this.#ended.push({ opened, sent })
-      const isQuick = sent.verdict.outcome === 'succeeded' && performance.now() - began < SLOW_MS
+      const isQuick = sent.verdict.outcome === 'succeeded' && performance.now() - began < SLOW_ATTEMPT_MS
       if (isQuick) this.#slow.delete(endpointId)
       else this.#slow.set(endpointId, true)
-      const left = (this.#busy.get(endpointId)?.count ?? 1) - 1
-      if (left > 0) this.#busy.set(endpointId, { accountId, count: left })
+      const remaining = (this.#busy.get(endpointId)?.count ?? 1) - 1
+      if (remaining > 0) this.#busy.set(endpointId, { accountId, count: remaining })
       else this.#busy.delete(endpointId)
       this.#sending.delete(sending)
       this.wake()
@@ -109,11 +109,11 @@ export class Dispatcher {
   }
 
   async #settle(): Promise<void> {
-    await sleep(SETTLE_MS)
+    await sleep(SETTLE_DELAY_MS)
     while (this.#ended.length > 0) {
       const ended = this.#ended.splice(0)
       try {
-        await settlePatiently(this.#deps, ended)
+        await settleWithRetry(this.#deps, ended)
       } catch (err) {
         // These attempts stay open until their sender counts as dead; the dispatcher then closes them as interrupted.
         emit(this.#deps.log, 'webhook.settle_failed', { err, attempts: ended.length })

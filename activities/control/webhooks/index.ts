@@ -8,8 +8,8 @@ import { dispatchFor } from './dispatch.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
-import { settlePatiently } from './settle.ts'
-import { challenge, type Challenged } from './verify.ts'
+import { settleWithRetry } from './settle.ts'
+import { challenge, type VerificationOutcome } from './verify.ts'
 
 /** The serialized form of a plan; times are epoch milliseconds. */
 export type DeliveryStep =
@@ -19,7 +19,7 @@ export type DeliveryStep =
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
 /** An attempt was made, or was refused because its endpoint has too many attempts in flight. */
-export type Attempted = 'done' | 'crowded'
+export type DispatchOutcome = 'done' | 'crowded'
 
 /** Maximum later attempts in flight to one endpoint, so that one endpoint's workflows never occupy the whole worker. */
 const LATER_PER_ENDPOINT = 8
@@ -51,7 +51,7 @@ export const createWebhookActivities = (
    * Makes one later attempt. Safe to repeat because the attempt's number is claimed once. An execution that finds it
    * claimed sends nothing, and the attempt of a dead execution is closed as interrupted.
    */
-  async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
+  async attemptWebhook(deliveryId: string, attempt: number): Promise<DispatchOutcome> {
     const endpointId = await attemptRepository.endpointOfDelivery(deps.db, deliveryId)
     if (endpointId === undefined) return 'done'
     const before = underWay.get(endpointId) ?? 0
@@ -66,11 +66,11 @@ export const createWebhookActivities = (
       if (!opened) return 'done'
       const secretsOf = await secretsFor(deps, [opened])
       const sent = await makeAttempt(deps, opened, { secrets: () => secretsOf(opened) })
-      await settlePatiently(deps, [{ opened, sent }])
+      await settleWithRetry(deps, [{ opened, sent }])
       return 'done'
     } finally {
-      const left = (underWay.get(endpointId) ?? 1) - 1
-      if (left > 0) underWay.set(endpointId, left)
+      const remaining = (underWay.get(endpointId) ?? 1) - 1
+      if (remaining > 0) underWay.set(endpointId, remaining)
       else underWay.delete(endpointId)
     }
   },
@@ -84,7 +84,7 @@ export const createWebhookActivities = (
    * Challenges an endpoint once. Safe to repeat because the challenge stays the same and only a pending verification
    * changes.
    */
-  async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
+  async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<VerificationOutcome> {
     const pending = await verificationRepository.findOpenVerification(deps.db, endpointId, version)
     if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
     const outcome = await challenge(deps, pending, attempt)

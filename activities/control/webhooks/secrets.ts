@@ -15,9 +15,9 @@ export async function secretsFor(
   ])
   const at = now()
   return ({ delivery: { endpoint_id, pinned_secrets } }) => {
-    const own = rows.filter((row) => row.endpoint_id === endpoint_id)
-    const current = own.filter(({ expires_at }) => expires_at === null || expires_at > at)
-    const pinned = pinned_secrets ? own.filter(({ id }) => pinned_secrets.includes(id)) : []
+    const endpointSecrets = rows.filter((row) => row.endpoint_id === endpoint_id)
+    const current = endpointSecrets.filter(({ expires_at }) => expires_at === null || expires_at > at)
+    const pinned = pinned_secrets ? endpointSecrets.filter(({ id }) => pinned_secrets.includes(id)) : []
     // If every pinned secret was revoked, sign with the current ones, so that the receiver can still verify the
     // request.
     const chosen = pinned.length > 0 ? pinned : current

@@ -7,7 +7,7 @@ import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 
 /** One signed request to an endpoint. */
-export interface SignedSend {
+export interface SignedRequest {
   accountId: string
   url: string
   body: Buffer
@@ -22,7 +22,7 @@ export interface SignedSend {
  * Signs the request right before posting it. Throws a `SendError`; throws another error when there is no secret because
  * the endpoint was deleted.
  */
-export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
+export async function sendSigned({ sender, now }: WebhookDeps, send: SignedRequest): Promise<Answer> {
   if (send.secrets.length === 0) throw new Error('there is no secret to sign with')
   const timestamp = Math.floor(now().getTime() / 1000)
   return sender.send(send.url, {
@@ -43,7 +43,7 @@ export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend)
 }
 
 /** The verdict on an attempt, with its times. */
-export interface Sent {
+export interface DeliveryResult {
   verdict: AttemptVerdict
   retryAfter: string | undefined
   at: Date
@@ -54,7 +54,7 @@ export async function makeAttempt(
   deps: WebhookDeps,
   { delivery, number, urlSealed, payload }: OpenedAttempt,
   { secrets, signal }: { secrets: () => string[]; signal?: AbortSignal },
-): Promise<Sent> {
+): Promise<DeliveryResult> {
   try {
     const url = deps.secretBox.open(urlSealed, `webhook_endpoint/${delivery.endpoint_id}`).toString()
     const { status, headers } = await sendSigned(deps, {
@@ -68,8 +68,12 @@ export async function makeAttempt(
       ...(signal && { signal }),
     })
     const retryAfter = headers['retry-after']
-    const asked = typeof retryAfter === 'string' ? retryAfter : undefined
-    return { verdict: judgeAttempt({ status, retryAfter: asked }), retryAfter: asked, at: deps.now() }
+    const requestedDelay = typeof retryAfter === 'string' ? retryAfter : undefined
+    return {
+      verdict: judgeAttempt({ status, retryAfter: requestedDelay }),
+      retryAfter: requestedDelay,
+      at: deps.now(),
+    }
   } catch (err) {
     if (!(err instanceof SendError))
       emit(deps.log, 'webhook.delivery_failed', { err, delivery_id: delivery.id })

@@ -9,11 +9,11 @@ import { planDelivery } from '../../../domain/webhooks/plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
-import type { Sent } from './send.ts'
+import type { DeliveryResult } from './send.ts'
 
-export interface Ended {
+export interface CompletedAttempt {
   opened: OpenedAttempt
-  sent: Sent
+  sent: DeliveryResult
 }
 
 /**
@@ -21,13 +21,15 @@ export interface Ended {
  * delivery to retry. An endpoint that returned 410 is disabled and its other open deliveries end. If the URL was
  * changed in the meantime, a 410 is a failed attempt like any other, and the next attempt goes to the new URL.
  */
-export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
+export async function settleAttempts(deps: WebhookDeps, ended: readonly CompletedAttempt[]): Promise<void> {
   const now = deps.now()
-  const gone = ended.filter(({ sent }) => sent.verdict.disablesEndpoint).map(({ opened }) => opened)
+  const disabledAttempts = ended
+    .filter(({ sent }) => sent.verdict.disablesEndpoint)
+    .map(({ opened }) => opened)
   await deps.db.transaction().execute(async (trx) => {
     const versions = await webhookEndpointRepository.lockDestinations(
       trx,
-      gone.map(({ delivery }) => delivery.endpoint_id),
+      disabledAttempts.map(({ delivery }) => delivery.endpoint_id),
     )
     const isReplaced = ({ delivery, destinationVersion }: OpenedAttempt): boolean =>
       versions.get(delivery.endpoint_id) !== destinationVersion
@@ -43,7 +45,7 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
       const start = webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })
       await workflowStartRepository.enqueueWorkflow(trx, start)
     }
-    for (const { delivery, destinationVersion: version } of gone) {
+    for (const { delivery, destinationVersion: version } of disabledAttempts) {
       if (
         await deliveryEndingRepository.disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version })
       )
@@ -53,7 +55,7 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
 }
 
 const closedAttempt = (
-  { opened: { delivery, number }, sent }: Ended,
+  { opened: { delivery, number }, sent }: CompletedAttempt,
   verdict: AttemptVerdict,
   now: Date,
 ): ClosedAttempt => ({
@@ -72,17 +74,17 @@ const closedAttempt = (
 })
 
 /** How long results wait in memory while the database is away; after that their attempts count as interrupted. */
-const KEEP_MS = 20_000
+const RETRY_TIMEOUT_MS = 20_000
 const RETRY_DELAY_MS = 500
 
 /** Retries `settleAttempts` while the database is away, so that delivered events are not sent twice. */
-export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
+export async function settleWithRetry(deps: WebhookDeps, ended: readonly CompletedAttempt[]): Promise<void> {
   for (const since = performance.now(); ;) {
     try {
       await settleAttempts(deps, ended)
       return
     } catch (err) {
-      if (performance.now() - since > KEEP_MS) throw err
+      if (performance.now() - since > RETRY_TIMEOUT_MS) throw err
       emit(deps.log, 'webhook.settle_delayed', { err, attempts: ended.length })
       await sleep(RETRY_DELAY_MS)
     }

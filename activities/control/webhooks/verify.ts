@@ -7,7 +7,7 @@ import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { sendSigned } from './send.ts'
 
-export type Challenged = 'verified' | 'unanswered' | 'ended'
+export type VerificationOutcome = 'verified' | 'unanswered' | 'ended'
 
 /** The body is the same on every try, so that its event id identifies one payload. */
 function challengeBody({ endpoint, verification }: PendingVerification): Buffer {

@@ -6,8 +6,8 @@ import {
 } from '../../../node-runtime/cohorts/vectors.ts'
 import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
 import type { OutgoingEdge } from '../../../schemas/cohorts/stage.ts'
-import { type Answered, InferenceError } from '../models/ask-model.ts'
-import { callerOf, keepPayload, roomFor, type StageWork } from './stage-work.ts'
+import { type InferenceResult, InferenceError } from '../models/call-model.ts'
+import { callerOf, publishPayload, waitForPayloadSpace, type StageWork } from './stage-work.ts'
 
 /** The number of texts per request when vectors are handed over in batches. */
 const BATCH = 32
@@ -20,20 +20,24 @@ interface Embedded {
   usage?: { prompt_tokens: number; total_tokens: number }
 }
 
-type Ask = (input: Record<string, unknown>) => Promise<Answered>
+type ModelCall = (input: Record<string, unknown>) => Promise<InferenceResult>
 
 /**
  * Embeds texts and stores their vectors for the consuming stages. With a `session` edge, many texts are embedded in
  * batches, and each batch is sent while the next one is computed.
  */
-export async function embed(work: StageWork, input: Record<string, unknown>, ask: Ask): Promise<Answered> {
+export async function embed(
+  work: StageWork,
+  input: Record<string, unknown>,
+  ask: ModelCall,
+): Promise<InferenceResult> {
   const { outgoing } = work.claim
   const sessions = outgoing.filter(({ mode }) => mode === 'session')
   const texts = input['text']
   if (sessions.length > 0 && isTexts(texts) && texts.length > BATCH)
     return embedInBatches(work, { ...input, text: texts }, { ask, sessions })
   const answered = await ask(input)
-  if (outgoing.length > 0) await keepVectors(work, answered.result as Embedded)
+  if (outgoing.length > 0) await storeVectors(work, answered.result as Embedded)
   return answered
 }
 
@@ -41,16 +45,16 @@ export async function embed(work: StageWork, input: Record<string, unknown>, ask
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
-async function keepVectors(work: StageWork, { embedding, embeddings }: Embedded): Promise<void> {
+async function storeVectors(work: StageWork, { embedding, embeddings }: Embedded): Promise<void> {
   const { claim, deps } = work
   const vectors = embeddings ?? (embedding ? [embedding] : [])
   const bytes = writeVectors(vectors, fingerprintOf(claim.outgoing))
-  await roomFor(work, bytes.length)
+  await waitForPayloadSpace(work, bytes.length)
   await using writer = await deps.edges.store.write({ sizeBytes: bytes.length })
   await writer.write(bytes)
   using payload = await writer.finish()
   const shape = [vectors.length, vectors[0]?.length ?? 0]
-  await keepPayload(work, { payload, encoding: 'safetensors', shape, dtype: 'f32' })
+  await publishPayload(work, { payload, encoding: 'safetensors', shape, dtype: 'f32' })
 }
 
 const fingerprintOf = ([edge]: readonly OutgoingEdge[]): string => {
@@ -61,8 +65,8 @@ const fingerprintOf = ([edge]: readonly OutgoingEdge[]): string => {
 async function embedInBatches(
   work: StageWork,
   input: Record<string, unknown> & { text: string[] },
-  { ask, sessions }: { ask: Ask; sessions: readonly OutgoingEdge[] },
-): Promise<Answered> {
+  { ask, sessions }: { ask: ModelCall; sessions: readonly OutgoingEdge[] },
+): Promise<InferenceResult> {
   const { claim, deps } = work
   const rows = input.text.length
   const parts: Embedded[] = []
@@ -85,7 +89,7 @@ async function embedInBatches(
       width = vectors[0]?.length ?? 0
       const head = headOfVectors({ rows, width }, fingerprintOf(claim.outgoing))
       const sizeBytes = head.length + sizeOfVectors({ rows, width })
-      await roomFor(work, sizeBytes)
+      await waitForPayloadSpace(work, sizeBytes)
       await growing.expect(sizeBytes)
       await growing.append(head)
     }
@@ -94,7 +98,7 @@ async function embedInBatches(
     endedAt = answered.endedAt
   }
   using payload = await growing.finish()
-  await keepPayload(work, { payload, encoding: 'safetensors', shape: [rows, width], dtype: 'f32' })
+  await publishPayload(work, { payload, encoding: 'safetensors', shape: [rows, width], dtype: 'f32' })
   return { result: joined(parts), endedAt }
 }
 

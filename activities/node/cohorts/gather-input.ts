@@ -10,11 +10,11 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import { fetchRelayed } from '../../../node-runtime/edges/fetch-payload.ts'
 import type { IncomingEdge, StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { NodeDeps } from '../deps.ts'
-import { InferenceError } from '../models/ask-model.ts'
+import { InferenceError } from '../models/call-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
 /** The input of a stage, and the representations that do not fit into JSON. Disposing it removes their files. */
-export interface Gathered extends Disposable {
+export interface StageInputs extends Disposable {
   readonly input: Record<string, unknown>
   readonly payloads: readonly ReceivedPayload[]
   /** Resolves once the platform has recorded what was consumed. */
@@ -30,11 +30,11 @@ export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
   { cohort_id: cohortId, lease_token: leaseToken, turn, input, incoming, quorum = 0 }: StageClaim,
   { steps, signal, isEarly = false }: { steps: StageSteps; signal: AbortSignal; isEarly?: boolean },
-): Promise<Gathered> {
+): Promise<StageInputs> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
   /** How each hand-over changes the input; applied in the order of the edges, not of arrival. */
-  const writes = new Map<IncomingEdge, (known: Gathered['input']) => Gathered['input']>()
+  const writes = new Map<IncomingEdge, (known: StageInputs['input']) => StageInputs['input']>()
   const caller = {
     control: deps.control,
     edges: deps.edges,
@@ -107,7 +107,7 @@ export async function gatherInput(
   return { input: known, payloads, consumption, [Symbol.dispose]: () => opened.dispose() }
 }
 
-const isInput = (value: unknown): value is Gathered['input'] =>
+const isInput = (value: unknown): value is StageInputs['input'] =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Converts the platform's refusal of a call into an `EdgeError` with the code `refused`. */

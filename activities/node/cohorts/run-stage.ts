@@ -2,8 +2,8 @@ import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { filesOf } from '../../../domain/task-types/index.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
-import { untilRoom } from '../../../node-runtime/control/room.ts'
+import { autoRenewLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
+import { retryUntilCapacity } from '../../../node-runtime/control/retry-until-capacity.ts'
 import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
@@ -11,9 +11,9 @@ import type { StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { CompleteTask } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
-import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
-import { takeShare } from '../not-taken.ts'
-import { type Gathered, gatherInput } from './gather-input.ts'
+import { failLease, type ClaimLease, InferenceError } from '../models/call-model.ts'
+import { acquireSlot } from '../not-taken.ts'
+import { type StageInputs, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
 import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 import { runToolStage } from './tool-stage.ts'
@@ -36,21 +36,21 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     using work = deps.work.begin(stageId, cancellationSignal())
     // Before the claim, so that giving the slot back costs no attempt. The stage may occupy its slot for hours, waiting
     // for its input or for its tool's turn.
-    using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
+    using _share = turn === undefined ? undefined : acquireSlot(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claimed = await claimStage(deps, { ...call, leaseS }, work.signal)
     const claim = { ...(turn !== undefined && { turn }), ...claimed }
     work.claimed(claim.attempt)
-    using lease = keepLease(deps.control, claim.lease_token, leaseS)
+    using lease = autoRenewLease(deps.control, claim.lease_token, leaseS)
     const over = new AbortController()
     const signal = AbortSignal.any([work.signal, lease.lost, over.signal])
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
     try {
       const done = await workOn(deps, claim, held, signal)
       const complete = () => deps.control.complete(claim.lease_token, done, { signal, turn: claim.turn })
-      await untilRoom(complete, { signal, onWait: () => {} })
+      await retryUntilCapacity(complete, { signal, onWait: () => {} })
     } catch (err) {
-      throw await handBack(deps, held, err, signal)
+      throw await failLease(deps, held, err, signal)
     } finally {
       // Also ends anything that still waits for a hand-over.
       over.abort()
@@ -76,7 +76,7 @@ async function claimStage(
 async function workOn(
   deps: NodeDeps,
   claim: StageClaim,
-  held: Held,
+  held: ClaimLease,
   signal: AbortSignal,
 ): Promise<CompleteTask> {
   if (isToolKey(claim.model_key)) return runToolStage(deps, claim, held, signal)
@@ -112,7 +112,10 @@ async function workOn(
 }
 
 /** Loads the model while the input is gathered; if loading fails, disposes an input that arrives later. */
-async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<void>): Promise<Gathered> {
+async function loadMeanwhile(
+  gathering: Promise<StageInputs>,
+  load: () => Promise<void>,
+): Promise<StageInputs> {
   // The promise is awaited below; an earlier rejection must not count as unhandled.
   gathering.catch(() => {})
   try {

@@ -1,15 +1,15 @@
 import { lstat } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
-import { lend, nameFor, takeFrom } from '../../../node-runtime/cohorts/server-files.ts'
+import { lend, nameFor, adoptServerFile } from '../../../node-runtime/cohorts/server-files.ts'
 import { type Dtype, EdgeFailure } from '../../../schemas/cohorts/vocabulary.ts'
 import { valuesOf } from '../../../schemas/common.ts'
-import { type Answered, askModel, InferenceError, readAnswer } from '../models/ask-model.ts'
+import { type InferenceResult, callModel, InferenceError, readAnswer } from '../models/call-model.ts'
 import { embed } from './embed-stage.ts'
-import type { Gathered } from './gather-input.ts'
-import { keepPayload, roomFor, type StageWork } from './stage-work.ts'
+import type { StageInputs } from './gather-input.ts'
+import { publishPayload, waitForPayloadSpace, type StageWork } from './stage-work.ts'
 
-interface Prefilled {
+interface PrefillResult {
   tokens: number
   shape?: number[]
   dtype?: Dtype
@@ -18,42 +18,42 @@ interface Prefilled {
 /** Runs the model of a stage. */
 export async function runModel(
   work: StageWork,
-  { input, payloads }: Gathered,
+  { input, payloads }: StageInputs,
   files: (input: Record<string, unknown>) => Promise<Buffer>,
-): Promise<Answered> {
+): Promise<InferenceResult> {
   const { operation, task_type } = work.claim
   if (operation === 'prefill') return prefill(work, input)
   if (operation === 'decode') return decode(work, input, payloads)
   const path = inferPathOf(work.server.profile.infer_path, task_type)
-  const infer = async (asked: Record<string, unknown>) => ask(work, path, await files(asked))
+  const infer = async (asked: Record<string, unknown>) => callServer(work, path, await files(asked))
   return operation === 'embed' ? embed(work, input, infer) : infer(input)
 }
 
-const ask = async (
+const callServer = async (
   { deps, claim, held, server, signal }: StageWork,
   path: string,
   body: Buffer,
-): Promise<Answered> =>
-  readAnswer(deps, held, await askModel(server, { path, body, turn: claim.turn }, signal), signal)
+): Promise<InferenceResult> =>
+  readAnswer(deps, held, await callModel(server, { path, body, turn: claim.turn }, signal), signal)
 
 /** Prefills a prompt and stores its KV cache for the stages that decode from it. */
-async function prefill(work: StageWork, input: Record<string, unknown>): Promise<Answered> {
+async function prefill(work: StageWork, input: Record<string, unknown>): Promise<InferenceResult> {
   const { claim, deps, server } = work
   const [edge] = claim.outgoing
   if (!edge) throw new InferenceError('no stage continues from this prompt', false)
   await using file = nameFor(server)
   const { space_fingerprint } = edge
   const body = Buffer.from(JSON.stringify({ ...input, file: file.name, space_fingerprint }))
-  const answered = await ask(work, '/prefill', body)
-  const { tokens, shape, dtype } = answered.result as unknown as Prefilled
-  await roomFor(work, (await lstat(file.path)).size)
-  using payload = await takeFrom(
+  const answered = await callServer(work, '/prefill', body)
+  const { tokens, shape, dtype } = answered.result as unknown as PrefillResult
+  await waitForPayloadSpace(work, (await lstat(file.path)).size)
+  using payload = await adoptServerFile(
     deps.edges.store,
     file,
     Math.max(...claim.outgoing.map((one) => one.max_bytes)),
   )
   const encoding = server.profile.npm_env === 'llamacpp' ? 'llama-state' : 'safetensors'
-  await keepPayload(work, { payload, encoding, shape, dtype })
+  await publishPayload(work, { payload, encoding, shape, dtype })
   return { ...answered, result: { tokens, size_bytes: payload.sizeBytes } }
 }
 
@@ -61,8 +61,8 @@ async function prefill(work: StageWork, input: Record<string, unknown>): Promise
 async function decode(
   work: StageWork,
   input: Record<string, unknown>,
-  payloads: Gathered['payloads'],
-): Promise<Answered> {
+  payloads: StageInputs['payloads'],
+): Promise<InferenceResult> {
   const [received] = payloads
   if (!received || payloads.length > 1)
     throw new InferenceError('a stage that decodes needs exactly one prompt', false)
@@ -77,8 +77,8 @@ async function decode(
     stream: false,
   }
   const { deps, claim, held, server, signal } = work
-  const asked = { path: '/decode', body: Buffer.from(JSON.stringify(body)), turn: claim.turn }
-  const answer = await askModel(server, asked, signal)
+  const call = { path: '/decode', body: Buffer.from(JSON.stringify(body)), turn: claim.turn }
+  const answer = await callModel(server, call, signal)
   if (answer.statusCode === 422) throw refusalIn(await answer.body.text())
   return readAnswer(deps, held, answer, signal)
 }

@@ -1,21 +1,21 @@
 import { isFileAddress } from '../../../domain/cohorts/stages/files.ts'
 import { StageTimeoutError } from '../../../domain/cohorts/stages/timeout.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
+import type { RenewedLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { addressesIn } from '../../../node-runtime/models/input-files.ts'
 import type { StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { InputFiles } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
-import { InferenceError } from '../models/ask-model.ts'
+import { InferenceError } from '../models/call-model.ts'
 
 /** Reports a stage's progress, and whether it waits for room on its node. */
 export class StageSteps {
-  readonly #lease: Pick<KeptLease, 'report'>
+  readonly #lease: Pick<RenewedLease, 'report'>
   #step: 'loading' | 'waiting' | 'running' = 'loading'
   /** The number of hand-overs that wait for room. */
   #waiting = 0
 
-  constructor(lease: Pick<KeptLease, 'report'>) {
+  constructor(lease: Pick<RenewedLease, 'report'>) {
     this.#lease = lease
   }
 

@@ -1,17 +1,17 @@
 import type { EdgeCaller } from '../../../node-runtime/cohorts/edge-end.ts'
-import type { Produced } from '../../../node-runtime/cohorts/payload-keepers.ts'
-import { waitForRoom } from '../../../node-runtime/cohorts/room.ts'
+import { waitForCapacity } from '../../../node-runtime/cohorts/payload-capacity.ts'
+import type { CompletePayload } from '../../../node-runtime/cohorts/payload-publisher.ts'
 import type { ModelUse } from '../../../node-runtime/models/manager.ts'
 import type { StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { NodeDeps } from '../deps.ts'
-import type { Held } from '../models/ask-model.ts'
+import type { ClaimLease } from '../models/call-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
 /** A loaded model at work on a stage. */
 export interface StageWork {
   deps: NodeDeps
   claim: StageClaim
-  held: Held
+  held: ClaimLease
   steps: StageSteps
   server: ModelUse['server']
   signal: AbortSignal
@@ -26,14 +26,14 @@ export const callerOf = ({ deps, claim, held }: StageWork): EdgeCaller => ({
 })
 
 /** Stores one payload for every consuming stage. */
-export async function keepPayload(work: StageWork, produced: Produced): Promise<void> {
+export async function publishPayload(work: StageWork, produced: CompletePayload): Promise<void> {
   const { deps, claim, signal } = work
   for (const edge of claim.outgoing) await deps.keepers.keep(callerOf(work), edge, produced, signal)
 }
 
 /** Waits until this node has room for a payload of this size, and reports the wait. */
-export const roomFor = ({ deps, steps, signal }: StageWork, bytes: number): Promise<boolean> =>
-  waitForRoom(bytes, {
+export const waitForPayloadSpace = ({ deps, steps, signal }: StageWork, bytes: number): Promise<boolean> =>
+  waitForCapacity(bytes, {
     store: deps.edges.store,
     tell: (isWaiting) => steps.waitForRoom(isWaiting),
     signal,

@@ -3,7 +3,7 @@ import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import type { StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { CompleteTask } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
-import { type Held, InferenceError } from '../models/ask-model.ts'
+import { type ClaimLease, InferenceError } from '../models/call-model.ts'
 import { gatherInput } from './gather-input.ts'
 import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 
@@ -11,7 +11,7 @@ import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 export async function runToolStage(
   deps: NodeDeps,
   claim: StageClaim,
-  { lease }: Pick<Held, 'lease'>,
+  { lease }: Pick<ClaimLease, 'lease'>,
   signal: AbortSignal,
 ): Promise<CompleteTask> {
   const { tools } = deps

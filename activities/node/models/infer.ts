@@ -3,18 +3,18 @@ import { isInputRefused } from '../../../domain/models/answer.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
-import { untilRoom } from '../../../node-runtime/control/room.ts'
+import { autoRenewLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
+import { retryUntilCapacity } from '../../../node-runtime/control/retry-until-capacity.ts'
 import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
-import { LineFull } from '../../../platform/async/fair-turns.ts'
+import { QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { CompleteTask } from '../../../schemas/nodes/lease.ts'
 import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/nodes/task-claim.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
-import { notTaken, takeShare } from '../not-taken.ts'
-import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask-model.ts'
+import { notTaken, acquireSlot } from '../not-taken.ts'
+import { callModel, failLease, type ClaimLease, InferenceError, readAnswer } from './call-model.ts'
 
 export interface InferTask {
   taskId: string
@@ -33,27 +33,27 @@ export const createInferActivities = (deps: NodeDeps) => ({
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
     // A task that waits for its turn is not claimed, so giving its slot back costs it no attempt.
-    using _share = placedTurn === undefined ? undefined : takeShare(deps.slotShares, placedTurn)
+    using _share = placedTurn === undefined ? undefined : acquireSlot(deps.slotShares, placedTurn)
     using _slot =
-      placedTurn !== undefined && isTool ? await takeSlot(deps, placedTurn, work.signal) : undefined
+      placedTurn !== undefined && isTool ? await acquireToolSlot(deps, placedTurn, work.signal) : undefined
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimTask(deps, { taskId, leaseS }, work.signal)
-    using lease = keepLease(deps.control, claim.lease_token, leaseS)
+    using lease = autoRenewLease(deps.control, claim.lease_token, leaseS)
     const signal = AbortSignal.any([work.signal, lease.lost])
     const { lease_token: leaseToken, model_key: modelKey, turn = placedTurn } = claim
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
     try {
       const done = await infer(deps, { claim, turn, held, signal })
       const complete = () => deps.control.complete(leaseToken, done, { signal, turn })
-      await untilRoom(complete, { signal, onWait: () => {} })
+      await retryUntilCapacity(complete, { signal, onWait: () => {} })
     } catch (err) {
-      throw await handBack(deps, held, err, signal)
+      throw await failLease(deps, held, err, signal)
     }
   },
 })
 
 /** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when too many wait or the node drains. */
-async function takeSlot(
+async function acquireToolSlot(
   { tools, stopping }: NodeDeps,
   turn: string,
   signal: AbortSignal,
@@ -62,7 +62,7 @@ async function takeSlot(
   try {
     return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
   } catch (err) {
-    if (signal.aborted || !(err instanceof LineFull || drain.aborted)) throw err
+    if (signal.aborted || !(err instanceof QueueFullError || drain.aborted)) throw err
     throw notTaken('too many calls wait for this tool on this node')
   }
 }
@@ -86,7 +86,7 @@ async function claimTask(
 interface ClaimedTask {
   claim: TaskClaim
   turn: string | undefined
-  held: Held
+  held: ClaimLease
   signal: AbortSignal
 }
 
@@ -103,12 +103,12 @@ async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask)
   const { body, hasMemory } = await input
   const startedAt = performance.now()
   const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
-  let answer = await askModel(use.server, { path, body, turn }, signal)
+  let answer = await callModel(use.server, { path, body, turn }, signal)
   if (hasMemory && isInputRefused(answer.statusCode)) {
     // Missing memory must not fail a task, so send the input without it.
     await answer.body.dump()
     const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, { turn, signal })
-    answer = await askModel(use.server, { path, body: bare.body, turn }, signal)
+    answer = await callModel(use.server, { path, body: bare.body, turn }, signal)
   }
   const answered = await readAnswer(deps, held, answer, signal)
   const inference_time_ms = Math.round((answered.endedAt - startedAt) * 100) / 100

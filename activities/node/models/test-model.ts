@@ -2,7 +2,7 @@ import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { faultInWords } from '../../../domain/fault-words.ts'
 import { newId } from '../../../domain/ids.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
-import { NoRoomError } from '../../../node-runtime/memory/allocator.ts'
+import { NotEnoughMemoryError } from '../../../node-runtime/memory/allocator.ts'
 import { ComparisonError, compareLogits } from '../../../node-runtime/models/logit-comparison.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { durableOf } from '../../../node-runtime/models/server-turns.ts'
@@ -21,7 +21,7 @@ export interface TestVerdict {
 }
 
 const MAX_REASON = 400
-const MAX_TEST_MS = 3_600_000
+const TEST_TIMEOUT_MS = 3_600_000
 
 export const createTestActivities = (deps: NodeDeps) => ({
   /**
@@ -55,7 +55,7 @@ async function inferOnce(
     path: inferPathOf(use.server.profile.infer_path, spec.task_type),
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
-    signal: AbortSignal.any([signal, AbortSignal.timeout(MAX_TEST_MS)]),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(TEST_TIMEOUT_MS)]),
   })
   return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }
@@ -72,7 +72,7 @@ async function compare(
     const reason = await compareLogits(deps, model_key, { ingredients, memoryMb, signal })
     return reason === undefined ? { passed: true } : { passed: false, reason }
   } catch (err) {
-    if (err instanceof NoRoomError) throw new ModelUnavailableError('no_capacity', err.message, err)
+    if (err instanceof NotEnoughMemoryError) throw new ModelUnavailableError('no_capacity', err.message, err)
     if (!(err instanceof ComparisonError || err instanceof AttemptError)) throw err
     emit(deps.log, 'model.comparison_failed', { err, model_key })
     const message = err.message.slice(0, MAX_REASON)

@@ -3,7 +3,7 @@ import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective
 import { planGraph, type PlannedGraph } from '../../../domain/cohorts/plan-graph.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-input.ts'
 import { temporaryError } from '../../../domain/errors.ts'
-import { LineFull } from '../../../platform/async/fair-turns.ts'
+import { QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 import { TaskThread, TaskTimeout } from '../../../platform/async/task-thread.ts'
 
 export type PlannerTask = { kind: 'plan'; input: PlanInput } | { kind: 'order'; input: OrderInput }
@@ -72,7 +72,7 @@ export class Planner implements AsyncDisposable {
           RETRY_AFTER_S,
           { cause: err },
         )
-      if (err instanceof LineFull || (wait.aborted && err === wait.reason))
+      if (err instanceof QueueFullError || (wait.aborted && err === wait.reason))
         throw temporaryError('no_capacity', 'too many graphs are being planned; try again', RETRY_AFTER_S)
       throw err
     }

@@ -3,7 +3,7 @@ import { isDatabaseFull } from '../../../db/errors.ts'
 import { refusesWrites } from '../../../db/repositories/platform/room.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
-import type { ObjectStore, StoreRoom } from '../../../platform/object-store/store.ts'
+import type { ObjectStore, StoreSpace } from '../../../platform/object-store/store.ts'
 import type { StorageHealth } from '../../../schemas/health.ts'
 
 /** How long a refused write marks a store as full that doesn't report its free space. */
@@ -11,7 +11,7 @@ const NOTED_MS = 30_000
 
 /** The state of the two systems that store data, with the free space of the object store's disk if known. */
 export interface Storage extends StorageHealth {
-  room: StoreRoom | undefined
+  room: StoreSpace | undefined
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { Allowance } from '../../../platform/async/allowance.ts'
+import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
 import type { Decided } from './decided.ts'
 import type { NodeLink } from './node-link.ts'
@@ -29,9 +29,9 @@ export interface Connected {
   /** The number of frames of unknown types. */
   unknownFrames: number
   /** Limits how many changes are written immediately for workers; the others wait for the next periodic write. */
-  soon: Allowance
+  soon: TokenBucket
   /** Limits the bytes of log lines and losses that are stored. */
-  spooled: Allowance
+  spooled: TokenBucket
   /** Reported models without an order whose account we have already checked for the right to load them. */
   asked: Set<string>
 }
@@ -48,8 +48,8 @@ export const connected = (link: NodeLink, accountId: string): Connected => ({
   reported: [],
   isCut: false,
   unknownFrames: 0,
-  soon: new Allowance(SOON),
-  spooled: new Allowance(SPOOLED),
+  soon: new TokenBucket(SOON),
+  spooled: new TokenBucket(SPOOLED),
   asked: new Set(),
 })
 

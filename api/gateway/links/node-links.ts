@@ -11,8 +11,8 @@ import * as nodeReportRepository from '../../../db/repositories/nodes/reports.ts
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
-import { Allowance } from '../../../platform/async/allowance.ts'
 import { TimerWheel } from '../../../platform/async/timer-wheel.ts'
+import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { Logger } from '../../../platform/log.ts'
 import type { CancelMeta, HelloMeta, StateBody } from '../../../schemas/nodes/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
@@ -58,7 +58,7 @@ export class NodeLinks implements AsyncDisposable {
   readonly #wheel = new TimerWheel()
   readonly #nodes = new Map<string, Connected>()
   readonly #listeners = new Set<ModelListener>()
-  readonly #linking = new LRUCache<string, Allowance>({ max: 10_000 })
+  readonly #linking = new LRUCache<string, TokenBucket>({ max: 10_000 })
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
   #syncing: Promise<void> = Promise.resolve()
@@ -168,7 +168,7 @@ export class NodeLinks implements AsyncDisposable {
    */
   mayLink(nodeId: string): boolean {
     let known = this.#linking.get(nodeId)
-    if (!known) this.#linking.set(nodeId, (known = new Allowance(LINKS)))
+    if (!known) this.#linking.set(nodeId, (known = new TokenBucket(LINKS)))
     return known.take()
   }
 

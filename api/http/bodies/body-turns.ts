@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { temporaryError } from '../../../domain/errors.ts'
-import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+import { FairSemaphore, QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 
 const MAX_WAITING = 256
 const ONE_AT_A_TIME = { most: 1, mostPerKey: 1, mostWaiting: MAX_WAITING } as const
@@ -17,9 +17,9 @@ const SHORT_MS = 2
  * most half of this process's only thread.
  */
 export class BodyTurns {
-  readonly #accounts = new FairTurns(ONE_PER_ACCOUNT)
-  readonly #small = new FairTurns(ONE_AT_A_TIME)
-  readonly #large = new FairTurns(ONE_AT_A_TIME)
+  readonly #accounts = new FairSemaphore(ONE_PER_ACCOUNT)
+  readonly #small = new FairSemaphore(ONE_AT_A_TIME)
+  readonly #large = new FairSemaphore(ONE_AT_A_TIME)
 
   /**
    * Waits for a turn, reads the body of `bytes` and runs the rest of the request, whose first synchronous part counts
@@ -55,11 +55,11 @@ export class BodyTurns {
   }
 }
 
-async function take(turns: FairTurns, owner: string, signal: AbortSignal): Promise<Disposable> {
+async function take(turns: FairSemaphore, owner: string, signal: AbortSignal): Promise<Disposable> {
   try {
     return await turns.take(owner, signal)
   } catch (err) {
-    if (!(err instanceof LineFull)) throw err
+    if (!(err instanceof QueueFullError)) throw err
     throw temporaryError('rate_limited', 'too many large bodies are being read; try again', RETRY_AFTER_S)
   }
 }

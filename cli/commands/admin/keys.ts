@@ -3,7 +3,7 @@ import type { CreateApiKey, KeyLimits, ServiceTier } from '../../../schemas/api-
 import { amount, nameList, timeOf, toolList, wholeNumber } from '../../arguments.ts'
 import { id } from '../../ids.ts'
 import { openKeyring } from '../../keyring.ts'
-import { print, remark, table } from '../../print.ts'
+import { print, printStatus, table } from '../../print.ts'
 import { warningOfUnmatched } from '../../unmatched-tools.ts'
 
 interface KeyOptions {
@@ -72,7 +72,7 @@ export function keyCommands(keys: Command): void {
       )
       if (!key.tools) return
       const warning = await warningOfUnmatched(keyring.baseUrl, { ...key, tools: key.tools })
-      if (warning) remark(`hearth: ${warning}`)
+      if (warning) printStatus(`hearth: ${warning}`)
     })
   keys
     .command('list [account_id]')

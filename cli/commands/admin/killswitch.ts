@@ -6,7 +6,7 @@ import { print } from '../../print.ts'
 
 /** Commands that stop and resume the admission of new work. */
 export function killSwitchCommands(killSwitch: Command): void {
-  const tell = (context: Context, status: KillSwitchStatus) => {
+  const printStatusOf = (context: Context, status: KillSwitchStatus) => {
     const { acknowledged, live } = status.gateways
     const state = status.active
       ? `ACTIVE since ${status.changed_at}: ${status.reason ?? 'no reason given'}. New work is rejected.`
@@ -20,7 +20,7 @@ export function killSwitchCommands(killSwitch: Command): void {
     .action(async ({ reason }: { reason: string }, command: Command) => {
       const context = open(command)
       const path = `/killswitch/activate?reason=${encodeURIComponent(reason)}`
-      tell(context, await context.client.call('POST', path))
+      printStatusOf(context, await context.client.call('POST', path))
     })
   killSwitch
     .command('deactivate')
@@ -29,13 +29,13 @@ export function killSwitchCommands(killSwitch: Command): void {
     .action(async ({ reason }: { reason?: string }, command: Command) => {
       const context = open(command)
       const query = reason ? `?reason=${encodeURIComponent(reason)}` : ''
-      tell(context, await context.client.call('POST', `/killswitch/deactivate${query}`))
+      printStatusOf(context, await context.client.call('POST', `/killswitch/deactivate${query}`))
     })
   killSwitch
     .command('status')
     .description('show the state of the kill switch')
     .action(async (_options: object, command: Command) => {
       const context = open(command)
-      tell(context, await context.client.call('GET', '/killswitch/status'))
+      printStatusOf(context, await context.client.call('GET', '/killswitch/status'))
     })
 }

@@ -54,7 +54,7 @@ export function scaleCommand(endpoints: Command): void {
         const current = await h.endpoints.scaling(given)
         const change = changeOf(current, options)
         const scaling = change ? await h.endpoints.setScaling(given, change) : current
-        print({ json }, scaling, inWords(scaling))
+        print({ json }, scaling, formatScaling(scaling))
       }),
     )
 }
@@ -101,7 +101,7 @@ function changeOf(
 const numberOf = (option: number | 'default' | undefined): number | null =>
   typeof option === 'number' ? option : null
 
-function inWords(scaling: Scaling): string {
+function formatScaling(scaling: Scaling): string {
   const { name, model_key, max, schedule, copies, missing, changes, quota } = scaling
   const rows = [
     ['Endpoint', `${name}, model ${model_key}`],

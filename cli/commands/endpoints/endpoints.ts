@@ -97,7 +97,7 @@ export function endpointCommands(endpoints: Command): void {
     .action(
       asAccount(async ({ h, json }, given: string) => {
         const endpoint = await h.endpoints.get(given)
-        print({ json }, endpoint, inWords(endpoint))
+        print({ json }, endpoint, formatEndpoint(endpoint))
       }),
     )
 
@@ -157,7 +157,7 @@ const listingOf = ({
   ...(price !== undefined && { price_per_request: price }),
 })
 
-function inWords(endpoint: Endpoint): string {
+function formatEndpoint(endpoint: Endpoint): string {
   const rows = [
     [
       'Endpoint',

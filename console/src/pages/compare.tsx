@@ -13,7 +13,7 @@ import { Wide } from '../parts/wide.tsx'
 import type { Epoch, Run } from '../types.ts'
 import { MAX_COMPARED } from './runs.tsx'
 
-interface Compared {
+interface ComparedRun {
   run: Run
   dataset: string | null
   epochs: Epoch[]
@@ -29,7 +29,7 @@ export function Compare() {
       queryKey: ['compare', id],
       queryFn: () => read(id),
       // A run that has ended has its curve, whole.
-      refetchInterval: ({ state }: { state: { data?: Compared | undefined } }) =>
+      refetchInterval: ({ state }: { state: { data?: ComparedRun | undefined } }) =>
         state.data && isEnded(state.data.run) ? false : 4_000,
     })),
   })
@@ -66,7 +66,7 @@ export function Compare() {
 
 const isEnded = ({ status }: Run): boolean => status !== 'pending' && status !== 'running'
 
-function Differences({ of }: { of: readonly Compared[] }) {
+function Differences({ of }: { of: readonly ComparedRun[] }) {
   const rows = of.map(({ run, dataset }) => ({
     'model config': run.model_config_id,
     dataset,
@@ -121,7 +121,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
 /** Shows a setting as it was entered: a seed has no digit separators. */
 const asGiven = (value: unknown): unknown => (typeof value === 'number' ? String(value) : value)
 
-async function read(id: string): Promise<Compared> {
+async function read(id: string): Promise<ComparedRun> {
   const { runs } = client()
   const [run, { metrics }] = await Promise.all([runs.get(id), runs.metrics(id)])
   return { run, dataset: await nameOf(run.dataset_id), epochs: metrics.epochs as Epoch[] }

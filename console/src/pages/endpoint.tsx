@@ -11,7 +11,7 @@ import { Loading, Page, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
 import { Chat } from '../playground/chat.tsx'
 import { codeFor } from '../playground/code-for.ts'
-import { wordsOf } from '../states.ts'
+import { stateWordsFor } from '../states.ts'
 import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -102,7 +102,7 @@ function Parts({ of }: { of: Endpoint }) {
 function Readiness({ of }: { of: NonNullable<Endpoint['readiness']> }) {
   return (
     <>
-      <State as="readiness" of={of} /> {wordsOf('readiness', of)[2]}
+      <State as="readiness" of={of} /> {stateWordsFor('readiness', of)[2]}
     </>
   )
 }

@@ -49,7 +49,7 @@ export function Endpoints() {
     }),
   )
   /** Another choice begins at its first page. */
-  const anew =
+  const rerun =
     <T,>(set: (value: T) => void) =>
     (value: T) => {
       set(value)
@@ -65,9 +65,9 @@ export function Endpoints() {
             aria-label="Search endpoints"
             placeholder="Search"
             value={text}
-            onChange={(event) => anew(setText)(event.currentTarget.value)}
+            onChange={(event) => rerun(setText)(event.currentTarget.value)}
           />
-          <Choice label="Kind" any="Every kind" of={KINDS} value={kind} onChange={anew(setKind)} />
+          <Choice label="Kind" any="Every kind" of={KINDS} value={kind} onChange={rerun(setKind)} />
         </>
       }
     >
@@ -77,7 +77,7 @@ export function Endpoints() {
         error={error}
         idOf={({ endpoint_id }) => endpoint_id}
         sorted={sorted}
-        onSort={anew(setSorted)}
+        onSort={rerun(setSorted)}
         empty="No endpoint matches. Register a version for inference, or import a model from the hub."
         columns={[
           {

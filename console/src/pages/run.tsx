@@ -64,7 +64,7 @@ function PageOfRun({ runId }: { runId: string }) {
     [metrics.data, feed.epochs],
   )
   const { x, curves } = useMemo(() => lossCurves(epochs), [epochs])
-  const told = joined(
+  const logEvents = joined(
     events.data?.events ?? [],
     feed.events,
     ({ timestamp, event_type }) => `${timestamp} ${event_type}`,
@@ -107,7 +107,7 @@ function PageOfRun({ runId }: { runId: string }) {
       <Panel title="Events">
         <Table aria-label="events" verticalSpacing={6}>
           <Table.Tbody>
-            {told.map((event) => (
+            {logEvents.map((event) => (
               <Table.Tr key={`${event.timestamp} ${event.event_type}`}>
                 <Table.Td w={150}>
                   <Time at={event.timestamp} />

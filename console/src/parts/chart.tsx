@@ -43,14 +43,14 @@ function showLast(plot: uPlot): void {
 
 /** Lines over a common x axis. New points update the lines without rendering the whole page. */
 export function Chart({ label, xName, x, curves }: ChartProps) {
-  const place = useRef<HTMLDivElement>(null)
+  const container = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(null)
   const scheme = useComputedColorScheme('light')
   const isLog = isWide(curves)
   const names = curves.map(({ name }) => name).join('\n')
 
   useEffect(() => {
-    const element = place.current
+    const element = container.current
     if (!element) return
     const ink = scheme === 'dark' ? '#c9c9c9' : '#495057'
     const grid = { stroke: scheme === 'dark' ? '#3b3b3b' : '#e3e6e9', width: 1 }
@@ -102,5 +102,5 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
     if (plot.current) showLast(plot.current)
   }, [x, curves, scheme, names, isLog])
 
-  return <div ref={place} className="chart" role="img" aria-label={label} data-points={x.length} />
+  return <div ref={container} className="chart" role="img" aria-label={label} data-points={x.length} />
 }

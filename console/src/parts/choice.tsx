@@ -1,5 +1,5 @@
 import { Select } from '@mantine/core'
-import { STATES, type Stateful, wordsOf } from '../states.ts'
+import { STATES, type StateKind, stateWordsFor } from '../states.ts'
 
 interface ChoiceProps {
   label: string
@@ -30,7 +30,7 @@ export function Choice({ label, any, of, value, onChange, w = 170 }: ChoiceProps
 }
 
 /** A filter by state. */
-export function StateChoice({ as, ...rest }: Pick<ChoiceProps, 'value' | 'onChange'> & { as: Stateful }) {
-  const states = Object.keys(STATES[as]).map((value) => ({ value, label: wordsOf(as, value)[1] }))
+export function StateChoice({ as, ...rest }: Pick<ChoiceProps, 'value' | 'onChange'> & { as: StateKind }) {
+  const states = Object.keys(STATES[as]).map((value) => ({ value, label: stateWordsFor(as, value)[1] }))
   return <Choice label="State" any="Every state" of={states} {...rest} w={200} />
 }

@@ -35,21 +35,21 @@ function factsOf(scaling: Scaling) {
     ...(missing !== null && { 'Why fewer': missing }),
     'At least': number(min),
     'At most': number(max),
-    Target: targetInWords(scaling),
-    'Idle copies': idleInWords(scaling),
+    Target: formatTarget(scaling),
+    'Idle copies': formatIdleTimeout(scaling),
     Schedule: schedule.length === 0 ? 'none' : <Schedule of={schedule} />,
     Quota: `This account reserves ${number(quota.reserved)} of ${number(quota.copies)} copies.`,
   }
 }
 
-function targetInWords({ target_in_flight, target_wait_ms }: Scaling): string {
+function formatTarget({ target_in_flight, target_wait_ms }: Scaling): string {
   if (target_in_flight !== null) return `${number(target_in_flight)} requests for each copy`
   return target_wait_ms === null
     ? 'as many requests for each copy as the model serves at once'
     : `${number(target_wait_ms)} ms of waiting`
 }
 
-function idleInWords({ idle_timeout_s }: Scaling): string {
+function formatIdleTimeout({ idle_timeout_s }: Scaling): string {
   if (idle_timeout_s === null) return 'are unloaded after the idle timeout of their node'
   return idle_timeout_s === 0 ? 'stay loaded' : `are unloaded after ${number(idle_timeout_s)} s`
 }

@@ -14,13 +14,13 @@ export interface Column<T> {
   sort?: string
 }
 
-export interface Sorted {
+export interface SortOrder {
   by: string
   order: 'asc' | 'desc'
 }
 
 /** The initial order of lists. */
-export const NEWEST: Sorted = { by: 'created_at', order: 'desc' }
+export const NEWEST: SortOrder = { by: 'created_at', order: 'desc' }
 
 interface DataTableProps<T> {
   caption: string
@@ -30,8 +30,8 @@ interface DataTableProps<T> {
   /** The text for an empty list, with what to do. */
   empty: ReactNode
   error?: Error | null
-  sorted?: Sorted
-  onSort?: (sorted: Sorted) => void
+  sorted?: SortOrder
+  onSort?: (sorted: SortOrder) => void
   more?: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown }
 }
 
@@ -95,8 +95,8 @@ const StateOrNone = ({ of }: { of: StateProps | undefined }) => (of ? <State {..
 
 interface HeadProps {
   of: Pick<Column<never>, 'head' | 'align' | 'sort'>
-  sorted: Sorted | undefined
-  onSort: ((sorted: Sorted) => void) | undefined
+  sorted: SortOrder | undefined
+  onSort: ((sorted: SortOrder) => void) | undefined
 }
 
 /** The head of a column; a second press turns the order around. */

@@ -27,7 +27,7 @@ export function Keys() {
 
 function KeyPanel() {
   const { data, error } = useApi<{ keys: ApiKey[] }>(KEYS)
-  const own = useMe().data?.key.id
+  const ownKeyId = useMe().data?.key.id
   const { run, problem } = useAction()
   const [revoking, setRevoking] = useState<string>()
   const revoke = (id: string) => run(() => client().keys.revoke(id))
@@ -45,7 +45,7 @@ function KeyPanel() {
           { head: 'Name', cell: ({ name }) => name },
           { head: 'Ends in', cell: ({ hint }) => <span className="mono">{hint}</span> },
           { head: 'Role', cell: ({ role }) => role },
-          { head: 'Limits', cell: (key) => limitsInWords(key) },
+          { head: 'Limits', cell: (key) => formatLimits(key) },
           { head: 'Ends', cell: ({ expires_at }) => <Time at={expires_at} /> },
           { head: 'Last used', cell: ({ last_used_at }) => <Time at={last_used_at} /> },
           {
@@ -55,7 +55,7 @@ function KeyPanel() {
                 <>
                   Revoked <Time at={revoked_at} />
                 </>
-              ) : key_id === own ? (
+              ) : key_id === ownKeyId ? (
                 'In use here'
               ) : revoking === key_id ? (
                 <Button size="compact-sm" color="red" onClick={() => void revoke(key_id)}>
@@ -78,7 +78,7 @@ function KeyPanel() {
   )
 }
 
-function limitsInWords({ limits, tools }: Pick<ApiKey, 'limits' | 'tools'>): string {
+function formatLimits({ limits, tools }: Pick<ApiKey, 'limits' | 'tools'>): string {
   const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models, service_tier } =
     limits ?? {}
   const words = [
@@ -100,7 +100,7 @@ const ROLES = {
 type Role = keyof typeof ROLES
 
 /** Numbers are stored as typed. */
-interface Wanted {
+interface KeyDraft {
   name: string
   role: Role
   days: string
@@ -110,7 +110,7 @@ interface Wanted {
   models: string
 }
 
-const BLANK: Wanted = {
+const BLANK: KeyDraft = {
   name: '',
   role: 'operator',
   days: '',
@@ -132,7 +132,7 @@ function faultOf(member: Count, typed: string): string | undefined {
 }
 
 /** Omits empty fields, which mean no limit. */
-function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): CreateApiKey {
+function bodyOf({ name, role, days, requests, tokens, credits, models }: KeyDraft): CreateApiKey {
   const named = models.split(',').flatMap((text) => text.trim() || [])
   const limits: KeyLimits = {
     ...(requests !== '' && { requests_per_minute: Number(requests) }),
@@ -155,7 +155,7 @@ function NewKey() {
   const { run, isBusy, problem } = useAction()
   const [wanted, setWanted] = useState(BLANK)
   const [made, setMade] = useState<string>()
-  const set = (change: Partial<Wanted>) => setWanted((now) => ({ ...now, ...change }))
+  const set = (change: Partial<KeyDraft>) => setWanted((now) => ({ ...now, ...change }))
   const isWrong = COUNTS.some((member) => faultOf(member, wanted[member]) !== undefined)
   const count = (member: Count, label: string) => (
     <TextInput

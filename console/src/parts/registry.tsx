@@ -10,7 +10,7 @@ import { Failure } from './page.tsx'
 
 type Status = RegistryEntry['lifecycle_status']
 
-interface Move {
+interface StatusChange {
   entry: RegistryEntry
   to: Status
 }
@@ -30,9 +30,9 @@ export function Registry() {
   const models = usePages<'models', RegistryEntry>(`${BUILDER}/models/registry`, 'models')
   const mayMove = useMay('admin')
   const { run, problem, isBusy } = useAction()
-  const [disabling, setDisabling] = useState<Move>()
+  const [disabling, setDisabling] = useState<StatusChange>()
 
-  const move = ({ entry, to }: Move, reason?: string) =>
+  const move = ({ entry, to }: StatusChange, reason?: string) =>
     run(async () => {
       const change = { lifecycle_status: to, ...(reason && { reason }) }
       await client().models.changeLifecycle(entry.model_config_id, change)
@@ -113,7 +113,7 @@ function Steps({ of, onStep }: { of: RegistryEntry; onStep: (to: Status) => void
 }
 
 interface ReasonProps {
-  of: Move
+  of: StatusChange
   isBusy: boolean
   onClose: () => void
   onGiven: (reason: string) => void

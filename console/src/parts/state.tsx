@@ -1,17 +1,17 @@
 import { Alert } from '@mantine/core'
 import type { ReactNode } from 'react'
-import { type Stateful, stateOfRun, waitingFor, wordsOf } from '../states.ts'
+import { type StateKind, stateOfRun, waitingFor, stateWordsFor } from '../states.ts'
 import type { Run } from '../types.ts'
 
 export interface StateProps {
-  as: Stateful
+  as: StateKind
   of: string
   words?: string | undefined
 }
 
 /** A state as text, so that its colour is never the only sign. */
 export function State({ as, of, words }: StateProps) {
-  const [tone, usual] = wordsOf(as, of)
+  const [tone, usual] = stateWordsFor(as, of)
   return (
     <span className="state" data-tone={tone}>
       {words ?? usual}
@@ -28,9 +28,10 @@ export function runStateOf(run: Run): StateProps {
 
 /** Explains each waiting or failed state once: what happens next, or what to do. */
 export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefined)[] }) {
-  const told = new Map<string, StateProps>()
-  for (const state of states) if (state) told.set(`${state.as} ${state.of}`, { as: state.as, of: state.of })
-  const unsettled = [...told.values()].filter(({ as, of }) => wordsOf(as, of)[2] !== undefined)
+  const statesByKey = new Map<string, StateProps>()
+  for (const state of states)
+    if (state) statesByKey.set(`${state.as} ${state.of}`, { as: state.as, of: state.of })
+  const unsettled = [...statesByKey.values()].filter(({ as, of }) => stateWordsFor(as, of)[2] !== undefined)
   if (unsettled.length === 0) return null
   return (
     <dl className="told" aria-label="What the states mean">
@@ -39,7 +40,7 @@ export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefi
           <dt>
             <State {...state} />
           </dt>
-          <dd>{wordsOf(state.as, state.of)[2]}</dd>
+          <dd>{stateWordsFor(state.as, state.of)[2]}</dd>
         </div>
       ))}
     </dl>
@@ -51,7 +52,7 @@ export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefi
  * explanation.
  */
 export function StateNote({ as, of, why }: Omit<StateProps, 'words'> & { why?: ReactNode }) {
-  const [tone, words, then] = wordsOf(as, of)
+  const [tone, words, then] = stateWordsFor(as, of)
   if (then === undefined) return null
   return (
     <Alert role="note" color={tone === 'bad' ? 'red' : 'yellow'} variant="outline" title={words}>

@@ -9,10 +9,10 @@ import { type Column, DataTable } from './data-table.tsx'
 import { WebhookForm } from './forms/webhook-form.tsx'
 import { Failure, Panel } from './page.tsx'
 
-type Listed = Pick<Parameters<typeof DataTable<WebhookEndpoint>>[0], 'rows' | 'error'> &
+type EndpointList = Pick<Parameters<typeof DataTable<WebhookEndpoint>>[0], 'rows' | 'error'> &
   NonNullable<Parameters<typeof DataTable<WebhookEndpoint>>[0]['more']>
 
-type Act = [words: string, label: string, act: () => void | Promise<void>]
+type RowAction = [words: string, label: string, act: () => void | Promise<void>]
 
 const COLUMNS: readonly Column<WebhookEndpoint>[] = [
   { head: 'Name', cell: ({ name }) => name },
@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<WebhookEndpoint>[] = [
 ]
 
 /** Lets an account add, test, disable, rotate and remove its webhook endpoints. */
-export function WebhookEndpoints({ of }: { of: Listed }) {
+export function WebhookEndpoints({ of }: { of: EndpointList }) {
   const maySend = useMay('operator')
   const mayChange = useMay('admin')
   const { run, problem } = useAction()
@@ -49,8 +49,8 @@ export function WebhookEndpoints({ of }: { of: Listed }) {
   const change = {
     head: 'Change',
     cell: ({ endpoint_id: id, name, enabled }: WebhookEndpoint) => {
-      const test: Act = ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))]
-      const changes: readonly Act[] = [
+      const test: RowAction = ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))]
+      const changes: readonly RowAction[] = [
         ['New secret', `Give ${name} a new secret`, () => rotate(id)],
         enabled
           ? ['Switch off', `Switch ${name} off`, () => run(() => api.update(id, { enabled: false }))]

@@ -34,15 +34,15 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
   async function send(event: FormEvent) {
     event.preventDefault()
     if (text.trim() === '' || running) return
-    const asked: Message[] = [...messages, { role: 'user' as const, content: text.trim() }].slice(-KEPT)
+    const prompt: Message[] = [...messages, { role: 'user' as const, content: text.trim() }].slice(-KEPT)
     const control = new AbortController()
     setRunning(control)
     setProblem(undefined)
     setTook(undefined)
     setText('')
-    setMessages([...asked, { role: 'assistant', content: '' }])
+    setMessages([...prompt, { role: 'assistant', content: '' }])
     try {
-      setTook(await answer(asked, control.signal))
+      setTook(await answer(prompt, control.signal))
     } catch (err) {
       if (!control.signal.aborted) setProblem(err as Error)
     }

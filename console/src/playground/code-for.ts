@@ -3,12 +3,12 @@ import type { Endpoint } from '../types.ts'
 import { startOf } from './rows.ts'
 
 type Code = readonly [language: string, text: string]
-interface Asked {
+interface ExampleRequest {
   path: string
   body: object
 }
 /** The routes under `/v1` that the packages of OpenAI call, by the kind of the endpoint. */
-const OPENAI: Record<string, (name: string) => Asked> = {
+const OPENAI: Record<string, (name: string) => ExampleRequest> = {
   chat: (model) => ({
     path: '/v1/chat/completions',
     body: { model, messages: [{ role: 'user', content: 'Hello' }] },
@@ -45,12 +45,12 @@ export function codeFor(endpoint: Endpoint, input: unknown = startOf(endpoint)):
 const json = (value: unknown, indent = ''): string =>
   JSON.stringify(value, null, 2).replaceAll('\n', `\n${indent}`)
 
-const curl = ({ path, body }: Asked): string =>
+const curl = ({ path, body }: ExampleRequest): string =>
   `curl ${location.origin}${path} \\
   -H "Authorization: Bearer $HEARTH_API_KEY" -H 'Content-Type: application/json' \\
   -d '${json(body).replaceAll("'", String.raw`'\''`)}'`
 
-const typeScript = ({ path, body }: Asked): string =>
+const typeScript = ({ path, body }: ExampleRequest): string =>
   `const answer = await fetch('${location.origin}${path}', {
   method: 'POST',
   headers: { authorization: \`Bearer \${process.env.HEARTH_API_KEY}\`, 'content-type': 'application/json' },
@@ -59,7 +59,7 @@ const typeScript = ({ path, body }: Asked): string =>
 console.log(await answer.json())
 `
 
-const python = ({ path, body }: Asked): string =>
+const python = ({ path, body }: ExampleRequest): string =>
   `import json, os, urllib.request
 
 request = urllib.request.Request(
@@ -70,7 +70,7 @@ request = urllib.request.Request(
 print(json.load(urllib.request.urlopen(request)))
 `
 
-const openaiTypeScript = ({ path, body }: Asked): string =>
+const openaiTypeScript = ({ path, body }: ExampleRequest): string =>
   `import OpenAI from 'openai'
 
 const client = new OpenAI({ baseURL: '${location.origin}/v1', apiKey: process.env.HEARTH_API_KEY })
@@ -83,7 +83,7 @@ for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta.c
 }
 `
 
-const openaiPython = ({ path, body }: Asked): string =>
+const openaiPython = ({ path, body }: ExampleRequest): string =>
   `import os
 from openai import OpenAI
 

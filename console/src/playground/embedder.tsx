@@ -6,7 +6,7 @@ import { Failure, Panel } from '../parts/page.tsx'
 import type { Endpoint } from '../types.ts'
 import { useAction } from '../use-action.ts'
 
-interface Made {
+interface EmbeddingResult {
   texts: string[]
   vectors: number[][]
   ms: number
@@ -19,7 +19,7 @@ export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
   const [text, setText] = useState(
     'A cat sleeps on the sofa.\nA kitten naps on the couch.\nThe invoice is due in May.',
   )
-  const [made, setMade] = useState<Made>()
+  const [made, setMade] = useState<EmbeddingResult>()
   const { run, isBusy, problem } = useAction()
   const texts = text.split('\n').flatMap((line) => line.trim() || [])
 
@@ -68,7 +68,7 @@ export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
   )
 }
 
-function Nearness({ of: { texts, vectors, ms } }: { of: Made }) {
+function Nearness({ of: { texts, vectors, ms } }: { of: EmbeddingResult }) {
   const rows = texts.map((text, at) => ({ text, at }))
   return (
     <Panel title="How near they are">

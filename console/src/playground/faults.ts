@@ -1,5 +1,5 @@
 /** A validation error as reported by the validator; the location is a JSON pointer. */
-interface Found {
+interface RawValidationError {
   keyword: string
   error: string
   instanceLocation: string
@@ -34,12 +34,12 @@ const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
 ]
 
 /** Converts a validation error to plain words at the affected field. */
-export function faultOf({ keyword, error, instanceLocation }: Found): Fault {
+export function faultOf({ keyword, error, instanceLocation }: RawValidationError): Fault {
   const path = pathOf(instanceLocation)
   const missing = / required property "(.*)"\.$/s.exec(error)?.[1]
   if (keyword === 'required' && missing !== undefined) path.push(missing)
   const row = path.findIndex(isIndex)
-  const message = `${nameOf(path.at(-1))} ${inWords(error)}`
+  const message = `${nameOf(path.at(-1))} ${formatValidationError(error)}`
   return {
     name: keyword,
     property: path.map((part) => `[${JSON.stringify(part)}]`).join(''),
@@ -48,7 +48,7 @@ export function faultOf({ keyword, error, instanceLocation }: Found): Fault {
   }
 }
 
-function inWords(error: string): string {
+function formatValidationError(error: string): string {
   for (const [pattern, words] of WORDS) {
     const found = pattern.exec(error)
     if (found) return words(found[1] ?? '')

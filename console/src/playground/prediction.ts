@@ -6,7 +6,7 @@ interface Verdict {
 }
 
 /** Formats a prediction briefly: a rounded number, or a label with its probability. */
-export function inWords(prediction: unknown): string {
+export function formatPrediction(prediction: unknown): string {
   const { label, probabilities } = Object(prediction) as Verdict
   if (label === undefined) return measure(prediction)
   const part = probabilities?.[String(label)]

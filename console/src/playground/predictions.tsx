@@ -1,7 +1,7 @@
 import { Text } from '@mantine/core'
 import { number } from '../format.ts'
 import type { JsonSchema } from '../types.ts'
-import { inWords } from './prediction.ts'
+import { formatPrediction } from './prediction.ts'
 import { rowSchemaOf, rowsIn } from './rows.ts'
 import { RowTable } from './table-rows.tsx'
 
@@ -24,7 +24,7 @@ export function Predictions({ of: { predictions }, input, schema }: PredictionsP
         caption="predictions"
         of={columns}
         rows={rows.slice(0, SHOWN)}
-        first={{ head: 'Prediction', cellOf: (at) => inWords(predictions[at]) }}
+        first={{ head: 'Prediction', cellOf: (at) => formatPrediction(predictions[at]) }}
       />
       {rows.length > SHOWN && (
         <Text size="sm" c="dimmed">

@@ -17,8 +17,8 @@ const validator: ValidatorType = {
     const errors = faultsOf(formData, schema)
     const found = { errors, errorSchema: toErrorSchema(errors) as ErrorSchema }
     if (!customValidate) return found
-    const own = unwrapErrorHandler(customValidate(formData, createErrorHandler(formData), undefined))
-    return validationDataMerge(found, own)
+    const customErrors = unwrapErrorHandler(customValidate(formData, createErrorHandler(formData), undefined))
+    return validationDataMerge(found, customErrors)
   },
   rawValidation: (schema, formData) => ({ errors: faultsOf(formData, schema) as never }),
   isValid: (schema, formData, root) =>

@@ -1,5 +1,5 @@
-import { BareCalls } from './bare-calls.ts'
 import type { CallStream } from './call-stream.ts'
+import { RawToolCalls } from './raw-tool-calls.ts'
 
 const MARKS = ['[TOOL_CALLS]', '<|python_tag|>']
 /** This mark is a single token, so it is never part of a model's text. */
@@ -24,7 +24,7 @@ export class AnswerText {
   readonly #marks: readonly string[]
   readonly #stream: CallStream
   #held = ''
-  #calls: BareCalls | undefined
+  #calls: RawToolCalls | undefined
   /** The mark that opened the calls. */
   #mark = ''
   /** True until the first text of this response is emitted. */
@@ -94,11 +94,11 @@ export class AnswerText {
     this.#held = this.#held.slice(mark.length)
     this.#isFresh = false
     this.#mark = mark === PYTHON_MARK ? '' : mark
-    this.#calls = new BareCalls(this.#options.names, this.#stream, this.#options)
+    this.#calls = new RawToolCalls(this.#options.names, this.#stream, this.#options)
     return true
   }
 
-  #readCalls(calls: BareCalls): boolean {
+  #readCalls(calls: RawToolCalls): boolean {
     const text = this.#held
     this.#held = ''
     calls.add(text)
@@ -108,7 +108,7 @@ export class AnswerText {
     return !this.isStopped
   }
 
-  #leave(calls: BareCalls): void {
+  #leave(calls: RawToolCalls): void {
     this.#hasCalled ||= calls.hasCalled
     if (!calls.hasCalled) this.#emit(this.#mark + calls.failedOpening)
     this.#calls = undefined

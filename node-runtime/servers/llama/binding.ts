@@ -123,7 +123,7 @@ export interface FunctionCallChunk {
   done: boolean
 }
 
-export interface Generated {
+export interface GenerationResult {
   response: string
   metadata: { stopReason: string }
 }
@@ -155,7 +155,7 @@ export interface ChatWrapper {
 }
 
 export interface LlamaChat {
-  generateResponse(history: HistoryItem[], options: GenerateOptions): Promise<Generated>
+  generateResponse(history: HistoryItem[], options: GenerateOptions): Promise<GenerationResult>
 }
 
 export interface Binding {

@@ -6,7 +6,7 @@ import type {
   ContextOptions,
   ContextText,
   GenerateOptions,
-  Generated,
+  GenerationResult,
   HistoryItem,
   Llama,
   LlamaContext,
@@ -362,7 +362,7 @@ async function loadState(sequence: LlamaSequence, { path, tokens }: ReadState): 
 }
 
 /** Returns the finish reason. It must not be `tool_calls` for a truncated call, which would look complete. */
-function finishOf({ metadata }: Generated, { calls, isInCall }: CallStream): Answer['finishReason'] {
+function finishOf({ metadata }: GenerationResult, { calls, isInCall }: CallStream): Answer['finishReason'] {
   if (calls.length > 0 && !isInCall) return 'tool_calls'
   return metadata.stopReason === 'maxTokens' ? 'length' : 'stop'
 }

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { HistoryItem } from './binding.ts'
-import type { Announced } from './exchange.ts'
+import type { PayloadAnnouncement } from './exchange.ts'
 import { historyOf } from './history.ts'
 import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
@@ -62,7 +62,7 @@ export function readPrefill(given: unknown): PrefillRequest {
 }
 
 /** Validates the fields of a request that continues from a payload and needs no messages. */
-export function readDecode(given: unknown): { request: ChatRequest; payload: Announced } {
+export function readDecode(given: unknown): { request: ChatRequest; payload: PayloadAnnouncement } {
   const body = objectOf(given)
   const payload = { file: body['file'], sizeBytes: body['size_bytes'], sha256: body['sha256'] }
   return { request: requestOf(body, UNKNOWN_HISTORY), payload }

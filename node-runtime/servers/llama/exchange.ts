@@ -17,7 +17,7 @@ export class BadPayloadError extends Error {
 }
 
 /** The node's announcement of a payload. */
-export interface Announced {
+export interface PayloadAnnouncement {
   file: unknown
   sizeBytes: unknown
   sha256: unknown
@@ -35,7 +35,7 @@ export function payloadPath(folder: string, name: unknown): string {
 /** Opens a payload and verifies its size and digest. */
 export async function openVerified(
   folder: string,
-  { file: name, sizeBytes, sha256 }: Announced,
+  { file: name, sizeBytes, sha256 }: PayloadAnnouncement,
 ): Promise<FileHandle> {
   const path = payloadPath(folder, name)
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK

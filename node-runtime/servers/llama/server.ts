@@ -18,13 +18,17 @@ async function main(): Promise<void> {
   serve(options, (request, response) => void answer(serving, request, response))
 }
 
-interface Serving {
+interface ServedModel {
   model: ChatModel
   /** The exchange folder for payloads. */
   exchange: string
 }
 
-async function answer(serving: Serving, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function answer(
+  serving: ServedModel,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const { model } = serving
   const route = `${request.method} ${request.url?.split('?')[0]}`
   if (route === 'GET /health') return send(response, 200, { status: 'ok', in_flight: model.inFlight })
@@ -45,7 +49,12 @@ async function answer(serving: Serving, request: IncomingMessage, response: Serv
   }
 }
 
-type Work = (serving: Serving, body: unknown, response: ServerResponse, signal: AbortSignal) => Promise<void>
+type Work = (
+  serving: ServedModel,
+  body: unknown,
+  response: ServerResponse,
+  signal: AbortSignal,
+) => Promise<void>
 
 const WORK = new Map<string, Work>([
   ['POST /v1/chat/completions', ({ model }, body, ...rest) => complete({ model }, readChat(body), ...rest)],
@@ -55,7 +64,7 @@ const WORK = new Map<string, Work>([
 
 /** Evaluates a prompt for another server, which continues from the file. */
 async function prefill(
-  { model, exchange }: Serving,
+  { model, exchange }: ServedModel,
   body: unknown,
   response: ServerResponse,
   signal: AbortSignal,
@@ -67,7 +76,7 @@ async function prefill(
 }
 
 async function decode(
-  { model, exchange }: Serving,
+  { model, exchange }: ServedModel,
   body: unknown,
   response: ServerResponse,
   signal: AbortSignal,

@@ -8,7 +8,7 @@ const TEMPLATE_TIMEOUT_MS = 10_000
 /** The share of that time that the template must have used as CPU time; it gets less on a busy machine. */
 const SPINNING_SHARE = 0.1
 
-interface Bound {
+interface TimeLimit {
   timeoutMs?: number
 }
 
@@ -31,7 +31,7 @@ class TemplateTimeout extends Error {
  */
 export function resolveInTime(
   resolve: () => ChatWrapper,
-  { timeoutMs = TEMPLATE_TIMEOUT_MS }: Bound = {},
+  { timeoutMs = TEMPLATE_TIMEOUT_MS }: TimeLimit = {},
 ): ChatWrapper {
   const wrapper = within(timeoutMs, resolve, ({ message, isSpinning }) =>
     isSpinning ? new UnusableWeightsError(message) : new Error(message),

@@ -21,7 +21,7 @@ const FAULTS_OF_MACHINE =
   /alloc|memory|mmap|mlock|no space|input\/output|permission|denied|too many open files|read error/i
 const MAX_DETAIL = 300
 /** llama.cpp logs from its own threads, so the explanation arrives after the failure. */
-const LAST_WORDS_MS = 1_000
+const LOG_TIMEOUT_MS = 1_000
 const POLL_INTERVAL_MS = 50
 
 /** `GGUF`, the version, the number of tensors and the number of metadata entries. */
@@ -62,7 +62,7 @@ export async function judgeLoadFailure(err: unknown, written: readonly string[])
   const message = err instanceof Error ? err.message : String(err)
   const fault = () =>
     [...written, message].find((line) => FAULTS_OF_WEIGHTS.some((words) => words.test(line)))
-  for (let waited = 0; waited < LAST_WORDS_MS && fault() === undefined; waited += POLL_INTERVAL_MS)
+  for (let waited = 0; waited < LOG_TIMEOUT_MS && fault() === undefined; waited += POLL_INTERVAL_MS)
     await sleep(POLL_INTERVAL_MS)
   const found = fault()
   if (found === undefined || FAULTS_OF_MACHINE.test([message, ...written].join('\n'))) return err

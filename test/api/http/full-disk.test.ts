@@ -88,8 +88,8 @@ describe('a full object store', function () {
   it('answers 503 with Retry-After to a signed PUT, a dataset and an input, and leaves no files behind', async () => {
     const url = await signedUrl()
     // Also in the reserve, which an upload doesn't touch while the disk has room.
-    for (const left of [0, 2 * MB]) {
-      disk.fill(left)
+    for (const freeBytes of [0, 2 * MB]) {
+      disk.fill(freeBytes)
 
       for (const answer of [await put(url, FILE), await upload(), await input()]) assertFull(answer)
     }
@@ -112,8 +112,8 @@ describe('a full object store', function () {
 
   it('lets another gateway start, which uses the same signing key', async () => {
     const url = await signedUrl()
-    for (const left of [0, 16]) {
-      disk.fill(left)
+    for (const freeBytes of [0, 16]) {
+      disk.fill(freeBytes)
       const env = { HEARTH_OBJECT_DIR: join(disk.path, 'objects'), HEARTH_ACCOUNT_STORAGE_GB: '0' }
       await using other = await startApi({ env, database: api.database })
 
@@ -194,11 +194,11 @@ describe('a full disk of PostgreSQL', function () {
     await using admin = openDatabase(new URL('/postgres', database.url).href, { max: 1 })
     const { rows } = await sql<{ data_directory: string }>`show data_directory`.execute(admin)
     const { uid, gid } = statSync(rows[0]!.data_directory)
-    const place = join(disk.path, 'space')
-    mkdirSync(place)
-    chownSync(place, uid, gid)
+    const directory = join(disk.path, 'space')
+    mkdirSync(directory)
+    chownSync(directory, uid, gid)
     const name = `small_${randomUUID().replaceAll('-', '')}`
-    await sql.raw(`create tablespace ${name} location '${place}'`).execute(admin)
+    await sql.raw(`create tablespace ${name} location '${directory}'`).execute(admin)
     await database.db.destroy()
     const moved = new URL(database.url).pathname.slice(1)
     await sql.raw(`alter database ${moved} set tablespace ${name}`).execute(admin)

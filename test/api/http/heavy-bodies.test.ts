@@ -285,14 +285,17 @@ describe('reading a large body', () => {
   })
 
   it('stops when its caller disconnects', async () => {
-    const left = new AbortController()
+    const disconnect = new AbortController()
     function* steps(): Generator<void, void> {
-      left.abort(new Error('left'))
+      disconnect.abort(new Error('left'))
       yield
       assert.fail('must not be read')
     }
     const next = () => assert.fail('must not be handled')
-    await assert.rejects(new BodyTurns().run({ ...bodyOf('a'), signal: left.signal }, steps(), next), /left/)
+    await assert.rejects(
+      new BodyTurns().run({ ...bodyOf('a'), signal: disconnect.signal }, steps(), next),
+      /left/,
+    )
   })
 
   it('does not wait for larger bodies of other accounts, nor for their pauses', async () => {

@@ -74,7 +74,7 @@ describe('files of forms in memory', () => {
 
   it('are stored in few pieces, however small the received chunks', async () => {
     const { raw, headers } = await callOf(formOf({ file: bytes(100_000) }, 'a.bin'))
-    const asked = request(`${api.baseUrl}/api/builder/v1/pieces`, {
+    const pendingResponse = request(`${api.baseUrl}/api/builder/v1/pieces`, {
       method: 'POST',
       headers,
       body: Readable.from(
@@ -84,7 +84,7 @@ describe('files of forms in memory', () => {
       ),
     })
 
-    assert.deepEqual(await (await asked).body.json(), { pieces: 3 })
+    assert.deepEqual(await (await pendingResponse).body.json(), { pieces: 3 })
   })
 
   it('hold memory only until the response', async () => {

@@ -42,24 +42,27 @@ describe('validation errors', () => {
       limits: Type.Optional(of({ least: text, until: text })),
       ...Object.fromEntries(places),
     })
-    const said = (value: object): unknown => {
+    const messageFor = (value: object): unknown => {
       try {
         return jsonCheck('body', schema)(value)
       } catch (err) {
         return (err as ApiError).message
       }
     }
-    assert.equal(said({ limits: { ways: 'x' } }), 'body.limits.ways: Unknown field; it belongs to edges[]')
     assert.equal(
-      said({ edges: [{ space: { least: 'x' } }] }),
+      messageFor({ limits: { ways: 'x' } }),
+      'body.limits.ways: Unknown field; it belongs to edges[]',
+    )
+    assert.equal(
+      messageFor({ edges: [{ space: { least: 'x' } }] }),
       'body.edges.0.space.least: Unknown field; it belongs to edges[] or limits',
     )
     assert.equal(
-      said({ limits: { edges: [] } }),
+      messageFor({ limits: { edges: [] } }),
       'body.limits.edges: Unknown field; it belongs to the top-level object',
     )
-    assert.equal(said({ limits: { id: 'x' } }), 'body.limits.id: Unknown field')
-    assert.equal(said({ limits: { other: 'x' } }), 'body.limits.other: Unknown field')
+    assert.equal(messageFor({ limits: { id: 'x' } }), 'body.limits.id: Unknown field')
+    assert.equal(messageFor({ limits: { other: 'x' } }), 'body.limits.other: Unknown field')
   })
 
   it('report a missing one-of group along with all other errors', () => {
@@ -107,7 +110,7 @@ describe('validation errors', () => {
       'body',
       Type.Object(Type.Partial(Type.Object(fields)).properties, { additionalProperties: false }),
     )
-    const asked = (value: object) => {
+    const messageFor = (value: object) => {
       try {
         check(value)
         return undefined
@@ -116,10 +119,16 @@ describe('validation errors', () => {
       }
     }
 
-    assert.equal(asked({ endpointId: 'x' }), 'body.endpointId: Unknown field; did you mean "endpoint_id"?')
-    assert.equal(asked({ edpnoint_id: 'x' }), 'body.edpnoint_id: Unknown field; did you mean "endpoint_id"?')
+    assert.equal(
+      messageFor({ endpointId: 'x' }),
+      'body.endpointId: Unknown field; did you mean "endpoint_id"?',
+    )
+    assert.equal(
+      messageFor({ edpnoint_id: 'x' }),
+      'body.edpnoint_id: Unknown field; did you mean "endpoint_id"?',
+    )
     assert.match(
-      asked({ stages: [{ timeout_s: 1, timeout: 2 }] }) ?? '',
+      messageFor({ stages: [{ timeout_s: 1, timeout: 2 }] }) ?? '',
       /^body\.stages\.0\.timeout: Unknown field; did you mean "timeout_s"\?$/,
     )
     const needed = jsonCheck(
@@ -130,13 +139,13 @@ describe('validation errors', () => {
       message: 'body.endpoint: Unknown field; did you mean "endpoint_id"?',
     })
     for (const far of ['b', 'colour', 'x'.repeat(10_000)])
-      assert.match(asked({ [far]: 1 }) ?? '', /: Unknown field$/)
+      assert.match(messageFor({ [far]: 1 }) ?? '', /: Unknown field$/)
   })
 
   it('describe the expected text in words, never as a pattern', () => {
     const body = Type.Object({ name: EndpointName, id: Uuid, other: Type.String({ pattern: '^secret$' }) })
     const check = jsonCheck('body', body)
-    const told = (value: object): string => {
+    const messageFor = (value: object): string => {
       try {
         check({ name: 'a', id: newId(), other: 'secret', ...value })
       } catch (err) {
@@ -145,15 +154,15 @@ describe('validation errors', () => {
       return 'nothing'
     }
 
-    assert.match(told({ name: 'A B' }), /^body\.name: must consist of lower-case letters, digits/)
-    assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
-    assert.match(told({ name: '' }), /^body\.name: must not be empty/)
-    assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
-    assert.equal(told({ other: 'x' }), 'body.other: does not match the required format')
+    assert.match(messageFor({ name: 'A B' }), /^body\.name: must consist of lower-case letters, digits/)
+    assert.equal(messageFor({ id: '7' }), 'body.id: must be a UUID')
+    assert.match(messageFor({ name: '' }), /^body\.name: must not be empty/)
+    assert.equal(messageFor({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
+    assert.equal(messageFor({ other: 'x' }), 'body.other: does not match the required format')
   })
 
   it('describe expectations in words, not in JSON Schema terms', () => {
-    const told = (schema: object, value: unknown): string => {
+    const messageFor = (schema: object, value: unknown): string => {
       try {
         jsonCheck('body', Type.Unsafe({ type: 'object', properties: { a: schema } }))({ a: value })
       } catch (err) {
@@ -177,7 +186,7 @@ describe('validation errors', () => {
     ]
 
     for (const [schema, value, words] of expected) {
-      assert.ok(told(schema, value).startsWith(words), told(schema, value))
+      assert.ok(messageFor(schema, value).startsWith(words), messageFor(schema, value))
     }
   })
 })

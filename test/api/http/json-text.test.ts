@@ -3,20 +3,23 @@ import { ofText, parsed, serialize, withText } from '../../../api/http/bodies/js
 
 describe('the JSON text of a response', () => {
   const text = Buffer.from('{ "a": 1.50, "b": "é" }')
-  const known = () => withText(JSON.parse(text.toString()) as Record<string, unknown>, text)
+  const parsedText = () => withText(JSON.parse(text.toString()) as Record<string, unknown>, text)
   const textOf = (body: unknown) => String(serialize(body))
 
   it('keeps the original text of a known member at any position', () => {
-    assert.equal(textOf({ id: 7, result: known(), ms: 1 }), `{"id":7,"ms":1,"result":${text.toString()}}`)
-    assert.equal(textOf({ result: known() }), `{"result":${text.toString()}}`)
-    assert.equal(textOf({ gone: undefined, result: known() }), `{"result":${text.toString()}}`)
+    assert.equal(
+      textOf({ id: 7, result: parsedText(), ms: 1 }),
+      `{"id":7,"ms":1,"result":${text.toString()}}`,
+    )
+    assert.equal(textOf({ result: parsedText() }), `{"result":${text.toString()}}`)
+    assert.equal(textOf({ gone: undefined, result: parsedText() }), `{"result":${text.toString()}}`)
   })
 
   it('includes values that have never been parsed', () => {
     assert.equal(textOf({ id: 7, result: ofText(text) }), `{"id":7,"result":${text.toString()}}`)
     assert.equal(textOf({ deep: { result: ofText(text) } }), '{"deep":{"result":{"a":1.5,"b":"é"}}}')
     assert.deepEqual(parsed({ id: 7, result: ofText(text) }), { id: 7, result: { a: 1.5, b: 'é' } })
-    for (const body of [{ result: known() }, { id: 7 }, [ofText(text)], null, 'text'])
+    for (const body of [{ result: parsedText() }, { id: 7 }, [ofText(text)], null, 'text'])
       assert.equal(parsed(body), body)
   })
 
@@ -31,11 +34,18 @@ describe('the JSON text of a response', () => {
   })
 
   it('equals JSON.stringify otherwise', () => {
-    const bodies = [{ a: [1, { b: null }] }, [known()], { deep: { result: known() } }, null, 'text', 3]
+    const bodies = [
+      { a: [1, { b: null }] },
+      [parsedText()],
+      { deep: { result: parsedText() } },
+      null,
+      'text',
+      3,
+    ]
     for (const body of bodies) assert.equal(textOf(body), JSON.stringify(body))
   })
 
   it('reflects changes: a modified copy is serialized from its values', () => {
-    assert.equal(textOf({ result: { ...known(), a: 2 } }), '{"result":{"a":2,"b":"é"}}')
+    assert.equal(textOf({ result: { ...parsedText(), a: 2 } }), '{"result":{"a":2,"b":"é"}}')
   })
 })

@@ -217,15 +217,17 @@ describe('callers without a valid credential', () => {
   it('have their oldest connections closed, while those of accounts stay open', async () => {
     await using api = await startApi({ env: { HEARTH_ADDRESS_CONNECTIONS: '5' } })
     const { key } = await api.account()
-    const known = begin(api, ['GET /api/builder/v1/endpoints HTTP/1.1', `x-api-key: ${key}`])
-    await until(() => known.answer.text.startsWith('HTTP/1.1 200'))
+    const authenticated = begin(api, ['GET /api/builder/v1/endpoints HTTP/1.1', `x-api-key: ${key}`])
+    await until(() => authenticated.answer.text.startsWith('HTTP/1.1 200'))
     const strangers = Array.from({ length: 20 }, () => connectTo(api.baseUrl).on('error', () => {}))
 
     await until(async () => (await api.connections()) <= 7)
-    assert.equal(known.socket.destroyed, false)
-    known.socket.write(`GET /api/builder/v1/endpoints HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\n\r\n`)
-    await until(() => known.answer.text.split('HTTP/1.1 200').length === 3)
-    leave([known, ...strangers.map((socket) => ({ socket }))])
+    assert.equal(authenticated.socket.destroyed, false)
+    authenticated.socket.write(
+      `GET /api/builder/v1/endpoints HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\n\r\n`,
+    )
+    await until(() => authenticated.answer.text.split('HTTP/1.1 200').length === 3)
+    leave([authenticated, ...strangers.map((socket) => ({ socket }))])
   })
 })
 

@@ -4,7 +4,7 @@ import * as cacheVersionRepository from '../../../db/repositories/platform/cache
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
-import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../support/builders/build-endpoint.ts'
 import { uploadInput } from '../../support/builders/forms.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 
@@ -29,10 +29,10 @@ describe('access to inference and uploads', () => {
 
     assert.equal(await ask({}), 404)
     assert.equal(await ask({ visibility: 'public', review_status: 'pending_review' }), 403)
-    assert.equal(await ask(OFFERED), 200)
-    assert.equal(await ask({ ...OFFERED, status: 'paused' }), 409)
-    assert.equal(await ask({ ...OFFERED, status: 'inactive' }), 409)
-    assert.equal(await ask({ ...OFFERED, status: 'deprecated' }), 200)
+    assert.equal(await ask(PUBLIC_LISTING), 200)
+    assert.equal(await ask({ ...PUBLIC_LISTING, status: 'paused' }), 409)
+    assert.equal(await ask({ ...PUBLIC_LISTING, status: 'inactive' }), 409)
+    assert.equal(await ask({ ...PUBLIC_LISTING, status: 'deprecated' }), 200)
     assert.equal((await on.infer(newId(), { input: {} })).status, 404)
   })
 
@@ -60,7 +60,7 @@ describe('access to inference and uploads', () => {
 
   it("counts the account's tasks and all workers", async () => {
     const other = await on.api.account()
-    const endpoint = await on.endpointOver(warm.model_key, OFFERED)
+    const endpoint = await on.endpointOver(warm.model_key, PUBLIC_LISTING)
     await on.infer(endpoint.id, { input: { instances: [1] } }, other.key)
     await on.infer(endpoint.id, { input: { refuse: 'no' } }, other.key)
     await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, other.key)

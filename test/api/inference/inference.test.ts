@@ -165,13 +165,13 @@ describe('inference over HTTP', () => {
   it('stops the model when the client disconnects, and writes no row', async () => {
     const before = await on.count(warm.id)
     const leaving = new AbortController()
-    const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
+    const pendingResponse = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
       method: 'POST',
       headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
       body: JSON.stringify({ input: { wait_s: 20 } }),
       signal: leaving.signal,
     })
-    asked.catch(() => {})
+    pendingResponse.catch(() => {})
     await on.inFlight(1)
 
     leaving.abort()
@@ -191,13 +191,13 @@ describe('inference over HTTP', () => {
     await db.transaction().execute(async (trx) => {
       // The row can't be written before the client has disconnected.
       await sql`lock table task in share row exclusive mode`.execute(trx)
-      const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
+      const pendingResponse = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
         method: 'POST',
         headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
         body: JSON.stringify({ input: { wait_s: 20 }, sync_timeout_s: 1 }),
         signal: leaving.signal,
       })
-      asked.catch(() => {})
+      pendingResponse.catch(() => {})
       await until(async () => {
         const { rows } = await sql`select 1 from pg_locks join pg_database d on d.oid = database
           where not granted and d.datname = current_database()`.execute(db)
@@ -283,13 +283,13 @@ describe('inference over HTTP', () => {
   it('fails a queued task when its client disconnects before receiving the id', async () => {
     const leaving = new AbortController()
     const before = await on.count(cold.id)
-    const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${cold.id}/infer`, {
+    const pendingResponse = request(`${on.api.baseUrl}${BUILDER}/endpoints/${cold.id}/infer`, {
       method: 'POST',
       headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
       body: JSON.stringify({ input: { instances: [7] } }),
       signal: leaving.signal,
     })
-    asked.catch(() => {})
+    pendingResponse.catch(() => {})
     await until(async () => (await on.count(cold.id)) > before)
 
     leaving.abort()
@@ -311,13 +311,13 @@ describe('inference over HTTP', () => {
     await until(() => on.api.services.links.placement.count(warm.model_key).warm === 2)
     const busy = () =>
       [on.node, second].find(({ parts }) => parts.models.report().some(({ in_flight }) => in_flight === 1))
-    const asked = on.infer(warm.id, { input: { wait_s: 1 } })
+    const pendingAnswer = on.infer(warm.id, { input: { wait_s: 1 } })
     await until(() => busy() !== undefined)
     const first = busy()!
 
     on.api.services.links.disconnect(first.nodeId, 'a test')
 
-    const { body } = await asked
+    const { body } = await pendingAnswer
     assert.deepEqual([body.status, body.result], ['succeeded', { waited_s: 1 }])
     const { node_id } = await on.api.database.db
       .selectFrom('task')

@@ -52,8 +52,8 @@ describe('key limits', () => {
     })
   /** Waits until this much of the current minute is left. */
   const withinMinute = async (seconds: number): Promise<void> => {
-    const left = 60_000 - (Date.now() % 60_000)
-    if (left < seconds * 1_000) await sleep(left + 10)
+    const remainingMs = 60_000 - (Date.now() % 60_000)
+    if (remainingMs < seconds * 1_000) await sleep(remainingMs + 10)
   }
   const counts = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 200).length
 
@@ -128,14 +128,16 @@ describe('key limits', () => {
     for (const stream of [false, true]) {
       const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
       const slow = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], stream }
-      const asked: Promise<Answer<AnyBody>>[] = []
+      const pendingAnswers: Promise<Answer<AnyBody>>[] = []
       // Longer than two refreshes of the booked usage.
       for (let n = 0; n < 24; n++) {
-        asked.push(chat.api.call('POST', CHAT, { key, body: { ...slow, fake: { delay_ms: 2_500 } } }))
+        pendingAnswers.push(
+          chat.api.call('POST', CHAT, { key, body: { ...slow, fake: { delay_ms: 2_500 } } }),
+        )
         await sleep(60)
       }
 
-      assert.equal(counts(await Promise.all(asked)), 3, `stream ${stream}`)
+      assert.equal(counts(await Promise.all(pendingAnswers)), 3, `stream ${stream}`)
     }
   })
 

@@ -58,13 +58,15 @@ describe('a model with more requests than it serves at once', function () {
 
   /** Opens streams that get no response until they disconnect; at least one has to wait. */
   const flood = async (endpoint: { id: string; model_key: string }, count: number) => {
-    const left = new AbortController()
+    const disconnect = new AbortController()
     const ask = () =>
-      openStream(chat, endpoint.id, { fake: { delay_ms: NEVER_MS } }, left.signal).catch(() => undefined)
+      openStream(chat, endpoint.id, { fake: { delay_ms: NEVER_MS } }, disconnect.signal).catch(
+        () => undefined,
+      )
     const streams = Array.from({ length: count }, ask)
     await until(() => waiting(endpoint) === count - PLACES)
     return async () => {
-      left.abort()
+      disconnect.abort()
       await Promise.all(streams)
     }
   }
@@ -114,17 +116,17 @@ describe('a model with more requests than it serves at once', function () {
   it('keeps waiting streams alive, and creates no task for an infer whose client disconnects', async () => {
     const endpoint = await open()
     const leave = await flood(endpoint, PLACES + 1)
-    const gone = new AbortController()
+    const disconnect = new AbortController()
     const infer = fetch(`${chat.api.baseUrl}/api/builder/v1/endpoints/${endpoint.id}/infer`, {
       method: 'POST',
       headers: { 'x-api-key': other.key, 'content-type': 'application/json' },
       body: JSON.stringify({ input: { messages } }),
-      signal: gone.signal,
+      signal: disconnect.signal,
     })
-    const left = assert.rejects(infer)
+    const rejection = assert.rejects(infer)
     await until(() => waiting(endpoint) === 2)
-    gone.abort()
-    await left
+    disconnect.abort()
+    await rejection
     const stream = await openStream(chat, endpoint.id)
     const [first] = await once(stream.body, 'data')
     stream.body.destroy()
@@ -153,21 +155,21 @@ describe('a model with more requests than it serves at once', function () {
       ),
     )
     const before = (await chat.stats(endpoint)).requests
-    const left = new AbortController()
+    const disconnect = new AbortController()
     const streams = gateways.flatMap((api) =>
       Array.from({ length: 5 }, () =>
         openStream(
           { api, caller: chat.caller },
           endpoint.id,
           { fake: { delay_ms: NEVER_MS } },
-          left.signal,
+          disconnect.signal,
         ).catch(() => undefined),
       ),
     )
     await until(() =>
       gateways.every(({ services: { places } }) => places.waiting(endpoint.model_key) === 5 - PLACES / 2),
     )
-    left.abort()
+    disconnect.abort()
     await Promise.all(streams)
     await until(() => gateways.every(({ services: { places } }) => places.waiting(endpoint.model_key) === 0))
 

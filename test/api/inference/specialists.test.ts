@@ -202,11 +202,11 @@ describe('specialists', function () {
     await resultOf((await infer(model.endpoint_id, { input: { text: 'Hello' }, sync: false })).body.task_id)
     await until(() => world.api.services.links.placement.count(model.model_key).warm === 1)
 
-    const asked = infer(model.endpoint_id, { input, sync_timeout_s: 60 })
+    const pendingAnswer = infer(model.endpoint_id, { input, sync_timeout_s: 60 })
     await sleep(300)
     const [server] = node.parts.driver.running.filter(({ name }) => name === `model-${model.model_key}`)
     process.kill((await server?.pid()) ?? 0, 'SIGKILL')
-    const { body } = await asked
+    const { body } = await pendingAnswer
 
     assert.ok(['failed', 'queued', 'succeeded'].includes(body.status), JSON.stringify(body).slice(0, 300))
     if (body.status === 'failed') assert.match(body.message, /dropped the connection|broke off|ended|exited/)

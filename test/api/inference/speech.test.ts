@@ -40,11 +40,11 @@ describe('speech to text', function () {
       [warm, 42, /^en$/],
     ] as const) {
       assert.equal(body.status, 'succeeded', text)
-      const { duration_s, segments, language, text: said, model: named } = body.result
+      const { duration_s, segments, language, text: fullText, model: named } = body.result
       assert.deepEqual([duration_s, named], [seconds, model.name])
       assert.match(language, spoken)
       assert.equal(
-        said,
+        fullText,
         segments
           .map((segment: { text: string }) => segment.text)
           .join('')

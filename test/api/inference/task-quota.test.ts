@@ -169,18 +169,18 @@ describe('tasks that wait for a node', () => {
     const share = PLACED_SLOTS / 2
     const [mine, theirs] = [await tenant(share + 2), await tenant(1)]
     const activities = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
-    const place = async ({ infer }: typeof mine) => {
+    const placeTask = async ({ infer }: typeof mine) => {
       const { body } = await infer()
       return activities.placeTask({ taskId: body.task_id, avoid: [], lost: false })
     }
 
     const placed = []
-    for (let n = 0; n < share + 2; n++) placed.push(await place(mine))
+    for (let n = 0; n < share + 2; n++) placed.push(await placeTask(mine))
 
     const sent = placed.filter((one) => one.nodeId === nodeId)
     assert.equal(sent.length, share, JSON.stringify(placed.at(-1)))
     assert.match(placed.at(-1)?.why ?? '', /already runs as many tasks of the account as it may/)
     assert.ok(Number(placed.at(-1)?.waiting) >= 1)
-    assert.equal((await place(theirs)).nodeId, nodeId)
+    assert.equal((await placeTask(theirs)).nodeId, nodeId)
   }).timeout(30_000)
 })

@@ -44,10 +44,10 @@ describe('manifest versions while gateways are killed', () => {
       await using first = runGateway(env)
       await using second = runGateway(env)
       const [a, b] = await Promise.all([first.ready(), second.ready()])
-      const asked = [a, b].map(({ baseUrl }) => versions(baseUrl).catch(() => []))
+      const reads = [a, b].map(({ baseUrl }) => versions(baseUrl).catch(() => []))
       await sleep(round * 15)
       await Promise.all([first.kill(), second.kill()])
-      await Promise.all(asked)
+      await Promise.all(reads)
       await using last = runGateway(env)
 
       const seen = await versions((await last.ready()).baseUrl)

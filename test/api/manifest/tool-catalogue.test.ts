@@ -110,8 +110,8 @@ describe('a tool set', () => {
     for (const slug of slugs.slice(0, 50)) assert.ok(made.put(slug, undefined))
     for (const slug of slugs.slice(50, 100)) assert.ok(made.put(slug, tool(slug, 'second')))
 
-    const left = slugs.slice(50).map((slug, n) => tool(slug, n < 50 ? 'second' : 'first'))
-    const read = new ToolSet(left)
+    const remaining = slugs.slice(50).map((slug, n) => tool(slug, n < 50 ? 'second' : 'first'))
+    const read = new ToolSet(remaining)
     assert.deepEqual(
       made.tools.map(({ slug }) => slug),
       slugs.slice(50).toSorted(),

@@ -146,13 +146,13 @@ describe('a manifest version (2.10, 9.3)', () => {
 
     // Also on a gateway that hasn't served any tools yet.
     await using idle = await startApi({ database })
-    let isTold = false
+    let isNotified = false
     idle.services.tools.onChange(() => {
-      isTold = true
+      isNotified = true
     })
     await until(async () => {
       await change(id, { tags: [String(Math.random())] })
-      return isTold
+      return isNotified
     })
   })
 })

@@ -53,11 +53,11 @@ describe('the MCP conformance tests', () => {
         listOf(revision),
       ]
       const child = spawn(process.execPath, [CLI, ...args, '-o', folder.path], { stdio: 'pipe' })
-      let said = ''
-      for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (said += String(text)))
+      let output = ''
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (output += String(text)))
       const [code] = (await once(child, 'exit')) as [number]
 
-      assert.equal(code, 0, said.slice(-20_000))
+      assert.equal(code, 0, output.slice(-20_000))
     })
 
     it(`list a reason for every scenario that does not apply to ${revision}`, () => {

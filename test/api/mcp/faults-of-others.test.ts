@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
-import { connectMcp, withTasks } from '../../support/servers/clients/mcp-client.ts'
+import { connectMcp, taskClient } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { addModel } from '../../support/servers/nodes/node.ts'
 
@@ -32,26 +32,26 @@ describe('known problems of other MCP servers', () => {
   it('silent calls: a client with a progress token hears of its call every few seconds', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
     await using mcp = await connectMcp(on.api, on.caller.key)
-    const told: number[] = []
+    const progressTimes: number[] = []
     const leave = new AbortController()
     const call = { name: 'run_inference', arguments: { endpoint_id: cold.id, input: { instances: [1] } } }
 
-    const asked = mcp.client.callTool(call, {
+    const pendingCall = mcp.client.callTool(call, {
       signal: leave.signal,
       timeout: 4_000,
       resetTimeoutOnProgress: true,
-      onprogress: () => void told.push(performance.now()),
+      onprogress: () => void progressTimes.push(performance.now()),
     })
-    asked.catch(() => {})
-    while (told.length < 3) await sleep(100)
+    pendingCall.catch(() => {})
+    while (progressTimes.length < 3) await sleep(100)
     leave.abort()
 
-    const gaps = told.slice(1).map((at, index) => at - (told[index] ?? 0))
+    const gaps = progressTimes.slice(1).map((at, index) => at - (progressTimes[index] ?? 0))
     assert.ok(gaps.every((ms) => ms < 4_000))
   }).timeout(60_000)
 
   it('long work without a handle: it is a protocol task, and its invocation is readable over REST', async () => {
-    const mcp = withTasks(on.api, on.caller.key)
+    const mcp = taskClient(on.api, on.caller.key)
 
     const started = await mcp('tools/call', { name: 'handle', arguments: { instances: [1] } })
     const id = String(started.taskId).slice('invocation.'.length)

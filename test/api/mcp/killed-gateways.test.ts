@@ -5,7 +5,7 @@ import { until } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { callApi } from '../../support/servers/api.ts'
-import { withTasks } from '../../support/servers/clients/mcp-client.ts'
+import { taskClient } from '../../support/servers/clients/mcp-client.ts'
 import { startDatabase } from '../../support/servers/database.ts'
 import { gatewayEnv, runGateway } from '../../support/servers/gateway-process.ts'
 
@@ -25,11 +25,11 @@ describe("agents' tasks when their gateway is killed", () => {
     await using second = runGateway(env)
     const [a, b] = await Promise.all([first.ready(), second.ready()])
     const at = (baseUrl: string) =>
-      withTasks({ call: (method, path, call) => callApi(baseUrl + path, method, call) }, key)
+      taskClient({ call: (method, path, call) => callApi(baseUrl + path, method, call) }, key)
     const ask = at(a.baseUrl)
     const call = () => ask('tools/call', { name, arguments: { instances: [{ x: 1 }] } })
 
-    const known = await Promise.all([call(), call()])
+    const tasks = await Promise.all([call(), call()])
     const unanswered = [call(), call()].map((answer) => answer.catch(() => undefined))
     const rows = () =>
       db
@@ -45,7 +45,7 @@ describe("agents' tasks when their gateway is killed", () => {
     const read = at(b.baseUrl)
     const all = await rows()
     assert.equal(all.length, 4)
-    for (const { taskId } of known) assert.equal((await read('tasks/get', { taskId })).status, 'working')
+    for (const { taskId } of tasks) assert.equal((await read('tasks/get', { taskId })).status, 'working')
     await db
       .updateTable('task')
       .set({ status: 'succeeded', result: Buffer.from('{"predictions":[1]}'), completed_at: new Date() })

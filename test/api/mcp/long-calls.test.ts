@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import * as endpointChangeRepository from '../../../db/repositories/endpoints/changes.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
-import { connectMcp, REVISIONS, withTasks } from '../../support/servers/clients/mcp-client.ts'
+import { connectMcp, REVISIONS, taskClient } from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { addModel, until } from '../../support/servers/nodes/node.ts'
 
@@ -35,19 +35,19 @@ describe("a call that outlasts its client's timeout", () => {
   for (const revision of REVISIONS) {
     it(`reports progress to clients of ${revision}, and ends with the result`, async () => {
       await using mcp = await connectMcp(on.api, on.caller.key, { revision })
-      const told: string[] = []
+      const progressMessages: string[] = []
 
       const result = await mcp.client.callTool(
         { name: 'run_inference', arguments: args() },
         {
           onprogress: ({ message = '' }) => {
-            told.push(message)
+            progressMessages.push(message)
             void newestId().then(end)
           },
         },
       )
 
-      assert.deepEqual(told.slice(0, 1), ['queued'])
+      assert.deepEqual(progressMessages.slice(0, 1), ['queued'])
       assert.deepEqual((result.structuredContent as { result: unknown }).result, { predictions: [7] })
     }).timeout(60_000)
   }
@@ -103,14 +103,14 @@ describe("a call that outlasts its client's timeout", () => {
   }).timeout(120_000)
 
   it('becomes a task that clients with the tasks capability can poll and cancel', async () => {
-    const mcp = withTasks(on.api, on.caller.key)
+    const mcp = taskClient(on.api, on.caller.key)
 
     const [done, cancelled] = [await mcp('tools/call', call()), await mcp('tools/call', call())]
     const working = await mcp('tasks/get', { taskId: done.taskId })
     await end(done.taskId.slice('inference.'.length))
     const ended = await mcp('tasks/get', { taskId: done.taskId })
     const acknowledged = await mcp('tasks/cancel', { taskId: cancelled.taskId })
-    const gone = await mcp('tasks/get', { taskId: cancelled.taskId })
+    const cancelledTask = await mcp('tasks/get', { taskId: cancelled.taskId })
 
     assert.equal(done.resultType, 'task')
     assert.equal(done.status, 'working')
@@ -118,8 +118,8 @@ describe("a call that outlasts its client's timeout", () => {
     assert.equal(ended.status, 'completed')
     assert.deepEqual(ended.result.structuredContent.result, { predictions: [7] })
     assert.equal(acknowledged.resultType, 'complete')
-    assert.equal(gone.status, 'cancelled')
-    const stranger = withTasks(on.api, (await on.api.account()).key)
+    assert.equal(cancelledTask.status, 'cancelled')
+    const stranger = taskClient(on.api, (await on.api.account()).key)
     await assert.rejects(stranger('tasks/get', { taskId: done.taskId }), /there is no task with this id/)
 
     function call() {
@@ -129,7 +129,7 @@ describe("a call that outlasts its client's timeout", () => {
 
   it('is cancelled when its client disconnects', async () => {
     const leave = new AbortController()
-    const known = new Set((await rows()).map(({ id }) => id))
+    const earlierIds = new Set((await rows()).map(({ id }) => id))
     const body = JSON.stringify({
       jsonrpc: '2.0',
       id: 1,
@@ -148,7 +148,7 @@ describe("a call that outlasts its client's timeout", () => {
       signal: leave.signal,
     })
     answer.body.on('error', () => {})
-    const ours = async () => (await rows()).find(({ id }) => !known.has(id))
+    const ours = async () => (await rows()).find(({ id }) => !earlierIds.has(id))
     await until(async () => (await ours()) !== undefined)
 
     leave.abort()

@@ -3,9 +3,14 @@ import * as endpointChangeRepository from '../../../db/repositories/endpoints/ch
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
-import { buildEndpoint, OFFERED } from '../../support/builders/build-endpoint.ts'
+import { buildEndpoint, PUBLIC_LISTING } from '../../support/builders/build-endpoint.ts'
 import { addLlmVersion, versionRef } from '../../support/builders/models/merges.ts'
-import { connectMcp, type McpClient, REVISIONS, withTasks } from '../../support/servers/clients/mcp-client.ts'
+import {
+  connectMcp,
+  type McpClient,
+  REVISIONS,
+  taskClient,
+} from '../../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { addModel, until } from '../../support/servers/nodes/node.ts'
 
@@ -107,7 +112,7 @@ describe('the MCP tools of an account', () => {
   it('include offered endpoints of other accounts, but no private ones', async () => {
     const { key } = await on.api.account()
     const offered = await buildEndpoint(on.api.database.db, on.caller.accountId, {
-      ...OFFERED,
+      ...PUBLIC_LISTING,
       name: 'for-all',
     })
     await noteChange(offered.id)
@@ -150,7 +155,7 @@ describe('the MCP tools of an account', () => {
     const mine = await limited('slow-*')
     await until(async () => (await on.api.call('GET', action, { key: mine })).status === 200)
     const foreign = await limited('sales.*')
-    const call = withTasks(on.api, mine)
+    const call = taskClient(on.api, mine)
     const { taskId } = await call('tools/call', { name: 'slow-one', arguments: { instances: [1] } })
     const invocation = `/api/builder/v1/invocations/${taskId.slice('invocation.'.length)}`
     const paused = await on.api.call('PATCH', `/api/builder/v1/endpoints/${cold.id}`, {
@@ -163,7 +168,7 @@ describe('the MCP tools of an account', () => {
     assert.equal((await call('tasks/get', { taskId })).status, 'working')
     assert.equal((await on.api.call('GET', invocation, { key: mine })).status, 200)
     for (const method of ['tasks/get', 'tasks/cancel'])
-      await assert.rejects(withTasks(on.api, foreign)(method, { taskId }), /there is no task with this id/)
+      await assert.rejects(taskClient(on.api, foreign)(method, { taskId }), /there is no task with this id/)
     assert.equal((await on.api.call('GET', invocation, { key: foreign })).status, 404)
     await call('tasks/cancel', { taskId })
     assert.equal((await call('tasks/get', { taskId })).status, 'cancelled')
@@ -200,13 +205,13 @@ describe('the MCP tools of an account', () => {
   it('let run_inference wait with a limited key that includes it', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }), { name: 'cold-one' })
     await using mcp = await connectMcp(on.api, await limited('run_inference'))
-    const told: string[] = []
+    const progressMessages: string[] = []
 
     const { structuredContent } = await mcp.client.callTool(
       { name: 'run_inference', arguments: { endpoint_id: cold.id, input: { instances: [1] } } },
       {
         onprogress: ({ message = '' }) => {
-          told.push(message)
+          progressMessages.push(message)
           void on.api.database.db
             .updateTable('task')
             .set({ status: 'succeeded', result: Buffer.from('{"predictions":[]}'), completed_at: new Date() })
@@ -217,7 +222,7 @@ describe('the MCP tools of an account', () => {
     )
 
     assert.deepEqual((structuredContent as { result: object }).result, { predictions: [] })
-    assert.equal(told[0], 'queued')
+    assert.equal(progressMessages[0], 'queued')
   }).timeout(60_000)
 
   it('notify listening clients of their own account about changes', async () => {

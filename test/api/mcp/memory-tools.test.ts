@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { enableMemory, grant, revoke } from '../../support/builders/memory.ts'
+import { enableMemory, grantMemory, revoke } from '../../support/builders/memory.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { connectMcp, REVISIONS } from '../../support/servers/clients/mcp-client.ts'
 
@@ -49,15 +49,15 @@ describe('the memory tools', () => {
     const other = await api.account()
 
     const none = await ofMemory(agent)
-    await grant(api, agent, 'read')
+    await grantMemory(api, agent, 'read')
     const reading = await ofMemory(agent)
-    await grant(api, agent, 'write')
+    await grantMemory(api, agent, 'write')
     const both = await ofMemory(agent)
     await using mcp = await connectMcp(api, agent, { revision: REVISIONS[0] })
     await revoke(api, agent, 'read')
-    const left = await ofMemory(agent)
+    const writing = await ofMemory(agent)
 
-    assert.deepEqual([none, reading, both, left], [[], ['recall'], ['remember', 'recall'], ['remember']])
+    assert.deepEqual([none, reading, both, writing], [[], ['recall'], ['remember', 'recall'], ['remember']])
     assert.deepEqual(await ofMemory(other.key), [])
     await assert.rejects(mcp.call('recall', { query: 'x' }), /Unknown tool|recall/)
   })

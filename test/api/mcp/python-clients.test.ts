@@ -21,7 +21,7 @@ describe('Python MCP clients', () => {
       const { db } = on.api.database
 
       const names = await mcp.names()
-      const asked = await mcp.call('run_inference', { endpoint_id: warm.name, input: { instances: [1] } })
+      const inference = await mcp.call('run_inference', { endpoint_id: warm.name, input: { instances: [1] } })
       const tool = await mcp.call('sales.churn', { instances: [2] })
       const wrong = await mcp.call('get_training_run', { run_id: 'x' })
       const waiting = mcp.call('run_inference', { endpoint_id: cold.id, input: { instances: [3] } })
@@ -39,7 +39,7 @@ describe('Python MCP clients', () => {
       clearTimeout(timer)
 
       assert.ok(names.includes('list_datasets') && names.includes('sales.churn'))
-      assert.deepEqual(asked.body.result.predictions, [1])
+      assert.deepEqual(inference.body.result.predictions, [1])
       assert.deepEqual(tool.body.predictions, [2])
       assert.equal(wrong.isError, true)
       assert.match(wrong.text, /^Invalid arguments: run_id: /)

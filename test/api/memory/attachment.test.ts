@@ -3,12 +3,12 @@ import * as taskMemoryRepository from '../../../db/repositories/memory/task-memo
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { until } from '../../support/assertions/until.ts'
-import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../support/builders/build-endpoint.ts'
 import {
   buildSnapshots,
   enableMemory,
   keyIdOf,
-  operate,
+  callAdmin,
   remember,
   revoke,
 } from '../../support/builders/memory.ts'
@@ -27,7 +27,7 @@ describe('memory in requests', () => {
     chat = await ChatApi.start({
       env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '200', HEARTH_STREAM_KEEPALIVE_S: '1' },
     })
-    endpoint = await chat.warm(OFFERED)
+    endpoint = await chat.warm(PUBLIC_LISTING)
   })
   after(() => chat[Symbol.asyncDispose]())
 
@@ -43,7 +43,7 @@ describe('memory in requests', () => {
   }
   const say = (key: string, body: object = {}) => chat.chat(endpoint.id, body, key)
   const audit = async (answer: Answer, id = String(answer.headers['x-hearth-task-id'])) =>
-    (await operate(chat.api, 'GET', `/audit/task/${id}`)).body.memory
+    (await callAdmin(chat.api, 'GET', `/audit/task/${id}`)).body.memory
 
   it('is the first message of a chat, and its audit record has the snapshot', async () => {
     const { key, accountId } = await accountWithMemory('likes tea', 'lives in Oslo')
@@ -57,7 +57,7 @@ describe('memory in requests', () => {
     assert.match(system?.content ?? '', /lives in Oslo[^]*likes tea/)
     assert.deepEqual(user, { role: 'user', content: 'hi' })
     assert.deepEqual([sent.messages.length, sent.temperature], [2, 0.5])
-    const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+    const { body } = await callAdmin(chat.api, 'GET', `/accounts/${accountId}/memory`)
     const given = await audit(answer)
     assert.equal(given.outcome, 'given')
     assert.equal(given.snapshot_id, body.snapshot.snapshot_id)
@@ -218,11 +218,11 @@ describe('memory in requests', () => {
     await until(async () => (await tasks()).filter(({ status }) => status === 'failed').length === 36)
     const rows = await tasks()
     const events = await db.selectFrom('event').selectAll().where('account_id', '=', accountId).execute()
-    const said = JSON.stringify([errors, rows, events])
-    assert.doesNotMatch(said, /quoted fact|Notes remembered/)
+    const dump = JSON.stringify([errors, rows, events])
+    assert.doesNotMatch(dump, /quoted fact|Notes remembered/)
     // The model's error for the request without memory is passed on.
-    assert.match(said, /my question/)
-    assert.match(said, /its message is hidden/)
+    assert.match(dump, /my question/)
+    assert.match(dump, /its message is hidden/)
   })
 
   it('is dropped, and the chat answered, when it cannot be decrypted', async () => {
@@ -279,7 +279,7 @@ describe('memory in requests', () => {
 
     const options = { snapshotId: newId(), mostTokens: 1_000, limit: 10 }
     const { entries, outcome } = await taskMemoryRepository.takeMemory(chat.api.database.db, reader, options)
-    const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+    const { body } = await callAdmin(chat.api, 'GET', `/accounts/${accountId}/memory`)
     const row = await taskMemoryRepository.findTaskMemory(chat.api.database.db, reader.taskId)
 
     assert.deepEqual([entries.length, outcome], [1, 'given'])
@@ -305,13 +305,13 @@ describe('memory in requests', () => {
       .where('account_id', '=', accountId)
       .execute()
     const unbuilt = await reasonNow()
-    await operate(chat.api, 'POST', `${path}/disable`)
+    await callAdmin(chat.api, 'POST', `${path}/disable`)
     const disabled = await reasonNow()
-    await operate(chat.api, 'POST', `${path}/enable`)
-    await operate(chat.api, 'DELETE', `/keys/${keyId}`)
+    await callAdmin(chat.api, 'POST', `${path}/enable`)
+    await callAdmin(chat.api, 'DELETE', `/keys/${keyId}`)
     const revokedKey = await reasonNow()
     await db.updateTable('api_key').set({ revoked_at: null }).where('id', '=', keyId).execute()
-    await operate(chat.api, 'DELETE', `/keys/${keyId}/memory-grants/read`)
+    await callAdmin(chat.api, 'DELETE', `/keys/${keyId}/memory-grants/read`)
     const revoked = await reasonNow()
 
     assert.deepEqual(

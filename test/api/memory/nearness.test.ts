@@ -3,13 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { until } from '../../support/assertions/until.ts'
-import { buildHeldTask, OFFERED } from '../../support/builders/build-endpoint.ts'
+import { buildHeldTask, PUBLIC_LISTING } from '../../support/builders/build-endpoint.ts'
 import {
   buildSnapshots,
   enableMemory,
-  grant,
+  grantMemory,
   keyIdOf,
-  operate,
+  callAdmin,
   remember,
   revoke,
 } from '../../support/builders/memory.ts'
@@ -26,7 +26,7 @@ describe('memory ordered by nearness', () => {
     chat = await ChatApi.start({
       env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '100', HEARTH_MEMORY_EMBEDDINGS_MODEL: EMBEDDER },
     })
-    endpoint = await chat.warm(OFFERED)
+    endpoint = await chat.warm(PUBLIC_LISTING)
   })
   after(() => chat[Symbol.asyncDispose]())
 
@@ -52,7 +52,7 @@ describe('memory ordered by nearness', () => {
     const caller = await chat.api.account()
     await enableMemory(chat.api, caller)
     const entries = texts.map((text) => ({ text }))
-    await operate(chat.api, 'POST', `/accounts/${caller.accountId}/memory/import`, { entries })
+    await callAdmin(chat.api, 'POST', `/accounts/${caller.accountId}/memory/import`, { entries })
     return caller
   }
   const FACTS = [
@@ -113,7 +113,7 @@ describe('memory ordered by nearness', () => {
     assert.match(after, /beef/)
     // Other keys still find the entries that a key without a grant can't read.
     const stranger = await chat.api.key(mine.accountId, 'operator')
-    await grant(chat.api, stranger, 'read')
+    await grantMemory(chat.api, stranger, 'read')
     await revoke(chat.api, stranger, 'read')
     await systemFor(stranger, 'the cat eats')
     assert.match(await systemFor(mine.key, 'the dog eats'), /beef/)
@@ -129,7 +129,7 @@ describe('memory ordered by nearness', () => {
     const keyId = await keyIdOf(chat.api, mine.key)
     await chat.api.services.memory.attach(db, { endpoint, accountId: mine.accountId, keyId, taskId })
     const entries = Array.from({ length: 80 }, (_, i) => ({ text: `the cat eats tuna ${i}` }))
-    await operate(chat.api, 'POST', `/accounts/${mine.accountId}/memory/import`, { entries })
+    await callAdmin(chat.api, 'POST', `/accounts/${mine.accountId}/memory/import`, { entries })
     await until(async () => (await embedded(mine.accountId)) === 81 + weather.length)
     await sleep(1_100)
 
@@ -139,8 +139,8 @@ describe('memory ordered by nearness', () => {
     await buildSnapshots(chat.api)
     assert.match(first(await systemFor(mine.key, question)), /tuna/)
     const ofTask = await chat.api.services.memory.ofTask(taskId)
-    const asked = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: question }] }))
-    const { messages } = JSON.parse(String(await ofTask?.addTo(asked)))
+    const chatBody = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: question }] }))
+    const { messages } = JSON.parse(String(await ofTask?.addTo(chatBody)))
     assert.match(first(messages[0].content), /car is red/)
   })
 
@@ -198,7 +198,7 @@ describe('memory ordered by nearness', () => {
     await until(async () => (await embedded(accountId, next.model_key)) === 2)
     await until(async () => {
       await buildSnapshots(chat.api)
-      const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+      const { body } = await callAdmin(chat.api, 'GET', `/accounts/${accountId}/memory`)
       const { model_key } = await chat.api.database.db
         .selectFrom('memory_snapshot')
         .select('model_key')

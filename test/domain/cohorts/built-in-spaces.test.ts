@@ -142,24 +142,24 @@ describe('builtInSpaces', () => {
   })
 
   it('derives the input and output spaces of the other task types from their requests', () => {
-    const said = (taskType: string) =>
+    const describeSpaces = (taskType: string) =>
       builtInSpaces(facts({ taskType })).map(({ name, role, kind, content_types }) =>
         [name, role, kind, ...(content_types ?? [])].join(' '),
       )
     const text = 'input accepts text'
     const picture = 'image accepts media image/png image/jpeg image/webp'
 
-    assert.deepEqual(said('rerank'), [text, 'output produces json'])
-    assert.deepEqual(said('moderation'), [text, 'output produces json'])
-    assert.deepEqual(said('classification'), [text, 'output produces json'])
-    assert.deepEqual(said('translation'), [text, 'output produces text'])
-    assert.deepEqual(said('ocr'), [picture, 'output produces text'])
-    assert.deepEqual(said('stt'), [
+    assert.deepEqual(describeSpaces('rerank'), [text, 'output produces json'])
+    assert.deepEqual(describeSpaces('moderation'), [text, 'output produces json'])
+    assert.deepEqual(describeSpaces('classification'), [text, 'output produces json'])
+    assert.deepEqual(describeSpaces('translation'), [text, 'output produces text'])
+    assert.deepEqual(describeSpaces('ocr'), [picture, 'output produces text'])
+    assert.deepEqual(describeSpaces('stt'), [
       'audio accepts media audio/wav audio/mpeg audio/mp4 audio/ogg audio/flac',
       'output produces text',
     ])
-    assert.deepEqual(said('text-to-speech'), [text, 'output produces media audio/wav'])
-    assert.deepEqual(said('image-to-image'), [picture, text, 'output produces media image/png'])
-    assert.deepEqual(said('image-to-3d'), [picture, 'output produces media model/gltf-binary'])
+    assert.deepEqual(describeSpaces('text-to-speech'), [text, 'output produces media audio/wav'])
+    assert.deepEqual(describeSpaces('image-to-image'), [picture, text, 'output produces media image/png'])
+    assert.deepEqual(describeSpaces('image-to-3d'), [picture, 'output produces media model/gltf-binary'])
   })
 })

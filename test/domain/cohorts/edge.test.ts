@@ -14,7 +14,7 @@ const MAX_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
 /** The payload of a producer's first run, and the different one of its repeat; empty means no payload. */
-type Made = '' | 'one' | 'two'
+type PayloadId = '' | 'one' | 'two'
 
 /** The state that decides what can happen next around one edge. */
 interface World {
@@ -22,11 +22,11 @@ interface World {
   attempt: number
   offered: Record<Side, boolean>
   /** The payload whose digest the producer has declared. */
-  stated: Made
+  stated: PayloadId
   /** The payload is stored in the row. */
   isStored: boolean
   /** Each node, with the attempt it is working on. */
-  producer: { isUp: boolean; attempt: number; holds: Made }
+  producer: { isUp: boolean; attempt: number; holds: PayloadId }
   consumer: {
     isUp: boolean
     attempt: number
@@ -118,7 +118,7 @@ function* ofProducer(take: Take, world: World): Generator<World | undefined> {
 }
 
 /** The producer holds the payload, or it is stored in the row, unless a consumer already receives it as frames. */
-function* stating(take: Take, world: World, stated: Made): Generator<World> {
+function* stating(take: Take, world: World, stated: PayloadId): Generator<World> {
   const { producer } = world
   yield settle(
     take,
@@ -247,31 +247,31 @@ function movesOf(take: Take, world: World): World[] {
 /** Explores the reachable states; returns the first violation and the number of moves that lead to it. */
 function search(rules: Rules) {
   const take = taking(rules)
-  const known = new Map<string, number>([[JSON.stringify(START), 0]])
+  const depths = new Map<string, number>([[JSON.stringify(START), 0]])
   const queue = [START]
   const reached = new Set<EdgeState>()
   let moves = 0
   // The loop body appends to the queue it iterates over.
   for (const world of queue) {
-    const depth = known.get(JSON.stringify(world)) ?? 0
+    const depth = depths.get(JSON.stringify(world)) ?? 0
     reached.add(world.state)
-    if (world.violation) return { states: known.size, moves, reached, violation: world.violation, depth }
+    if (world.violation) return { states: depths.size, moves, reached, violation: world.violation, depth }
     const following = movesOf(take, world)
     moves += following.length
     if (following.length === 0) {
       const isHeld = world.producer.holds !== '' || world.consumer.bytes !== 'none'
       const why = world.cohort === 'open' ? 'stuck' : isHeld ? 'something is held at the end' : ''
       if (why)
-        return { states: known.size, moves, reached, violation: `${why}: ${JSON.stringify(world)}`, depth }
+        return { states: depths.size, moves, reached, violation: `${why}: ${JSON.stringify(world)}`, depth }
     }
     for (const next of following) {
       const key = JSON.stringify(next)
-      if (known.has(key)) continue
-      known.set(key, depth + 1)
+      if (depths.has(key)) continue
+      depths.set(key, depth + 1)
       queue.push(next)
     }
   }
-  return { states: known.size, moves, reached, violation: '', depth: 0 }
+  return { states: depths.size, moves, reached, violation: '', depth: 0 }
 }
 
 describe('edge state machine', () => {

@@ -38,7 +38,7 @@ describe('edge target paths', () => {
     const order = inWriteOrder(edges).map(({ i }) => i)
     assert.deepEqual(order, [1, 3, 0, 2])
     assert.deepEqual(
-      order.reduce<unknown>((known, i) => withValueAt(known, '/k/-', i), { k: ['static'] }),
+      order.reduce<unknown>((value, i) => withValueAt(value, '/k/-', i), { k: ['static'] }),
       { k: ['static', 1, 3, 0, 2] },
     )
   })
@@ -80,7 +80,9 @@ describe('graph validation', () => {
       ],
       outputs: [{ name: 'out', stage_id: 'jugde' }],
     })
-    const asked = faultsOf(misspelled).map(({ message }) => /did you mean "(\w+)"\?$/.exec(message)?.[1])
-    assert.deepEqual(asked, ['input', 'classifier', undefined, 'judge', 'classifier'])
+    const suggestions = faultsOf(misspelled).map(
+      ({ message }) => /did you mean "(\w+)"\?$/.exec(message)?.[1],
+    )
+    assert.deepEqual(suggestions, ['input', 'classifier', undefined, 'judge', 'classifier'])
   })
 })

@@ -102,8 +102,8 @@ describe('the evidence of an edge', () => {
     const strongestFirst = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2'] as const
     assert.deepEqual(valuesOf(Metric).toSorted(), strongestFirst.toSorted())
     for (const [i, metric] of strongestFirst.entries()) {
-      const known = strongestFirst.slice(i).map((one) => evidence(one))
-      for (const found of [known, known.toReversed()]) {
+      const candidates = strongestFirst.slice(i).map((one) => evidence(one))
+      for (const found of [candidates, candidates.toReversed()]) {
         const handOver = decide(found)
         assert.ok(!('code' in handOver))
         assert.equal(handOver.evidence_id, `by-${metric}`)

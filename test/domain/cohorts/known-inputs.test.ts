@@ -15,8 +15,8 @@ const TABLE = {
 }
 type Input = typeof CHAT | typeof CLOSED | typeof OPEN | typeof TABLE
 
-const given = (asked: { paths?: string[]; input?: object; space?: object; fallbacks?: string[] }) => {
-  const { paths = [], input = {}, space, fallbacks = [] } = asked
+const given = (problem: { paths?: string[]; input?: object; space?: object; fallbacks?: string[] }) => {
+  const { paths = [], input = {}, space, fallbacks = [] } = problem
   const edges = paths.map((path, i) => ({
     edge_id: `in-${i}`,
     from: { stage_id: space ? 'b' : 'input' },
@@ -25,8 +25,8 @@ const given = (asked: { paths?: string[]; input?: object; space?: object; fallba
   }))
   return graphOf({ stages: [{ stage_id: 'a', endpoint_id: 'x', input, fallbacks }], edges } as never)
 }
-const found = (input: Input, asked: Parameters<typeof given>[0]) =>
-  unknownInputs(given(asked), new Map([['a', input]]))
+const found = (input: Input, problem: Parameters<typeof given>[0]) =>
+  unknownInputs(given(problem), new Map([['a', input]]))
 
 describe('unknown input members', () => {
   it('are rejected in edges into chats, with a suggestion and the known members', () => {
@@ -67,13 +67,13 @@ describe('unknown input members', () => {
       /did you mean "instances"\? .* nothing provides its required instances$/,
     )
     assert.equal(found(TABLE, { input: { instnces: [] } }).length, 1)
-    for (const asked of [
+    for (const problem of [
       { paths: ['/instances/0', '/more'] },
       { paths: ['/more'], input: { instances: [] } },
       { paths: ['', '/more'] },
       { paths: [] },
     ])
-      assert.deepEqual(found(TABLE, asked), [], JSON.stringify(asked))
+      assert.deepEqual(found(TABLE, problem), [], JSON.stringify(problem))
   })
 
   it('are ignored in edges between spaces', () => {
@@ -82,8 +82,8 @@ describe('unknown input members', () => {
 })
 
 describe('a fallback with another task type', () => {
-  const refused = (own: Input, fallback: Input, asked: Parameters<typeof given>[0]) =>
-    unfitFallbacks(given(asked), new Map([['a', own]]), new Map([['a', [{ ...fallback, ref: 'draft' }]]]))
+  const refused = (own: Input, fallback: Input, problem: Parameters<typeof given>[0]) =>
+    unfitFallbacks(given(problem), new Map([['a', own]]), new Map([['a', [{ ...fallback, ref: 'draft' }]]]))
 
   it('is rejected when it accepts none of the members the stage receives', () => {
     const [reason, ...more] = refused(TABLE, CHAT, { paths: ['/instances/0'] })

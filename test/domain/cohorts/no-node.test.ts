@@ -13,7 +13,7 @@ const why = (named: string[] | undefined, connected: string[], excluded: Record<
   })
 
 describe('the reason why no node can run a stage', () => {
-  for (const [what, said, words] of [
+  for (const [what, reason, words] of [
     [
       'the one named node is offline',
       why(['b'], ['a'], { 'is not among those that the stage names': 1 }),
@@ -41,6 +41,6 @@ describe('the reason why no node can run a stage', () => {
     ],
     ['no node is connected', why(undefined, []), 'no node is connected'],
   ] as const) {
-    it(`is given when ${what}`, () => assert.equal(said, words))
+    it(`is given when ${what}`, () => assert.equal(reason, words))
   }
 })

@@ -42,8 +42,8 @@ describe('the objective "cost"', () => {
     const [own, ...others] = Object.entries(prices)
       .filter(([, price]) => price >= 0)
       .map(([ref, price]) => model(ref, price))
-    const known = { models: new Map([['a', own!]]), fallbacks: new Map([['a', others]]) }
-    const [stage] = cheapestFirst(graph, known, (_, { endpoint_id: ref }) => fits(ref)).stages
+    const facts = { models: new Map([['a', own!]]), fallbacks: new Map([['a', others]]) }
+    const [stage] = cheapestFirst(graph, facts, (_, { endpoint_id: ref }) => fits(ref)).stages
     return [stage?.endpoint_id, ...(stage?.fallbacks ?? [])]
   }
 
@@ -61,12 +61,12 @@ describe('the objective "cost"', () => {
   })
 
   it('names a stage by its endpoint when it starts with another endpoint than its own model', () => {
-    const asked = { stage_id: 'a', model_config_id: 'version', fallbacks: ['cheap'] }
-    const known = {
+    const stageRequest = { stage_id: 'a', model_config_id: 'version', fallbacks: ['cheap'] }
+    const facts = {
       models: new Map([['a', model('own', 9)]]),
       fallbacks: new Map([['a', [model('cheap', 1)]]]),
     }
-    const [stage] = cheapestFirst(graphOf({ stages: [asked], edges: [] }), known, () => true).stages
+    const [stage] = cheapestFirst(graphOf({ stages: [stageRequest], edges: [] }), facts, () => true).stages
     assert.deepEqual(
       [stage?.endpoint_id, stage?.fallbacks, stage?.model_config_id],
       ['cheap', ['own'], undefined],

@@ -50,7 +50,7 @@ describe('unmadeKinds', () => {
       /llm-vllm does not accept token ids/,
     )
     assert.match(reasons('tokens', 'infer', 'decode')[0]?.message ?? '', /only with the operation "infer"/)
-    for (const [kind, from, to, said] of [
+    for (const [kind, from, to, pattern] of [
       ['embedding', 'infer', 'infer', /hands over embedding with the operation "embed", but "a" has "infer"/],
       ['kv_cache', 'infer', 'decode', /hands over kv_cache with the operation "prefill"/],
       ['kv_cache', 'prefill', 'infer', /takes kv_cache with the operation "decode", but "b" has "infer"/],
@@ -61,7 +61,7 @@ describe('unmadeKinds', () => {
         found.map(({ code, edge_id }) => [code, edge_id]),
         [['operation_not_supported', 'over']],
       )
-      assert.match(found[0]?.message ?? '', said)
+      assert.match(found[0]?.message ?? '', pattern)
     }
   })
 

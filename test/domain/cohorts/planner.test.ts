@@ -48,8 +48,8 @@ const problem = (
   more: Partial<PlannerProblem> = {},
 ): PlannerProblem => ({ stages, edges, freeMb: new Float64Array(NODES).fill(1_000), spread: false, ...more })
 
-function planned(asked: PlannerProblem): Schedule {
-  const plan = planSchedule(asked)
+function planned(plannerProblem: PlannerProblem): Schedule {
+  const plan = planSchedule(plannerProblem)
   assert.ok(plan)
   return plan.schedule
 }
@@ -87,13 +87,13 @@ describe('the cohort planner', () => {
         stages: 2 + Math.floor(chance() * 20),
         models: 12,
       }
-      const asked = randomProblem(chance, { ...shape, sites: 3 })
-      const plan = planSchedule(asked)
+      const plannerProblem = randomProblem(chance, { ...shape, sites: 3 })
+      const plan = planSchedule(plannerProblem)
       if (!plan) continue
-      check(asked, plan.schedule)
+      check(plannerProblem, plan.schedule)
       assert.ok(plan.schedule.makespanMs >= plan.lowerBoundMs - 1e-6)
       assert.equal(plan.schedule.endMs[plan.criticalPath.at(-1)!], plan.schedule.makespanMs)
-      assert.deepEqual(planSchedule(asked), plan)
+      assert.deepEqual(planSchedule(plannerProblem), plan)
     }
   })
 

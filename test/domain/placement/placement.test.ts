@@ -221,16 +221,16 @@ function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, rando
       ...(random() < 0.2 && { retry_at: int(random, 4) }),
     }
   }
-  const known = current.get(node_id)
-  if (known && random() < 0.15) {
+  const existing = current.get(node_id)
+  if (existing && random() < 0.15) {
     index.remove(node_id)
     current.delete(node_id)
-  } else if (known && random() < 0.5) {
+  } else if (existing && random() < 0.5) {
     const model = randomModel()
     index.setModel(node_id, model)
     current.set(node_id, {
-      ...known,
-      models: [...known.models.filter(({ model_key }) => model_key !== model.model_key), model],
+      ...existing,
+      models: [...existing.models.filter(({ model_key }) => model_key !== model.model_key), model],
     })
   } else {
     const models = new Map(Array.from({ length: 3 }, randomModel).map((model) => [model.model_key, model]))

@@ -152,12 +152,12 @@ describe('warm pin planning', () => {
       buildNode('d', { models: [loading] }),
     ]
     const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
-    const place = (node_id: string): PinPlace => ({ model_key: 'm', node_id })
-    const retiring = ['b', 'c', 'd', 'absent'].map(place)
+    const pinAt = (node_id: string): PinPlace => ({ model_key: 'm', node_id })
+    const retiring = ['b', 'c', 'd', 'absent'].map(pinAt)
 
     const lower = plan([want(1)], [pin('a')], snapshots, retiring)
     const higher = plan([want(2)], [pin('a')], snapshots, retiring)
-    const unwanted = plan([], [], snapshots, [place('b')])
+    const unwanted = plan([], [], snapshots, [pinAt('b')])
 
     assert.deepEqual([nodesOf(lower.add), nodesOf(lower.gone)], [[], ['c']])
     assert.deepEqual([nodesOf(higher.add), nodesOf(higher.gone)], [['b'], ['c']])

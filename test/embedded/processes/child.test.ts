@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
 import { createOutput } from '../../../embedded/output.ts'
-import { keepUp } from '../../../embedded/processes/child.ts'
+import { superviseChild } from '../../../embedded/processes/child.ts'
 import type { ChildSpec } from '../../../embedded/processes/child.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import { identify } from '../../../platform/processes/process-identity.ts'
@@ -76,5 +76,5 @@ function start(folder: string, args: string[]) {
     echo: false,
   }
   const output = createOutput(join(folder, 'logs'), { quiet: true })
-  return keepUp(spec, { runDir: join(folder, 'run'), output })
+  return superviseChild(spec, { runDir: join(folder, 'run'), output })
 }

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { createOutput } from '../../../embedded/output.ts'
-import { keepUp } from '../../../embedded/processes/child.ts'
+import { superviseChild } from '../../../embedded/processes/child.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import { findTemporalCli, isRecent } from '../../../embedded/temporal/cli.ts'
 import { upgradeStore } from '../../../embedded/temporal/store.ts'
@@ -42,7 +42,7 @@ describe('embedded Temporal server store', () => {
     upgradeStore(cli, file, {
       say: (line) => lines.push(line),
       start: (spec) =>
-        keepUp(spec, {
+        superviseChild(spec, {
           runDir: join(folder, 'run'),
           output: createOutput(join(folder, 'logs'), { quiet: true }),
         }),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import { SlotShares } from '../../../node-runtime/control/slot-shares.ts'
-import { LineFull } from '../../../platform/async/fair-turns.ts'
+import { QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 
 describe('slot shares', () => {
   /** Takes as many slots as an account can get, up to `most`. */
@@ -11,7 +11,7 @@ describe('slot shares', () => {
       try {
         taken.push(shares.take(key))
       } catch (err) {
-        assert.ok(err instanceof LineFull)
+        assert.ok(err instanceof QueueFullError)
         break
       }
     return taken

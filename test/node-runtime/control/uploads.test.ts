@@ -159,10 +159,10 @@ describe('results that a node uploads over a slow connection', function () {
   })
 
   it('leave a failed gateway even if the order of the gateways has changed', async () => {
-    let asked = 0
+    let requestCount = 0
     const { promise, resolve: lost } = Promise.withResolvers<void>()
     const dead = createServer((_, res) => {
-      asked += 1
+      requestCount += 1
       void promise.then(() => res.destroy())
     })
     await new Promise<void>((resolve) => dead.listen(0, '127.0.0.1', resolve))
@@ -171,7 +171,7 @@ describe('results that a node uploads over a slow connection', function () {
     const control = open(() => order)
     try {
       const early = upload(control, 'a', 0.2)
-      while (asked === 0) await sleep(5)
+      while (requestCount === 0) await sleep(5)
       // The node puts gateways with an open link first.
       order = order.toReversed()
       lost()
@@ -183,7 +183,7 @@ describe('results that a node uploads over a slow connection', function () {
       dead.close()
     }
 
-    assert.deepEqual([gateway.arrived, asked], [['a', 'b'], 1])
+    assert.deepEqual([gateway.arrived, requestCount], [['a', 'b'], 1])
   })
 
   it('stay at a responsive gateway that temporarily rejects another call', async () => {

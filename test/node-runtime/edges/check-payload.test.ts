@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { type Agreed, checkPayload } from '../../../node-runtime/edges/check-payload.ts'
+import { type AgreedTerms, checkPayload } from '../../../node-runtime/edges/check-payload.ts'
 import { PayloadStore } from '../../../node-runtime/edges/payload-store.ts'
 import { sha256Of, storeBytes } from '../../support/builders/cohorts/edges.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const FINGERPRINT = 'a'.repeat(64)
-const VECTORS: Agreed = {
+const VECTORS: AgreedTerms = {
   encoding: 'safetensors',
   fingerprint: FINGERPRINT,
   space: { kind: 'embedding', dtype: 'f32', dimensions: 3 },
@@ -35,7 +35,7 @@ describe('a payload before it reaches a model server', () => {
     await store[Symbol.asyncDispose]()
     folder[Symbol.dispose]()
   })
-  const check = async (bytes: Buffer, agreed: Agreed, stated: object = {}) => {
+  const check = async (bytes: Buffer, agreed: AgreedTerms, stated: object = {}) => {
     using payload = await storeBytes(store, bytes)
     const honest = { sizeBytes: bytes.length, sha256: sha256Of(bytes), fingerprint: FINGERPRINT }
     await checkPayload(payload, { ...honest, ...stated }, agreed)
@@ -63,7 +63,7 @@ describe('a payload before it reaches a model server', () => {
   })
 
   it("is checked only against the producer's statement when it is a llama.cpp state", async () => {
-    const state: Agreed = { ...VECTORS, encoding: 'llama-state', space: { kind: 'kv_cache' } }
+    const state: AgreedTerms = { ...VECTORS, encoding: 'llama-state', space: { kind: 'kv_cache' } }
     const bytes = Buffer.from('anything')
 
     await check(bytes, state)

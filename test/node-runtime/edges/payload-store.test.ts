@@ -167,10 +167,10 @@ describe('the payloads of a node', () => {
   })
 
   it('may not be pipes or folders that a model server left in their place', async () => {
-    const [pipe, place] = [join(folder.path, 'pipe'), join(folder.path, 'folder')]
+    const [pipe, directory] = [join(folder.path, 'pipe'), join(folder.path, 'folder')]
     execFileSync('mkfifo', [pipe])
-    await mkdir(place)
-    for (const path of [pipe, place]) await assert.rejects(store.adopt(path), failsWith('refused'))
+    await mkdir(directory)
+    for (const path of [pipe, directory]) await assert.rejects(store.adopt(path), failsWith('refused'))
     assert.equal(store.usedBytes, 0)
   })
 })

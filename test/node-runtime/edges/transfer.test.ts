@@ -45,13 +45,13 @@ describe('a direct edge transfer', () => {
     const {
       body,
       statusCode,
-      headers: told,
+      headers: responseHeaders,
     } = await request(peer.url + edgePath(peer), {
       method: method as 'GET',
       headers: { authorization: `Bearer ${peer.ticket}`, ...headers },
       dispatcher: agent,
     })
-    return { statusCode, headers: told, bytes: Buffer.from(await body.arrayBuffer()) }
+    return { statusCode, headers: responseHeaders, bytes: Buffer.from(await body.arrayBuffer()) }
   }
 
   it('transfers the bytes with their digest', async () => {
@@ -235,7 +235,8 @@ describe('a direct edge transfer', () => {
     ]
     const bare = await ask(second, { authorization: '' })
 
-    for (const { statusCode, bytes: said } of refused) assert.deepEqual([statusCode, said.length], [404, 0])
+    for (const { statusCode, bytes: payload } of refused)
+      assert.deepEqual([statusCode, payload.length], [404, 0])
     assert.equal(bare.statusCode, 401)
     assert.equal((await ask(second)).statusCode, 200)
     await assert.rejects(receive(first), failsWith('refused'))

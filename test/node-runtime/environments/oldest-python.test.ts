@@ -39,7 +39,7 @@ describe('the Python sources', () => {
     const places = faults(realPython(), files)
       .trim()
       .split('\n')
-      .map((place) => basename(place.split(':')[0] ?? ''))
+      .map((location) => basename(location.split(':')[0] ?? ''))
     assert.deepEqual([...new Set(places)], ['possessive.py', 'atomic.py', 'bytes.py', 'groups.py'])
   })
 })

@@ -39,8 +39,8 @@ describe('a locked Python environment', () => {
     victim.kill('SIGKILL')
     await once(victim, 'exit')
 
-    const said: string[] = []
-    const log = (line: string): void => void said.push(line)
+    const logLines: string[] = []
+    const log = (line: string): void => void logLines.push(line)
     const other = inAnotherProcess(options)
     const otherExit = once(other, 'exit')
     const envs = await Promise.all([1, 2, 3].map(() => ensurePythonEnv('small', { ...options, log })))
@@ -50,9 +50,9 @@ describe('a locked Python environment', () => {
     assert.equal(new Set(envs.map(({ directory }) => directory)).size, 1)
     const { stdout } = await runProgram(envs[0]?.python ?? '', ['-c', 'import h11; print(h11.__name__)'])
     assert.equal(stdout.trim(), 'h11')
-    const [name, ...left] = await readdir(join(options.cacheDir, 'python'))
+    const [name, ...others] = await readdir(join(options.cacheDir, 'python'))
     assert.match(name ?? '', /^small-[0-9a-f]{16}$/)
-    assert.deepEqual(left, [])
+    assert.deepEqual(others, [])
     const compiled = await readdir(join(envs[0]?.directory ?? '', 'lib'), { recursive: true })
     assert.ok(compiled.some((file) => /h11\/__pycache__\/.*\.pyc$/.test(file)))
   })
@@ -60,15 +60,15 @@ describe('a locked Python environment', () => {
   it('is re-created when its interpreter is gone', async () => {
     using folder = temporaryFolder()
     const options = await smallEnvironment(folder.path)
-    const said: string[] = []
-    const log = (line: string): void => void said.push(line)
+    const logLines: string[] = []
+    const log = (line: string): void => void logLines.push(line)
     const { python } = await ensurePythonEnv('small', { ...options, log })
     await rm(python)
 
     await ensurePythonEnv('small', { ...options, log })
     await ensurePythonEnv('small', { ...options, log })
 
-    assert.equal(said.filter((line) => line.includes('ready after')).length, 2)
+    assert.equal(logLines.filter((line) => line.includes('ready after')).length, 2)
   })
 
   it('reports what is missing when no usable Python exists', async () => {
@@ -100,16 +100,16 @@ describe('a locked Python environment', () => {
       await writeFile(join(folder.path, name), says, { mode: 0o755 })
     }
     const { PATH } = process.env
-    const said: string[] = []
+    const logLines: string[] = []
     try {
       process.env['PATH'] = folder.path
-      const made = ensurePythonEnv('small', { ...options, log: (line) => void said.push(line) })
+      const made = ensurePythonEnv('small', { ...options, log: (line) => void logLines.push(line) })
       await assert.rejects(made, /python3\.12 -m venv .*failed/)
     } finally {
       process.env['PATH'] = PATH
     }
 
-    assert.match(said.join('\n'), /creating it with .*\/python3\.12 /)
+    assert.match(logLines.join('\n'), /creating it with .*\/python3\.12 /)
   })
 
   it('is locked by hash and names no package index', async () => {

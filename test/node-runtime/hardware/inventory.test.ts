@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { loadMeter, profileLack, takeInventory } from '../../../node-runtime/hardware/inventory.ts'
 import { hasNvidiaDevice } from '../../../node-runtime/hardware/nvidia.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
-import type { Held } from '../../../node-runtime/processes/confinement.ts'
+import type { ConfinementMechanisms } from '../../../node-runtime/processes/confinement.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
@@ -24,7 +24,7 @@ esac`
   writeFileSync(join(folder, 'nvidia-smi'), script, { mode: 0o755 })
 }
 
-const held = async (): Promise<Held> => ({
+const held = async (): Promise<ConfinementMechanisms> => ({
   network: 'landlock',
   files: 'landlock',
   mounts: 'none',

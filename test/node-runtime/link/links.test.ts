@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
-import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
+import { RecentLogs } from '../../../node-runtime/control/recent-logs.ts'
 import { Links } from '../../../node-runtime/link/links.ts'
 import { freePort } from '../../../platform/free-ports.ts'
 import { encodeFrame } from '../../../platform/link/codec.ts'
@@ -55,7 +55,7 @@ describe('node links', () => {
   /** Opens the links of a node; they close at the end of the block. */
   function open(home: string, gateways: readonly string[]) {
     const { identity, inventory, models, tools, inputs, spool, work, keepers } = node.parts
-    const told: string[][] = []
+    const gatewayLists: string[][] = []
     const links = new Links({
       home,
       gateways,
@@ -69,7 +69,7 @@ describe('node links', () => {
       spool,
       work,
       keepers,
-      lines: new RecentLines(),
+      lines: new RecentLogs(),
       log: createLogger('test', 'silent'),
       report: () => ({
         memory_total_mb: 1,
@@ -79,13 +79,13 @@ describe('node links', () => {
         jobs: 0,
         models: [],
       }),
-      onGateways: (list) => told.push([...list]),
+      onGateways: (list) => gatewayLists.push([...list]),
       onDraining: () => {},
       onSharing: () => {},
       onStay: () => {},
       onForget: () => {},
     })
-    return { links, told, [Symbol.dispose]: () => links.close() }
+    return { links, told: gatewayLists, [Symbol.dispose]: () => links.close() }
   }
 
   it('return to the configured gateway when no listed gateway has answered for a while', async () => {

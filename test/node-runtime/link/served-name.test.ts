@@ -29,16 +29,16 @@ for (const [server, start] of [
     it('is the name that the caller used, in full and streamed answers, by name and by id', async () => {
       const endpoint = await warm()
 
-      for (const asked of [endpoint.name, endpoint.id]) {
-        const whole = await chat.chat(asked)
-        const streamed = await chat.chat(asked, { stream: true, fake: { tokens: 3 } })
+      for (const requestedName of [endpoint.name, endpoint.id]) {
+        const whole = await chat.chat(requestedName)
+        const streamed = await chat.chat(requestedName, { stream: true, fake: { tokens: 3 } })
 
         assert.equal(whole.status, 200, whole.text)
-        assert.equal(whole.body.model, asked)
+        assert.equal(whole.body.model, requestedName)
         const events = eventsOf(streamed.text)
         assert.equal(events.length, 6)
         const names = events.slice(0, -1).map((event) => (JSON.parse(event) as AnyBody).model)
-        assert.deepEqual(new Set(names), new Set([asked]))
+        assert.deepEqual(new Set(names), new Set([requestedName]))
       }
     })
 
@@ -85,13 +85,13 @@ for (const [server, start] of [
 }
 
 describe('ServedName', () => {
-  const answered = (asked: string, answer: string, size: number): string => {
+  const answered = (requestText: string, answer: string, size: number): string => {
     const name = new ServedName('model')
-    name.request(Buffer.from(asked))
+    name.request(Buffer.from(requestText))
     const bytes = Buffer.from(answer)
-    const told: Buffer[] = []
-    for (let at = 0; at < bytes.length; at += size) told.push(name.answer(bytes.subarray(at, at + size)))
-    return Buffer.concat([...told, name.rest()]).toString()
+    const chunks: Buffer[] = []
+    for (let at = 0; at < bytes.length; at += size) chunks.push(name.answer(bytes.subarray(at, at + size)))
+    return Buffer.concat([...chunks, name.rest()]).toString()
   }
 
   it('finds the name wherever an answer is split, and leaves text that quotes it', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import {
   type IdleModel,
   planEviction,
-  planRoom,
+  chooseEviction,
   type PooledModel,
 } from '../../../node-runtime/memory/eviction.ts'
 
@@ -69,7 +69,7 @@ describe('eviction on several GPUs', () => {
     heldByPool,
   })
   const plan = (neededMb: number, count: number, free: number[], idle: PooledModel[]) => {
-    const found = planRoom({ neededMb, count }, free, idle)
+    const found = chooseEviction({ neededMb, count }, free, idle)
     return found && [found.pools, found.victims.map(({ modelKey }) => modelKey).toSorted()]
   }
 
@@ -120,7 +120,7 @@ describe('eviction on several GPUs', () => {
         without.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free[pool] ?? 0)
       const isAble = free.filter((_, pool) => room(pool, idle) >= partMb).length >= count
 
-      const found = planRoom({ neededMb, count }, free, idle)
+      const found = chooseEviction({ neededMb, count }, free, idle)
 
       assert.equal(found !== undefined, isAble)
       if (!found) continue

@@ -50,7 +50,7 @@ describe('GPU memory', function () {
   after(() => api?.[Symbol.asyncDispose]())
 
   const heldBy = ({ parts }: TestNode, key: string) => parts.memory.heldBy(key)
-  const told = ({ parts }: TestNode, key: string) =>
+  const reportOf = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
   /** The process id of the model's server; the CUDA probe may be running as well. */
   const pidOf = async ({ parts }: TestNode) =>
@@ -71,7 +71,7 @@ describe('GPU memory', function () {
     await until(() => node.parts.driver.running.length === 0)
     await sleep(LOOKS_MS)
 
-    assert.deepEqual([told(node, old)?.state, heldBy(node, old)], ['evicted', 200])
+    assert.deepEqual([reportOf(node, old)?.state, heldBy(node, old)], ['evicted', 200])
     driver.lists('1, 300\n')
     await loading
 
@@ -84,10 +84,10 @@ describe('GPU memory', function () {
     await using node = await loaded(driver, key)
 
     process.kill(await pidOf(node), 'SIGKILL')
-    await until(() => told(node, key)?.state === 'evicted')
+    await until(() => reportOf(node, key)?.state === 'evicted')
     await sleep(LOOKS_MS)
 
-    assert.match(told(node, key)?.error ?? '', /exited unexpectedly (on signal|with status) \d+\. /)
+    assert.match(reportOf(node, key)?.error ?? '', /exited unexpectedly (on signal|with status) \d+\. /)
     assert.equal(heldBy(node, key), 200)
     driver.lists('')
     await until(() => heldBy(node, key) === 0)
@@ -115,7 +115,7 @@ describe('GPU memory', function () {
     driver.failsToAnswer()
 
     process.kill(await pidOf(node), 'SIGKILL')
-    await until(() => told(node, key)?.state === 'evicted')
+    await until(() => reportOf(node, key)?.state === 'evicted')
     await sleep(LOOKS_MS)
 
     assert.equal(heldBy(node, key), 200)
@@ -144,7 +144,7 @@ describe('GPU memory', function () {
     driver.failsToAnswer()
 
     process.kill(await pidOf(node), 'SIGKILL')
-    await until(() => told(node, key)?.state === 'evicted')
+    await until(() => reportOf(node, key)?.state === 'evicted')
     await sleep(LOOKS_MS)
     await node.parts.models.load(key)
 

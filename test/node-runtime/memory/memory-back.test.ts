@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
-import { MemoryAllocator, NoRoomError, type MemoryTimeouts } from '../../../node-runtime/memory/allocator.ts'
+import {
+  MemoryAllocator,
+  NotEnoughMemoryError,
+  type MemoryTimeouts,
+} from '../../../node-runtime/memory/allocator.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
@@ -70,7 +74,7 @@ describe('memory of an evicted model', () => {
   it('is reported while it is awaited, and logged for operators at growing intervals', async () => {
     const { room, model, lines, calls } = roomWith([false], { alarmMs: 20, waitMs: 500 })
 
-    await assert.rejects(room.reserve('new', 90), NoRoomError)
+    await assert.rejects(room.reserve('new', 90), NotEnoughMemoryError)
 
     assert.deepEqual(model.report(), { model_key: 'old', state: 'evicted', in_flight: 0, memory_mb: 80 })
     assert.ok(lines.length >= 2 && lines.length <= 5, lines.join(''))
@@ -82,7 +86,7 @@ describe('memory of an evicted model', () => {
     const { room, memory, model } = roomWith([false], { unknownMs: 10, waitMs: 100 })
 
     await assert.rejects(room.reserve('new', 90), /the memory of old, which has stopped, has not been freed/)
-    await assert.rejects(room.whenGone(model), NoRoomError)
+    await assert.rejects(room.whenGone(model), NotEnoughMemoryError)
     const missing = await room.reserveUpTo('job', 90)
 
     assert.deepEqual([memory.heldBy('old'), memory.heldBy('new'), missing], [80, 0, 70])

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
-import { MemoryAllocator, NoRoomError } from '../../../node-runtime/memory/allocator.ts'
+import { MemoryAllocator, NotEnoughMemoryError } from '../../../node-runtime/memory/allocator.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
@@ -93,7 +93,7 @@ describe('protection of a recently loaded model', () => {
     memory.reserve('job', 40)
     modelOf('young').inFlight = 1
 
-    const denied = assert.rejects(allocator.reserve('early', 60), NoRoomError)
+    const denied = assert.rejects(allocator.reserve('early', 60), NotEnoughMemoryError)
     modelOf('young').inFlight = 0
     await denied
     const reserved = timeOf(allocator.reserve('new', 60))
@@ -123,7 +123,7 @@ describe('protection of a recently loaded model', () => {
     const outcomes = await Promise.allSettled(['one', 'two'].map(reserve))
     const [winner = ''] = outcomes.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
     const [reason] = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-    assert.ok(reason instanceof NoRoomError)
+    assert.ok(reason instanceof NotEnoughMemoryError)
     assert.deepEqual([evicted, memory.heldBy(winner), memory.freeMb], [['young'], 60, 40])
 
     models.set(winner, add(winner, { mb: 60, loadMs: 200 }))

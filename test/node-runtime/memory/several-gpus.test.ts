@@ -39,7 +39,7 @@ describe('a node with several GPUs', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  const told = ({ parts }: TestNode, key: string) =>
+  const reportOf = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
   const snapshotOf = ({ nodeId }: TestNode) =>
     api.services.links.snapshot().find(({ node_id }) => node_id === nodeId)
@@ -57,7 +57,7 @@ describe('a node with several GPUs', function () {
     await models.load(first)
     await models.load(second)
     const loadsMs = performance.now() - startedAt
-    assert.deepEqual([told(node, first)?.gpus, told(node, second)?.gpus], [[0], [1]])
+    assert.deepEqual([reportOf(node, first)?.gpus, reportOf(node, second)?.gpus], [[0], [1]])
     assert.deepEqual(memory.freeByPool, [200, 200])
     const seen = await Promise.all(
       driver.running
@@ -70,7 +70,7 @@ describe('a node with several GPUs', function () {
     // Neither is still protected from the next load, so the least recently used one is evicted.
     await sleep(loadsMs)
     await models.load(third)
-    assert.deepEqual([told(node, first)?.state, told(node, third)?.gpus], ['evicted', [0]])
+    assert.deepEqual([reportOf(node, first)?.state, reportOf(node, third)?.gpus], ['evicted', [0]])
     assert.equal(models.startState(second), 'resident')
 
     await assert.rejects(

@@ -177,14 +177,14 @@ describe('merge guards', () => {
 
   it('report progress', async () => {
     for (const seed of [1, 2]) writeCheckpoint(at(`m${seed}`), { seed })
-    const told: number[] = []
+    const progress: number[] = []
 
     const done = await merge(
       { method: 'slerp', sources: [use('m1'), use('m2')] },
-      { onProgress: ({ bytes_done }) => told.push(bytes_done) },
+      { onProgress: ({ bytes_done }) => progress.push(bytes_done) },
     )
 
-    assert.equal(told.at(-1), done.bytes_total)
+    assert.equal(progress.at(-1), done.bytes_total)
     assert.equal(done.tensors_done, done.tensors_total)
     assert.equal(done.eta_seconds, 0)
   })

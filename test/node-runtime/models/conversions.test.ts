@@ -8,7 +8,7 @@ import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { until } from '../../support/assertions/until.ts'
 import {
-  convertedSpecialist,
+  convertSpecialist,
   makeTinySpecialist,
   requireSpecialist,
   specialistPython,
@@ -157,7 +157,7 @@ describe('model conversion', function () {
       await makeTinySpecialist(origin.path, other)
       await makeTinySpecialist(folder, MODEL)
       await mkdir(join(folder, 'onnx'))
-      await cp(join(await convertedSpecialist(origin.path), 'model.onnx'), join(folder, 'onnx', 'model.onnx'))
+      await cp(join(await convertSpecialist(origin.path), 'model.onnx'), join(folder, 'onnx', 'model.onnx'))
     }
     const filesOf = (node: TestNode) =>
       madeOn(node).flatMap((name) => readdirSync(join(node.dir, 'weights', 'converted', name)))

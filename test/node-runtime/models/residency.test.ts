@@ -107,8 +107,8 @@ describe('model residency', function () {
     // A node receives timeouts only for models that the platform placed on it.
     for (const { node, keys } of places) {
       for (const modelKey of keys) {
-        const place = { nodeId: node.nodeId, modelKey }
-        await api.database.db.transaction().execute((trx) => modelOrderRepository.orderModel(trx, place))
+        const order = { nodeId: node.nodeId, modelKey }
+        await api.database.db.transaction().execute((trx) => modelOrderRepository.orderModel(trx, order))
       }
     }
 

@@ -31,13 +31,13 @@ describe('turns at a model server', () => {
     const leaving = new AbortController()
     const held = [await turns.take(durableOf(), never), await turns.take(FROM_GATEWAYS, never)]
     let hasBegun = false
-    const gone = turns.turn(FROM_GATEWAYS, () => (hasBegun = true))
-    gone.enter()
-    const left = turns.take(durableOf('x'), leaving.signal)
+    const released = turns.turn(FROM_GATEWAYS, () => (hasBegun = true))
+    released.enter()
+    const cancelled = turns.take(durableOf('x'), leaving.signal)
     const next = turns.take(durableOf('y'), never)
-    gone[Symbol.dispose]()
+    released[Symbol.dispose]()
     leaving.abort(new Error('left'))
-    await assert.rejects(left, /left/)
+    await assert.rejects(cancelled, /left/)
 
     held[0]![Symbol.dispose]()
     held[0]![Symbol.dispose]()

@@ -130,10 +130,10 @@ describe('a language model on vLLM', () => {
     it(`receives the tool call options for ${type}${options.length ? '' : ' only when they are known'}`, async () => {
       const { Cmd } = await created(profileOf('llm-vllm'), type)
 
-      const said =
+      const expectedArgs =
         'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
         '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
-      assert.deepEqual(Cmd, [...said.split(' '), ...options])
+      assert.deepEqual(Cmd, [...expectedArgs.split(' '), ...options])
     })
   }
 
@@ -193,10 +193,10 @@ describe('a language model on vLLM', () => {
     const { body } = await server.pool.request({ method: 'POST', path: profile.infer_path, body: '{}' })
     const { argv, env } = (await body.json()) as { argv: string[]; env: Record<string, string> }
     const socket = argv[argv.indexOf('--uds') + 1]
-    const said =
+    const expectedArgs =
       `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
       '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
-    assert.deepEqual(argv, [...said.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
+    assert.deepEqual(argv, [...expectedArgs.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
     assert.equal(env['HF_HUB_OFFLINE'], '1')
     assert.equal(env['CUDA_VISIBLE_DEVICES'], '0')
     await server.stop()
@@ -206,9 +206,9 @@ describe('a language model on vLLM', () => {
   it('differs as a process from the container only in how it is started', () => {
     const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
     const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
-    const told = ['profile_id', 'display_name', 'description']
+    const descriptionFields = ['profile_id', 'display_name', 'description']
     const common = (profile: RuntimeProfile) =>
-      Object.entries(profile).filter(([name]) => ![...started, ...told].includes(name))
+      Object.entries(profile).filter(([name]) => ![...started, ...descriptionFields].includes(name))
 
     assert.deepEqual([contained.driver, plain.driver], ['container', 'process'])
     assert.deepEqual(common(plain), common(contained))

@@ -48,9 +48,9 @@ describe('the container driver', function () {
   /** Runs a script to its end; returns its output and its exit. */
   const outcome = async (script: string, more?: Partial<ContainerSpec>) => {
     const container = await driver.start(spec(script, more))
-    const said = text(container.stdout)
+    const output = text(container.stdout)
     const { code } = await container.exited
-    return { code, said: (await said).trim() }
+    return { code, output: (await output).trim() }
   }
 
   it('rejects an image with a mutable name', async () => {
@@ -69,11 +69,11 @@ describe('the container driver', function () {
   })
 
   it("passes on a container's output and exit status", async () => {
-    assert.deepEqual(await outcome('echo hello; exit 7'), { code: 7, said: 'hello' })
+    assert.deepEqual(await outcome('echo hello; exit 7'), { code: 7, output: 'hello' })
   })
 
   it('denies it network, capabilities, new privileges, and writes to its root', async () => {
-    const { said } = await outcome(
+    const { output: said } = await outcome(
       'cat /proc/self/status; ls /sys/class/net; touch /x 2>&1; touch /tmp/x && echo tmp-is-writable',
     )
 
@@ -103,7 +103,7 @@ describe('the container driver', function () {
     writeFileSync(join(folder.path, 'weights.txt'), 'weights')
 
     const mounts = [{ source: folder.path, target: '/model', readOnly: true }]
-    const { said } = await outcome('cat /model/weights.txt; touch /model/x 2>&1', { mounts })
+    const { output: said } = await outcome('cat /model/weights.txt; touch /model/x 2>&1', { mounts })
 
     assert.match(said, /^weights/)
     assert.match(said, /Read-only file system/)
@@ -127,12 +127,12 @@ describe('the container driver', function () {
       socketPath: engine.socketPath,
       stateDir: elsewhere.path,
     }))!
-    const [left, kept] = [await driver.start(spec('sleep 60')), await other.start(spec('sleep 60'))]
+    const [orphan, kept] = [await driver.start(spec('sleep 60')), await other.start(spec('sleep 60'))]
 
     const reaped = await (await connect())!.reap()
 
     assert.equal(reaped, 1)
-    await left.exited
+    await orphan.exited
     assert.ok(await kept.pid())
     await kept.stop({ graceMs: 0 })
   })

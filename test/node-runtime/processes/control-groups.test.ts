@@ -76,16 +76,16 @@ print("done")`
 
   it('of a killed node are removed by the next one', async () => {
     const group = await groups.create('two', LIMITS)
-    const left = group.folders.map((folder) => join(dirname(folder), 'hearth-4194300-1-left'))
-    for (const folder of left) mkdirSync(folder)
+    const leftovers = group.folders.map((folder) => join(dirname(folder), 'hearth-4194300-1-left'))
+    for (const folder of leftovers) mkdirSync(folder)
     const child = spawn('sleep', ['600'])
-    enter(left, child.pid)
+    enter(leftovers, child.pid)
     const ended = once(child, 'exit')
 
     await groups.reap()
     await ended
 
-    await until(() => left.every((folder) => !existsSync(folder)))
+    await until(() => leftovers.every((folder) => !existsSync(folder)))
     assert.ok(group.folders.every((folder) => existsSync(folder)))
     await group.remove()
   })

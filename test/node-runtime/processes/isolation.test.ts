@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Held } from '../../../node-runtime/processes/confinement.ts'
+import type { ConfinementMechanisms } from '../../../node-runtime/processes/confinement.ts'
 import { ControlGroups } from '../../../node-runtime/processes/control-groups.ts'
 import { gapsOf, processIsolation, toolIsolation } from '../../../node-runtime/processes/isolation.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
@@ -123,8 +123,8 @@ describe('the reported isolation of tools', () => {
     const { proc, base } = fakeTree('no-memory', '/', 'cpuset cpu pids')
     const nowhere = join(folder.path, 'nowhere')
 
-    for (const place of [proc, nowhere])
-      assert.deepEqual(measures(await ControlGroups.open({ proc: place })), {
+    for (const procRoot of [proc, nowhere])
+      assert.deepEqual(measures(await ControlGroups.open({ proc: procRoot })), {
         memory: SECCOMP,
         cpus: AFFINITY,
       })
@@ -134,7 +134,7 @@ describe('the reported isolation of tools', () => {
 })
 
 describe('the reported isolation of trainers and model servers', () => {
-  const held: Held = {
+  const held: ConfinementMechanisms = {
     network: 'namespace',
     files: 'landlock',
     mounts: 'read_only',

@@ -105,7 +105,7 @@ describe('the process driver', () => {
   it('leaves no orphan when the node is killed', async () => {
     const pids = await killedNode(stateDir, STUBBORN, (node) => node.kill('SIGKILL'))
 
-    await gone(pids)
+    await untilGone(pids)
   })
 
   it('reaps leftovers of a killed launcher and node, but not an unrelated process with the same pid', async () => {
@@ -121,7 +121,7 @@ describe('the process driver', () => {
 
     assert.equal(await newDriver().reap(), 1)
 
-    await gone([...pids, entry.launcher])
+    await untilGone([...pids, entry.launcher])
     assert.equal(innocent.exitCode, null)
     innocent.kill('SIGKILL')
     assert.deepEqual(await readdir(join(stateDir, 'pids')), [])
@@ -144,7 +144,7 @@ async function killedNode(stateDir: string, script: string, end: (node: ReturnTy
   return line.split(' ').map(Number)
 }
 
-async function gone(pids: number[]): Promise<void> {
+async function untilGone(pids: number[]): Promise<void> {
   await until(() => !pids.some(identify))
 }
 

@@ -116,7 +116,7 @@ describe('a schema for a llama.cpp grammar', () => {
     })
   }
 
-  for (const [place, schema] of [
+  for (const [schemaPath, schema] of [
     ['schema.not', { type: 'string', not: { const: 'a' } }],
     ['schema.patternProperties', { type: 'object', patternProperties: { a: {} } }],
     ['schema.allOf', { allOf: [{ type: 'string' }, { type: 'null' }] }],
@@ -129,16 +129,16 @@ describe('a schema for a llama.cpp grammar', () => {
     ['schema.properties.a.$ref', { properties: { a: { $ref: 'https://schemas.example/a.json' } } }],
     ['schema.anyOf.1.$ref', { anyOf: [{ type: 'null' }, { $ref: '#' }] }],
   ] as const) {
-    it(`rejects ${JSON.stringify(schema)} with strict, and accepts any value for ${place} without it`, () => {
+    it(`rejects ${JSON.stringify(schema)} with strict, and accepts any value for ${schemaPath} without it`, () => {
       assert.throws(() => strict(schema), {
-        message: new RegExp(`^${place.replaceAll('$', '\\$')}.* cannot be enforced`),
-        field: place,
+        message: new RegExp(`^${schemaPath.replaceAll('$', '\\$')}.* cannot be enforced`),
+        field: schemaPath,
       })
       assert.doesNotThrow(() => lenient(schema))
     })
   }
 
-  for (const [place, schema] of [
+  for (const [schemaPath, schema] of [
     ['schema', 'text'],
     ['schema.properties', { type: 'object', properties: [] }],
     ['schema.items', { type: 'array', items: 5 }],
@@ -158,8 +158,8 @@ describe('a schema for a llama.cpp grammar', () => {
       },
     ],
   ] as const) {
-    it(`rejects ${JSON.stringify(schema).slice(0, 60)} and names ${place}`, () => {
-      assert.throws(() => lenient(schema), { name: 'UnusableError', field: place })
+    it(`rejects ${JSON.stringify(schema).slice(0, 60)} and names ${schemaPath}`, () => {
+      assert.throws(() => lenient(schema), { name: 'UnusableError', field: schemaPath })
     })
   }
 

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { llmPython } from '../../support/builders/models/tiny-llm.ts'
 import {
-  convertedSpeech,
+  convertSpeech,
   requireSpeech,
   tinySpeech,
   wav,
@@ -22,9 +22,9 @@ const PROMPTS = [
 ].map(([language, task]) => ['<|startoftranscript|>', `<|${language}|>`, `<|${task}|>`, '<|notimestamps|>'])
 
 /** The tokens after a prompt, and the mean of their log probabilities. */
-type Heard = [tokens: string[], score: number]
+type Transcription = [tokens: string[], score: number]
 
-async function probe(python: string, engine: string, folder: string): Promise<Heard[]> {
+async function probe(python: string, engine: string, folder: string): Promise<Transcription[]> {
   const child = spawn(python, [PROBE, engine, folder], {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -35,7 +35,7 @@ async function probe(python: string, engine: string, folder: string): Promise<He
   const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)])
   const last = out.trimEnd().split('\n').at(-1)
   if (!last) throw new Error(complaint)
-  return JSON.parse(last) as Heard[]
+  return JSON.parse(last) as Transcription[]
 }
 
 describe('a converted speech model', function () {
@@ -45,7 +45,7 @@ describe('a converted speech model', function () {
   it('generates the tokens of transformers, in each language and for each task', async () => {
     const model = await tinySpeech()
     const expected = await probe(await llmPython(), 'transformers', model)
-    const found = await probe(await whisperPython(), 'ctranslate2', await convertedSpeech(model))
+    const found = await probe(await whisperPython(), 'ctranslate2', await convertSpeech(model))
 
     for (const [i, [tokens, score]] of found.entries()) {
       assert.deepEqual(tokens, expected[i]?.[0])

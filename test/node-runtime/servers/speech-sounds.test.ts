@@ -7,7 +7,7 @@ import { buffer } from 'node:stream/consumers'
 import { importedListing } from '../../../domain/task-types/index.ts'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import {
-  convertedSpeech,
+  convertSpeech,
   dataUrl,
   requireSpeech,
   tinySpeech,
@@ -30,7 +30,7 @@ describe('the speech-to-text server', function () {
   before(requireSpeech)
   before(async () => {
     const model = await tinySpeech()
-    server = await startSpecialist(model, await convertedSpeech(model), WHISPER)
+    server = await startSpecialist(model, await convertSpeech(model), WHISPER)
   })
   after(() => server?.[Symbol.asyncDispose]())
 
@@ -86,9 +86,9 @@ describe('the speech-to-text server', function () {
 
     const leaving = hear(long, AbortSignal.timeout(Math.round(whole / 5)))
     await assert.rejects(leaving)
-    const left = performance.now()
+    const cancelledAt = performance.now()
     assert.equal((await hear(wav(1, { silent: true }))).status, 200)
-    const waited = performance.now() - left
+    const waited = performance.now() - cancelledAt
 
     assert.ok(waited < whole / 3, `the next one waited ${waited} ms for a sound of ${whole} ms`)
   })

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
+import { houseRows, reviewRows, salesRows, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import {
   pythonOf,
@@ -29,7 +29,7 @@ async function trainAndServe(
 describe('the tabular model server', () => {
   it("names the instance and column that it can't use", async () => {
     using folder = temporaryFolder()
-    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houseRows(100))
     const refusals: [unknown, number, RegExp, string?][] = [
       ['{"instances":', 400, /not JSON/],
       [{}, 422, /must be an object with "instances"/, '/instances'],
@@ -54,7 +54,7 @@ describe('the tabular model server', () => {
 
   it('answers one row and many rows the same way, and treats unseen and absent values as missing', async () => {
     using folder = temporaryFolder()
-    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houseRows(100))
     const { age: _age, ...ageless } = HOUSE
     const instances = [HOUSE, { ...HOUSE, town: 'Paris' }, ageless, { ...HOUSE, age: null, colour: 'red' }]
 
@@ -71,7 +71,7 @@ describe('the tabular model server', () => {
 
   it('rejects a misspelled optional column instead of treating it as missing', async () => {
     using folder = temporaryFolder()
-    const rows = houses(100).map(({ size = null, age = null, town = null, price = null }, at) => ({
+    const rows = houseRows(100).map(({ size = null, age = null, town = null, price = null }, at) => ({
       'Size m²': at % 9 === 4 ? null : size,
       building_year: age,
       town,
@@ -167,8 +167,8 @@ print(time.process_time())
   it('requires enough past values for a forecast, and uses the latest', async () => {
     using folder = temporaryFolder()
     const options = { horizon: 3, lags: 12 }
-    await using server = await trainAndServe(folder.path, 'time-series-forecast', sales(150), options)
-    const past = sales(40).map((row) => Number(row['sales']))
+    await using server = await trainAndServe(folder.path, 'time-series-forecast', salesRows(150), options)
+    const past = salesRows(40).map((row) => Number(row['sales']))
 
     const whole = await server.post({ instances: [{ sales: past }] })
     const tail = await server.post({ instances: [{ sales: past.slice(-12) }] })
@@ -189,7 +189,7 @@ print(time.process_time())
 
   it('answers any text, even one without a known word', async () => {
     using folder = temporaryFolder()
-    await using server = await trainAndServe(folder.path, 'text-classification', reviews(120))
+    await using server = await trainAndServe(folder.path, 'text-classification', reviewRows(120))
 
     const { body } = await server.post({ instances: [{ text: 'a lovely, superb chair' }, { text: '' }] })
     const refused = await server.post({ instances: [{ text: ['lovely'] }] })
@@ -205,7 +205,7 @@ print(time.process_time())
 
   it('answers a text or a list of texts, like other text classifiers', async () => {
     using folder = temporaryFolder()
-    await using server = await trainAndServe(folder.path, 'text-classification', reviews(120))
+    await using server = await trainAndServe(folder.path, 'text-classification', reviewRows(120))
     const texts = ['a lovely, superb chair', '']
 
     const { body: rows } = await server.post({ instances: texts.map((text) => ({ text })) })
@@ -334,7 +334,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
 
   it('answers health checks, rejects other paths, and exits on SIGTERM', async () => {
     using folder = temporaryFolder()
-    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(60))
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houseRows(60))
     const base = `http://127.0.0.1:${server.port}`
 
     const health = await fetch(`${base}/health`)

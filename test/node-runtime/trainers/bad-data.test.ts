@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { prepareUserSchema } from '../../../platform/schema-checks/user-schema.ts'
 import {
   DAYS,
-  dayFirst,
-  houses,
-  reviews,
-  sales,
+  formatDayFirst,
+  houseRows,
+  reviewRows,
+  salesRows,
   writeCsv,
   writeJsonl,
 } from '../../support/builders/sample-data.ts'
@@ -103,7 +103,7 @@ const REFUSALS: Refusal[] = [
   },
   {
     what: 'a malformed time, naming the row',
-    csv: daily((at) => (at === 44 ? 'soon' : dayFirst(at))),
+    csv: daily((at) => (at === 44 ? 'soon' : formatDayFirst(at))),
     model: 'time-series-forecast',
     hyperparameters: { time_column: 'd' },
     message: /1 of 90 values in 'd' cannot be read as times, day first; the first is 'soon' in row 45/,
@@ -121,7 +121,7 @@ const REFUSALS: Refusal[] = [
   },
   {
     what: 'two series in one table',
-    csv: `d,shop,v\n${DAYS.flatMap((at) => [`${dayFirst(at)},a,${at}`, `${dayFirst(at)},b,${-at}`]).join('\n')}`,
+    csv: `d,shop,v\n${DAYS.flatMap((at) => [`${formatDayFirst(at)},a,${at}`, `${formatDayFirst(at)},b,${-at}`]).join('\n')}`,
     model: 'time-series-forecast',
     message:
       /90 rows repeat a time in 'd' \(the first is row 2\), and 'shop' has 2 values that tell them apart/,
@@ -169,7 +169,7 @@ describe('unusual but valid data', () => {
     using folder = temporaryFolder()
     const file = await writeCsv(
       folder.path,
-      houses(40).map((row) => ({ ...row, price: 5 })),
+      houseRows(40).map((row) => ({ ...row, price: 5 })),
     )
 
     const run = await runTrainer({
@@ -188,7 +188,7 @@ describe('unusual but valid data', () => {
 
   it('leaves out columns without information, with the reason in the log and among the metrics', async () => {
     using folder = temporaryFolder()
-    const rows = houses(60).map((row, index) => ({ id: `house-${index}`, empty: null, ...row }))
+    const rows = houseRows(60).map((row, index) => ({ id: `house-${index}`, empty: null, ...row }))
     const file = await writeCsv(folder.path, rows)
 
     const run = await runTrainer({
@@ -203,9 +203,9 @@ describe('unusual but valid data', () => {
       { column: 'empty', reason: 'it has no values' },
       { column: 'age', reason: 'ignore_columns names it' },
     ])
-    const said = run.events.map(({ message }) => message).join('\n')
-    assert.match(said, /'id' is left out: it is a text with 60 different values\./)
-    assert.match(said, /'empty' is left out: it has no values\./)
+    const messages = run.events.map(({ message }) => message).join('\n')
+    assert.match(messages, /'id' is left out: it is a text with 60 different values\./)
+    assert.match(messages, /'empty' is left out: it has no values\./)
     assert.ok(!('id' in (run.result.example_input.instances[0] ?? {})))
   })
 
@@ -214,7 +214,7 @@ describe('unusual but valid data', () => {
     const empty = Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`${'e'.repeat(300)}${at}`, null]))
     const file = await writeJsonl(
       folder.path,
-      houses(60).map((row) => ({ ...row, ...empty })),
+      houseRows(60).map((row) => ({ ...row, ...empty })),
     )
 
     const run = await runTrainer({
@@ -226,8 +226,8 @@ describe('unusual but valid data', () => {
     })
 
     assert.equal(run.code, 0, run.error?.message)
-    const told = run.result.metrics.left_out_columns
-    assert.deepEqual([told.length, told[0]?.column], [50, 'e'.repeat(200)])
+    const omittedColumns = run.result.metrics.left_out_columns
+    assert.deepEqual([omittedColumns.length, omittedColumns[0]?.column], [50, 'e'.repeat(200)])
     assert.equal(run.events.filter(({ message }) => /is left out/.test(String(message))).length, 60)
   })
 
@@ -235,12 +235,12 @@ describe('unusual but valid data', () => {
     using folder = temporaryFolder()
     const texts = await writeCsv(
       folder.path,
-      reviews(60).map((row, index) => ({ ...row, shop: index % 3 })),
+      reviewRows(60).map((row, index) => ({ ...row, shop: index % 3 })),
       'texts.csv',
     )
     const series = await writeCsv(
       folder.path,
-      sales(120).map((row, index) => ({ '': index, ...row })),
+      salesRows(120).map((row, index) => ({ '': index, ...row })),
       'series.csv',
     )
 
@@ -257,8 +257,8 @@ describe('unusual but valid data', () => {
       hyperparameters: { epochs: 2, target_column: 'sales', horizon: 3 },
     })
 
-    const [beside, first] = [text, forecast].map(({ result }) => result.metrics.left_out_columns)
-    assert.deepEqual(beside, [{ column: 'shop', reason: "the model learns from 'text' alone" }])
+    const [ignoredByText, first] = [text, forecast].map(({ result }) => result.metrics.left_out_columns)
+    assert.deepEqual(ignoredByText, [{ column: 'shop', reason: "the model learns from 'text' alone" }])
     const reason = 'a forecast learns from the past values of one column alone'
     assert.deepEqual(first, [{ column: 'Unnamed: 0', reason }])
   })
@@ -266,12 +266,12 @@ describe('unusual but valid data', () => {
   it('keeps the schema within the endpoint limit for many long texts', async () => {
     using folder = temporaryFolder()
     const columns = Array.from({ length: 150 }, (_, at) => `c${at}`)
-    const long = houses(60).map((row, index) => ({ ...row, notes: `${index % 15}${'x'.repeat(20_000)}` }))
-    const many = houses(60).map((row, index) => ({
+    const long = houseRows(60).map((row, index) => ({ ...row, notes: `${index % 15}${'x'.repeat(20_000)}` }))
+    const many = houseRows(60).map((row, index) => ({
       ...row,
       ...Object.fromEntries(columns.map((name) => [name, `${index % 20}${'y'.repeat(70)}`])),
     }))
-    const schemaOf = async (rows: ReturnType<typeof houses>, name: string) => {
+    const schemaOf = async (rows: ReturnType<typeof houseRows>, name: string) => {
       const run = await runTrainer({
         folder: join(folder.path, name),
         model: 'tabular-regression',
@@ -293,7 +293,7 @@ describe('unusual but valid data', () => {
 
   it('fills gaps in a series', async () => {
     using folder = temporaryFolder()
-    const rows = sales(120).map((row, index) => (index % 10 === 3 ? { ...row, sales: null } : row))
+    const rows = salesRows(120).map((row, index) => (index % 10 === 3 ? { ...row, sales: null } : row))
     const file = await writeCsv(folder.path, rows)
 
     const run = await runTrainer({

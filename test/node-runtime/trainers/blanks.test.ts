@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { learned } from '../../support/builders/probes/table-probe.ts'
+import { probeTables } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf } from '../../support/servers/nodes/trainer.ts'
 
@@ -29,7 +29,7 @@ describe('spaces around CSV cells', function () {
     const text = ['age, workclass, income', ...rows].join('\n')
     const hyperparameters = { text_column: 'workclass', target_column: 'income' }
 
-    const [table, dates, texts] = await learned([
+    const [table, dates, texts] = await probeTables([
       { text },
       { text: 'd, t\n 2024-01-31, 2024-01-31 10:00\n2024-02-01,2024-02-01 11:30 ' },
       { text, hyperparameters },

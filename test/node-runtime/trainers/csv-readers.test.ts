@@ -7,8 +7,8 @@ import { SAMPLED } from '../../../platform/datasets/preview.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { runProgram } from '../../../platform/processes/run-program.ts'
 import { CSV_CASES } from '../../support/builders/csv-cases.ts'
-import { queried } from '../../support/builders/probes/query-probe.ts'
-import { learned } from '../../support/builders/probes/table-probe.ts'
+import { runQueries } from '../../support/builders/probes/query-probe.ts'
+import { probeTables } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { requireToolPython } from '../../support/servers/nodes/tools.ts'
 import { pythonOf } from '../../support/servers/nodes/trainer.ts'
@@ -36,7 +36,7 @@ describe('CSV files', function () {
     const python = await requireToolPython(this)
     using folder = temporaryFolder()
     uploads = await Promise.all(CSV_CASES.map(({ text }, i) => uploaded(join(folder.path, String(i)), text)))
-    const tables = await learned(CSV_CASES.map(({ text }) => ({ text })))
+    const tables = await probeTables(CSV_CASES.map(({ text }) => ({ text })))
     trainings = tables.map(({ columns = {}, error }) => {
       if (error) return error[1]
       const cells = Object.values(columns)
@@ -45,7 +45,7 @@ describe('CSV files', function () {
         (cells[0] ?? []).map((_, row) => cells.map((column) => cellOf(column[row]))),
       ]
     })
-    const results = await queried(python, CSV_CASES)
+    const results = await runQueries(python, CSV_CASES)
     queries = results.map(({ columns = [], rows = [], error }) => {
       if (error !== undefined) return error
       const names = columns.map(({ name }) => name)

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { MARKS } from '../../../platform/datasets/csv-values.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
-import { DAYS, dayFirst, reviews, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
+import { DAYS, formatDayFirst, reviewRows, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf } from '../../support/servers/nodes/trainer.ts'
 
@@ -20,8 +20,8 @@ describe('data that a model reads differently than it was written', () => {
         hyperparameters: { epochs: 2, horizon: 3, ...hyperparameters },
       })
     }
-    const iso = DAYS.map((at) => `${dayFirst(at).split('/').toReversed().join('-')},${at ** 2 % 7}`)
-    const rows = DAYS.map((at) => `${dayFirst(at)},${at ** 2 % 7}`)
+    const iso = DAYS.map((at) => `${formatDayFirst(at).split('/').toReversed().join('-')},${at ** 2 % 7}`)
+    const rows = DAYS.map((at) => `${formatDayFirst(at)},${at ** 2 % 7}`)
     const [straight, newestFirst, repeated] = [
       await train('iso', iso),
       await train('newest', rows.toReversed()),
@@ -127,7 +127,7 @@ describe('data that a model reads differently than it was written', () => {
 
   it('reports classes that differ only in case, rows without a class or text, and texts without words', async () => {
     using folder = temporaryFolder()
-    const rows = reviews(60).map((row, at) => ({
+    const rows = reviewRows(60).map((row, at) => ({
       text: at === 5 ? '' : at % 20 === 11 ? '...' : (row['text'] ?? null),
       label:
         at === 9 ? '' : at % 10 === 3 ? ' Good' : at % 2 ? 'good' : 'málo'.normalize(at % 4 ? 'NFC' : 'NFD'),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { runProgram } from '../../../platform/processes/run-program.ts'
-import { houses, writeJsonl } from '../../support/builders/sample-data.ts'
+import { houseRows, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf, runTrainer } from '../../support/servers/nodes/trainer.ts'
 
@@ -33,7 +33,7 @@ shutil.make_archive('parts', 'zip', 'parts')
 describe('dataset formats', () => {
   it('are all read as the same table', async () => {
     using folder = temporaryFolder()
-    await writeJsonl(folder.path, houses(200))
+    await writeJsonl(folder.path, houseRows(200))
     await runProgram(await pythonOf('tabular'), ['-c', CONVERT, folder.path])
     const files: [format: string, name: string][] = [
       ['jsonl', 'data.jsonl'],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { houses, writeCsv } from '../../support/builders/sample-data.ts'
+import { houseRows, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { realPython } from '../../support/servers/nodes/python.ts'
 import { runTrainer } from '../../support/servers/nodes/trainer.ts'
@@ -54,7 +54,7 @@ describe('a trainer on a full disk', function () {
     const { code, error } = await runTrainer({
       folder: disk.path,
       model: 'tabular-regression',
-      file: await writeCsv(folder.path, houses(200)),
+      file: await writeCsv(folder.path, houseRows(200)),
       hyperparameters: { epochs: 5_000, checkpoint_every_epochs: 50 },
       onEvent: ({ event }) => {
         if (event === 'checkpoint') disk.fill()

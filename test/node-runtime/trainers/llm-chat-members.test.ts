@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-interface Rendered {
+interface RenderedRows {
   rows: { tokens?: string[]; error?: string }[]
   notes: Record<string, [count: number, row: number]>
 }
 
-const texts = ({ rows }: Rendered) => rows.map(({ tokens, error }) => tokens?.join('') ?? error)
+const texts = ({ rows }: RenderedRows) => rows.map(({ tokens, error }) => tokens?.join('') ?? error)
 
 /** A template that shows the members of messages in `shown`, and tools and calls as JSON. */
 const template = (...shown: string[]) =>
@@ -56,7 +56,7 @@ describe('members of chat messages', () => {
   const folder = temporaryFolder()
   let seen: Record<
     'vllm' | 'gptOss' | 'switch' | 'openRouter' | 'none' | 'members' | 'many' | 'nulls' | 'parquet',
-    Rendered
+    RenderedRows
   >
 
   before(requireLlm)
@@ -105,7 +105,7 @@ describe('members of chat messages', () => {
         { format: 'parquet' },
       ),
     }
-    const answers = await probeLlm<Rendered[]>(Object.values(requests))
+    const answers = await probeLlm<RenderedRows[]>(Object.values(requests))
     seen = Object.fromEntries(
       Object.keys(requests).map((name, index) => [name, answers[index]]),
     ) as typeof seen

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-interface Rendered {
+interface RenderedRows {
   rows: { tokens?: string[]; learnt?: boolean[]; error?: string }[]
   notes: Record<string, [number, number]>
 }
@@ -186,7 +186,7 @@ describe('chat rows for language model training', () => {
     | 'threeRoles'
     | 'lateTools'
     | 'system',
-    Rendered
+    RenderedRows
   >
 
   before(requireLlm)
@@ -263,7 +263,7 @@ describe('chat rows for language model training', () => {
       ]),
       rows('beyond', [alpaca('x '.repeat(200))], { model: short, settings: { dataset_type: 'alpaca' } }),
     ]
-    const answers = await probeLlm<Rendered[]>(requests)
+    const answers = await probeLlm<RenderedRows[]>(requests)
     seen = Object.fromEntries(requests.map(({ name }, index) => [name, answers[index]])) as typeof seen
   })
   after(() => folder[Symbol.dispose]())

@@ -64,9 +64,9 @@ describe('comparing the logits of a merge', function () {
 
 /** Writes one NaN into the weights. */
 async function spoil(path: string): Promise<void> {
-  const place = (await readTensors(path, path)).get('model.norm.weight')
-  assert.ok(place)
+  const tensor = (await readTensors(path, path)).get('model.norm.weight')
+  assert.ok(tensor)
   const bytes = readFileSync(path)
-  bytes.writeUInt16LE(0x7fc0, place.offset)
+  bytes.writeUInt16LE(0x7fc0, tensor.offset)
   writeFileSync(path, bytes)
 }

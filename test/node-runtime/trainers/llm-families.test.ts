@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 
-interface Trained {
+interface TrainingResult {
   learns: boolean
   parameters: number
   difference: number
@@ -18,20 +18,20 @@ const OTHERWISE = [
 
 describe('families of language models', function () {
   this.timeout(600_000)
-  const asked = [...FAMILIES.map((family) => ({ family })), ...OTHERWISE].map((one) => ({
+  const probeRequests = [...FAMILIES.map((family) => ({ family })), ...OTHERWISE].map((one) => ({
     ask: 'family',
     adapter: 'lora',
     flash_attention: 'auto',
     ...one,
   }))
-  let seen: Trained[]
+  let seen: TrainingResult[]
 
   before(requireLlm)
   before(async () => {
-    seen = await probeLlm<Trained[]>(asked)
+    seen = await probeLlm<TrainingResult[]>(probeRequests)
   })
 
-  for (const [index, { family, adapter, flash_attention }] of asked.entries()) {
+  for (const [index, { family, adapter, flash_attention }] of probeRequests.entries()) {
     it(`${family} learns with adapter ${adapter} and flash attention ${flash_attention}, and is served as it was trained`, () => {
       const { learns, parameters, difference } = seen[index]!
 

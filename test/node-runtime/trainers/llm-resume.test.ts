@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { sums, writeJsonl } from '../../support/builders/chat-rows.ts'
+import { sumRows, writeJsonl } from '../../support/builders/chat-rows.ts'
 import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
@@ -36,8 +36,8 @@ async function weightsOf({ outputDir }: TrainerRun, adapter: string): Promise<st
 async function assertSame(resumed: TrainerRun, straight: TrainerRun, adapter: string): Promise<void> {
   assert.equal(straight.code, 0, straight.error?.message)
   assert.equal(resumed.code, 0, resumed.error?.message)
-  const told = resumed.events.find(({ event }) => event === 'resumed')
-  assert.ok(Number(told?.['epoch']) >= 12)
+  const resumeEvent = resumed.events.find(({ event }) => event === 'resumed')
+  assert.ok(Number(resumeEvent?.['epoch']) >= 12)
   assert.deepEqual(resumed.result.metrics, straight.result.metrics)
   assert.deepEqual(await weightsOf(resumed, adapter), await weightsOf(straight, adapter))
 }
@@ -51,7 +51,7 @@ describe('an interrupted fine-tuning run', function () {
   before(requireLlm)
   before(async () => {
     await makeTinyLlm(base)
-    file = await writeJsonl(folder.path, sums(25))
+    file = await writeJsonl(folder.path, sumRows(25))
   })
   after(() => folder[Symbol.dispose]())
 
@@ -109,8 +109,8 @@ describe('an interrupted fine-tuning run', function () {
     })
 
     assert.equal(run.code, 0, run.error?.message)
-    const said = run.events.filter(({ event }) => event === 'log').map(({ message }) => String(message))
-    assert.ok(said.some((line) => /another configuration, base or dataset/.test(line)))
+    const logLines = run.events.filter(({ event }) => event === 'log').map(({ message }) => String(message))
+    assert.ok(logLines.some((line) => /another configuration, base or dataset/.test(line)))
     assert.equal(
       run.events.some(({ event }) => event === 'resumed'),
       false,

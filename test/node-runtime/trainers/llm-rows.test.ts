@@ -8,7 +8,7 @@ interface Row {
   tokens: string[]
   learnt: boolean[]
 }
-interface Rendered {
+interface RenderedRows {
   rows: Row[]
   cut: number
   notes: Record<string, [count: number, row: number]>
@@ -57,7 +57,10 @@ describe('rows for language model training', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const plain = `${folder.path}/plain`
-  let seen: Record<'alpaca' | 'whole' | 'cut' | 'chat' | 'cutChat' | 'text' | 'plain' | 'beyond', Rendered>
+  let seen: Record<
+    'alpaca' | 'whole' | 'cut' | 'chat' | 'cutChat' | 'text' | 'plain' | 'beyond',
+    RenderedRows
+  >
   let oracle: { ids: number[]; mask: number[] }
   let positions: number[]
   let cached: string[][]
@@ -87,7 +90,7 @@ describe('rows for language model training', () => {
       rows('beyond', [{ ...ASKED, output: 'x '.repeat(200) }], {}, plain),
     ]
     const given = { dataset_type: 'text', val_set_size: 0 }
-    const answers = await probeLlm<[...Rendered[], typeof oracle, typeof positions, typeof cached]>([
+    const answers = await probeLlm<[...RenderedRows[], typeof oracle, typeof positions, typeof cached]>([
       ...requests,
       { ask: 'assistant_mask', model, messages: ADDED },
       { ask: 'positions', configs: CONFIGS },
@@ -143,8 +146,8 @@ describe('rows for language model training', () => {
 
     assert.deepEqual(one, other)
     assert.ok(one!.learnt.every(Boolean))
-    const said = '<s><|system|>Be kind.</s><|user|>Hello</s><|assistant|>Hi there.</s>'
-    assert.equal(one!.tokens.join(''), said)
+    const transcript = '<s><|system|>Be kind.</s><|user|>Hello</s><|assistant|>Hi there.</s>'
+    assert.equal(one!.tokens.join(''), transcript)
     assert.deepEqual(seen.cutChat.rows[0]!.ids, one!.ids.slice(0, 8))
   })
 

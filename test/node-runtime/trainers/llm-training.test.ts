@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { sums, writeJsonl } from '../../support/builders/chat-rows.ts'
+import { sumRows, writeJsonl } from '../../support/builders/chat-rows.ts'
 import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
@@ -24,7 +24,7 @@ describe('fine-tuning a language model', function () {
   before(requireLlm)
   before(async () => {
     await makeTinyLlm(base)
-    file = await writeJsonl(folder.path, sums(40))
+    file = await writeJsonl(folder.path, sumRows(40))
   })
   after(() => folder[Symbol.dispose]())
 
@@ -122,7 +122,7 @@ describe('fine-tuning a language model', function () {
   })
 
   it("names the row that it can't learn from", async () => {
-    const rows = [...sums(2), { instruction: 'Add' }]
+    const rows = [...sumRows(2), { instruction: 'Add' }]
     const broken = await writeJsonl(folder.path, rows, 'broken.jsonl')
 
     const run = await train('broken', {}, { file: broken })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
+import { houseRows, reviewRows, salesRows, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf, type TrainerJob, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
@@ -31,11 +31,11 @@ describe('an interrupted training run', () => {
     [
       'regression',
       'tabular-regression',
-      () => houses(800),
+      () => houseRows(800),
       { epochs: 1500, colsample_bytree: 0.6, num_leaves: 4 },
     ],
-    ['forecast', 'time-series-forecast', () => sales(300), { epochs: 300, horizon: 4, num_leaves: 4 }],
-    ['texts', 'text-classification', () => reviews(600), { epochs: 300, early_stopping_epochs: 290 }],
+    ['forecast', 'time-series-forecast', () => salesRows(300), { epochs: 300, horizon: 4, num_leaves: 4 }],
+    ['texts', 'text-classification', () => reviewRows(600), { epochs: 300, early_stopping_epochs: 290 }],
   ]
   for (const [what, model, rows, hyperparameters] of jobs) {
     describe(what, () => {
@@ -58,8 +58,8 @@ describe('an interrupted training run', () => {
           assert.equal(second.code, 0, second.error?.message)
           const resumed = second.events.find(({ event }) => event === 'resumed')
           assert.ok(Number(resumed?.['epoch']) >= 40)
-          const told = second.events.find(({ event }) => event === 'metric')
-          assert.equal(told?.['epoch'], Number(resumed?.['epoch']) + 1)
+          const firstMetric = second.events.find(({ event }) => event === 'metric')
+          assert.equal(firstMetric?.['epoch'], Number(resumed?.['epoch']) + 1)
           assert.deepEqual(second.result.metrics, straight.result.metrics)
           assert.deepEqual(second.result.example_output, straight.result.example_output)
           if (model !== 'text-classification') assert.equal(await treesOf(second), await treesOf(straight))
@@ -70,7 +70,7 @@ describe('an interrupted training run', () => {
 
   it('keeps the epoch in which it stopped, and three checkpoints at most', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(800))
+    const file = await writeCsv(folder.path, houseRows(800))
     const job = { folder: folder.path, model: 'tabular-regression', file }
     const hyperparameters = { epochs: 1500, num_leaves: 4, ...CHECKPOINTS }
 
@@ -89,7 +89,7 @@ describe('an interrupted training run', () => {
 
   it('starts over, and reports it, when the checkpoint has another configuration or is damaged', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(100))
+    const file = await writeCsv(folder.path, houseRows(100))
     const job = { folder: folder.path, model: 'tabular-regression', file }
     await runTrainer({ ...job, hyperparameters: { epochs: 30, checkpoint_every_epochs: 10 } })
     const checkpoint = await newestCheckpoint(folder.path)

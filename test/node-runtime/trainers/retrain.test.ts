@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { houses, writeCsv } from '../../support/builders/sample-data.ts'
+import { houseRows, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf, type TrainerJob } from '../../support/servers/nodes/trainer.ts'
 
@@ -19,7 +19,7 @@ describe('continuing from an earlier model', () => {
     ...more,
   })
   const files = async () => {
-    const rows = houses(600)
+    const rows = houseRows(600)
     const half = rows.length / 2
     return Promise.all(
       [rows.slice(0, half), rows.slice(half)].map((some, index) =>
@@ -70,7 +70,7 @@ describe('continuing from an earlier model', () => {
   it('leaves out only the columns that the base did not learn from', async () => {
     const [first = ''] = await files()
     const base = await runTrainer(job('known', first))
-    const rows = houses(100).map((row) => ({ ...row, age: null, floor: 1 }))
+    const rows = houseRows(100).map((row) => ({ ...row, age: null, floor: 1 }))
 
     const run = await runTrainer(
       job('more', await writeCsv(folder.path, rows, 'more.csv'), {
@@ -90,7 +90,7 @@ describe('continuing from an earlier model', () => {
     const base = await runTrainer(job('mismatch-base', first))
     const without = await writeCsv(
       folder.path,
-      houses(100).map(({ size = null, garden = null, price = null, age = null }) => ({
+      houseRows(100).map(({ size = null, garden = null, price = null, age = null }) => ({
         size,
         age,
         garden,
@@ -100,7 +100,7 @@ describe('continuing from an earlier model', () => {
     )
     const other = await writeCsv(
       folder.path,
-      houses(100).map((row) => ({ ...row, size: `about ${Math.round(Number(row['size']) / 100)}` })),
+      houseRows(100).map((row) => ({ ...row, size: `about ${Math.round(Number(row['size']) / 100)}` })),
       'other.csv',
     )
 

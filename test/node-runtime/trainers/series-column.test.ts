@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { learned, type TableRequest } from '../../support/builders/probes/table-probe.ts'
+import { probeTables, type TableRequest } from '../../support/builders/probes/table-probe.ts'
 
 const ROWS = Array.from({ length: 40 }, (_, i) => i)
 const wave = (i: number) => (50 + 10 * Math.sin(i)).toFixed(2)
@@ -19,7 +19,7 @@ const csv = (names: string, row: (i: number) => string, more: Partial<TableReque
 
 describe('the target series of a forecast', () => {
   const about = async (requests: TableRequest[]) =>
-    (await learned(requests)).map(({ target, warnings, error }) => [
+    (await probeTables(requests)).map(({ target, warnings, error }) => [
       target ?? error?.[0],
       ...warnings.filter((one) => one.startsWith('The series is')),
     ])
@@ -46,7 +46,7 @@ describe('the target series of a forecast', () => {
   })
 
   it('is reported missing with a reason if a column is nearly numeric', async () => {
-    const [sessions, names] = await learned([
+    const [sessions, names] = await probeTables([
       csv('day,sessions', (i) => `${day(i)},"${1 + (i % 9)},${100 + i}"`),
       csv('day,name', (i) => `${day(i)},x${i % 3}`),
     ])

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict'
-import { dated, learned, shuffled, type TableRequest } from '../../support/builders/probes/table-probe.ts'
+import {
+  datesCsv,
+  probeTables,
+  shufflePositions,
+  type TableRequest,
+} from '../../support/builders/probes/table-probe.ts'
 
 describe('numbers of 9 to 14 digits in a time column', () => {
   const hours = Array.from({ length: 200 }, (_, i) => new Date(Date.UTC(2021, 0, 30, i, 30)))
@@ -30,17 +35,17 @@ describe('numbers of 9 to 14 digits in a time column', () => {
         [
           inOrder(times.length),
           newestFirst(times.length),
-          ...(notation.includes('YYYY') ? [shuffled(times.length)] : []),
+          ...(notation.includes('YYYY') ? [shufflePositions(times.length)] : []),
         ].flatMap((order) =>
-          [named, unnamed].map((asked) => ({
+          [named, unnamed].map((tableOf) => ({
             notation,
-            file: asked(dated(written(times, notation), order)),
+            file: tableOf(datesCsv(written(times, notation), order)),
           })),
         ),
       ),
     )
 
-    const found = await learned(cases.map(({ file }) => file))
+    const found = await probeTables(cases.map(({ file }) => file))
 
     for (const [i, { notation, file }] of cases.entries()) {
       const one = found[i]
@@ -58,15 +63,15 @@ describe('numbers of 9 to 14 digits in a time column', () => {
   it('are rejected if they may be dates that would change the order, and never used without a time_column', async () => {
     const early = days.filter((at) => at.getUTCDate() <= 12)
     const open = ['DDMMYYHHmm', 'MMDDYYHHmm', 'DDMMYYHHmmss'].flatMap((notation) => {
-      const file = dated(written(hours, notation), shuffled(hours.length))
+      const file = datesCsv(written(hours, notation), shufflePositions(hours.length))
       return [{ ...named(file) }, { ...unnamed(file) }]
     })
-    const points = dated(
+    const points = datesCsv(
       written(hours, 'DDMMYYYYHH').map((text) => `${text}.30`),
       inOrder(hours.length),
     )
-    const [unproven, ...found] = await learned([
-      named(dated(written(early, 'DDMMYYYYHH'), shuffled(early.length))),
+    const [unproven, ...found] = await probeTables([
+      named(datesCsv(written(early, 'DDMMYYYYHH'), shufflePositions(early.length))),
       ...open,
       named(points),
       unnamed(points),
@@ -86,7 +91,7 @@ describe('numbers of 9 to 14 digits in a time column', () => {
         assert.match(String(one.warnings), /^No column with times was found: .* 'date' isn't used/)
       }
     const inFile = (i: number) => found[i]?.series
-    assert.deepEqual([inFile(1), inFile(7)], [shuffled(200), inOrder(200)])
+    assert.deepEqual([inFile(1), inFile(7)], [shufflePositions(200), inOrder(200)])
   })
 
   it('are Unix times only if a single unit puts all of them before 2100', async () => {
@@ -100,14 +105,18 @@ describe('numbers of 9 to 14 digits in a time column', () => {
     }
     const mixed = hours.map((at, i) => String(i % 2 ? +at : +at / 1_000))
     const cases = Object.entries(units).flatMap(([unit, dates]) =>
-      [inOrder(200), shuffled(200)].flatMap((order, at) =>
-        [named, unnamed].map((asked) => ({ unit, isShuffled: at === 1, file: asked(dated(dates, order)) })),
+      [inOrder(200), shufflePositions(200)].flatMap((order, at) =>
+        [named, unnamed].map((tableOf) => ({
+          unit,
+          isShuffled: at === 1,
+          file: tableOf(datesCsv(dates, order)),
+        })),
       ),
     )
 
-    const [both, unasked, ...found] = await learned([
-      named(dated(mixed)),
-      unnamed(dated(mixed)),
+    const [both, unasked, ...found] = await probeTables([
+      named(datesCsv(mixed)),
+      unnamed(datesCsv(mixed)),
       ...cases.map(({ file }) => file),
     ])
 
@@ -161,10 +170,10 @@ describe('month names with two digits', () => {
       ['Jan 30', 'Feb 30', 'Mar 30', 'Jan 31', 'Feb 31', 'Mar 31'],
     ]
     const files = series.flatMap((dates) =>
-      [all, newestFirst, mixed].map((order) => ({ dates, file: dated(dates, order(dates)) })),
+      [all, newestFirst, mixed].map((order) => ({ dates, file: datesCsv(dates, order(dates)) })),
     )
 
-    const found = await learned(files.flatMap(({ file }) => [file, named(file)]))
+    const found = await probeTables(files.flatMap(({ file }) => [file, named(file)]))
 
     for (const [i, { dates, file }] of files.entries())
       for (const one of found.slice(2 * i, 2 * i + 2))
@@ -186,11 +195,11 @@ describe('month names with two digits', () => {
       daysOf('2023-02-03', 90).map((one) => one.replace(' ', '. ')),
     ]
     const files = series.flatMap((dates) => [
-      ...[all(dates), newestFirst(dates)].map((order) => ({ dates, file: dated(dates, order) })),
+      ...[all(dates), newestFirst(dates)].map((order) => ({ dates, file: datesCsv(dates, order) })),
       { dates, file: jsonl(dates) },
     ])
 
-    const found = await learned(files.flatMap(({ file }) => [file, named(file)]))
+    const found = await probeTables(files.flatMap(({ file }) => [file, named(file)]))
 
     for (const [i, { dates, file }] of files.entries())
       for (const one of found.slice(2 * i, 2 * i + 2)) {
@@ -205,14 +214,14 @@ describe('month names with two digits', () => {
   it('are rejected or unused if they are ambiguous and the file proves neither', async () => {
     const year = daysOf('2023-01-01', 364)
     const files = [
-      dated(year, mixed(year)),
-      dated(daysOf('2021-01-01', 730)),
-      dated(monthsOf(2021, 36).map((one) => `${one.slice(0, 3)} 01`)),
-      dated(NAMES.flatMap((name) => [19, 20, 21].map((number) => `${name}-${number}`))),
-      dated([...daysOf('2023-01-01', 40), '2022-05-01', ...daysOf('2023-02-10', 10)].slice(9)),
+      datesCsv(year, mixed(year)),
+      datesCsv(daysOf('2021-01-01', 730)),
+      datesCsv(monthsOf(2021, 36).map((one) => `${one.slice(0, 3)} 01`)),
+      datesCsv(NAMES.flatMap((name) => [19, 20, 21].map((number) => `${name}-${number}`))),
+      datesCsv([...daysOf('2023-01-01', 40), '2022-05-01', ...daysOf('2023-02-10', 10)].slice(9)),
     ]
 
-    const found = await learned(files.flatMap((file) => [file, named(file)]))
+    const found = await probeTables(files.flatMap((file) => [file, named(file)]))
 
     for (const [i, file] of files.entries()) {
       const [unnamed, refused] = found.slice(2 * i, 2 * i + 2)
@@ -234,12 +243,12 @@ describe('month names with two digits', () => {
     const month = (day: Date) => NAMES[day.getUTCMonth()]
     const dayFirst = days.map((day) => `${two(day.getUTCDate())}-${month(day)}-23`)
     const yearFirst = days.map((day) => `23-${month(day)}-${two(day.getUTCDate())}`)
-    const [sorted, shuffledDays, refused, newest, ends] = await learned([
-      dated(dayFirst),
-      dated(dayFirst, shuffled(90)),
-      dated(yearFirst),
-      named(dated(yearFirst, newestFirst(yearFirst))),
-      dated(['30-Jan-23', '28-Feb-22', '30-Mar-21', '28-Apr-24']),
+    const [sorted, shuffledDays, refused, newest, ends] = await probeTables([
+      datesCsv(dayFirst),
+      datesCsv(dayFirst, shufflePositions(90)),
+      datesCsv(yearFirst),
+      named(datesCsv(yearFirst, newestFirst(yearFirst))),
+      datesCsv(['30-Jan-23', '28-Feb-22', '30-Mar-21', '28-Apr-24']),
     ])
 
     assert.deepEqual(
@@ -266,10 +275,10 @@ describe('month names with two digits', () => {
     })
     const words = ['Market', 'Decoder', 'Junction', 'Mayfair', 'Octavia', 'Marco']
     const twice = rows.map((i) => `${two(1 + (i % 12))}.01.2023,${two(1 + (i % 6))}.02.2023,${i}`)
-    const [both, ...found] = await learned([
+    const [both, ...found] = await probeTables([
       { text: ['a,b,v', ...twice].join('\n'), target: 'v' },
       ...[...words, 'May'].map(beforeDates),
-      ...words.map((word) => dated(rows.map((i) => `${word} ${10 + ((i * 7) % 60)}`))),
+      ...words.map((word) => datesCsv(rows.map((i) => `${word} ${10 + ((i * 7) % 60)}`))),
     ])
 
     for (const one of found) assert.deepEqual(one.series, rows, one.error?.[1])

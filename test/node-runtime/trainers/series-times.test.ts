@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict'
-import { dated, learned, shuffled, type TableRequest } from '../../support/builders/probes/table-probe.ts'
+import {
+  datesCsv,
+  probeTables,
+  shufflePositions,
+  type TableRequest,
+} from '../../support/builders/probes/table-probe.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')
 /** The parts of a date with a two-digit year. */
@@ -32,14 +37,14 @@ describe('time order of series', () => {
           const newestFirst = dates.map((_, i) => dates.length - 1 - i)
           const name = `${kind}, ${order}, ${mark}`
           return [
-            { name, count: dates.length, file: dated(dates) },
-            { name: `${name}, newest first`, count: dates.length, file: dated(dates, newestFirst) },
+            { name, count: dates.length, file: datesCsv(dates) },
+            { name: `${name}, newest first`, count: dates.length, file: datesCsv(dates, newestFirst) },
           ]
         }),
       ),
     )
 
-    const found = await learned(cases.map(({ file }) => file))
+    const found = await probeTables(cases.map(({ file }) => file))
 
     for (const [i, { name, count }] of cases.entries())
       assert.deepEqual(
@@ -51,7 +56,9 @@ describe('time order of series', () => {
 
   it('reads unsorted dates with periods as day first, with a warning, and rejects other separators', async () => {
     const dates = (mark: string) => months(2016, 1, 96).map((parts) => parts.join(mark))
-    const [points, dashes] = await learned(['.', '-'].map((mark) => dated(dates(mark), shuffled(96))))
+    const [points, dashes] = await probeTables(
+      ['.', '-'].map((mark) => datesCsv(dates(mark), shufflePositions(96))),
+    )
 
     assert.deepEqual(
       points?.series,
@@ -65,10 +72,10 @@ describe('time order of series', () => {
   it('does not split a series at a century', async () => {
     const years = [67, 68, 69, 70].map((year) => [1, 2, 3].map((month) => [year, month] as const)).flat()
     const names = ['', 'Jan', 'Feb', 'Mar']
-    const found = await learned([
-      dated(years.map(([year, month]) => `01.0${month}.${year}`)),
-      dated(years.map(([year, month]) => `${names[month]}-${year}`)),
-      dated(['98', '99', '00', '01'].map((year) => `15-Jun-${year}`)),
+    const found = await probeTables([
+      datesCsv(years.map(([year, month]) => `01.0${month}.${year}`)),
+      datesCsv(years.map(([year, month]) => `${names[month]}-${year}`)),
+      datesCsv(['98', '99', '00', '01'].map((year) => `15-Jun-${year}`)),
     ])
 
     assert.deepEqual(
@@ -78,7 +85,7 @@ describe('time order of series', () => {
   })
 
   it('keeps the order of the file when all rows have the same time', async () => {
-    const [one, newestFirst] = await learned([
+    const [one, newestFirst] = await probeTables([
       { text: 'd,v\n2024-01-01,1\n2024-01-01,2\n2024-01-01,3', target: 'v' },
       { text: 'd,v\n2024-01-02,3\n2024-01-02,2\n2024-01-01,1', target: 'v' },
     ])
@@ -94,7 +101,7 @@ describe('time order of series', () => {
 
   it('drops rows before the first and after the last value of a series, and fills the gaps between', async () => {
     const values = ['', '1', '', '3', '4', '', '']
-    const [found] = await learned([{ text: ['v', ...values].join('\n'), target: 'v', filled: true }])
+    const [found] = await probeTables([{ text: ['v', ...values].join('\n'), target: 'v', filled: true }])
 
     assert.deepEqual(found?.series, [1, 2, 3, 4])
     assert.deepEqual(found?.warnings, [
@@ -112,38 +119,38 @@ describe('time order of series', () => {
     ])
     const numbers = (order: (parts: string[]) => string, digits = 4) =>
       parts.map(([d = '', m = '', y = '']) => String(Number(order([d, m, y.slice(-digits)]))))
-    const mixed = shuffled(90)
-    const [dayFirst, monthFirst, short, serial, isoDigits, open] = await learned([
+    const mixed = shufflePositions(90)
+    const [dayFirst, monthFirst, short, serial, isoDigits, open] = await probeTables([
       {
-        ...dated(
+        ...datesCsv(
           numbers(([d, m, y]) => `${d}${m}${y}`),
           mixed,
         ),
         time: 'd',
       },
       {
-        ...dated(
+        ...datesCsv(
           numbers(([d, m, y]) => `${m}${d}${y}`),
           mixed,
         ),
         time: 'd',
       },
-      { ...dated(numbers(([d, m, y]) => `${d}${m}${y}`, 2)), time: 'd' },
+      { ...datesCsv(numbers(([d, m, y]) => `${d}${m}${y}`, 2)), time: 'd' },
       {
-        ...dated(
+        ...datesCsv(
           Array.from({ length: 90 }, (_, i) => String(40_101 + i)),
           mixed,
         ),
         time: 'd',
       },
       {
-        ...dated(
+        ...datesCsv(
           numbers(([d, m, y]) => `${y}${m}${d}`),
           mixed,
         ),
         time: 'd',
       },
-      { ...dated(['1022023', '2032023', '3012023', '4052023', '12042023'], [3, 1, 0, 4, 2]), time: 'd' },
+      { ...datesCsv(['1022023', '2032023', '3012023', '4052023', '12042023'], [3, 1, 0, 4, 2]), time: 'd' },
     ])
 
     for (const found of [dayFirst, monthFirst, short, serial, isoDigits])
@@ -169,30 +176,31 @@ describe('time order of series', () => {
       all.map((i) => text(1 + (i % 12), 2019 + Math.floor(i / 12)))
     const named = (file: TableRequest) => ({ ...file, text: file.text.replace('d,v', 'month,v') })
     const pointed = written((month, year) => `${two(month)}.${year}`)
-    const [point, mixed, json, digits, six, sorted, points, days, lap, count, years, hours] = await learned([
-      named(dated(pointed)),
-      { ...dated(pointed, unsorted), time: 'd' },
-      {
-        text: pointed.map((d, v) => JSON.stringify({ month: Number(d), v })).join('\n'),
-        target: 'v',
-        format: 'jsonl',
-      },
-      named(dated(written((month, year) => `${two(month)}${two(year % 100)}`))),
-      {
-        ...dated(
-          written((month, year) => `${year}${two(month)}`),
-          unsorted,
-        ),
-        time: 'd',
-      },
-      { ...dated(written((month, year) => `${year}.${two(month)}`)), time: 'd' },
-      { ...dated(written((month, year) => `${year}.${month}`)), time: 'd' },
-      { ...dated(all.map((i) => `${two(1 + (i % 28))}.${two(1 + Math.floor(i / 28))}`)), time: 'd' },
-      { text: ['lap_time,v', ...unsorted.map((t, v) => `${t}.25,${v}`)].join('\n'), target: 'v' },
-      { ...dated(['1', '2', '4', '3', '5']), time: 'd' },
-      { text: ['year,v', ...[3, 1, 2, 0].map((v) => `${2020 + v},${v}`)].join('\n'), target: 'v' },
-      { ...dated(['1.18', '1.19', '1.2', '1.21', '2.18', '2.2']), time: 'd' },
-    ])
+    const [point, mixed, json, digits, six, sorted, points, days, lap, count, years, hours] =
+      await probeTables([
+        named(datesCsv(pointed)),
+        { ...datesCsv(pointed, unsorted), time: 'd' },
+        {
+          text: pointed.map((d, v) => JSON.stringify({ month: Number(d), v })).join('\n'),
+          target: 'v',
+          format: 'jsonl',
+        },
+        named(datesCsv(written((month, year) => `${two(month)}${two(year % 100)}`))),
+        {
+          ...datesCsv(
+            written((month, year) => `${year}${two(month)}`),
+            unsorted,
+          ),
+          time: 'd',
+        },
+        { ...datesCsv(written((month, year) => `${year}.${two(month)}`)), time: 'd' },
+        { ...datesCsv(written((month, year) => `${year}.${month}`)), time: 'd' },
+        { ...datesCsv(all.map((i) => `${two(1 + (i % 28))}.${two(1 + Math.floor(i / 28))}`)), time: 'd' },
+        { text: ['lap_time,v', ...unsorted.map((t, v) => `${t}.25,${v}`)].join('\n'), target: 'v' },
+        { ...datesCsv(['1', '2', '4', '3', '5']), time: 'd' },
+        { text: ['year,v', ...[3, 1, 2, 0].map((v) => `${2020 + v},${v}`)].join('\n'), target: 'v' },
+        { ...datesCsv(['1.18', '1.19', '1.2', '1.21', '2.18', '2.2']), time: 'd' },
+      ])
 
     for (const found of [point, mixed, json, digits, six, sorted])
       assert.deepEqual(found?.series, all, found?.error?.[1])
@@ -241,11 +249,11 @@ describe('time order of series', () => {
       'DDMMYYYY.HHmmss': at.map((day) => `${two(day.getUTCDate())}${month(day)}2021.233015`),
     }
     const files = [
-      ...Object.values(times).flatMap((one) => [dated(one, swapped), dated(one, shuffled(96))]),
-      ...Object.values(dates).map((one) => dated(one)),
+      ...Object.values(times).flatMap((one) => [datesCsv(one, swapped), datesCsv(one, shufflePositions(96))]),
+      ...Object.values(dates).map((one) => datesCsv(one)),
     ]
 
-    const found = await learned(files.map((file) => ({ ...file, time: 'd' })))
+    const found = await probeTables(files.map((file) => ({ ...file, time: 'd' })))
 
     for (const one of found.splice(0, 12)) {
       assert.deepEqual(one.series, all, one.error?.[1])
@@ -261,7 +269,7 @@ describe('time order of series', () => {
       target: 'v',
     })
     const day = (i: number) => `2023-01-0${1 + Math.floor(i / 24)}`
-    const found = await learned([
+    const found = await probeTables([
       table('date,time', (i) => `${day(i)},${two(i % 24)}:30`),
       table('date,time', (i) => `${day(i)},${i % 24}.00.00`),
       table('date,at', (i) => `${day(i)},${two(i % 24)}.${two(((i % 24) * 7) % 60)}.30`),
@@ -281,7 +289,7 @@ describe('time order of series', () => {
 describe('several time columns', () => {
   type Cell = (row: number) => string | number
   const rows = Array.from({ length: 90 }, (_, i) => i)
-  const mixed = shuffled(90)
+  const mixed = shufflePositions(90)
   const newestFirst = rows.toReversed()
   const iso = (day: number) => new Date(Date.UTC(2021, 0, 1 + day)).toISOString().slice(0, 10)
   const points = (day: number) => iso(day).split('-').toReversed().join('.')
@@ -315,7 +323,7 @@ describe('several time columns', () => {
     }
     const gap = table('a,b', other, (i) => (i === 40 ? '' : iso(i)))
 
-    const [withGap, ...found] = await learned([gap, ...Object.values(cases)])
+    const [withGap, ...found] = await probeTables([gap, ...Object.values(cases)])
 
     assert.deepEqual(
       withGap?.series,
@@ -349,7 +357,7 @@ describe('several time columns', () => {
       [table('a,b', (i) => iso(Math.floor(i / 45)), other), 'b', byOther],
     ]
 
-    const found = await learned(cases.map(([file]) => file))
+    const found = await probeTables(cases.map(([file]) => file))
 
     for (const [i, [file, used, series]] of cases.entries()) {
       const name = file.text.slice(0, 80)
@@ -364,7 +372,7 @@ describe('several time columns', () => {
     const text = table('a,b', other, sold).text.split('\n')
     const shops = text.map((line, i) => `${i ? `s${i % 3}` : 'shop'},${line}`).join('\n')
 
-    const [found] = await learned([{ text: shops, target: 'v' }])
+    const [found] = await probeTables([{ text: shops, target: 'v' }])
 
     assert.equal(found?.error?.[0], 'several_series')
     assert.match(String(found?.warnings[0]), /^'b' orders the rows, because the file is in its order already/)

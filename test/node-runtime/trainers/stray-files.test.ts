@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { cp, readFile, rename, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { checkModelFolder } from '../../../node-runtime/models/folder.ts'
-import { houses, reviews, writeCsv } from '../../support/builders/sample-data.ts'
+import { houseRows, reviewRows, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, startModelServer } from '../../support/servers/nodes/trainer.ts'
 
@@ -20,8 +20,8 @@ describe('a model whose manifest names files outside of its folder', () => {
     const hyperparameters = { epochs: 3 }
     const train = (name: string, model: string, file: string) =>
       runTrainer({ folder: join(folder.path, name), model, file, hyperparameters })
-    const rows = await writeCsv(folder.path, houses(100), 'houses.csv')
-    const reviewed = await writeCsv(folder.path, reviews(100), 'reviews.csv')
+    const rows = await writeCsv(folder.path, houseRows(100), 'houses.csv')
+    const reviewed = await writeCsv(folder.path, reviewRows(100), 'reviews.csv')
     const [first, second] = [
       await train('trees', 'tabular-regression', rows),
       await train('texts', 'text-classification', reviewed),

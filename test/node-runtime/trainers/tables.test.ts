@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readDataset } from '../../../platform/datasets/reader.ts'
-import { learned } from '../../support/builders/probes/table-probe.ts'
+import { probeTables } from '../../support/builders/probes/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')
@@ -43,7 +43,7 @@ describe('tables as their trainers read them', () => {
       ["a;b\n1.234;rock'n'roll\n2.500;079 123 456", ['1234', '2500'], /points between thousands/],
     ]
 
-    const found = await learned(cases.map(([csv]) => ({ text: csv })))
+    const found = await probeTables(cases.map(([csv]) => ({ text: csv })))
 
     for (const [i, [csv, numbers, warning]] of cases.entries()) {
       const about = found[i]?.warnings.filter((message) => message.startsWith("Column 'a'")) ?? []
@@ -74,7 +74,7 @@ describe('tables as their trainers read them', () => {
     await writeFile(file, csv)
 
     const [[found], profile] = await Promise.all([
-      learned([{ text: csv }]),
+      probeTables([{ text: csv }]),
       readDataset({ path: file, format: 'csv' }),
     ])
 
@@ -92,8 +92,8 @@ describe('tables as their trainers read them', () => {
     const first = ['text,label', `${long},b`, ...short].join('\n')
     const later = ['text,label', ...short, `"${long}",b`, `${long},b`].join('\n')
 
-    const texts = await learned([first, later].map((text) => ({ text, hyperparameters })))
-    const tables = await learned([first, later].map((text) => ({ text, label: 'label' })))
+    const texts = await probeTables([first, later].map((text) => ({ text, hyperparameters })))
+    const tables = await probeTables([first, later].map((text) => ({ text, label: 'label' })))
 
     assert.deepEqual(
       texts.map(({ rows, error }) => error ?? rows?.length),
@@ -123,8 +123,8 @@ describe('tables as their trainers read them', () => {
     ]
     const csv = ['text,label', ...rows.map((row) => row.join())].join('\n')
     const json = (own: string[][]) =>
-      own.map(([said, label]) => JSON.stringify({ text: said, label })).join('\n')
-    const [table, lines, blank] = await learned([
+      own.map(([sentence, label]) => JSON.stringify({ text: sentence, label })).join('\n')
+    const [table, lines, blank] = await probeTables([
       { text: csv, hyperparameters },
       { text: json(rows), format: 'jsonl', hyperparameters },
       {
@@ -153,7 +153,7 @@ describe('tables as their trainers read them', () => {
   })
 
   it('warns about codes that become the same number without their leading zeros', async () => {
-    const [codes, padded, rest, files] = await learned([
+    const [codes, padded, rest, files] = await probeTables([
       { text: 'a,label\n1,12\n2,07\n3,7\n4,007' },
       { text: 'a,label\n1,12\n2,07\n3,08\n4,07' },
       { text: 'a,label\n1,12\n2,7\n3,+7\n4,0' },
@@ -179,7 +179,7 @@ describe('tables as their trainers read them', () => {
       d: `${two(1 + (i % 14))}/03/2023`,
       y: ['a', 'b', '', ' '][i % 4],
     }))
-    const [versions, ids, exponents, whole, plain, features, blank] = await learned([
+    const [versions, ids, exponents, whole, plain, features, blank] = await probeTables([
       labelled(['1.1', '1.10', '1.2']),
       labelled(['10000000000000000001', '10000000000000000002', '5']),
       labelled(['1e2', '100', '.5']),
@@ -250,7 +250,7 @@ describe('tables as their trainers read them', () => {
       (i) => `${1 + (i % 4)}.${i % 5}.${i % 7}`,
     ]
 
-    const found = await learned([...Object.values(near), ...others].map(of))
+    const found = await probeTables([...Object.values(near), ...others].map(of))
 
     for (const [index, words] of Object.keys(near).entries()) {
       const [warning = '', ...more] = found[index]?.warnings ?? []
@@ -268,7 +268,7 @@ describe('tables as their trainers read them', () => {
       text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
       label: 'y',
     })
-    const found = await learned([
+    const found = await probeTables([
       of((i) => `late by ${i % 30} days again`),
       of((i) => (i % 4 ? '' : `"no, it broke after ${i % 40} weeks"`)),
       of((i) => `Saint George ${i % 30}`),
@@ -288,7 +288,7 @@ describe('tables as their trainers read them', () => {
   it('reads a blank line of a single-column table as a missing value, like the dataset profile', async () => {
     using folder = temporaryFolder()
     const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
-    const found = await learned(bodies.map((body) => ({ text: body })))
+    const found = await probeTables(bodies.map((body) => ({ text: body })))
 
     const values = found.map(({ columns }) => Object.values(columns ?? {})[0])
     assert.deepEqual(values, [
@@ -331,7 +331,7 @@ describe('tables as their trainers read them', () => {
 
     const texts = { text: cases[1]![0], hyperparameters: { text_column: 'I like it', label_column: 'pos' } }
 
-    const found = await learned([...cases.map(([csv]) => ({ text: csv })), texts])
+    const found = await probeTables([...cases.map(([csv]) => ({ text: csv })), texts])
 
     for (const [i, [csv, named]] of [...cases, cases[1]!].entries()) {
       const about = found[i]?.warnings.filter((message) => message.startsWith('The first row')) ?? []

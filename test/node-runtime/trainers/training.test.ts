@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { houses, reviews, sales, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
+import { houseRows, reviewRows, salesRows, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, startModelServer, type TrainerRun } from '../../support/servers/nodes/trainer.ts'
 
@@ -50,7 +50,7 @@ function closeTo(actual: unknown, expected: unknown): void {
 describe('the trainers', () => {
   it('report some epochs of a long training from the first to the last, and the best', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(60))
+    const file = await writeCsv(folder.path, houseRows(60))
     const run = await runTrainer({
       folder: folder.path,
       model: 'tabular-regression',
@@ -59,16 +59,19 @@ describe('the trainers', () => {
     })
 
     assert.equal(run.code, 0, run.error?.message)
-    const told = run.events.flatMap(({ event, epoch }) => (event === 'metric' ? [epoch] : []))
-    assert.deepEqual([told.length, told[0], told[1], told.at(-1)], [1_335, 1, 3, 4_001])
+    const metricEpochs = run.events.flatMap(({ event, epoch }) => (event === 'metric' ? [epoch] : []))
+    assert.deepEqual(
+      [metricEpochs.length, metricEpochs[0], metricEpochs[1], metricEpochs.at(-1)],
+      [1_335, 1, 3, 4_001],
+    )
     const { epochs } = run.result.metrics
-    assert.ok(epochs.length - told.length <= 1, `${epochs.length} epochs`)
+    assert.ok(epochs.length - metricEpochs.length <= 1, `${epochs.length} epochs`)
     assert.equal(epochs.at(-1)?.epoch, 4_001)
   })
 
   it('train a regression on a table with texts, missing values and booleans', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(400))
+    const file = await writeCsv(folder.path, houseRows(400))
     const run = await runTrainer({
       folder: folder.path,
       model: 'tabular-regression',
@@ -91,7 +94,7 @@ describe('the trainers', () => {
 
   it('train a classification with class labels of any JSON type', async () => {
     using folder = temporaryFolder()
-    const rows = houses(300)
+    const rows = houseRows(300)
     for (const target of ['town', 'garden'] as const) {
       const file = await writeJsonl(folder.path, rows)
       const run = await runTrainer({
@@ -113,7 +116,7 @@ describe('the trainers', () => {
 
   it('train a forecast that continues trend and season', async () => {
     using folder = temporaryFolder()
-    const rows = sales(300)
+    const rows = salesRows(300)
     const file = await writeCsv(folder.path, rows.toReversed())
     const hyperparameters = { epochs: 120, horizon: 6 }
     const run = await runTrainer({
@@ -126,7 +129,7 @@ describe('the trainers', () => {
     checkRun(run, 120)
     assert.ok((run.result.metrics['r2'] ?? 0) > 0.9)
     const [forecast] = run.result.example_output.predictions as number[][]
-    const expected = sales(306).slice(300)
+    const expected = salesRows(306).slice(300)
     assert.equal(forecast?.length, 6)
     forecast.forEach((value, step) =>
       assert.ok(Math.abs(value - Number(expected[step]?.['sales'])) < 8, `step ${step}`),
@@ -136,7 +139,7 @@ describe('the trainers', () => {
 
   it('train a text classification', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, reviews(240))
+    const file = await writeCsv(folder.path, reviewRows(240))
     const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
 
     checkRun(run, 20)
@@ -146,7 +149,7 @@ describe('the trainers', () => {
 
   it('show the start of a long text as the example, and answer it', async () => {
     using folder = temporaryFolder()
-    const rows = reviews(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
+    const rows = reviewRows(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
     const file = await writeCsv(folder.path, rows)
     const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
 
@@ -162,7 +165,7 @@ describe('the trainers', () => {
 
   it('produce the same model for the same seed on any number of threads', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(400))
+    const file = await writeCsv(folder.path, houseRows(400))
     const job = { folder: folder.path, model: 'tabular-regression', file, hyperparameters: { epochs: 20 } }
     const one = await runTrainer({ ...job, threads: 1 })
     const two = await runTrainer({ ...job, threads: 2 })
@@ -173,7 +176,7 @@ describe('the trainers', () => {
 
   it('stop early when the validation loss no longer falls, and keep the best epoch', async () => {
     using folder = temporaryFolder()
-    const file = await writeCsv(folder.path, houses(60))
+    const file = await writeCsv(folder.path, houseRows(60))
     const hyperparameters = {
       epochs: 2000,
       early_stopping_epochs: 10,

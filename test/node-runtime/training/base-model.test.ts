@@ -31,10 +31,10 @@ describe('the base model of a run', () => {
   it('is fetched from new URLs when those of its version have expired', async () => {
     const { control } = node.parts
     const key = await addModel(api, { name: 'base' })
-    let asked = 0
+    let specReads = 0
     const modelSpec: typeof control.modelSpec = async (...args) => {
       const spec = await control.modelSpec(...args)
-      return ++asked === 1 ? outlived(spec) : spec
+      return ++specReads === 1 ? outlived(spec) : spec
     }
 
     const folder = await fetchBase(
@@ -43,7 +43,7 @@ describe('the base model of a run', () => {
       options('version'),
     )
 
-    assert.equal(asked, 2)
+    assert.equal(specReads, 2)
     assert.equal(JSON.parse(await readFile(join(folder, 'weights.json'), 'utf8')).name, 'base')
   })
 

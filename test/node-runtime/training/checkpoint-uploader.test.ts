@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { autoRenewLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { CheckpointUploader } from '../../../node-runtime/training/checkpoint-uploader.ts'
 import type { JobClaim } from '../../../schemas/nodes/lease.ts'
 import { until } from '../../support/assertions/until.ts'
@@ -114,7 +114,7 @@ describe('checkpoint uploads', () => {
     const jobId = await createRun(full, key, { dataset_id: await readyDataset(full, accountId) })
     const held = await claimOn(full, worker, jobId)
     const { control } = worker.parts
-    using lease = keepLease(control, held.lease_token, 30)
+    using lease = autoRenewLease(control, held.lease_token, 30)
     const signal = new AbortController().signal
     const waiting = async () =>
       (await full.call('GET', `/api/builder/v1/training/runs/${jobId}`, { key })).body.waiting?.reason

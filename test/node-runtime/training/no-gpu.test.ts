@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { trainUnderLease } from '../../../node-runtime/training/training-attempt.ts'
 import { until } from '../../support/assertions/until.ts'
-import { operate } from '../../support/builders/memory.ts'
+import { callAdmin } from '../../support/builders/memory.ts'
 import { addLlmVersion, versionRef } from '../../support/builders/models/merges.ts'
 import { makeTinyLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { HearthRunner } from '../../support/builders/run-hearth.ts'
@@ -50,7 +50,7 @@ describe('a node with an unusable GPU', function () {
   after(() => stack.disposeAsync())
 
   const seen = async (): Promise<AnyBody> => {
-    const { body } = await operate(api, 'GET', '/nodes')
+    const { body } = await callAdmin(api, 'GET', '/nodes')
     return body.nodes.find(({ node_id }: AnyBody) => node_id === node.nodeId)
   }
 
@@ -60,7 +60,7 @@ describe('a node with an unusable GPU', function () {
     const { gpu_fault, inventory } = await seen()
     assert.equal(inventory.hardware, 'gpu')
     assert.match(gpu_fault.reason, /^a process cannot load the driver's library: libcuda\.so\.1/)
-    const { body } = await operate(api, 'GET', '/overview')
+    const { body } = await callAdmin(api, 'GET', '/overview')
     const found = body.attention.find(({ kind }: AnyBody) => kind === 'gpus_unusable')
     assert.deepEqual([found.severity, found.subjects], ['critical', [node.nodeId]])
     assert.match(found.message, /^Node test-node cannot compute on its GPUs: .*libcuda/)

@@ -4,8 +4,8 @@ import type { StatusDetail } from '../../../schemas/inference-task.ts'
 
 describe('training pace', () => {
   it('is measured from where it started, and reported every few seconds and at the end', () => {
-    const told: StatusDetail[] = []
-    const pace = new TrainingPace((detail) => told.push(detail))
+    const reports: StatusDetail[] = []
+    const pace = new TrainingPace((detail) => reports.push(detail))
     const note = (epoch: number, atS: number) =>
       pace.note({ epoch, epochs: 100, fraction: epoch / 100 }, atS * 1_000)
     note(50, 0)
@@ -15,7 +15,7 @@ describe('training pace', () => {
     note(100, 12)
 
     assert.deepEqual(
-      told.map(({ progress_pct, metadata }) => [progress_pct, metadata]),
+      reports.map(({ progress_pct, metadata }) => [progress_pct, metadata]),
       [
         [50, { step: 50, of: 100, eta_s: null }],
         [60, { step: 60, of: 100, eta_s: 40 }],

@@ -19,12 +19,12 @@ describe('the weights cache', () => {
   let server: Server
   let folder: ReturnType<typeof temporaryFolder>
   const held = new Map<string, () => void>()
-  const asked: string[] = []
+  const urls: string[] = []
   before(async () => {
     folder = temporaryFolder()
     server = createServer((req, res) => {
       const name = (req.url ?? '').split('?')[0] ?? ''
-      asked.push(req.url ?? '')
+      urls.push(req.url ?? '')
       if (req.url?.endsWith('?expired')) res.writeHead(403).end('Request has expired')
       else if (name.startsWith('/slow')) held.set(name, () => res.end(bytesOf(name)))
       else res.end(bytesOf(name))
@@ -137,7 +137,7 @@ describe('the weights cache', () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = expired(specOf('gated', ['/gated']))
-    asked.length = 0
+    urls.length = 0
 
     const fetching = cache.fetch(spec, () => new Set(), {
       onProgress: () => {},
@@ -145,7 +145,7 @@ describe('the weights cache', () => {
     })
 
     await assert.rejects(fetching, /answered GET with status 403/)
-    assert.deepEqual(asked, ['/gated?expired', '/gated?expired'])
+    assert.deepEqual(urls, ['/gated?expired', '/gated?expired'])
   })
 
   it('never uses more disk than its quota, however many models arrive at once', async () => {

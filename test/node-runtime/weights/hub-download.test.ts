@@ -78,13 +78,15 @@ describe('weights from the hub', () => {
 
   it('wait out a rate limit, and report it', async () => {
     const { modelKey } = await addHubModel(api, hub, { name: 'limited', padding: PADDING })
-    const told: NodeModel[] = []
-    node.parts.models.onChange((model) => told.push(model))
+    const reports: NodeModel[] = []
+    node.parts.models.onChange((model) => reports.push(model))
     hub.faults.limited = { left: 1, seconds: 1 }
 
     await node.parts.models.load(modelKey)
 
-    const limited = told.filter((model) => model.model_key === modelKey && model.rate_limited_s !== undefined)
+    const limited = reports.filter(
+      (model) => model.model_key === modelKey && model.rate_limited_s !== undefined,
+    )
     assert.equal(limited[0]?.rate_limited_s, 1)
     assert.equal(limited[0]?.state, 'downloading_model')
   })

@@ -42,11 +42,11 @@ describe('a background loop', () => {
   })
 
   it('reports the error of a run, and continues', async () => {
-    const told: unknown[] = []
+    const errors: unknown[] = []
     const work = () => Promise.reject(new Error('not now'))
-    await using _loop = new BackgroundLoop(work, { everyMs: 1, onError: (err) => told.push(err) }).start()
+    await using _loop = new BackgroundLoop(work, { everyMs: 1, onError: (err) => errors.push(err) }).start()
 
-    await until(() => told.length >= 3)
+    await until(() => errors.length >= 3)
   })
 
   it('waits for the current run on disposal, and runs no more', async () => {

@@ -4,18 +4,18 @@ import { GatheredReads } from '../../../platform/async/gathered-reads.ts'
 
 /** Reads that the test completes, with the ids of each. */
 class Store {
-  readonly asked: { ownerId: string; ids: readonly string[]; end: (err?: Error) => void }[] = []
+  readonly batches: { ownerId: string; ids: readonly string[]; end: (err?: Error) => void }[] = []
   readonly reads = new GatheredReads<string>((ownerId, ids) => {
     const { promise, resolve, reject } = Promise.withResolvers<Map<string, string>>()
     const found = new Map(ids.filter((id) => id !== 'none').map((id) => [id, `${ownerId} ${id}`]))
-    this.asked.push({ ownerId, ids, end: (err) => (err ? reject(err) : resolve(found)) })
+    this.batches.push({ ownerId, ids, end: (err) => (err ? reject(err) : resolve(found)) })
     return promise
   })
 }
 
 describe('gathered reads', () => {
   it('share one read when they are requested in the same turn of the event loop', async () => {
-    const { reads, asked } = new Store()
+    const { reads, batches: asked } = new Store()
     const all = ['1', '2', 'none', '2'].map((id) => reads.get('a', id))
     await setImmediate()
 
@@ -29,7 +29,7 @@ describe('gathered reads', () => {
   })
 
   it('wait neither for other owners nor for a hanging read', async () => {
-    const { reads, asked } = new Store()
+    const { reads, batches: asked } = new Store()
     void reads.get('a', '1')
     await setImmediate()
     const [own, other] = [reads.get('a', '2'), reads.get('b', '1')]
@@ -41,7 +41,7 @@ describe('gathered reads', () => {
   })
 
   it('fail together, without failing other reads', async () => {
-    const { reads, asked } = new Store()
+    const { reads, batches: asked } = new Store()
     const [first, second] = [reads.get('a', '1'), reads.get('a', '2')]
     await setImmediate()
     const third = reads.get('a', '3')
@@ -56,7 +56,7 @@ describe('gathered reads', () => {
   })
 
   it('are limited in size', async () => {
-    const { reads, asked } = new Store()
+    const { reads, batches: asked } = new Store()
     const all = Array.from({ length: 100 }, (_, i) => reads.get('a', String(i)))
     await setImmediate()
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { LineFull } from '../../../platform/async/fair-turns.ts'
+import { QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 import { TaskThread, type TaskThreadOptions, TaskTimeout } from '../../../platform/async/task-thread.ts'
 import { until } from '../../support/assertions/until.ts'
 
@@ -59,12 +59,12 @@ describe('TaskThread', () => {
     const run = (owner: string, task: number | string, signal = never) =>
       thread.run(owner, task, signal).finally(() => order.push(owner))
     const looping = run('a', 'loop')
-    const left = new AbortController()
-    const [second, leaver] = [run('a', 1), run('c', 1, left.signal)]
-    left.abort(new Error('left'))
+    const disconnect = new AbortController()
+    const [second, leaver] = [run('a', 1), run('c', 1, disconnect.signal)]
+    disconnect.abort(new Error('left'))
     await assert.rejects(leaver, /left/)
     const other = run('b', 1)
-    await assert.rejects(run('a', 1), LineFull)
+    await assert.rejects(run('a', 1), QueueFullError)
     await assert.rejects(looping, TaskTimeout)
     await Promise.all([second, other])
     assert.deepEqual(order, ['c', 'a', 'a', 'a', 'b'])

@@ -19,11 +19,11 @@ describe('NameLookup', () => {
   const counting = (isSlow: (hostname: string, nth: number) => boolean) => {
     const now = new Map<string, number>()
     const most = new Map<string, number>()
-    const asked = new Map<string, number>()
+    const lookupCounts = new Map<string, number>()
     const resolve = async (hostname: string) => {
       const kind = hostname.split('-')[0] ?? ''
-      const nth = (asked.get(hostname) ?? 0) + 1
-      asked.set(hostname, nth)
+      const nth = (lookupCounts.get(hostname) ?? 0) + 1
+      lookupCounts.set(hostname, nth)
       now.set(kind, (now.get(kind) ?? 0) + 1)
       most.set(kind, Math.max(most.get(kind) ?? 0, now.get(kind) ?? 0))
       await sleep(isSlow(hostname, nth) ? 60 : 0)

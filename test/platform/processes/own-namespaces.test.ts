@@ -21,7 +21,7 @@ describe('a process in its own namespaces', () => {
     const [program, ...rest] = [...apart, process.execPath, '-e', script]
     return spawn(program, rest, { stdio: ['ignore', 'pipe', 'ignore'] })
   }
-  async function saidBy(script: string): Promise<string> {
+  async function outputOf(script: string): Promise<string> {
     const child = start(script)
     assert.ok(child.stdout)
     return text(child.stdout)
@@ -32,13 +32,13 @@ describe('a process in its own namespaces', () => {
   it("can't read the environment of another process of its user", async () => {
     const path = `/proc/${process.pid}/environ`
 
-    const said = await saidBy(trying(`require('node:fs').readFileSync('${path}')`))
+    const output = await outputOf(trying(`require('node:fs').readFileSync('${path}')`))
 
-    assert.match(said, /^(EACCES|EPERM|ENOENT)$/m)
+    assert.match(output, /^(EACCES|EPERM|ENOENT)$/m)
   })
 
   it("can't signal other processes", async () => {
-    assert.match(await saidBy(trying(`process.kill(${process.pid}, 0)`)), /^ESRCH$/m)
+    assert.match(await outputOf(trying(`process.kill(${process.pid}, 0)`)), /^ESRCH$/m)
   })
 
   it('has no network', async () => {
@@ -49,10 +49,10 @@ describe('a process in its own namespaces', () => {
       .on('connect', () => { console.log('connected'); process.exit() })
       .on('error', (err) => console.log(err.code))`
 
-    const said = await saidBy(script)
+    const output = await outputOf(script)
     server.close()
 
-    assert.match(said, /^E[A-Z]+$/m)
+    assert.match(output, /^E[A-Z]+$/m)
   })
 
   it('ends when its parent is killed', async () => {

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 /** Handles a request to a webhook endpoint. */
-export type Answering = (req: IncomingMessage, res: ServerResponse) => void
+export type WebhookHandler = (req: IncomingMessage, res: ServerResponse) => void
 
 export const answerWith =
-  (code: number, headers: Record<string, string> = {}): Answering =>
+  (code: number, headers: Record<string, string> = {}): WebhookHandler =>
   (_req, res) =>
     res.writeHead(code, headers).end('not for anybody: whsec_body')
 
 /** The behaviours of a webhook endpoint, each with the recorded attempt: status, outcome, error code, class. */
-export const ANSWERS: [string, Answering, [string, string, string | null, string | null]][] = [
+export const ANSWERS: [string, WebhookHandler, [string, string, string | null, string | null]][] = [
   ['answers 200', answerWith(200), ['succeeded', 'succeeded', null, '2xx']],
   ['answers 202', answerWith(202), ['succeeded', 'succeeded', null, '2xx']],
   ['redirects', answerWith(301, { location: '/' }), ['failed', 'permanent', 'redirect_rejected', '3xx']],

@@ -1,14 +1,18 @@
 type Activities = Record<string, (...args: never[]) => Promise<unknown>>
 
 /** Runs every activity twice, like a worker that dies after the work but before its reply. */
-export const twice = <A extends object>(activities: A): A =>
+export const runTwice = <A extends object>(activities: A): A =>
   wrap(activities, async (run) => {
     await run()
     return run()
   })
 
 /** Makes one activity fail permanently and leaves the others unchanged, to test every unwind path. */
-export const failingAt = <A extends object>(activities: A, name: keyof A & string, error: Error): A => ({
+export const withFailingActivity = <A extends object>(
+  activities: A,
+  name: keyof A & string,
+  error: Error,
+): A => ({
   ...activities,
   [name]: () => Promise.reject(error),
 })

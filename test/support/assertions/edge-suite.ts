@@ -18,8 +18,8 @@ const OFFER: EdgeOffer = {
   max_bytes: 2 ** 20,
 }
 /** The fields that a producer adds once it has its payload. */
-export const STATED = { size_bytes: PAYLOAD.length, sha256: DIGEST }
-export const INLINE = { ...STATED, inline: PAYLOAD.toString('base64') }
+export const PAYLOAD_FIELDS = { size_bytes: PAYLOAD.length, sha256: DIGEST }
+export const INLINE = { ...PAYLOAD_FIELDS, inline: PAYLOAD.toString('base64') }
 
 /** One side of an edge: a node with the lease of its stage. */
 export class EdgeSide {

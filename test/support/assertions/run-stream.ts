@@ -3,7 +3,7 @@ import { request } from 'undici'
 import type { AnyBody } from '../servers/api.ts'
 
 /** An event of a run's stream. */
-export interface Told {
+export interface StreamEvent {
   event: string
   id: string
   data: AnyBody
@@ -11,7 +11,7 @@ export interface Told {
 
 export interface RunStream extends Disposable {
   /** The events so far. */
-  readonly told: Told[]
+  readonly events: StreamEvent[]
   readonly comments: string[]
   /** Resolves when the response ends; true if it ended properly. */
   readonly ended: Promise<boolean>
@@ -29,7 +29,7 @@ export async function followRun(
   })
   assert.equal(answer.statusCode, 200)
   assert.match(String(answer.headers['content-type']), /^text\/event-stream/)
-  const told: Told[] = []
+  const told: StreamEvent[] = []
   const comments: string[] = []
   const read = async () => {
     let text = ''
@@ -46,10 +46,10 @@ export async function followRun(
     () => true,
     () => false,
   )
-  return { told, comments, ended, [Symbol.dispose]: () => leaving.abort() }
+  return { events: told, comments, ended, [Symbol.dispose]: () => leaving.abort() }
 }
 
-function parse(block: string): Told {
+function parse(block: string): StreamEvent {
   const fields = new Map(
     block.split('\n').map((line) => [line.slice(0, line.indexOf(': ')), line.slice(line.indexOf(': ') + 2)]),
   )

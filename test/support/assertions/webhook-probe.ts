@@ -142,14 +142,14 @@ export class WebhookProbe {
       .execute()
   }
 
-  async told(deliveryId: string): Promise<AnyBody> {
+  async readDelivery(deliveryId: string): Promise<AnyBody> {
     return (await this.call('GET', `/webhook-deliveries/${deliveryId}`)).body
   }
 
   /** Waits until the delivery has this status and returns it. */
   async ended(deliveryId: string, status: string): Promise<AnyBody> {
-    await this.until(status, async () => (await this.told(deliveryId)).status === status)
-    return this.told(deliveryId)
+    await this.until(status, async () => (await this.readDelivery(deliveryId)).status === status)
+    return this.readDelivery(deliveryId)
   }
 
   /** Returns a sender for which every name resolves to one address. */

@@ -93,7 +93,7 @@ export async function buildEndpoint(
 }
 
 /** The fields that make an endpoint public. */
-export const OFFERED = {
+export const PUBLIC_LISTING = {
   visibility: 'public',
   review_status: 'approved',
 } as const satisfies Partial<NewEndpoint>

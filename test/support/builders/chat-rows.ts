@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** Returns sums in the alpaca format, short enough for a tiny model to learn. */
-export function sums(count: number): { instruction: string; input: string; output: string }[] {
+export function sumRows(count: number): { instruction: string; input: string; output: string }[] {
   return Array.from({ length: count }, (_, index) => ({
     instruction: `Add ${index} and ${index + 1}.`,
     input: index % 2 ? '' : 'Please.',

@@ -1,4 +1,4 @@
-import { crlf, type CsvCase, DELIMITER_CASES, lines } from './csv-delimiter-cases.ts'
+import { joinCrlf, type CsvCase, DELIMITER_CASES, joinLines } from './csv-delimiter-cases.ts'
 
 /** Cases for the upload, the trainers and the tool `query_table`. */
 export const CSV_CASES: CsvCase[] = [
@@ -6,34 +6,34 @@ export const CSV_CASES: CsvCase[] = [
   // The number of fields.
   {
     title: 'a wider row',
-    text: lines('a,b', 'x,y', 'x,y,z'),
+    text: joinLines('a,b', 'x,y', 'x,y,z'),
     refusal: 'line 3: 3 fields where the header has 2',
   },
   {
     title: 'a shorter row',
-    text: lines('a;b;c', 'x;y;z', 'x;y'),
+    text: joinLines('a;b;c', 'x;y;z', 'x;y'),
     refusal: 'line 3: 2 fields where the header has 3',
   },
   {
     title: 'a title',
-    text: lines('Report', 'a,b', 'x,y'),
+    text: joinLines('Report', 'a,b', 'x,y'),
     refusal: 'line 2: 2 fields where the header has 1',
   },
   {
     title: 'titles above semicolons',
-    text: lines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
+    text: joinLines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
     refusal:
       'line 1: no ";" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column',
   },
   {
     title: 'a title of Excel, which fills every row up, another one and a blank row',
-    text: crlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
+    text: joinCrlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
     refusal:
       'line 1: names for 1 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'a title in the middle, and quotes around all cells',
-    text: lines(
+    text: joinLines(
       '"","Sales, 2024","",""',
       '"","","",""',
       '"year","city","sales","note"',
@@ -44,43 +44,43 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a title behind a line with the delimiter',
-    text: `\ufeff${crlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
+    text: `\ufeff${joinCrlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
     refusal:
       'line 2: names for 1 of 2 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'a title with the date of the report behind blanks',
-    text: crlf('Umsatz 2024;;;Stand: 1.2.2025', 'Jahr;Ort;Wert;Notiz', '2020;Bern;1,5;x'),
+    text: joinCrlf('Umsatz 2024;;;Stand: 1.2.2025', 'Jahr;Ort;Wert;Notiz', '2020;Bern;1,5;x'),
     refusal:
       'line 1: names for 2 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'years above pairs of columns',
-    text: lines(',2023,,2024,', 'city,sales,cost,sales,cost', 'Bern,1,2,3,4'),
+    text: joinLines(',2023,,2024,', 'city,sales,cost,sales,cost', 'Bern,1,2,3,4'),
     refusal:
       'line 1: names for 2 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'a blank first row',
-    text: crlf(';;', 'Jahr;Ort;Wert', '2020;Bern;1,5'),
+    text: joinCrlf(';;', 'Jahr;Ort;Wert', '2020;Bern;1,5'),
     refusal:
       'line 1: names for 0 of 3 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'merged cells above the names',
-    text: crlf('Region;2023;;2024;', ';Umsatz;Kosten;Umsatz;Kosten', 'Bern;1;2;3;4'),
+    text: joinCrlf('Region;2023;;2024;', ';Umsatz;Kosten;Umsatz;Kosten', 'Bern;1;2;3;4'),
     refusal:
       'line 1: names for 3 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'two columns of many without a name',
-    text: lines('a,b,c,d,,e,', '1,2,3,4,5,6,7'),
+    text: joinLines('a,b,c,d,,e,', '1,2,3,4,5,6,7'),
     names: ['a', 'b', 'c', 'd', 'Unnamed: 4', 'e', 'Unnamed: 6'],
     rows: [['1', '2', '3', '4', '5', '6', '7']],
   },
   {
     title: 'surplus columns without names, which a row of many fills',
-    text: lines('v1,v2,,,', 'ham,a,,,', 'spam,b,,,', 'ham,c,rest of c,,'),
+    text: joinLines('v1,v2,,,', 'ham,a,,,', 'spam,b,,,', 'ham,c,rest of c,,'),
     names: ['v1', 'v2', 'Unnamed: 2'],
     rows: [
       ['ham', 'a', ''],
@@ -90,7 +90,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'one column of several without a name',
-    text: lines('id,name,,n', '1,x,note,2', '2,y,,3'),
+    text: joinLines('id,name,,n', '1,x,note,2', '2,y,,3'),
     names: ['id', 'name', 'Unnamed: 2', 'n'],
     rows: [
       ['1', 'x', 'note', '2'],
@@ -99,7 +99,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a name for the values alone, as pandas writes a series',
-    text: lines(',n', 'x,1.5', 'y,2.5'),
+    text: joinLines(',n', 'x,1.5', 'y,2.5'),
     names: ['Unnamed: 0', 'n'],
     rows: [
       ['x', '1.5'],
@@ -108,7 +108,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a name for the values alone behind two levels of an index, one of them quoted',
-    text: lines('"",,n', '"x",u,1', '"y",v,2'),
+    text: joinLines('"",,n', '"x",u,1', '"y",v,2'),
     names: ['Unnamed: 0', 'Unnamed: 1', 'n'],
     rows: [
       ['x', 'u', '1'],
@@ -117,25 +117,25 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'one name, and no values behind it',
-    text: lines('a;"";;', '"x; y";"";;', ';;;', 'z;;;'),
+    text: joinLines('a;"";;', '"x; y";"";;', ';;;', 'z;;;'),
     names: ['a'],
     rows: [['x; y'], [''], ['z']],
   },
   {
     title: 'semicolons in the only column, and a line that says so',
-    text: lines('sep=,', 'tags', 'x;y', 'z;w'),
+    text: joinLines('sep=,', 'tags', 'x;y', 'z;w'),
     names: ['tags'],
     rows: [['x;y'], ['z;w']],
   },
   {
     title: 'bars in some rows of the only column',
-    text: lines('text', 'x | y', 'z', 'w'),
+    text: joinLines('text', 'x | y', 'z', 'w'),
     names: ['text'],
     rows: [['x | y'], ['z'], ['w']],
   },
   {
     title: 'texts that are filled with blanks, and a missing number',
-    text: lines('id;city      ;n', '1 ;Bern      ;12.5', '2 ;Zug       ;NULL'),
+    text: joinLines('id;city      ;n', '1 ;Bern      ;12.5', '2 ;Zug       ;NULL'),
     names: ['id', 'city', 'n'],
     rows: [
       ['1', 'Bern', '12.5'],
@@ -144,12 +144,12 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a text with commas as the only column',
-    text: lines('text', 'hello, world', 'foo, bar'),
+    text: joinLines('text', 'hello, world', 'foo, bar'),
     refusal: 'line 2: 2 fields where the header has 1',
   },
   {
     title: 'rows that end at a delimiter, as the header does',
-    text: lines('a,b,', 'x,y,', 'z,,'),
+    text: joinLines('a,b,', 'x,y,', 'z,,'),
     names: ['a', 'b'],
     rows: [
       ['x', 'y'],
@@ -158,7 +158,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'rows that end at a delimiter, as the header does not',
-    text: lines('a,b', 'x,y,', 'z,,,', ',w,,,,'),
+    text: joinLines('a,b', 'x,y,', 'z,,,', ',w,,,,'),
     names: ['a', 'b'],
     rows: [
       ['x', 'y'],
@@ -168,7 +168,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'some rows that end at a delimiter',
-    text: crlf('a;b', 'x;y', 'z;w;;;', '"u;v";"w";'),
+    text: joinCrlf('a;b', 'x;y', 'z;w;;;', '"u;v";"w";'),
     names: ['a', 'b'],
     rows: [
       ['x', 'y'],
@@ -176,11 +176,11 @@ export const CSV_CASES: CsvCase[] = [
       ['u;v', 'w'],
     ],
   },
-  { title: 'blank lines', text: lines('a,b', '', 'x,y', ''), names: ['a', 'b'], rows: [['x', 'y']] },
+  { title: 'blank lines', text: joinLines('a,b', '', 'x,y', ''), names: ['a', 'b'], rows: [['x', 'y']] },
   // Comment characters are text.
   {
     title: 'rows and cells that begin with #',
-    text: lines('a,b', '#x,1.5', 'y,#2.5', '# z,#'),
+    text: joinLines('a,b', '#x,1.5', 'y,#2.5', '# z,#'),
     names: ['a', 'b'],
     rows: [
       ['#x', '1.5'],
@@ -191,7 +191,7 @@ export const CSV_CASES: CsvCase[] = [
   // Quotes and blanks.
   {
     title: 'quotes, line breaks and delimiters in cells',
-    text: lines('a,b', '"x\n""y"", ""z""",w', 'u,"v,\n\n,"'),
+    text: joinLines('a,b', '"x\n""y"", ""z""",w', 'u,"v,\n\n,"'),
     names: ['a', 'b'],
     rows: [
       ['x\n"y", "z"', 'w'],
@@ -200,7 +200,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'blanks behind the delimiters',
-    text: lines('a, b, c', 'x, y, z', 'u, , w'),
+    text: joinLines('a, b, c', 'x, y, z', 'u, , w'),
     names: ['a', 'b', 'c'],
     rows: [
       ['x', 'y', 'z'],
@@ -209,7 +209,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'blanks before and behind quotes',
-    text: lines('"a" , "b, c"', '"x" , "y, ""z"""', ' "u, v", "w"  ', '1" , 2"'),
+    text: joinLines('"a" , "b, c"', '"x" , "y, ""z"""', ' "u, v", "w"  ', '1" , 2"'),
     names: ['a', 'b, c'],
     rows: [
       ['x', 'y, "z"'],
@@ -219,7 +219,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'blanks, quotes and a line break in one cell',
-    text: lines('a; b', 'x; "y\n""; ""z"" " ;', 'u;w'),
+    text: joinLines('a; b', 'x; "y\n""; ""z"" " ;', 'u;w'),
     names: ['a', 'b'],
     rows: [
       ['x', 'y\n"; "z"'],
@@ -228,7 +228,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'inch marks',
-    text: lines('a,b', '15" pipe,x', 'the 3" one,y"'),
+    text: joinLines('a,b', '15" pipe,x', 'the 3" one,y"'),
     names: ['a', 'b'],
     rows: [
       ['15" pipe', 'x'],
@@ -237,7 +237,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'inch marks behind a quoted line with the delimiter',
-    text: `\ufeff${lines('"sep=;"', 'a";b', '15" pipe;"x\ny"', '3" one;y"', 'z;w')}`,
+    text: `\ufeff${joinLines('"sep=;"', 'a";b', '15" pipe;"x\ny"', '3" one;y"', 'z;w')}`,
     names: ['a"', 'b'],
     rows: [
       ['15" pipe', 'x\ny'],
@@ -247,7 +247,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'more columns than DuckDB reads at once, inch marks and blanks before quotes',
-    text: lines(
+    text: joinLines(
       Array.from({ length: 250 }, (_, i) => `c${i}`).join(','),
       Array.from({ length: 250 }, (_, i) => (i % 2 ? ` "x, ${i}"` : '3" y')).join(','),
     ),
@@ -256,18 +256,18 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a quote that is never closed',
-    text: lines('a,b', 'x,"y', 'z,w'),
+    text: joinLines('a,b', 'x,"y', 'z,w'),
     refusal: 'line 2: a quote is opened and never closed',
   },
   {
     title: 'text behind a quote',
-    text: lines('a,b', 'x,"y"', 'z,"w" v'),
+    text: joinLines('a,b', 'x,"y"', 'z,"w" v'),
     refusal: 'line 3: text after the closing quote of a field',
   },
   // Line breaks in the header.
   {
     title: 'a line break in the header of Excel',
-    text: crlf('a;"Menge\n(kg)"', 'x;2,5', 'y;"3,25"'),
+    text: joinCrlf('a;"Menge\n(kg)"', 'x;2,5', 'y;"3,25"'),
     names: ['a', 'Menge\n(kg)'],
     rows: [
       ['x', '2.5'],
@@ -276,7 +276,7 @@ export const CSV_CASES: CsvCase[] = [
   },
   {
     title: 'a line break in the first name behind a byte order mark',
-    text: `\ufeff${lines('"a\nb";c', 'x;y', 'z;"v\nw"')}`,
+    text: `\ufeff${joinLines('"a\nb";c', 'x;y', 'z;"v\nw"')}`,
     names: ['a\nb', 'c'],
     rows: [
       ['x', 'y'],

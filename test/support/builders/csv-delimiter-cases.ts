@@ -8,16 +8,16 @@ export interface CsvCase {
   refusal?: string
 }
 
-export const lines = (...all: string[]) => `${all.join('\n')}\n`
-export const crlf = (...all: string[]) => `${all.join('\r\n')}\r\n`
+export const joinLines = (...all: string[]) => `${all.join('\n')}\n`
+export const joinCrlf = (...all: string[]) => `${all.join('\r\n')}\r\n`
 
 /** Files whose delimiter can only be detected from the header and the rows together. */
 export const DELIMITER_CASES: CsvCase[] = [
-  { title: 'commas', text: lines('a,b', 'x,y'), names: ['a', 'b'], rows: [['x', 'y']] },
-  { title: 'one column', text: lines('a', 'x', '', 'y'), names: ['a'], rows: [['x'], [''], ['y']] },
+  { title: 'commas', text: joinLines('a,b', 'x,y'), names: ['a', 'b'], rows: [['x', 'y']] },
+  { title: 'one column', text: joinLines('a', 'x', '', 'y'), names: ['a'], rows: [['x'], [''], ['y']] },
   {
     title: 'decimal commas in every cell',
-    text: lines('Lat;Lon', '46,9;7,4', '47,1;8,5'),
+    text: joinLines('Lat;Lon', '46,9;7,4', '47,1;8,5'),
     names: ['Lat', 'Lon'],
     rows: [
       ['46.9', '7.4'],
@@ -26,7 +26,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'units behind commas in the header, and decimal commas',
-    text: lines('Zeit;Temperatur, °C', 'x;15,5', 'y;16,25'),
+    text: joinLines('Zeit;Temperatur, °C', 'x;15,5', 'y;16,25'),
     names: ['Zeit', 'Temperatur, °C'],
     rows: [
       ['x', '15.5'],
@@ -35,7 +35,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'units behind commas in the header, and some decimal commas',
-    text: lines('Zeit;Temp, °C;Feuchte, %', 'x;15,5;40', 'y;16;41,5'),
+    text: joinLines('Zeit;Temp, °C;Feuchte, %', 'x;15,5;40', 'y;16;41,5'),
     names: ['Zeit', 'Temp, °C', 'Feuchte, %'],
     rows: [
       ['x', '15.5', '40.0'],
@@ -44,13 +44,13 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'tabs, and commas in all names and cells',
-    text: lines('Name, Vorname\tOrt, Land', 'Muster, Mia\tBern, CH'),
+    text: joinLines('Name, Vorname\tOrt, Land', 'Muster, Mia\tBern, CH'),
     names: ['Name, Vorname', 'Ort, Land'],
     rows: [['Muster, Mia', 'Bern, CH']],
   },
   {
     title: 'commas, and a bar in a name',
-    text: lines('id,size|colour', 'x,M', 'y,L'),
+    text: joinLines('id,size|colour', 'x,M', 'y,L'),
     names: ['id', 'size|colour'],
     rows: [
       ['x', 'M'],
@@ -59,7 +59,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'bars, and commas and semicolons in cells',
-    text: lines('a|b', 'x, y|u;v', 'z, w|u;v'),
+    text: joinLines('a|b', 'x, y|u;v', 'z, w|u;v'),
     names: ['a', 'b'],
     rows: [
       ['x, y', 'u;v'],
@@ -68,18 +68,18 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'delimiters within quotes',
-    text: lines('"a;b;c",d', '"x;y;z",w'),
+    text: joinLines('"a;b;c",d', '"x;y;z",w'),
     names: ['a;b;c', 'd'],
     rows: [['x;y;z', 'w']],
   },
   {
     title: 'two delimiters that fit',
-    text: lines('name;first,age', 'a;b,x', 'c;d,y'),
+    text: joinLines('name;first,age', 'a;b,x', 'c;d,y'),
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
     title: 'commas before blanks within the cells of every row',
-    text: lines('no;name, first;class', '1;Muster, Mia;3a', '2;Roe, Ann;3b'),
+    text: joinLines('no;name, first;class', '1;Muster, Mia;3a', '2;Roe, Ann;3b'),
     names: ['no', 'name, first', 'class'],
     rows: [
       ['1', 'Muster, Mia', '3a'],
@@ -88,12 +88,12 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'two delimiters that fit, both before blanks',
-    text: lines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
+    text: joinLines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
     title: 'as many semicolons as commas before blanks, two of them in a cell',
-    text: lines('no;street, code, town;rent', '1;Weg 3, 3000, Bern;950', '2;Gasse 1, 8000, Zug;1200'),
+    text: joinLines('no;street, code, town;rent', '1;Weg 3, 3000, Bern;950', '2;Gasse 1, 8000, Zug;1200'),
     names: ['no', 'street, code, town', 'rent'],
     rows: [
       ['1', 'Weg 3, 3000, Bern', '950'],
@@ -102,12 +102,12 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'commas before blanks, and one bar in each last cell',
-    text: lines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
+    text: joinLines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
     refusal: 'line 1: cells may end at "," or "|"; put the line sep=, or sep=| before the header',
   },
   {
     title: 'commas before blanks, and bars within brackets of the header',
-    text: lines('no, options [a|b]', '1, x|y', '2, z|w'),
+    text: joinLines('no, options [a|b]', '1, x|y', '2, z|w'),
     names: ['no', 'options [a|b]'],
     rows: [
       ['1', 'x|y'],
@@ -116,7 +116,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'semicolons, and commas within brackets of the header',
-    text: lines('range (low, high);mean', '1, 2;1.5', '3, 4;3.5'),
+    text: joinLines('range (low, high);mean', '1, 2;1.5', '3, 4;3.5'),
     names: ['range (low, high)', 'mean'],
     rows: [
       ['1, 2', '1.5'],
@@ -125,7 +125,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'commas, and semicolons within brackets of the rows alone',
-    text: lines('id,from;to', 'x,(1.5;2)', 'y,{3;4}'),
+    text: joinLines('id,from;to', 'x,(1.5;2)', 'y,{3;4}'),
     names: ['id', 'from;to'],
     rows: [
       ['x', '(1.5;2)'],
@@ -134,7 +134,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'semicolons, smileys and decimal commas',
-    text: lines('text;size, m', 'fine :);1,5', ':( or :);2,5'),
+    text: joinLines('text;size, m', 'fine :);1,5', ':( or :);2,5'),
     names: ['text', 'size, m'],
     rows: [
       ['fine :)', '1.5'],
@@ -143,7 +143,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'a tab behind each comma',
-    text: lines('t,\tv', '0.5,\t2.25', '1,\t4.75'),
+    text: joinLines('t,\tv', '0.5,\t2.25', '1,\t4.75'),
     names: ['t', '\tv'],
     rows: [
       ['0.5', '2.25'],
@@ -152,7 +152,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'a tab at the end of each line',
-    text: crlf('t;name;v\t', '1;x;2.5\t', '2;y;4.5\t'),
+    text: joinCrlf('t;name;v\t', '1;x;2.5\t', '2;y;4.5\t'),
     names: ['t', 'name', 'v\t'],
     rows: [
       ['1', 'x', '2.5'],
@@ -161,7 +161,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'tabs, and commas at the ends of some cells',
-    text: lines('name,\tfirst', 'Roe,\tAnn', 'x\ty'),
+    text: joinLines('name,\tfirst', 'Roe,\tAnn', 'x\ty'),
     names: ['name,', 'first'],
     rows: [
       ['Roe,', 'Ann'],
@@ -170,17 +170,17 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'digits on both sides of commas, and a semicolon at the end of each line',
-    text: lines('x,y;', '1,2;', '3,4;'),
+    text: joinLines('x,y;', '1,2;', '3,4;'),
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
     title: 'two blanks before quotes with semicolons',
-    text: lines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
+    text: joinLines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
     title: 'commas between quotes and semicolons within',
-    text: lines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
+    text: joinLines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
     names: ['when', 'tools; choose all'],
     rows: [
       ['2024', 'a;b'],
@@ -189,7 +189,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'bars between quotes in the rows alone, and commas within',
-    text: lines('a|b,c', '"x,1"|y', '"z,2"|"w"'),
+    text: joinLines('a|b,c', '"x,1"|y', '"z,2"|"w"'),
     names: ['a', 'b,c'],
     rows: [
       ['x,1', 'y'],
@@ -198,13 +198,13 @@ export const DELIMITER_CASES: CsvCase[] = [
   },
   {
     title: 'two delimiters that fit, and a line that names one',
-    text: lines('sep=;', 'name;first,age', 'a;b,x'),
+    text: joinLines('sep=;', 'name;first,age', 'a;b,x'),
     names: ['name', 'first,age'],
     rows: [['a', 'b,x']],
   },
   {
     title: 'a quoted line with the delimiter behind a byte order mark',
-    text: `\ufeff${crlf('"sep=|"', 'a,b|c', 'x|y', 'z|w')}`,
+    text: `\ufeff${joinCrlf('"sep=|"', 'a,b|c', 'x|y', 'z|w')}`,
     names: ['a,b', 'c'],
     rows: [
       ['x', 'y'],

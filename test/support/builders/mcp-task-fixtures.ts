@@ -50,7 +50,7 @@ const slow = (
   },
 })
 
-const said = (text: string, isError = false): CallToolResult => ({
+const textResult = (text: string, isError = false): CallToolResult => ({
   content: [{ type: 'text', text }],
   isError,
 })
@@ -62,15 +62,15 @@ export const TASK_TOOLS: readonly Tool[] = [
     description: 'A fixture of the conformance tests',
     inputSchema: { type: 'object', properties: { name: { type: 'string' } } },
     annotations: {},
-    call: ({ name }) => Promise.resolve(said(`Hello, ${String(name)}!`)),
+    call: ({ name }) => Promise.resolve(textResult(`Hello, ${String(name)}!`)),
   },
   slow('slow_compute', ({ seconds }) => ({
     seconds: Number(seconds ?? 0),
-    end: { result: said('computed') },
+    end: { result: textResult('computed') },
   })),
   slow('protocol_error_job', () => ({
     seconds: 1,
     end: { status: 'failed', error: { code: -32603, message: 'the job broke' } },
   })),
-  slow('failing_job', () => ({ seconds: 1, end: { result: said('the job has failed', true) } })),
+  slow('failing_job', () => ({ seconds: 1, end: { result: textResult('the job has failed', true) } })),
 ]

@@ -5,7 +5,7 @@ const ADMIN = '/api/v1/admin'
 const BUILDER = '/api/builder/v1'
 
 /** Calls an admin route with the operations key. */
-export const operate = (
+export const callAdmin = (
   api: TestApi,
   method: string,
   path: string,
@@ -37,8 +37,8 @@ export async function keyIdOf(api: TestApi, key: string): Promise<string> {
   return caller.keyId
 }
 
-export const grant = async (api: TestApi, key: string, access: 'read' | 'write'): Promise<void> => {
-  const { status, text } = await operate(
+export const grantMemory = async (api: TestApi, key: string, access: 'read' | 'write'): Promise<void> => {
+  const { status, text } = await callAdmin(
     api,
     'PUT',
     `/keys/${await keyIdOf(api, key)}/memory-grants/${access}`,
@@ -47,14 +47,14 @@ export const grant = async (api: TestApi, key: string, access: 'read' | 'write')
 }
 
 export const revoke = async (api: TestApi, key: string, access: 'read' | 'write'): Promise<Answer<AnyBody>> =>
-  operate(api, 'DELETE', `/keys/${await keyIdOf(api, key)}/memory-grants/${access}`)
+  callAdmin(api, 'DELETE', `/keys/${await keyIdOf(api, key)}/memory-grants/${access}`)
 
 /** Enables memory for an account, with a key that may read and write it and a first snapshot. */
 export async function enableMemory(api: TestApi, { accountId, key }: { accountId: string; key: string }) {
-  const { status, text } = await operate(api, 'POST', `/accounts/${accountId}/memory/enable`)
+  const { status, text } = await callAdmin(api, 'POST', `/accounts/${accountId}/memory/enable`)
   if (status !== 200) throw new Error(text)
-  await grant(api, key, 'read')
-  await grant(api, key, 'write')
+  await grantMemory(api, key, 'read')
+  await grantMemory(api, key, 'write')
   await buildSnapshots(api)
 }
 

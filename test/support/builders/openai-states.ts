@@ -74,7 +74,7 @@ function streamOf(chunks: object[]): object {
  * Creates an endpoint whose model isn't loaded on any node. Its recorded load time is short, so a chat waits only
  * about a second for it.
  */
-export async function coldForNow(chat: ChatApi): Promise<EndpointRow> {
+export async function buildColdEndpoint(chat: ChatApi): Promise<EndpointRow> {
   const endpoint = await chat.cold({ name: 'cold' })
   await chat.measured(endpoint, 'cold', 1)
   return endpoint

@@ -5,7 +5,7 @@ import { temporaryFolder } from './temporary-folder.ts'
 
 const CLI = fileURLToPath(new URL('../../../cli/hearth.ts', import.meta.url))
 
-export interface Ran {
+export interface CliResult {
   code: number
   out: string
   err: string
@@ -42,7 +42,7 @@ export class HearthRunner implements Disposable {
   }
 
   /** Runs a command until it exits. */
-  async run(args: readonly string[], { env = {}, stdin = '' }: RunOptions = {}): Promise<Ran> {
+  async run(args: readonly string[], { env = {}, stdin = '' }: RunOptions = {}): Promise<CliResult> {
     const child = spawn(process.execPath, [CLI, ...args], { env: { ...this.#env, ...env }, cwd: this.folder })
     child.stdin.on('error', () => {})
     child.stdin.end(stdin)

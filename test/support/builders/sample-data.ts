@@ -13,7 +13,7 @@ function numbers(seed = 1): () => number {
 }
 
 /** Returns houses whose price depends on size, age and town; some ages are missing. */
-export function houses(count: number): Row[] {
+export function houseRows(count: number): Row[] {
   const next = numbers()
   const towns = { Rome: 40, Oslo: 90, Lima: 10 }
   return Array.from({ length: count }, (_, index) => {
@@ -26,7 +26,7 @@ export function houses(count: number): Row[] {
 }
 
 /** Returns monthly sales with a trend and a yearly season. */
-export function sales(count: number): Row[] {
+export function salesRows(count: number): Row[] {
   const next = numbers(7)
   return Array.from({ length: count }, (_, index) => {
     const month = new Date(Date.UTC(1990, index, 1)).toISOString().slice(0, 10)
@@ -38,7 +38,7 @@ export function sales(count: number): Row[] {
 }
 
 /** Returns short reviews whose sentiment shows in one or two words. */
-export function reviews(count: number): Row[] {
+export function reviewRows(count: number): Row[] {
   const next = numbers(3)
   const words = {
     good: ['lovely', 'great', 'superb'],
@@ -74,5 +74,5 @@ export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<
 export const DAYS = Array.from({ length: 90 }, (_, at) => at)
 
 /** Returns a date of 2023, written with the day first. */
-export const dayFirst = (at: number): string =>
+export const formatDayFirst = (at: number): string =>
   new Date(Date.UTC(2023, 0, 1 + at)).toISOString().slice(0, 10).split('-').toReversed().join('/')

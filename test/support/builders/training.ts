@@ -89,8 +89,8 @@ export async function putUnderLease(
   const { url, headers } = await signedPut(node, token, file)
   const put = await request(url, { method: 'PUT', headers, body: bytes })
   assert.ok(put.statusCode < 300, await put.body.text())
-  const { kind: _, ...told } = file
-  return told
+  const { kind: _, ...metadata } = file
+  return metadata
 }
 
 /** Describes a file as a node does. */

@@ -14,7 +14,7 @@ import { type Receiver, startReceiver } from '../servers/receiver.ts'
 import { runWorker, startTemporal, type TestTemporal } from '../servers/temporal.ts'
 
 /** A request that a webhook endpoint received. */
-export interface Received {
+export interface WebhookRequest {
   headers: Record<string, string | string[] | undefined>
   body: string
   event: { id: string; type: string; data: { verification_challenge?: string; resource: { id: string } } }
@@ -24,18 +24,18 @@ export interface Received {
 /** A webhook endpoint that answers challenges; `answer` decides the response to other events. */
 export interface TestDestination extends AsyncDisposable {
   readonly receiver: Receiver
-  readonly received: Received[]
+  readonly received: WebhookRequest[]
   /** The status for the next events, or a function of the event. */
-  answer: number | ((received: Received) => { status: number; headers?: Record<string, string> })
+  answer: number | ((received: WebhookRequest) => { status: number; headers?: Record<string, string> })
 }
 
 export async function startDestination(
   options?: Parameters<typeof startReceiver>[1],
 ): Promise<TestDestination> {
-  const received: Received[] = []
+  const received: WebhookRequest[] = []
   const destination = { received, answer: 204 as TestDestination['answer'] }
   const receiver = await startReceiver((req, res, body) => {
-    const one: Received = {
+    const one: WebhookRequest = {
       headers: req.headers,
       body: body.toString(),
       event: JSON.parse(body.toString()),

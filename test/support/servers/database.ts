@@ -8,7 +8,7 @@ import { migrate } from '../../../db/migrate.ts'
 import type { Database } from '../../../db/tables.ts'
 import { createOutput } from '../../../embedded/output.ts'
 import { ensureDatabase, initPostgres, postgresChild, postgresUrl } from '../../../embedded/postgres.ts'
-import { keepUp } from '../../../embedded/processes/child.ts'
+import { superviseChild } from '../../../embedded/processes/child.ts'
 import { freePort } from '../../../platform/free-ports.ts'
 
 const TEMPLATE = 'hearth_template'
@@ -57,7 +57,7 @@ export async function startDatabaseServer(): Promise<DatabaseServer> {
   const cluster = { dataDir: join(folder, 'data'), port: await freePort(), password: 'test' }
   await initPostgres(cluster)
   const spec = await postgresChild(cluster, ['fsync=off', 'full_page_writes=off', 'max_connections=500'])
-  const child = keepUp(spec, { runDir: folder, output: createOutput(folder, { quiet: true }) })
+  const child = superviseChild(spec, { runDir: folder, output: createOutput(folder, { quiet: true }) })
   const stop = async () => {
     await child.stop(5000)
     await rm(folder, { recursive: true, force: true })

@@ -16,14 +16,14 @@ export async function gatewayAwayFor(
   { status = 503, code = 'internal', turn }: { status?: number; code?: string; turn?: string } = {},
 ) {
   const bodies = new Map<string, AnyBody>()
-  let left = calls
+  let failuresLeft = calls
   const serve: (...of: Parameters<RequestListener>) => Promise<void> = async (req, res) => {
     const url = req.url ?? ''
     const route = url.split('?')[0]!.split(/[/:]/).at(-1)!
     if (req.method === 'POST') bodies.set(route, await json(req))
-    const isAway = routes.test(route) && left-- > 0
-    const told = isAway ? { error: { code, message: 'no database' } } : answers[route]
-    res.writeHead(isAway ? status : 200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
+    const isAway = routes.test(route) && failuresLeft-- > 0
+    const body = isAway ? { error: { code, message: 'no database' } } : answers[route]
+    res.writeHead(isAway ? status : 200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
   }
   const server = createServer((req, res) => void serve(req, res)).listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))

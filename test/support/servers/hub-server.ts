@@ -67,16 +67,16 @@ interface Commit {
 }
 
 /** A repository with its history: the default branch, oldest commit first, and the targets of other names. */
-interface Stored {
+interface RepoRefs {
   main: Commit[]
   refs: Map<string, Commit>
   tags: Map<string, Commit>
 }
 
-const headOf = ({ main }: Stored): Commit | undefined => main.at(-1)
+const headOf = ({ main }: RepoRefs): Commit | undefined => main.at(-1)
 
 /** Resolves a branch, tag or commit. */
-function resolve(stored: Stored, revision: string): Commit | undefined {
+function resolve(stored: RepoRefs, revision: string): Commit | undefined {
   if (revision === 'main') return headOf(stored)
   const named = stored.refs.get(revision) ?? stored.tags.get(revision)
   return named ?? [...stored.main.toReversed(), ...stored.refs.values()].find(({ sha }) => sha === revision)
@@ -84,8 +84,8 @@ function resolve(stored: Stored, revision: string): Commit | undefined {
 
 /** Starts the hub on a free port. */
 export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
-  const byId = new Map<string, Stored>()
-  const storedAs = (repoId: string): Stored => {
+  const byId = new Map<string, RepoRefs>()
+  const storedAs = (repoId: string): RepoRefs => {
     const stored = byId.get(repoId) ?? { main: [], refs: new Map(), tags: new Map() }
     byId.set(repoId, stored)
     return stored
@@ -139,7 +139,7 @@ interface Exchange {
   req: IncomingMessage
   res: ServerResponse
   url: URL
-  byId: Map<string, Stored>
+  byId: Map<string, RepoRefs>
   faults: Faults
 }
 
@@ -173,7 +173,7 @@ function find(
   exchange: Exchange,
   repoId: string,
   revision: string,
-): { stored: Stored; commit: Commit } | undefined {
+): { stored: RepoRefs; commit: Commit } | undefined {
   const { res, byId, faults } = exchange
   if (isLimited(res, faults)) return undefined
   const stored = byId.get(repoId)

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Hearth, hearth } from '../../../client/index.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
-import type { Ready } from '../../../embedded/supervisor.ts'
+import type { ReadyFile } from '../../../embedded/supervisor.ts'
 import { type BuilderClient, builderClient } from './clients/builder-client.ts'
 
 export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'
@@ -26,7 +26,7 @@ export function dataDirectory(): { path: string } & Disposable {
 
 /** A platform started as a user starts it. */
 export interface TestPlatform extends AsyncDisposable {
-  ready: Ready
+  ready: ReadyFile
   h: Hearth
   /** A client that never retries, for load that a platform must withstand. */
   api: BuilderClient
@@ -63,7 +63,7 @@ export async function startTestPlatform(
     }
     await sleep(50)
   }
-  const ready = JSON.parse(readFileSync(readyFile, 'utf8')) as Ready
+  const ready = JSON.parse(readFileSync(readyFile, 'utf8')) as ReadyFile
   const pidOf = (name: Process) => readIdentity(join(dataDir, 'run', `${name}.pid`))?.pid
   const stop = async () => {
     const started = performance.now()

@@ -36,9 +36,9 @@ export class RawTemporal implements AsyncDisposable {
     const [port = 0, uiPort = 0] = await freePorts(2)
     const spec = temporalChild(cli, { file, port, uiPort, cwd, namespace: NAMESPACE, partitions })
     const child = spawn(spec.command, spec.args, { cwd, env: spec.env, stdio: 'ignore' })
-    const place = localPlace(`127.0.0.1:${port}`, NAMESPACE)
-    await temporalReady(place, { timeoutMs: 120_000 })
-    const connection = await Connection.connect(place)
+    const address = localPlace(`127.0.0.1:${port}`, NAMESPACE)
+    await temporalReady(address, { timeoutMs: 120_000 })
+    const connection = await Connection.connect(address)
     return new RawTemporal(connection, async () => {
       await connection.close()
       child.kill('SIGTERM')

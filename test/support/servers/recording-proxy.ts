@@ -6,7 +6,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 export interface RecordingProxy extends AsyncDisposable {
   url: string
   /** `host:port` of each request, in order. */
-  asked: string[]
+  targets: string[]
 }
 
 /** Starts a proxy. If `answer` is given, plain requests get it as the response body and aren't forwarded. */
@@ -43,7 +43,7 @@ export async function recordingProxy(answer?: string): Promise<RecordingProxy> {
   await once(server, 'listening')
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked,
+    targets: asked,
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy()
       server.close()

@@ -32,8 +32,8 @@ export function mountSmallDisk(megabytes: number): SmallDisk | { missing: string
     fill(leaveBytes = 0) {
       rmSync(filler, { force: true })
       try {
-        for (let left = free() - leaveBytes; left > 0; left = free() - leaveBytes)
-          appendFileSync(filler, Buffer.alloc(Math.min(left, CHUNK_BYTES)))
+        for (let excessBytes = free() - leaveBytes; excessBytes > 0; excessBytes = free() - leaveBytes)
+          appendFileSync(filler, Buffer.alloc(Math.min(excessBytes, CHUNK_BYTES)))
       } catch (err) {
         // Another writer used the remaining space.
         if ((err as NodeJS.ErrnoException).code !== 'ENOSPC') throw err

@@ -54,8 +54,11 @@ export async function startKeyProxy(
   server.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
     stream.on('error', () => {})
     if (headers.authorization !== `Bearer ${apiKey}`) {
-      const told = { 'grpc-status': UNAUTHENTICATED, 'grpc-message': 'no such key' }
-      stream.respond({ ':status': 200, 'content-type': 'application/grpc', ...told }, { endStream: true })
+      const errorTrailers = { 'grpc-status': UNAUTHENTICATED, 'grpc-message': 'no such key' }
+      stream.respond(
+        { ':status': 200, 'content-type': 'application/grpc', ...errorTrailers },
+        { endStream: true },
+      )
       return
     }
     const call = inner.request(headers)
@@ -63,7 +66,7 @@ export async function startKeyProxy(
     stream.on('close', () => call.close())
     stream.pipe(call)
     let trailers: IncomingHttpHeaders = {}
-    call.on('trailers', (told: IncomingHttpHeaders) => (trailers = told))
+    call.on('trailers', (innerTrailers: IncomingHttpHeaders) => (trailers = innerTrailers))
     call.on('response', (head, flags) => {
       const isAll = (flags & 1) !== 0
       stream.respond(head, { endStream: isAll, waitForTrailers: !isAll })

@@ -17,7 +17,7 @@ import type { SkippingTemporal } from './temporal-time.ts'
 const BASE = '/api/builder/v1'
 
 /** A delivery as its owner reads it. */
-export interface Told {
+export interface DeliveryView {
   status: string
   attempts: AnyBody[]
 }
@@ -130,7 +130,7 @@ export class WebhookDays implements AsyncDisposable {
   async follow(
     deliveryId: string,
     before: (attempt: number) => Promise<unknown> = async () => {},
-  ): Promise<Told> {
+  ): Promise<DeliveryView> {
     const activities = createWebhookActivities(this.deps)
     const onTime = Object.fromEntries(
       Object.entries(activities as Record<string, (...args: never[]) => Promise<unknown>>).map(
@@ -150,10 +150,10 @@ export class WebhookDays implements AsyncDisposable {
     }
     await this.#temporal.run('webhookDelivery', [{ deliveryId }], { ...onTime, attemptWebhook })
     await this.#tick()
-    return this.told(deliveryId)
+    return this.readDelivery(deliveryId)
   }
 
-  async told(deliveryId: string): Promise<Told> {
+  async readDelivery(deliveryId: string): Promise<DeliveryView> {
     return (await this.call('GET', `/webhook-deliveries/${deliveryId}`)).body
   }
 

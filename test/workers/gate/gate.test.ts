@@ -264,40 +264,40 @@ describe('the Temporal gate', function () {
 
   describe('a removed node', () => {
     it('is cut off within a second, both in a poll and in running work', async () => {
-      const gone = await world.node('gone')
-      await world.schedule(own(gone))
-      const { taskToken } = await gone.poll(own(gone))
-      const poll = gone.poll(own(gone), 60_000)
+      const removedNode = await world.node('gone')
+      await world.schedule(own(removedNode))
+      const { taskToken } = await removedNode.poll(own(removedNode))
+      const poll = removedNode.poll(own(removedNode), 60_000)
       const ended = poll.then(
         () => assert.fail('the poll brought something'),
         (err: unknown) => ({ err, at: performance.now() }),
       )
 
       const before = performance.now()
-      assert.equal((await remove(gone)).status, 200)
+      assert.equal((await remove(removedNode)).status, 200)
 
       const { err, at } = await ended
       assert.ok(unauthenticated(/has been removed/)(err as { code: number }))
       assert.ok(at - before < 1_000, `${at - before} ms`)
       const refused = unauthenticated(/has been removed/)
       await assert.rejects(
-        gone.service.respondActivityTaskCompleted({ namespace: 'default', taskToken }),
+        removedNode.service.respondActivityTaskCompleted({ namespace: 'default', taskToken }),
         refused,
       )
-      await assert.rejects(gone.poll(own(gone)), refused)
-      const { status: answer } = await gone.post(CREDENTIAL, { instance_id: newId(), is_start: false })
+      await assert.rejects(removedNode.poll(own(removedNode)), refused)
+      const { status: answer } = await removedNode.post(CREDENTIAL, { instance_id: newId(), is_start: false })
       assert.equal(answer, 401)
     })
 
     it('receives none of the work that arrives later', async () => {
-      const gone = await world.node('gone-too')
-      const poll = gone.poll(own(gone), 60_000).catch(() => {})
-      await remove(gone)
+      const removedNode = await world.node('gone-too')
+      const poll = removedNode.poll(own(removedNode), 60_000).catch(() => {})
+      await remove(removedNode)
       await poll
       const subject = newId()
-      await world.schedule(own(gone), { workflowId: `task/${subject}` })
+      await world.schedule(own(removedNode), { workflowId: `task/${subject}` })
 
-      await assert.rejects(gone.poll(own(gone)))
+      await assert.rejects(removedNode.poll(own(removedNode)))
 
       assert.deepEqual(await dispatches(subject), [])
     })

@@ -55,7 +55,8 @@ describe('files of cohort stages', function () {
       .execute()
     return (await world.outputs()).filter((key) => stages.some(({ id }) => key.includes(id)))
   }
-  const gone = (accepted: AnyBody) => until(async () => (await filesOf(accepted)).length === 0, 30_000)
+  const untilDeleted = (accepted: AnyBody) =>
+    until(async () => (await filesOf(accepted)).length === 0, 30_000)
 
   const draw = { stage_id: 'draw', endpoint_id: 'pictures', input: DRAW }
   const read = { stage_id: 'read', endpoint_id: 'reader' }
@@ -145,7 +146,7 @@ describe('files of cohort stages', function () {
     const accepted = await run({ ...shown, outputs: [{ name: 'text', stage_id: 'read' }] })
 
     assert.equal((await world.on.task(accepted.task_id)).status, 'succeeded')
-    await gone(accepted)
+    await untilDeleted(accepted)
   })
 
   it('are removed with a cancelled cohort', async () => {
@@ -161,7 +162,7 @@ describe('files of cohort stages', function () {
 
     await world.on.api.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`, { key: world.on.key })
 
-    await gone(accepted)
+    await untilDeleted(accepted)
     assert.equal((await cohort(accepted)).status, 'cancelled')
   })
 
@@ -220,7 +221,7 @@ describe('files of cohort stages', function () {
 
     const { status, error } = await world.on.task(accepted.task_id)
     assert.deepEqual([status, error], ['failed', 'image_url names a file that this run does not have'])
-    await gone(accepted)
+    await untilDeleted(accepted)
     const again = await run(plan, { resume_of: accepted.cohort_id })
     assert.equal((await cohort(again)).stages[0].attempt, 1, 'its file is gone, so it is made again')
   })

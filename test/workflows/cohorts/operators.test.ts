@@ -6,7 +6,7 @@ import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { until } from '../../support/servers/nodes/node.ts'
-import { type Accepted, attemptsIn, CohortCaller } from '../../support/servers/worlds/cohort-caller.ts'
+import { type CohortTask, attemptsIn, CohortCaller } from '../../support/servers/worlds/cohort-caller.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
@@ -67,9 +67,9 @@ describe('operator actions during a cohort', function () {
   })
   const endpoint = async (name: string, weights: object = {}) =>
     (await world.endpoint({ name, ...weights }, { price_micro: PRICE })).id
-  const begun = (run: Accepted, stage = 'first') =>
+  const begun = (run: CohortTask, stage = 'first') =>
     until(async () => (await cohorts.stage(run, stage)).status === 'running')
-  const activeLeases = (run: Accepted) =>
+  const activeLeases = (run: CohortTask) =>
     world.api.database.db
       .selectFrom('lease')
       .innerJoin('cohort_stage', 'cohort_stage.id', 'lease.subject_id')
@@ -194,18 +194,22 @@ describe('operator actions during a cohort', function () {
 
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
     assert.ok(seen.stages.every(({ node_id }: AnyBody) => node_id === rest))
-    const told = (await cohorts.events(run)).find(({ type }) => type === 'cohort.replanned')
+    const replanEvent = (await cohorts.events(run)).find(({ type }) => type === 'cohort.replanned')
     assert.deepEqual(
-      told?.data.moved.map(({ stage_id, from, to }: AnyBody) => ({ stage_id, from, to })),
+      replanEvent?.data.moved.map(({ stage_id, from, to }: AnyBody) => ({ stage_id, from, to })),
       ['first', 'second', 'third'].map((stage_id) => ({ stage_id, from: planned, to: rest })),
     )
   })
 
   it('an endpoint disabled after planning has the run rejected with the reasons', async () => {
-    const gone = await endpoint('gone')
-    const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([gone, gone, gone]))
+    const deletedEndpoint = await endpoint('gone')
+    const { body: plan } = await cohorts.call(
+      'POST',
+      '/api/v1/cohorts:plan',
+      chain([deletedEndpoint, deletedEndpoint, deletedEndpoint]),
+    )
     assert.equal(plan.feasible, true)
-    await REFUSALS.disabled(gone)
+    await REFUSALS.disabled(deletedEndpoint)
 
     const body = { plan_id: plan.plan_id, input: {} }
     const refused = await cohorts.call('POST', '/api/v1/cohorts:run', body)

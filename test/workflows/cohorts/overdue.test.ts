@@ -5,7 +5,7 @@ import { findOverdueStages } from '../../../db/repositories/cohorts/overdue.ts'
 import type { PlanRequest } from '../../../schemas/cohorts/plan.ts'
 import { stageOverdue } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { stuckAt } from '../../support/builders/cohorts/silent-stages.ts'
+import { stallStages } from '../../support/builders/cohorts/silent-stages.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
 import { until } from '../../support/servers/nodes/node.ts'
 import {
@@ -66,14 +66,14 @@ describe('stages and hand-overs that exceed their time (3)', function () {
     const seen = await ended(accepted)
 
     assert.deepEqual([seen.status, seen.error.code], ['failed', 'timeout'], JSON.stringify(seen))
-    assert.match(seen.error.message, /longer than its timeout_s, 1 s/)
+    assert.match(seen.error.message, /longer than its timeout_s of 1 s/)
   })
 
   it('end as timeout and run elsewhere when their node does not end them', async () => {
     await using _control = await world.control()
     const stuck: WorldNode = await world.node(
       {},
-      stuckAt(() => stuck, { status: 'running', isStuck: () => true }),
+      stallStages(() => stuck, { status: 'running', isStuck: () => true }),
     )
     await using _stuck = stuck
     const { id } = await world.endpoint({ name: 'stuck' })
@@ -156,7 +156,7 @@ describe('stages and hand-overs that exceed their time (3)', function () {
     await using _control = await world.control()
     const stuck: WorldNode = await world.node(
       {},
-      stuckAt(() => stuck, { status: 'waiting', isStuck: (name) => name === 'silent' }),
+      stallStages(() => stuck, { status: 'waiting', isStuck: (name) => name === 'silent' }),
     )
     await using _stuck = stuck
     const { id } = await world.endpoint({ name: 'silence' })

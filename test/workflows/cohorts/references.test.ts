@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { truncate } from 'node:fs/promises'
 import { beforeEdgeCalls, type EdgeCall } from '../../support/assertions/edge-calls.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
-import { type Accepted, attemptsIn } from '../../support/servers/worlds/cohort-caller.ts'
+import { type CohortTask, attemptsIn } from '../../support/servers/worlds/cohort-caller.ts'
 import type { WorldNode } from '../../support/servers/worlds/inference-world.ts'
 import { requireLlamaCpp } from '../../support/servers/worlds/llm-world.ts'
 import { PromptWorld } from '../../support/servers/worlds/prompt-world.ts'
@@ -35,7 +35,7 @@ describe('references to prompts prefilled on another node', function () {
       }),
     )
   /** Returns the error code of a run that must fail without generating anything. */
-  const failureOf = async (run: Accepted): Promise<string> => {
+  const failureOf = async (run: CohortTask): Promise<string> => {
     const seen = await world.cohorts.ended(run)
     assert.equal(seen.status, 'failed', JSON.stringify(seen))
     assert.equal(await world.cohorts.result(run), null)

@@ -46,7 +46,7 @@ describe("a model's rejection of its input", function () {
     assert.match(second.error.message, /replaces the whole input, so it must be an object/)
   })
 
-  for (const [name, path, outputs, said] of [
+  for (const [name, path, outputs, pattern] of [
     [
       'an edge',
       '/predictions/7',
@@ -74,7 +74,7 @@ describe("a model's rejection of its input", function () {
       const seen = await world.cohorts.ended(await world.cohorts.run(plan, { words: ['x'] }))
       const [first, second] = seen.stages
       assert.deepEqual([seen.status, first.attempt, first.error?.code], ['failed', 1, 'result_refused'])
-      assert.match(first.error.message, said)
+      assert.match(first.error.message, pattern)
       assert.equal(second.status, 'cancelled')
     })
 })

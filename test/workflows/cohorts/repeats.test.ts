@@ -4,10 +4,10 @@ import { ApplicationFailure } from '@temporalio/common'
 import type {
   CallResult,
   OpenedCohort,
-  PutBack,
+  RequeuedStages,
   StageOutline,
 } from '../../../activities/control/cohorts/cohorts.ts'
-import type { Settled } from '../../../activities/control/cohorts/settle-stage.ts'
+import type { StageVerdict } from '../../../activities/control/cohorts/settle-stage.ts'
 import { newId } from '../../../domain/ids.ts'
 import { cohortRun } from '../../../workflows/cohort-run.ts'
 import { stageStarted } from '../../../workflows/contract/messages.ts'
@@ -55,7 +55,7 @@ describe('repeated stages of a cohort', () => {
         stages: [outline('producer', []), outline('consumer', ['producer'])],
       }),
       callStage: (): CallResult => ({ verdict: 'called', nodeId, nodeName: 'node', attempt: 1 }),
-      settleStage: (): Settled => ({ verdict: 'again', repeat: ['producer'] }),
+      settleStage: (): StageVerdict => ({ verdict: 'again', repeat: ['producer'] }),
       endCohort: () => {},
     }
     const calls = (stageId: string) => order.filter((one) => one === stageId).length
@@ -101,14 +101,14 @@ describe('repeated stages of a cohort', () => {
         stages: ['slow', 'flaky'].map((name) => ({ ...outline(name, []), isDone: done.has(name) })),
       }),
       callStage: (): CallResult => ({ verdict: 'called', nodeId, nodeName: 'node', attempt: 1 }),
-      settleStage: (): Settled => ({ verdict: 'again' }),
+      settleStage: (): StageVerdict => ({ verdict: 'again' }),
       putBackStages: async ({
         stageIds,
         evenRunning,
       }: {
         stageIds: string[]
         evenRunning?: boolean
-      }): Promise<PutBack> => {
+      }): Promise<RequeuedStages> => {
         assert.equal(evenRunning, true)
         putBack.push(stageIds)
         lengths.push(Number((await handle.describe()).historyLength))

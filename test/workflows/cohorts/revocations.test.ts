@@ -12,7 +12,7 @@ import {
 } from '../../support/builders/cohorts/evidence.ts'
 import { requireSpecialist, tinySpecialist } from '../../support/builders/models/tiny-specialist.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
-import { type Accepted, attemptsIn, CohortCaller } from '../../support/servers/worlds/cohort-caller.ts'
+import { type CohortTask, attemptsIn, CohortCaller } from '../../support/servers/worlds/cohort-caller.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
@@ -167,19 +167,19 @@ describe('stages whose evidence is revoked during a run', function () {
     return { held: held.promise, [Symbol.dispose]: () => void (control.complete = complete) }
   }
 
-  const isAtEdge = (run: Accepted) =>
+  const isAtEdge = (run: CohortTask) =>
     until(async () => {
       const seen = await cohorts.summary(run)
       return seen.stages[1].status === 'waiting' && edgeOf(seen).state === 'negotiating'
     })
 
-  const spent = async (run: Accepted) =>
+  const spent = async (run: CohortTask) =>
     0 - (await cohorts.bookings(run)).sums.by_purse[`account:${world.accountId}`]
-  const hasFallenBack = (run: Accepted, { id }: EndpointRow) =>
+  const hasFallenBack = (run: CohortTask, { id }: EndpointRow) =>
     until(async () => (await cohorts.stage(run, 'take')).endpoint_id === id)
 
   async function assertFellBack(
-    run: Accepted,
+    run: CohortTask,
     evidenceId: string | null,
     code = 'evidence_revoked',
   ): Promise<void> {
@@ -196,8 +196,8 @@ describe('stages whose evidence is revoked during a run', function () {
       made.embeddings.map((vector: number[]) => [...new Float32Array(vector)]),
     )
     const events = await cohorts.events(run)
-    const told = events.find(({ type }) => type === 'stage.fell_back')
-    assert.deepEqual([told?.stage_id, told?.data.code], ['take', code])
+    const fallbackEvent = events.find(({ type }) => type === 'stage.fell_back')
+    assert.deepEqual([fallbackEvent?.stage_id, fallbackEvent?.data.code], ['take', code])
     assert.ok(events.some(({ type }) => type === 'evidence.revoked'))
     assert.ok(!events.some(({ type }) => type === 'stage.retried'))
     assert.equal(await spent(run), PRICE)

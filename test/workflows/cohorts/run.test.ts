@@ -337,9 +337,9 @@ describe('cohortRun', () => {
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
     assert.equal((await world.task(accepted.task_id)).result.out, large)
     assert.deepEqual([seen.edges[1].transport, seen.edges[1].state], ['relay', 'consumed'])
-    const left = async () =>
+    const countFiles = async () =>
       (await Array.fromAsync(world.api.services.objects.list(`cohorts/${world.accountId}/`))).length
-    await until(async () => (await left()) === 0)
+    await until(async () => (await countFiles()) === 0)
   })
 
   it('reads a value handed over earlier from the row when the consumer is lost', async () => {

@@ -12,7 +12,7 @@ import {
   taskFolder,
 } from '../../../domain/object-keys.ts'
 import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { twice } from '../../support/assertions/at-least-once.ts'
+import { runTwice } from '../../support/assertions/at-least-once.ts'
 import { buildCohort, buildEdge, buildStage } from '../../support/builders/cohorts/cohorts.ts'
 import { evaluate } from '../../support/builders/cohorts/evidence.ts'
 import { addModel, until } from '../../support/servers/nodes/node.ts'
@@ -47,7 +47,7 @@ describe('folders of cohorts and structured runs', function () {
     await world.api.services.objects.put(key, Buffer.from('x'), { contentType: 'application/octet-stream' })
     return key
   }
-  const left = async (keys: readonly string[]) => {
+  const filterStored = async (keys: readonly string[]) => {
     const found = await Promise.all(keys.map((key) => world.api.services.objects.head(key)))
     return keys.filter((_, i) => found[i] !== undefined)
   }
@@ -56,11 +56,15 @@ describe('folders of cohorts and structured runs', function () {
     const { db } = world.api.database
     const cohort = await buildCohort(db, world.accountId, { created_at: new Date(Date.now() - HOUR) })
     const stage = await buildStage(db, cohort)
-    const place = { accountId: world.accountId, cohortId: cohort.id }
+    const cohortRef = { accountId: world.accountId, cohortId: cohort.id }
     const until = new Date(Date.now() + HOUR)
     await taskUploadRepository.noteTaskUpload(db, { taskId: stage.id, accountId: world.accountId, until })
     const file = `${taskFolder({ accountId: world.accountId, taskId: stage.id })}1/output/image.png`
-    return { id: cohort.id, relayed: await put(`${cohortFolder(place)}${newId()}/1`), file: await put(file) }
+    return {
+      id: cohort.id,
+      relayed: await put(`${cohortFolder(cohortRef)}${newId()}/1`),
+      file: await put(file),
+    }
   }
   const openRun = async () => {
     const id = newId()
@@ -111,11 +115,11 @@ describe('folders of cohorts and structured runs', function () {
     for (const workflow of workflows) await workflow.terminate('by hand')
     for (const { workflowId } of workflows) await indexed(workflowId)
 
-    await twice(createReconcileActivities(world.api.services)).reconcileCohorts(null)
+    await runTwice(createReconcileActivities(world.api.services)).reconcileCohorts(null)
 
-    assert.deepEqual(await left([cohort.relayed, cohort.file, run.vectors, run.map]), [])
+    assert.deepEqual(await filterStored([cohort.relayed, cohort.file, run.vectors, run.map]), [])
     const stay = [otherCohort.relayed, otherCohort.file, otherRun.vectors, otherRun.map]
-    assert.deepEqual(await left(stay), stay)
+    assert.deepEqual(await filterStored(stay), stay)
     const { db } = world.api.database
     const status = async (table: 'cohort' | 'structured_run', id: string) =>
       (await db.selectFrom(table).select('status').where('id', '=', id).executeTakeFirstOrThrow()).status
@@ -141,7 +145,7 @@ describe('folders of cohorts and structured runs', function () {
       await put('evaluations/a-run/source.npy'),
     ]
     const sweep = (hours: number) =>
-      twice(
+      runTwice(
         createMaintenanceActivities({
           ...world.api.services,
           now: () => new Date(Date.now() + hours * HOUR),
@@ -151,14 +155,14 @@ describe('folders of cohorts and structured runs', function () {
     await sweep(0)
     const young = [ended[0].relayed, ended[1].vectors, ended[1].map, ...lost]
     assert.deepEqual(
-      await left([...young, ended[0].file]),
+      await filterStored([...young, ended[0].file]),
       young,
       'the file of the failed stage goes at once',
     )
     await sweep(25)
 
     const needed = [cohort.relayed, cohort.file, run.vectors, run.map]
-    assert.deepEqual(await left([...needed, ...young]), needed)
+    assert.deepEqual(await filterStored([...needed, ...young]), needed)
   })
 
   it('with adapters are removed a day after their evidence ended, unless an open hand-over uses it', async () => {
@@ -200,17 +204,17 @@ describe('folders of cohorts and structured runs', function () {
     const unregistered = await put(evidenceKey((await openRun()).id))
     const orphan = await put(evidenceKey(newId()))
     const sweep = (hours: number) =>
-      twice(
+      runTwice(
         createMaintenanceActivities({ ...world.api.services, now: () => ago(-hours) }),
       ).removeOutlivedFiles()
     const all = [counts, ...justEnded, ...ended, usedNow, usedBefore].map(({ map }) => map)
 
     await sweep(0)
-    assert.deepEqual(await left([...all, unregistered, orphan]), [...all, unregistered, orphan])
+    assert.deepEqual(await filterStored([...all, unregistered, orphan]), [...all, unregistered, orphan])
     await sweep(25)
 
     const kept = [counts, ...justEnded, usedNow].map(({ map }) => map)
-    assert.deepEqual(await left([...all, unregistered, orphan]), [...kept, unregistered])
+    assert.deepEqual(await filterStored([...all, unregistered, orphan]), [...kept, unregistered])
   })
 
   it('are removed one batch per step', async () => {
@@ -219,9 +223,9 @@ describe('folders of cohorts and structured runs', function () {
     const keep = createMaintenanceActivities(later)
 
     assert.equal((await keep.removeOutlivedFiles()).more, true)
-    assert.equal((await left(keys)).length, 1)
+    assert.equal((await filterStored(keys)).length, 1)
     assert.equal((await keep.removeOutlivedFiles()).more, false)
-    assert.deepEqual(await left(keys), [])
+    assert.deepEqual(await filterStored(keys), [])
   })
 
   it('are listed no further than the batch to be removed', async () => {
@@ -245,7 +249,7 @@ describe('folders of cohorts and structured runs', function () {
     const { more } = await createMaintenanceActivities(later).removeOutlivedFiles()
 
     assert.equal(more, true)
-    assert.equal((await left(keys)).length, 500)
+    assert.equal((await filterStored(keys)).length, 500)
     assert.ok(read < 500, `${read} files were read`)
   })
 })

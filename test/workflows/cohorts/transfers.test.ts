@@ -102,7 +102,7 @@ describe('faults in hand-overs between nodes', function () {
 
     await world.cohorts.cancel(run)
     const { db } = world.on.api.database
-    const left = async () => {
+    const readRemaining = async () => {
       const leases = await db
         .selectFrom('lease')
         .innerJoin('cohort_stage', 'cohort_stage.id', 'lease.subject_id')
@@ -122,8 +122,8 @@ describe('faults in hand-overs between nodes', function () {
     const nothing = { sockets: 0, leases: 0, files: [], held: 0, work: 0 }
     // Shorter than the idle timeout of a transfer, so only the cancel can have ended it.
     const deadline = performance.now() + SOON_MS
-    while (!isDeepStrictEqual(await left(), nothing) && performance.now() < deadline) await sleep(50)
-    assert.deepEqual(await left(), nothing)
+    while (!isDeepStrictEqual(await readRemaining(), nothing) && performance.now() < deadline) await sleep(50)
+    assert.deepEqual(await readRemaining(), nothing)
 
     assert.equal((await world.cohorts.summary(run)).status, 'cancelled')
     const relayed = world.on.api.services.objects.list(`cohorts/${world.on.accountId}/`)

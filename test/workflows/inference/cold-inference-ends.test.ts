@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApplicationFailure } from '@temporalio/common'
 import { NOT_TAKEN } from '../../../domain/placement/node-queues.ts'
-import { failingAt } from '../../support/assertions/at-least-once.ts'
+import { withFailingActivity } from '../../support/assertions/at-least-once.ts'
 import { TaskProbe } from '../../support/assertions/task-probe.ts'
 import { SOON_MS } from '../../support/assertions/until.ts'
 import { until } from '../../support/servers/nodes/node.ts'
@@ -32,7 +32,7 @@ describe('coldInference without a result', () => {
 
   it('fails a task when its placement fails permanently', async () => {
     await using _control = await world.control((activities) =>
-      failingAt(activities, 'placeTask', nonRetryable('broken')),
+      withFailingActivity(activities, 'placeTask', nonRetryable('broken')),
     )
     const endpoint = await world.endpoint({ name: 'unplaced' }, { price_micro: PRICE })
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { twice } from '../../support/assertions/at-least-once.ts'
+import { runTwice } from '../../support/assertions/at-least-once.ts'
 import { TaskProbe } from '../../support/assertions/task-probe.ts'
 import { until } from '../../support/servers/nodes/node.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
@@ -99,8 +99,8 @@ describe('coldInference', () => {
   })
 
   it('ends the same when each activity runs twice', async () => {
-    await using _control = await world.control(twice)
-    await using _node = await world.node({}, twice)
+    await using _control = await world.control(runTwice)
+    await using _node = await world.node({}, runTwice)
     const endpoint = await world.endpoint({ name: 'doubled' }, { price_micro: PRICE })
 
     const [good, bad] = await Promise.all([

@@ -87,8 +87,8 @@ describe('a node with hundreds of models on disk', function () {
   })
 
   it('frees the files of deleted endpoints, including those deleted while it was offline', async () => {
-    const [kept, , gone, missed, last] = endpoints
-    assert.ok(kept && gone && missed && last)
+    const [kept, , deletedOnline, missed, last] = endpoints
+    assert.ok(kept && deletedOnline && missed && last)
     const folders = () => readdir(join(folder.path, 'weights', 'models'))
     const has = async ({ model_key }: EndpointRow) => (await folders()).includes(model_key)
     const remove = async ({ id }: EndpointRow) => {
@@ -96,8 +96,8 @@ describe('a node with hundreds of models on disk', function () {
       assert.equal((await world.api.call('DELETE', path, { key: world.key })).status, 204)
     }
 
-    await remove(gone)
-    await until(async () => !(await has(gone)))
+    await remove(deletedOnline)
+    await until(async () => !(await has(deletedOnline)))
     assert.ok(await has(missed))
     await node[Symbol.asyncDispose]()
     await remove(missed)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { eventually } from '../../support/assertions/until.ts'
-import { buildSnapshots, enableMemory, operate, remember, revoke } from '../../support/builders/memory.ts'
+import { buildSnapshots, enableMemory, callAdmin, remember, revoke } from '../../support/builders/memory.ts'
 import { type FakeStats, FAKE_LLM_SERVER } from '../../support/servers/chat-api.ts'
 import {
   type InferenceWorld,
@@ -34,7 +34,7 @@ describe('the memory of waiting tasks', () => {
       return ['succeeded', 'failed'].includes(task.status) ? task : undefined
     })
   const audit = async (taskId: string) =>
-    (await operate(world.api, 'GET', `/audit/task/${taskId}`)).body.memory
+    (await callAdmin(world.api, 'GET', `/audit/task/${taskId}`)).body.memory
   const sent = async (node: WorldNode): Promise<string> => {
     using use = node.parts.models.use(endpoint.model_key)
     if (!use) throw new Error('the model is not loaded')

@@ -7,7 +7,7 @@ import { createDatasetActivities } from '../../../activities/control/datasets/da
 import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
 import { freePort } from '../../../platform/free-ports.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { failingAt, twice } from '../../support/assertions/at-least-once.ts'
+import { withFailingActivity, runTwice } from '../../support/assertions/at-least-once.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
 import { eventually, until } from '../../support/assertions/until.ts'
 import { startApi } from '../../support/servers/api.ts'
@@ -33,7 +33,7 @@ describe('datasetIngest', () => {
     }, 10_000)
   const read = async (id: string) => (await on.call('GET', `/${id}`)).body
   it('ends the same when each activity runs twice', async () => {
-    await on.startWorker(twice)
+    await on.startWorker(runTwice)
     const id = await on.create()
 
     const good = await on.fill(id, CSV)
@@ -83,7 +83,7 @@ describe('datasetIngest', () => {
 
   it('fails the dataset when reading fails permanently', async () => {
     const error = ApplicationFailure.nonRetryable('no disk', 'internal')
-    await on.startWorker((activities) => failingAt(activities, 'ingestDataset', error))
+    await on.startWorker((activities) => withFailingActivity(activities, 'ingestDataset', error))
     const id = await on.create()
 
     const { uploadId, answer } = await on.fill(id, CSV)

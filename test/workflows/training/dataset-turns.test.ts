@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createDatasetActivities } from '../../../activities/control/datasets/datasets.ts'
 import { createControlActivities } from '../../../activities/control/index.ts'
-import { FairTurns } from '../../../platform/async/fair-turns.ts'
+import { FairSemaphore } from '../../../platform/async/fair-semaphore.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { workflowBundle } from '../../../workers/bundle.ts'
 import { QUEUES } from '../../../workflows/contract/policy.ts'
@@ -110,7 +110,7 @@ describe('reading the files of several accounts', () => {
       workflowBundle: await workflowBundle(deps.config.HEARTH_CACHE_DIR),
       activities: {
         ...createControlActivities(deps),
-        ...createDatasetActivities(deps, new FairTurns(limits)),
+        ...createDatasetActivities(deps, new FairSemaphore(limits)),
       },
       // Slots for the files being read, for those waiting, and for one other activity.
       maxConcurrentActivityTaskExecutions: limits.most + limits.mostWaiting + 1,
@@ -135,7 +135,7 @@ describe('reading the files of several accounts', () => {
       ...activities,
       ...createDatasetActivities(
         on.api.services,
-        new FairTurns({ most: 4, mostPerKey: 2, mostWaiting: 64 }),
+        new FairSemaphore({ most: 4, mostPerKey: 2, mostWaiting: 64 }),
         {
           memoryMb: 150,
           ms: 60_000,

@@ -4,7 +4,7 @@ import { cancelled, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
 import { sql } from 'kysely'
 import { createReconcileActivities } from '../../../activities/control/housekeeping/reconcile.ts'
-import { failingAt } from '../../support/assertions/at-least-once.ts'
+import { withFailingActivity } from '../../support/assertions/at-least-once.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
 import {
   checkpoint,
@@ -228,7 +228,7 @@ describe('a paused run', function () {
         assert.equal(refused.status, 409)
         throw ApplicationFailure.create({ message: 'not claimed', type: 'claim_conflict' })
       },
-      (activities) => failingAt(activities, 'isAtRest', broken),
+      (activities) => withFailingActivity(activities, 'isAtRest', broken),
     )
     await workflowIs(jobId, 'RUNNING')
     await call(jobId, ':pause')

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { cancelled, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
-import { failingAt, twice } from '../../support/assertions/at-least-once.ts'
+import { withFailingActivity, runTwice } from '../../support/assertions/at-least-once.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
 import {
   checkpoint,
@@ -141,8 +141,12 @@ describe('trainingRun', () => {
     assert.deepEqual(resumedFrom, [undefined, 5])
     assert.ok((await eventTypes(jobId)).includes('resumed'))
     const { db } = world.api.database
-    const left = await db.selectFrom('job_checkpoint').select('id').where('job_id', '=', jobId).execute()
-    assert.deepEqual(left, [])
+    const checkpoints = await db
+      .selectFrom('job_checkpoint')
+      .select('id')
+      .where('job_id', '=', jobId)
+      .execute()
+    assert.deepEqual(checkpoints, [])
     await closed(jobId)
     await recordHistory('training-run-resumed', world.workflow(jobId))
   })
@@ -305,7 +309,7 @@ describe('trainingRun', () => {
       if (++attempts === 1) throw fails('node_fault')
       await completes(input)
     }
-    await using _workers = await world.work(train, twice)
+    await using _workers = await world.work(train, runTwice)
 
     await ended(jobId, 'completed')
 
@@ -322,7 +326,7 @@ describe('trainingRun', () => {
       const broken = ApplicationFailure.nonRetryable('broken', 'broken')
       await using _workers = await world.work(
         () => Promise.reject(fails('node_fault')),
-        (activities) => failingAt(activities, step, broken),
+        (activities) => withFailingActivity(activities, step, broken),
       )
 
       await ended(jobId, 'failed')
@@ -336,7 +340,7 @@ describe('trainingRun', () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const broken = ApplicationFailure.nonRetryable('broken', 'broken')
     await using _workers = await world.work(completes, (activities) =>
-      failingAt(activities, 'finishRun', broken),
+      withFailingActivity(activities, 'finishRun', broken),
     )
 
     assert.equal(await closed(jobId), 'FAILED')

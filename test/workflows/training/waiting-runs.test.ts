@@ -164,8 +164,8 @@ describe('a run that no node can take', function () {
     const gpu = { account_id: accountId, task_queue: 'train.gpu' }
 
     assert.equal(waitingReason([node], cpu), null)
-    const told = waitingReason([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
-    assert.match(told ?? '', /: shared has no GPU \(2 nodes\); mine is draining$/)
+    const reason = waitingReason([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
+    assert.match(reason ?? '', /: shared has no GPU \(2 nodes\); mine is draining$/)
     assert.match(
       waitingReason([{ ...own, is_disk_full: true }], cpu) ?? '',
       /^no node that works for this account is online and has room: mine has a full disk$/,

@@ -38,7 +38,8 @@ describe('a delivery over 48 hours', () => {
     await days.dispatch()
     return { endpoint, id }
   }
-  const outcomes = (told: { attempts: { outcome: string }[] }) => told.attempts.map(({ outcome }) => outcome)
+  const outcomes = (delivery: { attempts: { outcome: string }[] }) =>
+    delivery.attempts.map(({ outcome }) => outcome)
   const assertSchedule = async (id: string, expected: number[], slack = 5) => {
     const offsets = await days.offsets(id)
     assert.equal(offsets.length, expected.length, offsets.join())
@@ -51,12 +52,12 @@ describe('a delivery over 48 hours', () => {
   it('is tried eight times by the schedule, then stored as dead_lettered', async () => {
     const { id, endpoint } = await begun()
 
-    const told = await days.follow(id)
+    const delivery = await days.follow(id)
 
-    assert.equal(told.status, 'dead_lettered')
+    assert.equal(delivery.status, 'dead_lettered')
     await assertSchedule(id, SCHEDULE)
     assert.deepEqual(
-      told.attempts.map(({ attempt, outcome, error_code, status_class }) => [
+      delivery.attempts.map(({ attempt, outcome, error_code, status_class }) => [
         attempt,
         outcome,
         error_code,
@@ -83,17 +84,17 @@ describe('a delivery over 48 hours', () => {
     const { id } = await begun()
     destination.answer = ({ headers }) => ({ status: headers['service-attempt'] === '4' ? 200 : 500 })
 
-    const told = await days.follow(id)
+    const delivery = await days.follow(id)
 
-    assert.equal(told.status, 'succeeded')
-    assert.deepEqual(outcomes(told), ['retryable', 'retryable', 'retryable', 'succeeded'])
+    assert.equal(delivery.status, 'succeeded')
+    assert.deepEqual(outcomes(delivery), ['retryable', 'retryable', 'retryable', 'succeeded'])
   })
 
   it('waits as long as Retry-After demands, in seconds or as a date, if that is later', async () => {
     const asks = [undefined, '7200', new Date(0).toUTCString(), '10']
     destination.answer = ({ headers }) => {
-      const asked = asks[Number(headers['service-attempt'])]
-      return { status: 429, ...(asked && { headers: { 'retry-after': asked } }) }
+      const retryAfter = asks[Number(headers['service-attempt'])]
+      return { status: 429, ...(retryAfter && { headers: { 'retry-after': retryAfter } }) }
     }
     const { id } = await begun()
 
@@ -106,27 +107,27 @@ describe('a delivery over 48 hours', () => {
   })
 
   it('follows a Retry-After date in the future', async () => {
-    let asked = 0
+    let retryAtS = 0
     destination.answer = ({ headers }) => {
       if (headers['service-attempt'] !== '2') return { status: 204 }
-      asked = Math.floor(days.deps.now().getTime() / 1000) + 5 * HOUR
-      return { status: 503, headers: { 'retry-after': new Date(asked * 1000).toUTCString() } }
+      retryAtS = Math.floor(days.deps.now().getTime() / 1000) + 5 * HOUR
+      return { status: 503, headers: { 'retry-after': new Date(retryAtS * 1000).toUTCString() } }
     }
     destination.answer = withFirst(500, destination.answer)
     const { id } = await begun()
 
-    const told = await days.follow(id)
+    const delivery = await days.follow(id)
 
-    assert.ok(Math.abs(Date.parse(told.attempts[2].started_at) / 1000 - asked) < 10)
+    assert.ok(Math.abs(Date.parse(delivery.attempts[2].started_at) / 1000 - retryAtS) < 10)
   })
 
   it('ignores a Retry-After beyond its deadline', async () => {
     destination.answer = () => ({ status: 503, headers: { 'retry-after': String(49 * HOUR) } })
     const { id } = await begun()
 
-    const told = await days.follow(id)
+    const delivery = await days.follow(id)
 
-    assert.deepEqual([told.status, told.attempts.length], ['dead_lettered', 8])
+    assert.deepEqual([delivery.status, delivery.attempts.length], ['dead_lettered', 8])
   })
 
   it('ignores Retry-After on other statuses', async () => {
@@ -221,11 +222,11 @@ describe('a delivery over 48 hours', () => {
     it(`is cancelled if its endpoint is ${what} in mid-schedule`, async () => {
       const { id, endpoint } = await begun()
 
-      const told = await days.follow(id, async (attempt) => {
+      const delivery = await days.follow(id, async (attempt) => {
         if (attempt === 5) await end(endpoint.id)
       })
 
-      assert.deepEqual([told.status, told.attempts.length], ['cancelled', 4])
+      assert.deepEqual([delivery.status, delivery.attempts.length], ['cancelled', 4])
       assert.equal(destination.received.length, 4)
     })
   }
@@ -235,7 +236,7 @@ describe('a delivery over 48 hours', () => {
     destination.answer = 503
 
     let isMoved = false
-    const told = await days.follow(id, async (attempt) => {
+    const delivery = await days.follow(id, async (attempt) => {
       if (attempt !== 3 || isMoved) return
       isMoved = true
       await days.patch(endpoint.id, { url: destination.receiver.url('/elsewhere') })
@@ -244,18 +245,18 @@ describe('a delivery over 48 hours', () => {
       setTimeout(() => void verify(endpoint.id), 300)
     })
 
-    assert.equal(told.status, 'succeeded')
-    assert.deepEqual(outcomes(told), ['retryable', 'retryable', 'succeeded'])
+    assert.equal(delivery.status, 'succeeded')
+    assert.deepEqual(outcomes(delivery), ['retryable', 'retryable', 'succeeded'])
   })
 
   it('is dead-lettered at its deadline if no verification came', async () => {
     const { id, endpoint } = await begun()
 
-    const told = await days.follow(id, async (attempt) => {
+    const delivery = await days.follow(id, async (attempt) => {
       if (attempt === 3) await days.patch(endpoint.id, { url: destination.receiver.url('/elsewhere') })
     })
 
-    assert.deepEqual([told.status, told.attempts.length], ['dead_lettered', 2])
+    assert.deepEqual([delivery.status, delivery.attempts.length], ['dead_lettered', 2])
   })
 
   const verify = (endpointId: string) =>

@@ -5,7 +5,7 @@ import { pino } from 'pino'
 import { createReconcileActivities } from '../../../activities/control/housekeeping/reconcile.ts'
 import type { WebhookActivities } from '../../../activities/control/webhooks/index.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { type Answering, answerWith, ANSWERS } from '../../support/assertions/answers.ts'
+import { type WebhookHandler, answerWith, ANSWERS } from '../../support/assertions/answers.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
 import { WebhookProbe } from '../../support/assertions/webhook-probe.ts'
 import { startWebhookPlatform, type WebhookPlatform } from '../../support/builders/webhooks.ts'
@@ -16,7 +16,7 @@ describe('webhookDelivery', () => {
   let stranger: Receiver
   let platform: WebhookPlatform
   let on: WebhookProbe
-  let behaviour: Answering = answerWith(200)
+  let behaviour: WebhookHandler = answerWith(200)
   const wraps: ((activities: WebhookActivities) => object)[] = []
   before(async () => {
     // Challenges go unanswered: the destinations count as verified anyway.
@@ -75,11 +75,11 @@ describe('webhookDelivery', () => {
       const { id } = await on.endpoint(receiver.url('/in'))
 
       const delivery = await on.emitOne(id)
-      const told = await on.ended(delivery, expected[0])
+      const endedDelivery = await on.ended(delivery, expected[0])
 
-      const [{ outcome, error_code, status_class }] = told.attempts
-      assert.deepEqual([told.status, outcome, error_code, status_class], expected)
-      assert.ok(!JSON.stringify(told).includes('whsec_body'), 'nothing of the answer is kept')
+      const [{ outcome, error_code, status_class }] = endedDelivery.attempts
+      assert.deepEqual([endedDelivery.status, outcome, error_code, status_class], expected)
+      assert.ok(!JSON.stringify(endedDelivery).includes('whsec_body'), 'nothing of the answer is kept')
     })
   }
 
@@ -106,10 +106,10 @@ describe('webhookDelivery', () => {
     behaviour = answerWith(204)
     await handle.signal('retry_now')
 
-    const told = await on.ended(delivery, 'succeeded')
+    const endedDelivery = await on.ended(delivery, 'succeeded')
 
     assert.deepEqual(
-      told.attempts.map(({ attempt, outcome }: Record<string, unknown>) => [attempt, outcome]),
+      endedDelivery.attempts.map(({ attempt, outcome }: Record<string, unknown>) => [attempt, outcome]),
       [
         [1, 'retryable'],
         [2, 'succeeded'],
@@ -128,7 +128,7 @@ describe('webhookDelivery', () => {
     await handle.cancel()
     await assert.rejects(handle.result())
 
-    assert.equal((await on.told(delivery)).status, 'cancelled')
+    assert.equal((await on.readDelivery(delivery)).status, 'cancelled')
     await recordHistory('webhook-delivery-cancelled', handle)
   })
 
@@ -151,7 +151,7 @@ describe('webhookDelivery', () => {
     const swept = await reconcile.reconcileDeliveries(null)
 
     assert.deepEqual([swept.ended, swept.restarted], [1, 1])
-    assert.equal((await on.told(ended.delivery)).status, 'cancelled')
+    assert.equal((await on.readDelivery(ended.delivery)).status, 'cancelled')
     await there(unknown)
   })
 
@@ -177,15 +177,15 @@ describe('webhookDelivery', () => {
     await on.ended(delivery, 'retrying')
     const handle = await there(delivery)
     await handle.signal('retry_now')
-    await on.until('the second attempt', async () => (await on.told(delivery)).attempts.length === 2)
+    await on.until('the second attempt', async () => (await on.readDelivery(delivery)).attempts.length === 2)
     await on.ended(delivery, 'retrying')
     await handle.signal('retry_now')
 
-    const told = await on.ended(delivery, 'succeeded')
+    const endedDelivery = await on.ended(delivery, 'succeeded')
 
     assert.equal(requests, 3)
     assert.deepEqual(
-      told.attempts.map(({ attempt }: { attempt: number }) => attempt),
+      endedDelivery.attempts.map(({ attempt }: { attempt: number }) => attempt),
       [1, 2, 3],
     )
   })
@@ -214,7 +214,7 @@ describe('webhookDelivery', () => {
       })
       await reconcile.reconcileDeliveries(null)
 
-      assert.equal((await on.told(delivery)).status, 'cancelled')
+      assert.equal((await on.readDelivery(delivery)).status, 'cancelled')
     })
   }
 
@@ -259,10 +259,10 @@ describe('webhookDelivery', () => {
       ['interrupted', 'interrupted'],
     )
     await (await there(delivery)).signal('retry_now')
-    const told = await on.ended(delivery, 'succeeded')
+    const endedDelivery = await on.ended(delivery, 'succeeded')
 
     assert.deepEqual(
-      told.attempts.map(({ attempt, outcome }: Record<string, unknown>) => [attempt, outcome]),
+      endedDelivery.attempts.map(({ attempt, outcome }: Record<string, unknown>) => [attempt, outcome]),
       [
         [1, 'interrupted'],
         [2, 'succeeded'],

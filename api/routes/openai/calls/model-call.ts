@@ -3,7 +3,7 @@ import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { faultField, faultWithMemory, modelFault } from '../../../../domain/models/answer.ts'
 import { tierOf } from '../../../../domain/service-tier.ts'
-import { memberFinder, type Place } from '../../../../platform/json-bytes.ts'
+import { memberFinder, type ValueSpan } from '../../../../platform/json-bytes.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
@@ -41,7 +41,7 @@ type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affi
 export function admitCall(
   services: Pick<Services, 'journal' | 'keyMeters' | 'memory' | 'now'>,
   { caller: { accountId, keyId, limits }, serviceTier, ...found }: Found,
-): ModelCall & { modelPlace: Place } {
+): ModelCall & { modelPlace: ValueSpan } {
   const modelPlace = modelIn(found.body)
   // Parsers differ in whether the first or the last of two members counts.
   if (!modelPlace) throw invalid(['body', 'model'], 'is given twice')

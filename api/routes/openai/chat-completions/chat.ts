@@ -1,5 +1,5 @@
 import { isChatCapable, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
-import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
+import { type ValueSpan, replaceAt } from '../../../../platform/json-bytes.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
 import { type ModelCall, modelIn } from '../calls/model-call.ts'
 import type { Purpose } from '../calls/model-endpoint.ts'
@@ -7,7 +7,7 @@ import type { Purpose } from '../calls/model-endpoint.ts'
 /** An admitted chat: its endpoint, and the client's bytes. */
 export interface Chat extends ModelCall {
   /** The position of the model's name in these bytes. */
-  readonly modelPlace: Place
+  readonly modelPlace: ValueSpan
 }
 
 const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))

@@ -16,7 +16,7 @@ import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/va
 import { ApiError } from '../../../../domain/errors.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
 import { isToolKey } from '../../../../domain/tools/catalog.ts'
-import { turnOf } from '../../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../../platform/turn-key.ts'
 import type { ModelSpace } from '../../../../schemas/cohorts/evaluator.ts'
 import { type IncomingEdge, StageClaim } from '../../../../schemas/cohorts/stage.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -84,7 +84,7 @@ export const claimStage = route({
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
-      turn: turnOf(stage.account_id),
+      turn: turnKeyOf(stage.account_id),
       endpoint_id: stage.endpoint_id,
       model_name: endpoint.name,
       model_key: stage.model_key,

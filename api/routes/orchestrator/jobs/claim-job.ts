@@ -6,7 +6,7 @@ import * as jobRecordRepository from '../../../../db/repositories/training/job-r
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training/training-run.ts'
-import { turnOf } from '../../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../../platform/turn-key.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { ClaimRequest, JobClaim, LEASE_SECONDS } from '../../../../schemas/nodes/lease.ts'
 import { MergeClaim } from '../../../../schemas/training-merge.ts'
@@ -85,7 +85,7 @@ export const claimJob = route({
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
-      turn: turnOf(run.account_id),
+      turn: turnKeyOf(run.account_id),
       ...work,
     }
   },

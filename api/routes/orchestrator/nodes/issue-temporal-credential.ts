@@ -1,6 +1,6 @@
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { CREDENTIAL_LIFETIME_MS } from '../../../../platform/node-credentials.ts'
+import { CREDENTIAL_TTL_MS } from '../../../../platform/node-credentials.ts'
 import { AskTemporalCredential, TemporalCredential } from '../../../../schemas/nodes/node.ts'
 import { route } from '../../../http/route.ts'
 
@@ -30,7 +30,7 @@ export const issueTemporalCredential = route({
     }
     const { protocol, hostname, port } = new URL(gate)
     const isTls = protocol === 'https:'
-    const expiresAt = now().getTime() + CREDENTIAL_LIFETIME_MS
+    const expiresAt = now().getTime() + CREDENTIAL_TTL_MS
     return {
       address: `${hostname}:${port || (isTls ? 443 : 80)}`,
       tls: isTls,

@@ -7,7 +7,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
 import { isToolKey } from '../../../../domain/tools/catalog.ts'
-import { turnOf } from '../../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../../platform/turn-key.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
 import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/nodes/lease.ts'
 import { TaskClaim } from '../../../../schemas/nodes/task-claim.ts'
@@ -71,7 +71,7 @@ export const claimTask = route({
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
-      turn: turnOf(task.account_id),
+      turn: turnKeyOf(task.account_id),
       endpoint_id: task.endpoint_id,
       model_name: endpoint.name,
       model_key: task.model_key,

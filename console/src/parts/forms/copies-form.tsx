@@ -13,7 +13,7 @@ const TARGETS = {
 type TargetKind = keyof typeof TARGETS
 
 /** Numbers are stored as typed. */
-interface Wanted {
+interface CopiesDraft {
   min: string
   max: string
   kind: TargetKind
@@ -21,14 +21,14 @@ interface Wanted {
   /** Empty for the idle timeout of each node. */
   idle: string
 }
-type Count = Exclude<keyof Wanted, 'kind'>
+type Count = Exclude<keyof CopiesDraft, 'kind'>
 
 /** Sets the copies of an endpoint; fields that were not changed follow the setting as it is read again. */
 export function CopiesForm({ of }: { of: Scaling }) {
   const { run, isBusy, problem } = useAction()
-  const [typed, setTyped] = useState<Partial<Wanted>>({})
+  const [typed, setTyped] = useState<Partial<CopiesDraft>>({})
   const wanted = { ...wantedOf(of), ...typed }
-  const set = (change: Partial<Wanted>) => setTyped((now) => ({ ...now, ...change }))
+  const set = (change: Partial<CopiesDraft>) => setTyped((now) => ({ ...now, ...change }))
   const counts: Count[] = wanted.kind === 'none' ? ['min', 'max', 'idle'] : ['min', 'max', 'target', 'idle']
   const isWrong = counts.some((member) => faultOf(member, wanted) !== undefined)
   const count = (member: Count, label: string, placeholder?: string) => (
@@ -73,7 +73,7 @@ export function CopiesForm({ of }: { of: Scaling }) {
   )
 }
 
-function wantedOf({ min, max, target_in_flight, target_wait_ms, idle_timeout_s }: Scaling): Wanted {
+function wantedOf({ min, max, target_in_flight, target_wait_ms, idle_timeout_s }: Scaling): CopiesDraft {
   const text = (value: number | null) => (value === null ? '' : String(value))
   return {
     min: String(min),
@@ -85,7 +85,7 @@ function wantedOf({ min, max, target_in_flight, target_wait_ms, idle_timeout_s }
 }
 
 /** Returns what is wrong with a number; the API checks the upper limit. */
-function faultOf(member: Count, wanted: Wanted): string | undefined {
+function faultOf(member: Count, wanted: CopiesDraft): string | undefined {
   const text = wanted[member]
   if (member === 'idle') return /^\d{0,7}$/.test(text) ? undefined : 'Seconds; 0 is never'
   if (member === 'min' ? !/^\d{1,4}$/.test(text) : !/^[1-9]\d{0,6}$/.test(text))
@@ -94,7 +94,7 @@ function faultOf(member: Count, wanted: Wanted): string | undefined {
 }
 
 /** Returns the whole setting, because the gateway replaces it; the schedule stays. */
-const bodyOf = ({ min, max, kind, target, idle }: Wanted, { schedule }: Scaling): SetScaling => ({
+const bodyOf = ({ min, max, kind, target, idle }: CopiesDraft, { schedule }: Scaling): SetScaling => ({
   min: Number(min),
   max: Number(max),
   target_in_flight: kind === 'in_flight' ? Number(target) : null,

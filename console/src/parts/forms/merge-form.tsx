@@ -21,7 +21,7 @@ const LANGUAGE_MODEL = /^llm-/
 const OTHER_MODEL = /^(?:tabular|time-series|text-classification|embedding)/
 const CHAT_TASK_TYPES = new Set(['chat', 'code', 'text-generation'])
 
-interface Offer {
+interface ModelOption {
   value: string
   label: string
 }
@@ -35,7 +35,7 @@ function refOf(value: string) {
 }
 
 /** The language models that the account can merge: registered ones, imported ones by their endpoints, results of runs. */
-function useMergeable(): { offered: Offer[]; error: Error | null } {
+function useMergeable(): { offered: ModelOption[]; error: Error | null } {
   const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: OFFERED })
   const endpoints = useApi<{ endpoints: Endpoint[] }>(withQuery(`${BUILDER}/endpoints`, { limit: OFFERED }))
   const runs = usePages<'runs', Run>(`${BUILDER}/training/runs`, 'runs', {

@@ -2,7 +2,7 @@ import { Button, Group, Switch, Text } from '@mantine/core'
 import { useEffect, useRef, useState } from 'react'
 import { client } from '../../api.ts'
 import type { RunLogs } from '../../types.ts'
-import type { Line } from '../../use-run-feed.ts'
+import type { LogLine } from '../../use-run-feed.ts'
 import { Failure, Panel } from '../page.tsx'
 
 /** Lines per request. */
@@ -15,7 +15,7 @@ interface RunLogProps {
   /** The newest lines when the page was opened. */
   read: RunLogs | undefined
   /** The lines that have arrived since. */
-  live: readonly Line[]
+  live: readonly LogLine[]
   isOpen: boolean
 }
 
@@ -24,12 +24,12 @@ export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
   const [earlier, setEarlier] = useState<Pick<RunLogs, 'logs' | 'next_cursor'>>()
   const [problem, setProblem] = useState<Error>()
   const [isFollowing, setFollowing] = useState(true)
-  const place = useRef<HTMLPreElement>(null)
+  const container = useRef<HTMLPreElement>(null)
   const lines = [...(earlier?.logs ?? []), ...(read?.logs ?? []), ...live]
   const last = lines.at(-1)
 
   useEffect(() => {
-    const element = place.current
+    const element = container.current
     if (element && isFollowing) element.scrollTop = element.scrollHeight
   }, [isFollowing, last])
 
@@ -70,7 +70,7 @@ export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
         <Text c="dimmed">{isOpen ? 'No lines yet.' : 'This run has no log.'}</Text>
       ) : (
         // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to be reachable by keyboard
-        <pre className="log" ref={place} tabIndex={0} role="log" aria-label="Log of the run">
+        <pre className="log" ref={container} tabIndex={0} role="log" aria-label="Log of the run">
           {lines.map(({ timestamp, message }, at) => (
             <div key={`${timestamp} ${at}`}>
               <time dateTime={timestamp}>{timestamp.slice(11, 19)}</time>

@@ -40,7 +40,7 @@ export function Columns({
       {named.map(([name, { description }]) => (
         <Autocomplete
           key={name}
-          label={wordsOf(name)}
+          label={formatSettingName(name)}
           description={description}
           placeholder={chosenOf(name, description, columns)}
           data={[...columns]}
@@ -61,7 +61,7 @@ function chosenOf(name: string, description: string, columns: readonly string[])
   return /\blast one\b(?! with)/.test(description) ? 'the last column' : 'chosen by its values'
 }
 
-function wordsOf(name: string): string {
+function formatSettingName(name: string): string {
   const words = name.replaceAll('_', ' ')
   return words === 'target column' ? 'Column to predict' : words.charAt(0).toUpperCase() + words.slice(1)
 }

@@ -72,13 +72,19 @@ export class SpecialistModel {
   pairs(query: string): (document: string) => Tokens {
     const [before, between, after] = this.#frame()
     const room = this.maxTokens - before.length - between.length - after.length
-    const asked = this.#ids(query, room)
+    const queryTokens = this.#ids(query, room)
     return (document) => {
       const read = this.#ids(document, room)
-      const [left, right] = shares(asked.ids.length, read.ids.length, room)
+      const [left, right] = shares(queryTokens.ids.length, read.ids.length, room)
       return {
-        ids: [...before, ...asked.ids.slice(0, left), ...between, ...read.ids.slice(0, right), ...after],
-        isCut: asked.isCut || read.isCut || left < asked.ids.length || right < read.ids.length,
+        ids: [
+          ...before,
+          ...queryTokens.ids.slice(0, left),
+          ...between,
+          ...read.ids.slice(0, right),
+          ...after,
+        ],
+        isCut: queryTokens.isCut || read.isCut || left < queryTokens.ids.length || right < read.ids.length,
       }
     }
   }

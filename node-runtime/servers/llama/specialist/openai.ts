@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Body, countOf, MAX_TEXTS } from './fields.ts'
 import type { SpecialistModel } from './model.ts'
 import { InputProblem } from './problems.ts'
-import { best, embed, type Facts, rank } from './tasks.ts'
+import { best, embed, type ResultFacts, rank } from './tasks.ts'
 
 /** Handles `POST /v1/embeddings` in the format of OpenAI's clients. */
 export async function openaiEmbeddings(
@@ -12,8 +12,8 @@ export async function openaiEmbeddings(
 ): Promise<object> {
   const input = inputs(model, body['input'])
   const encode = encodingOf(body['encoding_format'])
-  const asked = { input, dimensions: body['dimensions'], ...truncation(body) }
-  const { vectors, isOne: _, ...facts } = await embed(model, asked, { name: 'input', signal })
+  const embedRequest = { input, dimensions: body['dimensions'], ...truncation(body) }
+  const { vectors, isOne: _, ...facts } = await embed(model, embedRequest, { name: 'input', signal })
   const data = vectors.map((vector, index) => ({ object: 'embedding', index, embedding: encode(vector) }))
   return { object: 'list', data, ...named(body), ...ordered(facts) }
 }
@@ -22,8 +22,8 @@ export async function openaiEmbeddings(
 export async function openaiRerank(model: SpecialistModel, body: Body, signal: AbortSignal): Promise<object> {
   const documents = listed(body['documents'], 'documents').map(documentOf)
   const top = countOf(body, 'top_n')
-  const asked = { query: body['query'], documents, ...truncation(body) }
-  const { scores, ...facts } = await rank(model, asked, { signal })
+  const rankRequest = { query: body['query'], documents, ...truncation(body) }
+  const { scores, ...facts } = await rank(model, rankRequest, { signal })
   const shows = body['return_documents'] === true
   const results = best(scores, top).map((index) => ({
     index,
@@ -94,4 +94,4 @@ const truncation = (body: Body): object => ('truncate' in body ? { truncate: bod
 const named = ({ model }: Body): object => (typeof model === 'string' ? { model } : {})
 
 /** Puts the usage last, where gateways expect it. */
-const ordered = ({ usage, ...facts }: Facts): object => ({ ...facts, usage })
+const ordered = ({ usage, ...facts }: ResultFacts): object => ({ ...facts, usage })

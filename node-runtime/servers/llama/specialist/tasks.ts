@@ -7,17 +7,17 @@ import { InputProblem } from './problems.ts'
 const INLINE_CHARACTERS = 20_000
 
 /** The metadata of a result. */
-export interface Facts {
+export interface ResultFacts {
   truncated?: true
   usage: { prompt_tokens: number; total_tokens: number }
 }
 
-export interface Embedded extends Facts {
+export interface Embedded extends ResultFacts {
   vectors: number[][]
   isOne: boolean
 }
 
-export interface Ranked extends Facts {
+export interface Ranking extends ResultFacts {
   scores: number[]
 }
 
@@ -47,7 +47,7 @@ export async function rank(
   model: SpecialistModel,
   body: Body,
   { signal }: { signal: AbortSignal },
-): Promise<Ranked> {
+): Promise<Ranking> {
   const query = textOf(body, 'query')
   const documents = listOf(body['documents'], 'documents')
   const path = (index: number) => `/documents/${index}`
@@ -103,9 +103,12 @@ async function tokenized(
   for (const [index, text] of texts.entries()) {
     const tokens = tokensOf(text)
     if (tokens.isCut && !cuts) {
-      const place = path(index)
-      const name = place.slice(1).replace(/\/(\d+)$/, '[$1]')
-      throw new InputProblem(`${name} is longer than the ${maxTokens} tokens that this model takes`, place)
+      const inputPath = path(index)
+      const name = inputPath.slice(1).replace(/\/(\d+)$/, '[$1]')
+      throw new InputProblem(
+        `${name} is longer than the ${maxTokens} tokens that this model takes`,
+        inputPath,
+      )
     }
     found.push(tokens)
     unyielded += text.length
@@ -130,7 +133,7 @@ function unit(vector: number[]): number[] {
   return length > 1e-12 ? vector.map((value) => value / length) : vector
 }
 
-function factsOf(tokens: readonly Tokens[]): Facts {
+function factsOf(tokens: readonly Tokens[]): ResultFacts {
   const total = tokens.reduce((sum, { ids }) => sum + ids.length, 0)
   const usage = { prompt_tokens: total, total_tokens: total }
   return tokens.some(({ isCut }) => isCut) ? { truncated: true, usage } : { usage }

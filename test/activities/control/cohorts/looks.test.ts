@@ -60,9 +60,9 @@ describe('findRoom', () => {
       transformResult: ({ result }) => Promise.resolve(result),
     })
     const ofLook = async (count: number) => {
-      const { asked, notes } = await waitingStages(count)
+      const { asked: cohortStages, notes } = await waitingStages(count)
       queries = 0
-      assert.deepEqual(await steps(counted).findRoom(asked), [])
+      assert.deepEqual(await steps(counted).findRoom(cohortStages), [])
       const made = queries
       const noted = await notes()
       assert.equal(noted.length, count)

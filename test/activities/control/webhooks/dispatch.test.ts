@@ -48,15 +48,15 @@ describe('webhook dispatch', () => {
   /** Runs one shift of 300 ms, which processes pending deliveries. */
   const shift = (activities = worker()) =>
     new MockActivityEnvironment({ startToCloseTimeoutMs: 600 }).run(activities.dispatchWebhooks)
-  const told = async (query = '') => (await on.listed(query))[0]
-  const becomes = (status: string) => until(async () => (await told())?.status === status)
+  const readDelivery = async (query = '') => (await on.listed(query))[0]
+  const becomes = (status: string) => until(async () => (await readDelivery())?.status === status)
 
   it('ends its shift while a destination hangs, and records the outcome later', async () => {
     await destination()
     await on.emit()
 
     await shift()
-    const { status, next_attempt_at } = await told()
+    const { status, next_attempt_at } = await readDelivery()
     assert.deepEqual([status, next_attempt_at], ['delivering', null])
     open[0]?.end()
 
@@ -90,7 +90,7 @@ describe('webhook dispatch', () => {
     environment.cancel('WORKER_SHUTDOWN')
     await shifting
 
-    const { delivery_id: id, status } = await told()
+    const { delivery_id: id, status } = await readDelivery()
     const { body } = await on.call('GET', `${DELIVERIES}/${id}`)
     assert.equal(status, 'retrying')
     assert.deepEqual(
@@ -121,7 +121,7 @@ describe('webhook dispatch', () => {
 
     await becomes('retrying')
     assert.equal((await on.call('GET', path)).body.enabled, true)
-    const { delivery_id: delivery, next_attempt_at: due } = await told()
+    const { delivery_id: delivery, next_attempt_at: due } = await readDelivery()
     assert.ok(due)
     const read = (await on.call('GET', `${DELIVERIES}/${delivery}`)).body
     const attempts = read.attempts.map((one: { outcome: string; error_code: string }) => one)
@@ -135,7 +135,7 @@ describe('webhook dispatch', () => {
     open[1]?.end()
     await going
 
-    assert.equal((await told()).status, 'succeeded')
+    assert.equal((await readDelivery()).status, 'succeeded')
   })
 
   it('never reports a negative duration when its clock is set back', async () => {
@@ -148,7 +148,7 @@ describe('webhook dispatch', () => {
     open[0]?.end()
     await becomes('succeeded')
 
-    const { body } = await on.call('GET', `${DELIVERIES}/${(await told()).delivery_id}`)
+    const { body } = await on.call('GET', `${DELIVERIES}/${(await readDelivery()).delivery_id}`)
 
     assert.equal(body.attempts[0].duration_ms, 0)
   })
@@ -168,7 +168,7 @@ describe('webhook dispatch', () => {
     const { id } = await destination()
     await on.emit()
     const { db } = on.api.database
-    const { delivery_id: delivery } = await told()
+    const { delivery_id: delivery } = await readDelivery()
     await db
       .updateTable('webhook_delivery')
       .set({ status: 'retrying', attempts: 1, next_attempt_at: new Date() })
@@ -179,6 +179,6 @@ describe('webhook dispatch', () => {
     assert.deepEqual(await worker().planWebhookAttempt(delivery), { state: 'ended' })
     await shift()
 
-    assert.equal((await told()).status, 'cancelled')
+    assert.equal((await readDelivery()).status, 'cancelled')
   })
 })

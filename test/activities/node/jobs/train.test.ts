@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ROOM_WAITS } from '../../../../domain/waiting.ts'
 import { jobSuite } from '../../../support/assertions/job-suite.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
-import { operate } from '../../../support/builders/memory.ts'
+import { callAdmin } from '../../../support/builders/memory.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import { type NodeProcess, startNodeProcess } from '../../../support/servers/nodes/node-process.ts'
 import { mountSmallDisk, type SmallDisk } from '../../../support/servers/small-disk.ts'
@@ -194,7 +194,7 @@ describe('training on a node', function () {
     const { world } = jobs
     await using _node = await startNodeProcess(world.api, 'small', { dir: join(small.path, 'node') })
     const disk_fault = async () => {
-      const { body } = await operate(world.api, 'GET', '/nodes')
+      const { body } = await callAdmin(world.api, 'GET', '/nodes')
       return body.nodes.find(({ name }: { name: string }) => name === 'small')?.disk_fault
     }
     await until(async () => (await disk_fault()) === null, TIMEOUT_MS)

@@ -38,7 +38,7 @@ describe('the outbox of workflow starts', () => {
     database.db
       .transaction()
       .execute((trx) => workflowStartRepository.enqueueWorkflow(trx, startOf(workflowId)))
-  const left = async () =>
+  const listQueued = async () =>
     (await database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
       ({ workflow_id }) => workflow_id,
     )
@@ -50,11 +50,11 @@ describe('the outbox of workflow starts', () => {
     await using outbox = openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log })
     outbox.poke()
     await sleep(300)
-    assert.deepEqual(await left(), [id])
+    assert.deepEqual(await listQueued(), [id])
 
     temporal = await startTemporal({ port })
 
-    await until(async () => (await left()).length === 0)
+    await until(async () => (await listQueued()).length === 0)
     const about = await temporal.client.workflow.getHandle(id).describe()
     assert.equal(about.type, 'coldInference')
     assert.deepEqual(about.searchAttributes['HearthKind'], ['inference'])
@@ -71,7 +71,7 @@ describe('the outbox of workflow starts', () => {
 
     for (const { poke } of gateways) poke()
 
-    await until(async () => (await left()).length === 0)
+    await until(async () => (await listQueued()).length === 0)
     const described = await Promise.all(ids.map((id) => temporal.client.workflow.getHandle(id).describe()))
     assert.ok(described.every(({ status }) => status.name === 'RUNNING'))
     await Promise.all(gateways.map((each) => each[Symbol.asyncDispose]()))
@@ -85,7 +85,7 @@ describe('the outbox of workflow starts', () => {
 
     outbox.poke()
 
-    await until(async () => (await left()).length === 0)
+    await until(async () => (await listQueued()).length === 0)
   })
 
   for (const [name, again] of [
@@ -103,12 +103,12 @@ describe('the outbox of workflow starts', () => {
 
       await workflowStartRepository.removeStarts(database.db, claimed)
 
-      assert.deepEqual(await left(), [id])
+      assert.deepEqual(await listQueued(), [id])
       await workflowStartRepository.removeStarts(
         database.db,
         await workflowStartRepository.claimDueStarts(database.db, 10),
       )
-      assert.deepEqual(await left(), [])
+      assert.deepEqual(await listQueued(), [])
     })
   }
 })

@@ -80,7 +80,7 @@ describe('load-time estimates of models without measurements (2.8, 4.5)', () => 
 
   it('leave model_state null for a task that is cancelled before it reaches a model', async () => {
     const endpoint = await model(100, 'tabular')
-    const asked = infer(endpoint, { sync_timeout_s: 60 })
+    const pendingAnswer = infer(endpoint, { sync_timeout_s: 60 })
     const taskOf = () =>
       api.database.db
         .selectFrom('task')
@@ -91,7 +91,7 @@ describe('load-time estimates of models without measurements (2.8, 4.5)', () => 
     const id = (await taskOf())?.id
     await api.call('POST', `${BUILDER}/tasks/${id}:cancel`, { key })
 
-    const { body } = await asked
+    const { body } = await pendingAnswer
 
     assert.deepEqual([body.status, body.model_state], ['failed', null])
     assert.equal((await api.call('GET', `${BUILDER}/tasks/${id}`, { key })).body.model_state, null)

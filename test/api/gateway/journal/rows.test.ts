@@ -70,8 +70,8 @@ describe('journal rows', () => {
     await database.db.insertInto('account').values({ id: other, name: 'a "quoted\\" name' }).execute()
     const at = new Date(1_700_000_000_007)
     const words = 'a "quote", a \\ and {NULL}'
-    const said = '{"ok":"\\u0000"}'
-    const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: NO_TOKENS })
+    const json = '{"ok":"\\u0000"}'
+    const whole = answer({ status: 'succeeded', result: Buffer.from(json), tokens: NO_TOKENS })
     const odd = answer({ status: 'failed', error: words })
     const bare = answer({ status: 'succeeded', result: null, tokens: { in: 3, out: 4 } }, 0.125)
     const open = runningEntry(draft({ accountId: other, createdAt: at }), newId())
@@ -85,7 +85,7 @@ describe('journal rows', () => {
     assert.equal(await taskWriteRepository.insertTasks(database.db, group), group.length)
 
     const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
-    assert.equal(first!.task?.result?.toString(), said)
+    assert.equal(first!.task?.result?.toString(), json)
     assert.deepEqual(
       [first!.task?.key_id, first!.task?.tokens_in, first!.task?.tokens_out],
       [keyId, null, null],
@@ -111,7 +111,7 @@ describe('journal rows', () => {
 
   it('are identical whether a task is written alone, in bulk or mixed with other kinds', async () => {
     const at = new Date(1_700_000_000_007)
-    const said = {
+    const succeeded = {
       status: 'succeeded',
       result: Buffer.from('{}'),
       tokens: { in: 3, out: 4 },
@@ -123,7 +123,7 @@ describe('journal rows', () => {
       return id
     }
     const of = (id: string) =>
-      [said, said, failed, undefined].map((outcome) => {
+      [succeeded, succeeded, failed, undefined].map((outcome) => {
         const one = draft({ accountId: id, createdAt: at })
         return outcome
           ? endedEntry(one, { ...answer(outcome, 0.5), startedAt: at }, accountId, at)
@@ -142,19 +142,19 @@ describe('journal rows', () => {
         .execute()
       const counts = ['enqueued', 'succeeded', 'failed', 'tokens', 'inference_ms'] as const
       const sums = counts.map((count) => usage.reduce((sum, row) => sum + row[count], 0))
-      const known = new Map([
+      const labels = new Map([
         [id, 'account'],
         ...groups.flat().map((entry, i) => [entry.id, `task ${i}`] as const),
       ])
       for (const { entries, events } of rows) {
-        for (const { id: eventId } of events) known.set(eventId, 'event')
+        for (const { id: eventId } of events) labels.set(eventId, 'event')
         for (const entry of entries) entry.created_at = at
       }
       const plain = JSON.stringify({ rows, sums }, (_, value: unknown) =>
         isBuffer(value) ? Buffer.from(value.data).toString() : value,
       )
       return JSON.parse(
-        plain.replaceAll(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, (uuid) => known.get(uuid) ?? uuid),
+        plain.replaceAll(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, (uuid) => labels.get(uuid) ?? uuid),
       )
     }
     const [together, apart] = [await account(), await account()]

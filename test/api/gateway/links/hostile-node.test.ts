@@ -105,9 +105,9 @@ describe('a hostile node', () => {
     })()
     await attack().finally(() => (isOver = true))
     await watching
-    const told = `RSS went from ${Math.round(before)} to ${Math.round(most)} MB; the slowest answer took ${Math.round(worst)} ms`
-    assert.ok(most - before < GROWTH_MB, told)
-    assert.ok(worst < LATENCY_MS, told)
+    const measurements = `RSS went from ${Math.round(before)} to ${Math.round(most)} MB; the slowest answer took ${Math.round(worst)} ms`
+    assert.ok(most - before < GROWTH_MB, measurements)
+    assert.ok(worst < LATENCY_MS, measurements)
   }
 
   const linked = async (): Promise<RawLink> => {
@@ -175,13 +175,13 @@ describe('a hostile node', () => {
       link.send(FRAME.head, stream, { status: 200 })
       link.send(FRAME.chunk, stream, {}, opening)
       let sent = opening.length
-      let left = (6 * MB) / piece.length
+      let remaining = (6 * MB) / piece.length
       const pump = setInterval(() => {
-        for (; left > 0 && sent + piece.length <= STREAM_CREDIT + link.granted(stream); left--) {
+        for (; remaining > 0 && sent + piece.length <= STREAM_CREDIT + link.granted(stream); remaining--) {
           link.send(FRAME.chunk, stream, {}, piece)
           sent += piece.length
         }
-        if (left > 0) return
+        if (remaining > 0) return
         clearInterval(pump)
         link.send(FRAME.chunk, stream, {}, Buffer.from('"}'))
         link.send(FRAME.end, stream)
@@ -292,9 +292,9 @@ describe('a hostile node', () => {
     }
     await until(async () => (await snapshot())?.models.length === 1_000)
 
-    const told = (await snapshot())?.models ?? []
-    assert.equal(told.filter(({ state }) => state === 'warm').length, 10)
-    const { error = '', ...last } = told.find(({ model_key }) => model_key === 'm-3999') ?? {}
+    const snapshotModels = (await snapshot())?.models ?? []
+    assert.equal(snapshotModels.filter(({ state }) => state === 'warm').length, 10)
+    const { error = '', ...last } = snapshotModels.find(({ model_key }) => model_key === 'm-3999') ?? {}
     assert.ok(Buffer.byteLength(error) <= 2_000 && error.endsWith('€ [cut]'), error.slice(-20))
     assert.ok(!('extra' in last))
     assert.ok(gateway.lines.some(({ msg }) => /too many models/.test(msg ?? '')))

@@ -170,13 +170,13 @@ describe('a link', () => {
 
   it('stops the model server within a second when the caller disconnects', async () => {
     const before = await serverCounts()
-    const gone = new AbortController()
-    const asked = ask({ wait_s: 30 }, { signal: gone.signal })
+    const disconnect = new AbortController()
+    const pendingAnswer = ask({ wait_s: 30 }, { signal: disconnect.signal })
     await until(async () => (await serverCounts()).in_flight === before.in_flight + 1)
 
-    gone.abort()
+    disconnect.abort()
 
-    await assert.rejects(asked, (err) => err instanceof LinkError && err.code === 'cancelled')
+    await assert.rejects(pendingAnswer, (err) => err instanceof LinkError && err.code === 'cancelled')
     await until(async () => (await serverCounts()).left === before.left + 1, SOON_MS)
   })
 
@@ -193,16 +193,16 @@ describe('a link', () => {
 
   it('drops queued requests when their callers disconnect', async () => {
     const before = await serverCounts()
-    const gone = new AbortController()
-    const asked = Promise.allSettled(
-      Array.from({ length: 20 }, () => ask({ wait_s: 30 }, { signal: gone.signal })),
+    const disconnect = new AbortController()
+    const pendingAnswers = Promise.allSettled(
+      Array.from({ length: 20 }, () => ask({ wait_s: 30 }, { signal: disconnect.signal })),
     )
     // Eight are being served, and twelve are queued behind them.
     await sleep(200)
 
-    gone.abort()
+    disconnect.abort()
 
-    assert.ok((await asked).every(({ status }) => status === 'rejected'))
+    assert.ok((await pendingAnswers).every(({ status }) => status === 'rejected'))
     await until(async () => (await serverCounts()).in_flight === 0)
     assert.ok((await serverCounts()).left - before.left <= 20)
     assert.equal((await ask({ instances: [1] })).head.status, 200)

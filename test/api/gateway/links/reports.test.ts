@@ -127,19 +127,19 @@ describe('logs and losses over the link', () => {
   it('are delivered exactly once across link drops', async () => {
     const jobId = await addJob()
     const report = node.parts.spool.job(jobId, 1)
-    const told: string[] = []
+    const logLines: string[] = []
 
     for (let round = 0; round < 20; round++) {
       for (let i = 0; i < 100; i++) {
-        told.push(`line ${told.length}`)
-        report.log(told.at(-1)!)
+        logLines.push(`line ${logLines.length}`)
+        report.log(logLines.at(-1)!)
       }
       if (round % 4 === 3) api.services.links.disconnect(node.nodeId, 'a test broke it')
       await sleep(25)
     }
 
     assert.equal(await flushed(), true)
-    assert.deepEqual(await linesOf(jobId), told)
+    assert.deepEqual(await linesOf(jobId), logLines)
   })
 
   it('of a later attempt replace those of an earlier one, never the reverse', async () => {

@@ -6,7 +6,7 @@ import type { WebSocket } from 'ws'
 import { WebSocketServer } from 'ws'
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { RecentLines } from '../../../../node-runtime/control/recent-lines.ts'
+import { RecentLogs } from '../../../../node-runtime/control/recent-logs.ts'
 import { GatewayLink } from '../../../../node-runtime/link/gateway-link.ts'
 import { encodeFrame, type Frame, parseMeta } from '../../../../platform/link/codec.ts'
 import { FRAME, type FrameType, LINK_HEADER, LINK_VERSION } from '../../../../schemas/nodes/link.ts'
@@ -139,7 +139,7 @@ describe('a link between versions', () => {
         spool,
         work,
         keepers,
-        lines: new RecentLines(),
+        lines: new RecentLogs(),
         report: () => reportOf(),
         onHello: () => {},
         onNoLink: () => {},

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { OFFERED } from '../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../support/builders/build-endpoint.ts'
 import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
 
 describe('chat completions', () => {
@@ -96,11 +96,11 @@ describe('chat completions', () => {
 
   it("accept another account's model by name once it is offered publicly (4.7)", async () => {
     const { key } = await chat.api.account()
-    const base = await chat.warm({ ...OFFERED, is_base_model: true })
-    const offered = await chat.warm(OFFERED)
-    const deprecated = await chat.warm({ ...OFFERED, status: 'deprecated' })
+    const base = await chat.warm({ ...PUBLIC_LISTING, is_base_model: true })
+    const offered = await chat.warm(PUBLIC_LISTING)
+    const deprecated = await chat.warm({ ...PUBLIC_LISTING, status: 'deprecated' })
     const inReview = await chat.warm({ visibility: 'public', review_status: 'pending_review' })
-    const paused = await chat.warm({ ...OFFERED, status: 'paused' })
+    const paused = await chat.warm({ ...PUBLIC_LISTING, status: 'paused' })
     const own = await chat.warm()
 
     const statuses = async (model: string) => (await chat.chat(model, {}, key)).status
@@ -244,12 +244,12 @@ describe('chat completions', () => {
         [422, name],
         JSON.stringify(body).slice(0, 80),
       )
-      const { status, body: told } = await chat.api.call(
+      const { status, body: errorBody } = await chat.api.call(
         'POST',
         `/api/builder/v1/endpoints/${endpoint.id}/infer`,
         { key: chat.caller.key, body: { input: { messages: [user], ...body } } },
       )
-      assert.deepEqual([status, told.detail[0].loc], [422, ['body', 'input', name]])
+      assert.deepEqual([status, errorBody.detail[0].loc], [422, ['body', 'input', name]])
     }
     const fine = {
       n: 2,

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { coldForNow, RATE_LIMITED, streamedToolCall, TOOLS } from '../../../support/builders/openai-states.ts'
+import {
+  buildColdEndpoint,
+  RATE_LIMITED,
+  streamedToolCall,
+  TOOLS,
+} from '../../../support/builders/openai-states.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
@@ -64,7 +69,7 @@ describe('the official openai client', () => {
   })
 
   it('sends tools and a response format, and receives tool calls from a stream', async () => {
-    const asked = {
+    const chatRequest = {
       model: endpoint.id,
       messages,
       tools: TOOLS,
@@ -73,7 +78,7 @@ describe('the official openai client', () => {
     }
 
     const runner = client().chat.completions.stream({
-      ...asked,
+      ...chatRequest,
       ...fake(streamedToolCall()),
     })
     const message = await runner.finalMessage()
@@ -86,12 +91,12 @@ describe('the official openai client', () => {
     )
     const sent = JSON.parse((await chat.stats(endpoint)).last)
     assert.deepEqual(sent.tools, TOOLS)
-    assert.deepEqual(sent.response_format, asked.response_format)
+    assert.deepEqual(sent.response_format, chatRequest.response_format)
   })
 
   it('raises its own exceptions', async () => {
     const { key: viewer } = await chat.api.account({ role: 'viewer' })
-    const cold = await coldForNow(chat)
+    const cold = await buildColdEndpoint(chat)
     const create = (model: string, options: { key?: string; body?: object } = {}) =>
       client(options.key).chat.completions.create({ model, messages, ...options.body })
 

@@ -135,7 +135,7 @@ describe('a chat with a cold model', () => {
       outbox: { poke() {} },
     })
 
-    const secondsTold = async () => {
+    const readRetryAfter = async () => {
       const waiting = loads.wait(
         { model_key: 'm', account_id: chat.caller.accountId, runtime_profile: 'tiny', memory_mb: 1 },
         { timeoutMs: 30_000, bytes: 0, signal: new AbortController().signal },
@@ -145,23 +145,23 @@ describe('a chat with a cold model', () => {
       assert.equal(err.code, 'no_capacity')
       return Number(err.headers?.['retry-after'])
     }
-    const seconds = await secondsTold()
+    const seconds = await readRetryAfter()
     assert.ok(seconds > 50 && seconds <= 60, `${seconds} s`)
 
     // At most an hour, whatever the node reports.
     put(8.64e15)
-    assert.equal(await secondsTold(), 3_600)
+    assert.equal(await readRetryAfter(), 3_600)
   })
 
   it('stops waiting when the client disconnects', async () => {
     const endpoint = await chat.cold({ name: 'left' })
     const leave = new AbortController()
-    const asked = openStream(chat, endpoint.id, {}, leave.signal)
+    const pendingStream = openStream(chat, endpoint.id, {}, leave.signal)
     await until(() => chat.api.services.loads.waiting === 1)
 
     leave.abort()
 
-    await assert.rejects(asked)
+    await assert.rejects(pendingStream)
     await until(() => chat.api.services.loads.waiting === 0)
   })
 })

@@ -28,9 +28,9 @@ describe('the token count of a stream', () => {
   })
 
   it('is found with carriage returns, and next to text that mentions usage', () => {
-    const said = event(word('the "usage" of words'), '\r\n\r\n')
+    const textEvent = event(word('the "usage" of words'), '\r\n\r\n')
     const counts = event({ choices: [], usage }, '\r\n\r\n')
-    assert.equal(tokensOf([said, counts, said, event('[DONE]', '\r\n\r\n')].join('')), 212)
+    assert.equal(tokensOf([textEvent, counts, textEvent, event('[DONE]', '\r\n\r\n')].join('')), 212)
   })
 
   it('is zero when no event reports usage', () => {

@@ -114,12 +114,12 @@ describe('a failed chat is one failed task, costs nothing and is reported once (
   it('except that a chat whose client disconnects before a non-streamed response never becomes a task', async () => {
     const leave = new AbortController()
     const body = { stream: false, fake: { delay_ms: 60_000 } }
-    const asked = openStream(chat, endpoint.id, body, leave.signal)
+    const pendingStream = openStream(chat, endpoint.id, body, leave.signal)
     await until(async () => (await chat.stats(endpoint)).in_flight === 1)
 
     leave.abort()
 
-    await assert.rejects(asked)
+    await assert.rejects(pendingStream)
     await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
     // The next chat's rows are written after any that this one could write.
     assert.equal((await chat.chat(endpoint.id)).status, 200)

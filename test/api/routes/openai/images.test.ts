@@ -62,9 +62,9 @@ describe('the OpenAI image API', function () {
   it('returns the same image as infer, in the response only', async () => {
     const prompt = 'a red ball'
     const before = await world.outputs()
-    const asked = { model: 'painter', prompt, size: '64x64', ...QUICK } as const
+    const imageRequest = { model: 'painter', prompt, size: '64x64', ...QUICK } as const
     const { data: made, response } = await client()
-      .generate(asked as never)
+      .generate(imageRequest as never)
       .withResponse()
     const after = await world.outputs()
     const bytes = bytesOf(made.data?.[0]?.b64_json)
@@ -89,8 +89,8 @@ describe('the OpenAI image API', function () {
 
   it('makes several images, each with its own seed', async () => {
     const one = async (seed: number, n = 1) => {
-      const asked = { model: 'painter', prompt: 'a', n, size: '64x64', num_inference_steps: 2, seed }
-      const { data = [] } = await client().generate(asked as never)
+      const imageRequest = { model: 'painter', prompt: 'a', n, size: '64x64', num_inference_steps: 2, seed }
+      const { data = [] } = await client().generate(imageRequest as never)
       return data.map(({ b64_json }) => b64_json)
     }
     const many = await one(7, 3)
@@ -100,9 +100,16 @@ describe('the OpenAI image API', function () {
   })
 
   it('returns URLs, and the task signs new ones', async () => {
-    const asked = { model: 'painter', prompt: 'a', n: 2, size: '64x64', response_format: 'url', ...QUICK }
+    const imageRequest = {
+      model: 'painter',
+      prompt: 'a',
+      n: 2,
+      size: '64x64',
+      response_format: 'url',
+      ...QUICK,
+    }
     const { data: made, response } = await client()
-      .generate(asked as never)
+      .generate(imageRequest as never)
       .withResponse()
     const id = response.headers.get('x-hearth-task-id') ?? ''
     await sleep(1_100)
@@ -166,11 +173,11 @@ describe('the OpenAI image API', function () {
   it('stops generating when the client disconnects', async () => {
     const leaving = new AbortController()
     const long = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 900 }
-    const asked = client().generate(long as never, { signal: leaving.signal, maxRetries: 0 })
-    const left = assert.rejects(asked)
+    const pendingImages = client().generate(long as never, { signal: leaving.signal, maxRetries: 0 })
+    const rejection = assert.rejects(pendingImages)
     await sleep(1_500)
     leaving.abort()
-    await left
+    await rejection
     const leftAt = performance.now()
 
     assert.equal((await post({ ...long, num_inference_steps: 1 })).status, 200)
@@ -181,14 +188,14 @@ describe('the OpenAI image API', function () {
     const long = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 150, seed: 7 }
     const quick = await client().generate({ ...long, num_inference_steps: 1 } as never)
     assert.equal(quick.data?.length, 1)
-    const asked = post(long)
+    const pendingResponse = post(long)
     await sleep(1_000)
     const { running } = world.node.parts.driver
     const [server] = running.filter(({ name }) => /^model-(painter|retoucher)/.test(name))
     const pid = await server?.pid()
     assert.ok(pid)
     process.kill(pid, 'SIGKILL')
-    const { status, text } = await asked
+    const { status, text } = await pendingResponse
 
     assert.equal(status, 200, text.slice(0, 300))
     const whole = { prompt: 'a', width: 64, height: 64, num_inference_steps: 150, seed: 7 }

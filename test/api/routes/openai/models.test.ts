@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow, NewEndpoint } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { buildEndpoint, OFFERED } from '../../../support/builders/build-endpoint.ts'
+import { buildEndpoint, PUBLIC_LISTING } from '../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const IN_REVIEW = { visibility: 'public', review_status: 'pending_review' } as const
 const REJECTED = { visibility: 'public', review_status: 'rejected' } as const
-const BASE = { ...OFFERED, is_base_model: true } as const
+const BASE = { ...PUBLIC_LISTING, is_base_model: true } as const
 
 describe('chat models (4.7)', () => {
   let api: TestApi
@@ -34,7 +34,7 @@ describe('chat models (4.7)', () => {
       hidden: await build(stranger),
       inReview: await build(stranger, IN_REVIEW),
       rejected: await build(stranger, REJECTED),
-      offered: await build(stranger, OFFERED),
+      offered: await build(stranger, PUBLIC_LISTING),
       regression: await build(stranger, { ...BASE, task_type: 'regression' }),
       base: await build(stranger, BASE),
       pausedBase: await build(stranger, { ...BASE, status: 'paused' }),
@@ -71,12 +71,12 @@ describe('chat models (4.7)', () => {
 
   it('are found by id and by name, whichever account offers them', async () => {
     const statuses = async (rows: Record<string, EndpointRow>) => {
-      const asked = Object.entries(rows).map(async ([what, { id, name }]) => {
+      const lookups = Object.entries(rows).map(async ([what, { id, name }]) => {
         const answers = [await retrieve(id), await retrieve(name)]
         for (const { status, body } of answers) if (status === 200) assert.equal(body.id, id)
         return [what, answers.map(({ status }) => status)] as const
       })
-      return Object.fromEntries(await Promise.all(asked))
+      return Object.fromEntries(await Promise.all(lookups))
     }
 
     assert.deepEqual(await statuses(own), {
@@ -142,7 +142,7 @@ describe('chat models (4.7)', () => {
         (await api.call('POST', path, { body: { ...body, model }, headers: headers() })).body.error.code
       const build = (overrides: Partial<NewEndpoint>) =>
         buildEndpoint(api.database.db, stranger.accountId, { task_type, ...overrides })
-      const [open, closed] = [await build(OFFERED), await build(IN_REVIEW)]
+      const [open, closed] = [await build(PUBLIC_LISTING), await build(IN_REVIEW)]
       // No node serves it here, so this error shows that the model was found.
       assert.equal(await ask(open.name), 'no_capacity', path)
       assert.equal(await ask(closed.name), 'not_found', path)

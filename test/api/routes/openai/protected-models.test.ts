@@ -54,10 +54,10 @@ describe('a chat whose model needs the memory of a recently loaded one', functio
     const endpoint = await measured(chat, meanMs, 2)
     const startedAt = performance.now()
 
-    const asked = chat.chat(endpoint.id)
+    const pendingAnswer = chat.chat(endpoint.id)
     await until(() => shown(chat, endpoint)?.memory_in_ms !== undefined)
     assert.equal(shown(chat, endpoint)?.state, 'loading_model')
-    const { status, text } = await asked
+    const { status, text } = await pendingAnswer
 
     assert.equal(status, 200, text)
     assert.ok(performance.now() - startedAt > 1.5 * meanMs)

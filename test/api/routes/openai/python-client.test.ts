@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { until } from '../../../support/assertions/until.ts'
 import {
-  coldForNow,
+  buildColdEndpoint,
   RATE_LIMITED,
   streamedToolCall,
   streamWithUsage,
@@ -76,17 +76,17 @@ describe('the official openai client for Python', () => {
   })
 
   it("calls a tool, with and without streaming, and sends the tool's result", async () => {
-    const asked = { tools: TOOLS, tool_choice: 'auto' }
+    const toolOptions = { tools: TOOLS, tool_choice: 'auto' }
 
-    const whole = await call('chat', chatOf(wholeToolCall(), asked))
+    const whole = await call('chat', chatOf(wholeToolCall(), toolOptions))
     const { tools, tool_choice } = await received()
-    const streamed = await call('put_together', chatOf(streamedToolCall(), asked))
+    const streamed = await call('put_together', chatOf(streamedToolCall(), toolOptions))
     const { tools: streamedTools } = await received()
 
     const called = { text: null, finish: 'tool_calls', tool_calls: [['call_1', 'look_up', '{"q":"x"}']] }
     assert.deepEqual(whole, { ...called, usage: [9, 5, 14] })
     assert.deepEqual(streamed, { ...called, usage: null })
-    assert.deepEqual({ tools, tool_choice }, asked)
+    assert.deepEqual({ tools, tool_choice }, toolOptions)
     assert.deepEqual(streamedTools, TOOLS)
 
     const result = [
@@ -143,25 +143,25 @@ describe('the official openai client for Python', () => {
 
   for (const how of ['chat', 'stream']) {
     it(`raises its own exception for 503 with Retry-After while the model is cold (${how})`, async () => {
-      const cold = await coldForNow(chat)
-      const asked = chatOf({ tokens: 2 }, { model: cold.id })
+      const cold = await buildColdEndpoint(chat)
+      const chatRequest = chatOf({ tokens: 2 }, { model: cold.id })
 
-      const { name, status, code, retry_after } = await client.raisedBy(how, chat.caller.key, asked)
+      const { name, status, code, retry_after } = await client.raisedBy(how, chat.caller.key, chatRequest)
 
       assert.deepEqual([name, status, code], ['InternalServerError', 503, 'model_cold'])
       assert.ok(Number(retry_after) >= 1, `retry-after: ${retry_after}`)
       await chat.node.parts.models.load(cold.model_key)
       await until(() => chat.api.services.links.placement.count(cold.model_key).warm === 1)
-      const answer = (await call(how, asked)) as { finish: string | string[] }
+      const answer = (await call(how, chatRequest)) as { finish: string | string[] }
       assert.equal(String(answer.finish), 'stop')
     })
   }
 
   it('raises its own exception when a stream breaks off', async () => {
     const broken = await chat.warm()
-    const asked = chatOf({ tokens: 50, gap_ms: 5, die_after: 2 }, { model: broken.id })
+    const chatRequest = chatOf({ tokens: 50, gap_ms: 5, die_after: 2 }, { model: broken.id })
 
-    const { name } = await client.raisedBy('stream', chat.caller.key, asked)
+    const { name } = await client.raisedBy('stream', chat.caller.key, chatRequest)
 
     assert.equal(name, 'APIError')
   })

@@ -129,10 +129,10 @@ describe('the Responses API', () => {
   })
 
   it('returns function calls, with and without streaming', async () => {
-    const asked = { model: endpoint.id, input: 'Look x up', tools: [LOOK_UP] }
-    const whole = await client().responses.create({ ...asked, ...fake(wholeToolCall()) })
+    const params = { model: endpoint.id, input: 'Look x up', tools: [LOOK_UP] }
+    const whole = await client().responses.create({ ...params, ...fake(wholeToolCall()) })
     const streamed = await client()
-      .responses.stream({ ...asked, ...fake(streamedToolCall()) })
+      .responses.stream({ ...params, ...fake(streamedToolCall()) })
       .finalResponse()
 
     for (const { output } of [whole, streamed]) {
@@ -217,10 +217,10 @@ describe('the Responses API', () => {
   })
 
   it('serves the Python client', async () => {
-    const asked = { model: endpoint.id, input: 'Hello' }
-    const whole = await python.call('respond', chat.caller.key, { ...asked, ...fake({ tokens: 1 }) })
+    const params = { model: endpoint.id, input: 'Hello' }
+    const whole = await python.call('respond', chat.caller.key, { ...params, ...fake({ tokens: 1 }) })
     const streamed = await python.call('respond_in_a_stream', chat.caller.key, {
-      ...asked,
+      ...params,
       ...fake(streamWithUsage()),
     })
 
@@ -263,11 +263,11 @@ describe('the Responses API', () => {
       [{ input: 'a', max_output_tokens: 2_000_000 }, 'max_output_tokens'],
       [{ input: 'a', temperature: 3 }, 'temperature'],
     ] as const
-    for (const [body, place] of cases) {
+    for (const [body, param] of cases) {
       const { status, body: answer, text } = await post(body)
 
       assert.equal(status, 422, `${JSON.stringify(body)} ${text}`)
-      assert.equal(answer.error.param, place, text)
+      assert.equal(answer.error.param, param, text)
     }
     assert.equal((await post({ model: 'nobody', input: 'a' })).status, 404)
     assert.equal((await post({ input: 'a', ...fake({ status: 400 }) })).status, 400)

@@ -43,12 +43,12 @@ describe('the OpenAI transcription API', function () {
   const spoken = (parts: Parts) => formOf(parts, 'speech.wav')
 
   it('returns the same text as infer in each format, cold and warm', async () => {
-    const asked = { model: model.name, temperature: SETTLED, language: 'en' } as const
+    const params = { model: model.name, temperature: SETTLED, language: 'en' } as const
     const { data: verbose, response } = await client()
-      .transcriptions.create({ ...asked, file: await sound(42), response_format: 'verbose_json' })
+      .transcriptions.create({ ...params, file: await sound(42), response_format: 'verbose_json' })
       .withResponse()
     const inFormat = async (response_format: 'json' | 'text' | 'srt' | 'vtt') =>
-      client().transcriptions.create({ ...asked, file: await sound(42), response_format })
+      client().transcriptions.create({ ...params, file: await sound(42), response_format })
     const json = await inFormat('json')
     const [text, srt, vtt] = [await inFormat('text'), await inFormat('srt'), await inFormat('vtt')]
 
@@ -82,14 +82,14 @@ describe('the OpenAI transcription API', function () {
   })
 
   it('returns word timestamps, alone or along with segments', async () => {
-    const asked = { model: model.name, temperature: SETTLED, response_format: 'verbose_json' } as const
+    const params = { model: model.name, temperature: SETTLED, response_format: 'verbose_json' } as const
     const both = await client().transcriptions.create({
-      ...asked,
+      ...params,
       file: await sound(35),
       timestamp_granularities: ['word', 'segment'],
     })
     const alone = await client().transcriptions.create({
-      ...asked,
+      ...params,
       file: await sound(35),
       timestamp_granularities: ['word'],
     })
@@ -111,15 +111,15 @@ describe('the OpenAI transcription API', function () {
     const path = join(folder.path, 'speech.wav')
     await writeFile(path, wav(3))
     await using python = await startPythonClient(`${world.api.baseUrl}/v1`)
-    const asked = { model: model.name, path, temperature: SETTLED }
+    const params = { model: model.name, path, temperature: SETTLED }
     const heard = await python.call('transcribe', world.key, {
-      ...asked,
+      ...params,
       response_format: 'verbose_json',
       timestamp_granularities: ['segment', 'word'],
     })
-    const plain = await python.call('transcribe', world.key, { ...asked, response_format: 'json' })
-    const translated = await python.call('translate', world.key, asked)
-    const srt = await python.call('transcribe', world.key, { ...asked, response_format: 'srt' })
+    const plain = await python.call('transcribe', world.key, { ...params, response_format: 'json' })
+    const translated = await python.call('translate', world.key, params)
+    const srt = await python.call('transcribe', world.key, { ...params, response_format: 'srt' })
 
     assert.equal((verbose as typeof verbose & { task: string }).task, 'translate')
     const { duration, segments, words } = heard as Record<string, unknown>
@@ -131,12 +131,12 @@ describe('the OpenAI transcription API', function () {
 
   it('returns no text for silence', async () => {
     const file = new File([wav(2, { silent: true })], 'a.wav')
-    const said = async (response_format: 'json' | 'vtt' | 'srt') =>
+    const transcribe = async (response_format: 'json' | 'vtt' | 'srt') =>
       client().transcriptions.create({ model: model.name, file, response_format })
 
-    assert.equal((await said('json')).text, '')
-    assert.equal(await said('vtt'), 'WEBVTT\n\n')
-    assert.equal(await said('srt'), '')
+    assert.equal((await transcribe('json')).text, '')
+    assert.equal(await transcribe('vtt'), 'WEBVTT\n\n')
+    assert.equal(await transcribe('srt'), '')
   })
 
   it('rejects invalid form parts by name, and keeps serving', async () => {

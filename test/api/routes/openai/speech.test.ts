@@ -99,8 +99,8 @@ describe('the OpenAI speech API', function () {
 
   it('serves the Python client', async () => {
     await using python = await startPythonClient(`${world.on.api.baseUrl}/v1`)
-    const asked = { model: 'voices', input: INPUT, voice: '1', response_format: 'wav' }
-    const spoken = (await python.call('speak', world.on.key, asked)) as { bytes: string; type: string }
+    const params = { model: 'voices', input: INPUT, voice: '1', response_format: 'wav' }
+    const spoken = (await python.call('speak', world.on.key, params)) as { bytes: string; type: string }
 
     assert.equal(spoken.type, 'audio/wav')
     assert.match(Buffer.from(spoken.bytes, 'base64').subarray(0, 12).toString('hex'), FORMATS.wav[1])

@@ -130,10 +130,11 @@ describe('chat streams', () => {
 
   it('carry a response of 1 MB byte for byte, in small events and in large ones', async () => {
     const endpoint = await warm()
-    const said = prose(1_000_000)
+    const content = prose(1_000_000)
     for (const size of [500, 200_000]) {
       let text = ''
-      for (let at = 0; at < said.length; at += size) text += delta({ content: said.slice(at, at + size) })
+      for (let at = 0; at < content.length; at += size)
+        text += delta({ content: content.slice(at, at + size) })
       text += 'data: [DONE]\n\n'
 
       const answer = await chat.chat(endpoint.id, {

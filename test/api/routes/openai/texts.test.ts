@@ -154,11 +154,11 @@ describe('the OpenAI surface for text models', function () {
     const { scores } = (await inferred('rerank', { query, documents: TEXTS })) as { scores: number[] }
     const order = scores.map((_, i) => i).toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
     const cohere = new CohereClientV2({ token: world.key, environment: world.api.baseUrl })
-    const asked = { model: models.rerank.name, query, documents: TEXTS }
+    const params = { model: models.rerank.name, query, documents: TEXTS }
 
-    const ranked = await cohere.rerank({ ...asked, topN: 2 })
+    const ranked = await cohere.rerank({ ...params, topN: 2 })
     const jina = await post('/v1/rerank', {
-      ...asked,
+      ...params,
       documents: TEXTS.map((text) => ({ text })),
       return_documents: true,
     })
@@ -248,8 +248,8 @@ describe('the OpenAI surface for text models', function () {
 
   it('counts the tokens of a response that is too large to parse in transit', async () => {
     const before = await tokensOf(models.embeddings.endpoint_id)
-    const asked = { model: models.embeddings.name, input: Array.from({ length: 200 }, () => TEXTS[1]) }
-    const { body, text } = await post('/v1/embeddings', asked)
+    const params = { model: models.embeddings.name, input: Array.from({ length: 200 }, () => TEXTS[1]) }
+    const { body, text } = await post('/v1/embeddings', params)
 
     assert.equal(body.data.length, 200)
     assert.ok(text.length > 128 * 1024)

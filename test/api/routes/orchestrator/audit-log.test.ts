@@ -5,7 +5,7 @@ import * as killSwitchRepository from '../../../../db/repositories/platform/kill
 import { newId } from '../../../../domain/ids.ts'
 import { SERVED } from '../../../contract/routes.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
-import { enableMemory, keyIdOf, operate } from '../../../support/builders/memory.ts'
+import { enableMemory, keyIdOf, callAdmin } from '../../../support/builders/memory.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { signedNode } from '../../../support/servers/nodes/signed-node.ts'
 import { scriptTool } from '../../../support/servers/nodes/tools.ts'
@@ -39,7 +39,7 @@ describe('the audit log', () => {
   after(() => api[Symbol.asyncDispose]())
 
   const call = async (method: string, path: string, body?: unknown): Promise<AnyBody> => {
-    const answer = await operate(api, method, path, body)
+    const answer = await callAdmin(api, method, path, body)
     assert.ok(answer.status < 300, `${method} ${path}: ${answer.text}`)
     return answer.body
   }
@@ -175,7 +175,7 @@ describe('the audit log', () => {
       3,
     )
     assert.equal((await api.call('GET', '/api/v1/admin/audit-log', { key })).status, 401)
-    const foreign = await operate(api, 'GET', `/audit-log?cursor=${first.next_cursor}`)
+    const foreign = await callAdmin(api, 'GET', `/audit-log?cursor=${first.next_cursor}`)
     assert.equal(foreign.status, 422)
   })
 

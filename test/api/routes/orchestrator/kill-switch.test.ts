@@ -131,7 +131,7 @@ describe('the kill switch (3.8, 4.9)', () => {
         await held.promise
       })
       await locked.promise
-      const asked = here.call('POST', '/api/builder/v1/promises', { key: caller, headers })
+      const pendingAnswer = here.call('POST', '/api/builder/v1/promises', { key: caller, headers })
       await until(async () => {
         const { rows } = await sql`select 1 from pg_stat_activity where wait_event_type = 'Lock'
           and datname = current_database() and query like '%account%'`.execute(db)
@@ -143,7 +143,7 @@ describe('the kill switch (3.8, 4.9)', () => {
       held.resolve()
       await holding
 
-      const refused = await asked
+      const refused = await pendingAnswer
       assert.deepEqual([refused.status, refused.body.error.code], [503, 'operator_kill_switch'])
       assert.equal(await nameOf(), before)
       await admin('deactivate')

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { newId } from '../../../../domain/ids.ts'
-import { OFFERED } from '../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../../../support/servers/api.ts'
 import { InferenceApi } from '../../../support/servers/inference-api.ts'
@@ -40,7 +40,10 @@ describe('operator actions', function () {
     it("shows up in the account's balance and ledger with the reason, and can be reversed", async () => {
       const { accountId, key } = await on.api.account()
       const path = `/accounts/${accountId}/credits`
-      const endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: 250_000, ...OFFERED })
+      const endpoint = await on.endpointOver(await on.loadedModel(), {
+        price_micro: 250_000,
+        ...PUBLIC_LISTING,
+      })
 
       const given = await order(path, { amount_credits: 10.5, reason: 'trial' })
       await on.infer(endpoint.id, { input: { instances: [1] } }, key)
@@ -132,7 +135,10 @@ describe('operator actions', function () {
 
     it('cancels a task of any account and refunds its price', async () => {
       const { accountId, key } = await on.api.account()
-      const endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: 1_000, ...OFFERED })
+      const endpoint = await on.endpointOver(await on.loadedModel(), {
+        price_micro: 1_000,
+        ...PUBLIC_LISTING,
+      })
       const queued = await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, key)
       const taskId = queued.body.task_id
 

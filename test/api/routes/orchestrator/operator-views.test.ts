@@ -4,7 +4,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { SETTINGS } from '../../../../platform/config.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
-import { operate } from '../../../support/builders/memory.ts'
+import { callAdmin } from '../../../support/builders/memory.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { rawNode } from '../../../support/servers/nodes/raw-node.ts'
 
@@ -31,7 +31,7 @@ describe('operator views', () => {
   after(() => api[Symbol.asyncDispose]())
 
   const read = async (path: string): Promise<AnyBody> => {
-    const { status, body, text } = await operate(api, 'GET', path)
+    const { status, body, text } = await callAdmin(api, 'GET', path)
     assert.equal(status, 200, text)
     return body
   }
@@ -92,7 +92,7 @@ describe('operator views', () => {
   })
 
   it('show the effective settings, without secrets', async () => {
-    const answer = await operate(api, 'GET', '/settings')
+    const answer = await callAdmin(api, 'GET', '/settings')
     const of = (name: string) => answer.body.settings.find((setting: AnyBody) => setting.name === name)
 
     assert.deepEqual([of('HEARTH_RATE_BURST').value, of('HEARTH_RATE_BURST').default], [77, '5000'])
@@ -133,7 +133,7 @@ describe('operator views', () => {
     const path = `/placements?model=${encodeURIComponent(endpoint.model_key)}`
     await until(async () => (await read(path)).nodes.length === 2, 10_000)
 
-    await operate(api, 'POST', `/nodes/${other.nodeId}/drain`)
+    await callAdmin(api, 'POST', `/nodes/${other.nodeId}/drain`)
     const placed = await read(path)
 
     assert.deepEqual([placed.chosen.node_id, placed.chosen.warmth], [warm.nodeId, 'warm'])
@@ -144,12 +144,12 @@ describe('operator views', () => {
         [other.nodeId, 'is draining'],
       ],
     )
-    await operate(api, 'POST', `/nodes/${warm.nodeId}/dedicate`)
+    await callAdmin(api, 'POST', `/nodes/${warm.nodeId}/dedicate`)
     const foreign = await read(`${path}&account_id=${newId()}`)
     assert.equal(foreign.chosen, null)
     assert.match(JSON.stringify(foreign.nodes), /serves only its own account/)
-    assert.equal((await operate(api, 'GET', '/placements?model=none')).status, 404)
-    assert.equal((await operate(api, 'GET', '/placements')).status, 422)
+    assert.equal((await callAdmin(api, 'GET', '/placements?model=none')).status, 404)
+    assert.equal((await callAdmin(api, 'GET', '/placements')).status, 422)
   })
 
   it('list open work of one kind with its workflows, of all accounts or of one', async () => {
@@ -197,7 +197,7 @@ describe('operator views', () => {
     const first = await read('/work?kind=task&limit=1')
     const next = await read(`/work?kind=task&limit=1&cursor=${first.next_cursor}`)
     assert.deepEqual([first.work[0].id, next.work[0].id], [carried, waiting])
-    assert.equal((await operate(api, 'GET', '/work')).status, 422)
+    assert.equal((await callAdmin(api, 'GET', '/work')).status, 422)
   })
 
   it('show the usage and ledger of any account as the account itself sees them', async () => {
@@ -222,8 +222,8 @@ describe('operator views', () => {
     assert.deepEqual(usage.rows, (await own('usage?group=model')).rows)
     assert.deepEqual([usage.rows.length, usage.rows[0].tokens_in], [1, 3])
     assert.deepEqual(await read(`/accounts/${accountId}/ledger`), await own('ledger'))
-    assert.equal((await operate(api, 'GET', `/accounts/${newId()}/usage`)).status, 404)
-    assert.equal((await operate(api, 'GET', `/accounts/${newId()}/ledger`)).status, 404)
+    assert.equal((await callAdmin(api, 'GET', `/accounts/${newId()}/usage`)).status, 404)
+    assert.equal((await callAdmin(api, 'GET', `/accounts/${newId()}/ledger`)).status, 404)
   })
 
   it('list the models on online nodes, copy by copy', async () => {
@@ -255,6 +255,6 @@ describe('operator views', () => {
 
     assert.ok(keys.some((one: AnyBody) => one.account_id === accountId && one.hint === key.slice(-4)))
     assert.ok(!JSON.stringify(keys).includes(key))
-    assert.equal((await operate(api, 'GET', '/keys?hint=abc')).status, 422)
+    assert.equal((await callAdmin(api, 'GET', '/keys?hint=abc')).status, 422)
   })
 })

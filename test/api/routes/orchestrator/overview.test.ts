@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
-import { operate } from '../../../support/builders/memory.ts'
+import { callAdmin } from '../../../support/builders/memory.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { INVENTORY, rawNode } from '../../../support/servers/nodes/raw-node.ts'
 import { startTemporal } from '../../../support/servers/temporal.ts'
@@ -20,7 +20,7 @@ describe('the operator overview', () => {
   afterEach(() => api[Symbol.asyncDispose]())
 
   const read = async (path: string): Promise<AnyBody> => {
-    const { status, body, text } = await operate(api, 'GET', path)
+    const { status, body, text } = await callAdmin(api, 'GET', path)
     assert.equal(status, 200, text)
     return body
   }
@@ -81,7 +81,7 @@ describe('the operator overview', () => {
     const long = new Date(Date.now() - 90_000)
     await addTasks([{ status: 'queued', created_at: long, waiting_since: long }])
     await buildEndpoint(db, accountId, { visibility: 'public', review_status: 'pending_review' })
-    await operate(api, 'POST', '/killswitch/activate?reason=drill')
+    await callAdmin(api, 'POST', '/killswitch/activate?reason=drill')
     const node = await rawNode(db)
     await sql`update node set name = 'gone' where id = ${node.nodeId}`.execute(db)
 
@@ -145,7 +145,7 @@ describe('the operator overview', () => {
 
     let control: AnyBody
     await until(async () => {
-      const { body } = await operate(linked, 'GET', '/queues')
+      const { body } = await callAdmin(linked, 'GET', '/queues')
       control = body.queues?.find(({ name, kind }: AnyBody) => name === 'control' && kind === 'workflow')
       return control?.backlog >= 2
     }, 30_000)
@@ -170,7 +170,7 @@ describe("the operators' node list", () => {
     )
     using _link = await online.link(api.baseUrl, { models: ['a'] })
     const ids = async (query: string): Promise<string[]> =>
-      (await operate(api, 'GET', `/nodes?${query}`)).body.nodes.map((node: AnyBody) => node.node_id)
+      (await callAdmin(api, 'GET', `/nodes?${query}`)).body.nodes.map((node: AnyBody) => node.node_id)
 
     await until(async () => (await ids('status=online')).length === 1, 10_000)
 
@@ -178,7 +178,7 @@ describe("the operators' node list", () => {
     assert.deepEqual(await ids('status=offline'), [offline.nodeId])
     assert.deepEqual(await ids('name=rack'), [offline.nodeId])
     assert.deepEqual(await ids(`account_id=${online.accountId}`), [online.nodeId])
-    assert.equal((await operate(api, 'GET', '/nodes?status=gone')).status, 422)
+    assert.equal((await callAdmin(api, 'GET', '/nodes?status=gone')).status, 422)
   })
 
   it("shows a node's current work with its workflow, and the log of its runs", async () => {
@@ -196,8 +196,8 @@ describe("the operators' node list", () => {
       from (values (${job}::uuid, 1), (${job}::uuid, 2), (${other}::uuid, 2)) as run(id, attempt),
         generate_series(1, 5) as seq`.execute(db)
 
-    const { body } = await operate(api, 'GET', `/nodes/${node.nodeId}`)
-    const { body: log } = await operate(api, 'GET', `/nodes/${node.nodeId}/logs?limit=3`)
+    const { body } = await callAdmin(api, 'GET', `/nodes/${node.nodeId}`)
+    const { body: log } = await callAdmin(api, 'GET', `/nodes/${node.nodeId}/logs?limit=3`)
 
     assert.deepEqual(
       body.work.map(({ kind, id, attempt, workflow_id, temporal_url }: AnyBody) => ({
@@ -221,7 +221,7 @@ describe("the operators' node list", () => {
       log.logs.map(({ job_id, attempt, message }: AnyBody) => [job_id, attempt, message]),
       [3, 4, 5].map((seq) => [job, 2, `line ${seq}`]),
     )
-    assert.equal((await operate(api, 'GET', `/nodes/${newId()}`)).status, 404)
-    assert.equal((await operate(api, 'GET', `/nodes/${newId()}/logs`)).status, 404)
+    assert.equal((await callAdmin(api, 'GET', `/nodes/${newId()}`)).status, 404)
+    assert.equal((await callAdmin(api, 'GET', `/nodes/${newId()}/logs`)).status, 404)
   })
 })

@@ -6,7 +6,7 @@ import * as webhookEventRepository from '../../../../db/repositories/webhooks/ev
 import { newId } from '../../../../domain/ids.ts'
 import { followRun, type RunStream } from '../../../support/assertions/run-stream.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
-import { operate } from '../../../support/builders/memory.ts'
+import { callAdmin } from '../../../support/builders/memory.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { startNode } from '../../../support/servers/nodes/node.ts'
 
@@ -38,8 +38,8 @@ describe('the platform event stream', function () {
     const row = db.selectFrom('event').select('id').where('resource_id', '=', resource)
     return (await row.executeTakeFirstOrThrow()).id
   }
-  const ids = ({ told }: RunStream) => told.map(({ id }) => id)
-  const types = ({ told }: RunStream) => told.map(({ event }) => event)
+  const ids = ({ events: told }: RunStream) => told.map(({ id }) => id)
+  const types = ({ events: told }: RunStream) => told.map(({ event }) => event)
 
   it('delivers what ends for every account within a second, as the account sees it, plus the account', async () => {
     const [one, other] = [await api.account(), await api.account()]
@@ -47,14 +47,14 @@ describe('the platform event stream', function () {
     await write(one.accountId, 'inference.task.succeeded')
     const beganAt = performance.now()
     const first = await write(one.accountId, 'training.run.completed')
-    await until(() => stream.told.length === 1, SOON_MS)
+    await until(() => stream.events.length === 1, SOON_MS)
     const second = await write(other.accountId, 'training.run.failed')
-    await until(() => stream.told.length === 2, SOON_MS)
+    await until(() => stream.events.length === 2, SOON_MS)
 
     assert.ok(performance.now() - beganAt < 2 * SOON_MS)
     assert.deepEqual(ids(stream), [first, second])
     const list = await api.call('GET', '/api/builder/v1/events', { key: one.key })
-    assert.deepEqual(stream.told[0]?.data, { ...list.body.events[0], account_id: one.accountId })
+    assert.deepEqual(stream.events[0]?.data, { ...list.body.events[0], account_id: one.accountId })
   })
 
   it('delivers node events', async () => {
@@ -66,11 +66,11 @@ describe('the platform event stream', function () {
     const seen = (type: string) => until(() => types(stream).includes(type), 5 * SOON_MS)
     await seen('node.connected')
     for (const verb of ['drain', 'resume']) {
-      assert.equal((await operate(api, 'POST', `/nodes/${node.nodeId}/${verb}`)).status, 200)
+      assert.equal((await callAdmin(api, 'POST', `/nodes/${node.nodeId}/${verb}`)).status, 200)
     }
     await node[Symbol.asyncDispose]()
     await seen('node.disconnected')
-    assert.ok((await operate(api, 'DELETE', `/nodes/${node.nodeId}`)).status < 300)
+    assert.ok((await callAdmin(api, 'DELETE', `/nodes/${node.nodeId}`)).status < 300)
     await seen('node.removed')
 
     assert.deepEqual(types(stream), [
@@ -81,14 +81,14 @@ describe('the platform event stream', function () {
       'node.disconnected',
       'node.removed',
     ])
-    const { id, created_at, ...connected }: AnyBody = stream.told[1]!.data
+    const { id, created_at, ...connected }: AnyBody = stream.events[1]!.data
     assert.deepEqual(connected, {
       type: 'node.connected',
       account_id: accountId,
       resource: { id: node.nodeId, object: 'node', status: 'connected' },
       resource_url: `/api/v1/admin/nodes/${node.nodeId}`,
     })
-    assert.equal(id, stream.told[1]?.id)
+    assert.equal(id, stream.events[1]?.id)
     assert.ok(Date.parse(created_at) > 0)
     assert.deepEqual(types(drains), ['node.draining'])
     assert.deepEqual(ids(stranger), [])
@@ -102,7 +102,7 @@ describe('the platform event stream', function () {
     ]
     using again = await follow(`?account_id=${accountId}&after=${first}`)
     using browser = await follow(`?account_id=${accountId}&after=${newId()}`, first)
-    await until(() => again.told.length > 0 && browser.told.length > 0, SOON_MS)
+    await until(() => again.events.length > 0 && browser.events.length > 0, SOON_MS)
 
     assert.deepEqual([ids(again), ids(browser)], [[second], [second]])
   })
@@ -111,14 +111,14 @@ describe('the platform event stream', function () {
     const { key } = await api.account()
     assert.equal((await api.call('GET', PATH, { key })).status, 401)
     for (const query of ['after=x', 'type=shoe', 'account_id=x']) {
-      const { status, text } = await operate(api, 'GET', `/events/stream?${query}`)
+      const { status, text } = await callAdmin(api, 'GET', `/events/stream?${query}`)
       assert.equal(status, 422)
       assert.ok(text.includes(`"${query.split('=')[0]}"`), text)
     }
     const { eventFollowers } = api.services
     await until(() => eventFollowers.size === 0, SOON_MS)
     const streams = await Promise.all(Array.from({ length: MAX_STREAMS }, () => follow()))
-    const more = await operate(api, 'GET', '/events/stream')
+    const more = await callAdmin(api, 'GET', '/events/stream')
     assert.deepEqual([more.status, more.body.error.code], [429, 'rate_limited'])
     for (const stream of streams) stream[Symbol.dispose]()
     await until(() => eventFollowers.size === 0, SOON_MS)
@@ -130,7 +130,7 @@ describe('the platform event stream', function () {
       db,
     )
     assert.ok((await retentionRepository.removeAged(db, 'node_event')) > 0)
-    const left = await db.selectFrom('node_event').select('type').execute()
-    assert.ok(left.length > 0 && left.every(({ type }) => type !== 'node.joined'))
+    const remaining = await db.selectFrom('node_event').select('type').execute()
+    assert.ok(remaining.length > 0 && remaining.every(({ type }) => type !== 'node.joined'))
   })
 })

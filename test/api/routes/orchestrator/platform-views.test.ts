@@ -3,8 +3,8 @@ import { sql } from 'kysely'
 import * as killSwitchRepository from '../../../../db/repositories/platform/kill-switch.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { OFFERED } from '../../../support/builders/build-endpoint.ts'
-import { operate } from '../../../support/builders/memory.ts'
+import { PUBLIC_LISTING } from '../../../support/builders/build-endpoint.ts'
+import { callAdmin } from '../../../support/builders/memory.ts'
 import type { AnyBody, TestApi } from '../../../support/servers/api.ts'
 import { InferenceApi } from '../../../support/servers/inference-api.ts'
 import { startControlOnly } from '../../../support/servers/training-workflow.ts'
@@ -13,7 +13,7 @@ describe('platform views', function () {
   this.timeout(60_000)
 
   const read = async (api: TestApi, path: string): Promise<AnyBody> => {
-    const { status, body, text } = await operate(api, 'GET', path)
+    const { status, body, text } = await callAdmin(api, 'GET', path)
     assert.equal(status, 200, text)
     return body
   }
@@ -79,15 +79,15 @@ describe('platform views', function () {
       ]
       for (const one of orders) await killSwitchRepository.writeKillSwitch(db, one, new Date())
 
-      const { orders: told } = await read(on.api, '/killswitch/history')
+      const { orders: history } = await read(on.api, '/killswitch/history')
 
       assert.deepEqual(
-        told.map(({ active, reason, actor }: AnyBody) => ({ active, reason, actor })),
+        history.map(({ active, reason, actor }: AnyBody) => ({ active, reason, actor })),
         orders.toReversed(),
       )
       const page = await read(on.api, '/killswitch/history?limit=3')
       const rest = await read(on.api, `/killswitch/history?limit=3&cursor=${page.next_cursor}`)
-      assert.deepEqual([...page.orders, ...rest.orders], told)
+      assert.deepEqual([...page.orders, ...rest.orders], history)
     })
 
     it('count open deliveries, starting with the largest backlog', async () => {
@@ -123,7 +123,7 @@ describe('platform views', function () {
 
     it('sum up the usage of all accounts, at the costs of the ledger', async () => {
       const model = await on.loadedModel()
-      const endpoint = await on.endpointOver(model, { price_micro: 1_000, ...OFFERED })
+      const endpoint = await on.endpointOver(model, { price_micro: 1_000, ...PUBLIC_LISTING })
       const callers = [await on.api.account(), await on.api.account()]
       for (const { key } of callers) await on.infer(endpoint.id, { input: { instances: [1] } }, key)
       await on.infer(endpoint.id, { input: { refuse: 'no' } }, callers[0]?.key)
@@ -140,7 +140,7 @@ describe('platform views', function () {
       assert.equal(ofNode.name, 'test-node')
       const past = await read(on.api, '/usage?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z')
       assert.deepEqual(past.rows, [])
-      assert.equal((await operate(on.api, 'GET', '/usage?group=shoe')).status, 422)
+      assert.equal((await callAdmin(on.api, 'GET', '/usage?group=shoe')).status, 422)
     })
   })
 })

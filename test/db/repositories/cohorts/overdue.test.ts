@@ -27,18 +27,18 @@ describe('overdue stages and hand-overs', () => {
         started_at: LONG_AGO,
         specification: JSON.stringify({ timeout_s: 1 }),
       })
-    const told = new Set<string>()
+    const stageIds = new Set<string>()
     const pass = async () => {
       const found = await findOverdueStages(db)
       for (const { id } of found) {
-        told.add(id)
+        stageIds.add(id)
         await db.transaction().execute((trx) => takeOverdueStage(trx, id))
       }
       return found.length
     }
 
     assert.deepEqual([await pass(), await pass(), await pass()], [PAGE, 20, 0])
-    assert.equal(told.size, PAGE + 20)
+    assert.equal(stageIds.size, PAGE + 20)
     await sql`update cohort_stage set overdue_at = overdue_at - interval '2 minutes'
       where cohort_id = ${cohort.id}`.execute(db)
     assert.equal(await pass(), PAGE, 'and again after a while')
@@ -91,7 +91,7 @@ describe('overdue stages and hand-overs', () => {
       await sql`insert into cohort_edge_attempt (edge_id, attempt, state, called_at)
         values (${id}, 1, ${state}, now() - make_interval(secs => ${calledAgoS}))`.execute(db)
     }
-    const known = new Set(await findOverdueCohorts(db))
+    const earlier = new Set(await findOverdueCohorts(db))
     const long = await handOver(600)
     for (let i = 0; i < 510; i++) await add(long, 'open', 5)
     const expected: string[] = []
@@ -116,7 +116,7 @@ describe('overdue stages and hand-overs', () => {
     ]
     await add({ id: ended.id, between: [from, to] }, 'open', 0)
 
-    const found = (await findOverdueCohorts(db)).filter((id) => !known.has(id))
+    const found = (await findOverdueCohorts(db)).filter((id) => !earlier.has(id))
 
     assert.deepEqual(found.toSorted(), [...expected, ended.id].toSorted())
   })

@@ -148,7 +148,7 @@ describe('the input of a cohort plan', () => {
 
   it('is read in one go, however many endpoints a graph names', async () => {
     const { db } = database
-    const asked = async (stages: number) => {
+    const countQueries = async (stages: number) => {
       let queries = 0
       const counted = db.withPlugin({
         transformQuery: ({ node }) => ((queries += 1), node),
@@ -166,8 +166,8 @@ describe('the input of a cohort plan', () => {
       return queries
     }
 
-    const one = await asked(1)
+    const one = await countQueries(1)
     assert.ok(one > 0)
-    assert.equal(await asked(64), one)
+    assert.equal(await countQueries(64), one)
   })
 })

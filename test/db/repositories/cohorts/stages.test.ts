@@ -21,9 +21,9 @@ describe('cohort stages', () => {
   it('are marked loaded when they run, unless the node reported it earlier', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
-    const told = new Date(Date.now() - 5_000)
+    const loadedAt = new Date(Date.now() - 5_000)
     const silent = await buildStage(db, cohort, { status: 'loading' })
-    const loaded = await buildStage(db, cohort, { status: 'waiting', loaded_at: told })
+    const loaded = await buildStage(db, cohort, { status: 'waiting', loaded_at: loadedAt })
 
     for (const stage of [silent, loaded])
       assert.equal(await db.transaction().execute((trx) => recordStep(trx, stage, 'running')), true)
@@ -31,7 +31,7 @@ describe('cohort stages', () => {
     const [first, second] = [await readStage(silent.id), await readStage(loaded.id)]
     assert.ok(first.loaded_at)
     assert.deepEqual(first.loaded_at, first.started_at)
-    assert.deepEqual(second.loaded_at, told)
+    assert.deepEqual(second.loaded_at, loadedAt)
   })
   it('are taken once, however often the node calls', async () => {
     const { db } = database

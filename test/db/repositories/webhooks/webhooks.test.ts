@@ -67,10 +67,10 @@ describe('webhook rows', () => {
 
     await createMaintenanceActivities(on.api.services).removeOutlivedRows()
 
-    const left = async (table: 'event' | 'webhook_delivery' | 'webhook_attempt') =>
+    const countRows = async (table: 'event' | 'webhook_delivery' | 'webhook_attempt') =>
       (await db.selectFrom(table).selectAll().execute()).length
     assert.deepEqual(
-      [await left('webhook_attempt'), await left('event'), await left('webhook_delivery')],
+      [await countRows('webhook_attempt'), await countRows('event'), await countRows('webhook_delivery')],
       [1, 4, 4],
     )
     assert.ok(id)
@@ -95,8 +95,12 @@ describe('webhook rows', () => {
 
     await createMaintenanceActivities(on.api.services).removeOutlivedRows()
 
-    const left = await db.selectFrom('webhook_secret').select('id').where('endpoint_id', '=', id).execute()
-    assert.equal(left.length, 2)
+    const keptSecrets = await db
+      .selectFrom('webhook_secret')
+      .select('id')
+      .where('endpoint_id', '=', id)
+      .execute()
+    assert.equal(keptSecrets.length, 2)
   })
 
   it('may lose an early secret generation while a later one stays', async () => {
@@ -117,9 +121,9 @@ describe('webhook rows', () => {
 
     await createMaintenanceActivities(on.api.services).removeOutlivedRows()
 
-    const [left, ...others] = await on.listed()
-    assert.equal(left.delivery_id, body.delivery_id)
-    assert.equal(left.redelivery_of_delivery_id, null)
+    const [redelivery, ...others] = await on.listed()
+    assert.equal(redelivery.delivery_id, body.delivery_id)
+    assert.equal(redelivery.redelivery_of_delivery_id, null)
     assert.equal(others.length, 0)
   })
 

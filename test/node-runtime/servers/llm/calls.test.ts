@@ -7,7 +7,7 @@ import { llmPython, requireLlm } from '../../../support/builders/models/tiny-llm
 
 const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'clients', 'calls_probe.py')
 
-interface Told {
+interface ProbeResult {
   text: string
   thought: string
   stopped: boolean
@@ -19,7 +19,7 @@ interface Told {
 }
 
 /** A response in chunks, with the end of its prompt and the fields of its request. */
-interface Said {
+interface ProbeInput {
   texts: string[]
   prompt?: string
   names?: string[]
@@ -29,12 +29,12 @@ interface Said {
 }
 
 /** Returns the output for texts in these chunks; `f` and `g` may be called unless specified otherwise. */
-async function told(answers: (string[] | Said)[]): Promise<Told[]> {
+async function runProbe(answers: (string[] | ProbeInput)[]): Promise<ProbeResult[]> {
   const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv() })
   child.stdin.end(JSON.stringify(answers))
   const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)])
   assert.equal(complaint, '')
-  return JSON.parse(out) as Told[]
+  return JSON.parse(out) as ProbeResult[]
 }
 
 const letters = (whole: string) => whole.split('')
@@ -46,7 +46,7 @@ describe('tool calls in the text of a PyTorch model', function () {
   it('are streamed in fragments, wherever the text is split', async () => {
     const given = '{"a": "}\\"]", "b": [{"c": 1}]}'
     const whole = `Well. \n<tool_call>\n{"name": "f", "arguments": ${given}}\n</tool_call>\n`
-    const [byLetter, atOnce] = await told([letters(whole), [whole]])
+    const [byLetter, atOnce] = await runProbe([letters(whole), [whole]])
 
     for (const one of [byLetter, atOnce]) {
       assert.equal(one?.text.trim(), 'Well.')
@@ -58,7 +58,7 @@ describe('tool calls in the text of a PyTorch model', function () {
 
   it('may follow one another', async () => {
     const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`
-    const [one] = await told([letters(`${call('f')}\n${call('g')}`)])
+    const [one] = await runProbe([letters(`${call('f')}\n${call('g')}`)])
 
     assert.deepEqual(one?.calls, [
       ['f', '{}'],
@@ -69,13 +69,13 @@ describe('tool calls in the text of a PyTorch model', function () {
 
   it('may have a closing tag in their arguments', async () => {
     const given = '{"html": "</tool_call>"}'
-    const [one] = await told([letters(`<tool_call>{"name": "f", "arguments": ${given}}</tool_call>`)])
+    const [one] = await runProbe([letters(`<tool_call>{"name": "f", "arguments": ${given}}</tool_call>`)])
 
     assert.deepEqual(one?.calls, [['f', given]])
   })
 
   it('may have another member order, or arguments as a string', async () => {
-    const [turned, quoted] = await told([
+    const [turned, quoted] = await runProbe([
       ['<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>'],
       ['<tool_call>{"name": "f", "arguments": "{\\"a\\":1}"}</tool_call>'],
     ])
@@ -85,7 +85,7 @@ describe('tool calls in the text of a PyTorch model', function () {
   })
 
   it('are text if they are malformed, and truncated if they do not end', async () => {
-    const [wrong, open, cut] = await told([
+    const [wrong, open, cut] = await runProbe([
       ['<tool_call>no JSON</tool_call> so'],
       ['<tool_call>{"na'],
       letters('<tool_call>{"name": "f", "arguments": {"a": 1'),
@@ -105,11 +105,12 @@ describe('tool calls in the text of a PyTorch model', function () {
       '<tool_call>{"arguments": {"a": [1, 2], "b": "}',
     ].map((begun) => [`${call}\n${begun}`])
 
-    for (const answer of await told(cuts)) assert.deepEqual([answer.text, answer.calls], ['', [['f', '{}']]])
+    for (const answer of await runProbe(cuts))
+      assert.deepEqual([answer.text, answer.calls], ['', [['f', '{}']]])
   })
 
   it('do not hold back endless whitespace', async () => {
-    const [lines, late, near] = await told([
+    const [lines, late, near] = await runProbe([
       letters('\n'.repeat(40)),
       letters(`${'\n'.repeat(40)}{"name": "f"}`),
       letters(`\n\n{"name": "f", "parameters": {}}`),
@@ -123,7 +124,7 @@ describe('tool calls in the text of a PyTorch model', function () {
 
   it('are bare JSON in a Llama 3 answer, and still streamed in fragments', async () => {
     const given = '{"city": "a}b", "days": [1]}'
-    const [byLetter, turned, typed, several, listed, tagged] = await told([
+    const [byLetter, turned, typed, several, listed, tagged] = await runProbe([
       letters(`\n{"name": "f", "parameters": ${given}}\n`),
       letters('{"arguments": {"a": 1}, "name": "g"}'),
       letters('{"type": "function", "name": "f", "parameters": {}}'),
@@ -148,7 +149,7 @@ describe('tool calls in the text of a PyTorch model', function () {
   it('are a list after the Mistral marker, even after text', async () => {
     const whole =
       'I look.[TOOL_CALLS] [{"name": "f", "arguments": {"a": "]"}}, {"name": "g", "arguments": {}}]'
-    const [byLetter, atOnce, cut] = await told([
+    const [byLetter, atOnce, cut] = await runProbe([
       letters(whole),
       [whole],
       letters('[TOOL_CALLS][{"name": "f", "arguments": {"a": '),
@@ -188,7 +189,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     '[TOOL_CALLS] is what Mistral writes',
   ]
   it('exclude text that only looks like them', async () => {
-    const answers = await told(similar.flatMap((text) => [letters(text), [text]]))
+    const answers = await runProbe(similar.flatMap((text) => [letters(text), [text]]))
 
     for (const [i, one] of answers.entries()) {
       const text = similar[Math.floor(i / 2)]
@@ -198,7 +199,7 @@ describe('tool calls in the text of a PyTorch model', function () {
 
   it('are text if no tool was given, or if the answer is JSON for a schema', async () => {
     const call = '{"name": "f", "parameters": {}}'
-    const [toolless, formed] = await told([
+    const [toolless, formed] = await runProbe([
       { texts: letters(call), names: [] },
       { texts: letters(call), raw_tool_calls: false },
     ])
@@ -209,7 +210,7 @@ describe('tool calls in the text of a PyTorch model', function () {
 
   it('end after the first one if a single call was requested', async () => {
     const two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}] and more'
-    for (const one of await told([
+    for (const one of await runProbe([
       { texts: letters(two), one_call: true },
       { texts: [two], one_call: true },
     ])) {
@@ -223,7 +224,7 @@ describe('tool calls in the text of a PyTorch model', function () {
       '{"name": "f", "parameters": {}}',
       '[TOOL_CALLS][{"name": "f", "arguments": {}}]',
     ]) {
-      const [one] = await told([letters(`<think>\nI should {call} <tool_call>.\n</think>\n\n${call}`)])
+      const [one] = await runProbe([letters(`<think>\nI should {call} <tool_call>.\n</think>\n\n${call}`)])
 
       assert.equal(one?.thought, 'I should {call} <tool_call>.')
       assert.deepEqual([one?.calls, one?.text], [[['f', '{}']], ''])
@@ -251,10 +252,10 @@ describe('the reasoning of a PyTorch model', function () {
     ['truncated in its tag', '<thi', '', '', '<thi'],
   ]
   it('is separated from the answer, wherever the text is split', async () => {
-    const answers = await told(
-      cases.flatMap(([, said, prompt]) => [
-        { texts: letters(said), prompt },
-        { texts: [said], prompt },
+    const answers = await runProbe(
+      cases.flatMap(([, output, prompt]) => [
+        { texts: letters(output), prompt },
+        { texts: [output], prompt },
       ]),
     )
 
@@ -265,8 +266,8 @@ describe('the reasoning of a PyTorch model', function () {
   })
 
   it('is not cut at stop texts, but the answer is', async () => {
-    const said = '<think>one STOP two</think>three STOP four'
-    const [one] = await told([{ texts: letters(said), stops: ['STOP'] }])
+    const output = '<think>one STOP two</think>three STOP four'
+    const [one] = await runProbe([{ texts: letters(output), stops: ['STOP'] }])
 
     assert.deepEqual([one?.thought, one?.text, one?.stopped], ['one STOP two', 'three ', true])
   })

@@ -162,8 +162,8 @@ for (const [name, form, profile, require] of [
         await mkdir(model)
         await other(model)
         const stranger = await servers.start(profile, model)
-        const asked = { messages: MESSAGES, file: 'payload', space_fingerprint: SPACE }
-        await stranger.post('/prefill', asked)
+        const prefillBody = { messages: MESSAGES, file: 'payload', space_fingerprint: SPACE }
+        await stranger.post('/prefill', prefillBody)
         const foreign = await stranger.bytesOf('payload')
         const sent = await consumer.put('foreign', foreign)
         await refused(await decode(sent), 'shape_mismatch', /instead of \[1, 2, \d+, 24\]$/)

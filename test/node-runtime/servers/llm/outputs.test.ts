@@ -67,20 +67,20 @@ for (const [name, form, require, says] of [
     })
     after(() => world?.[Symbol.asyncDispose]())
 
-    async function choiceOf(asked: object): Promise<AnyBody> {
-      const { status, body, text } = await world.chat(model.name, asked)
+    async function choiceOf(chatBody: object): Promise<AnyBody> {
+      const { status, body, text } = await world.chat(model.name, chatBody)
       assert.equal(status, 200, text)
       return (body as AnyBody).choices[0]
     }
 
-    async function textOf(asked: object): Promise<string> {
-      return (await choiceOf({ messages: MESSAGES, max_tokens: 300, ...asked })).message.content
+    async function textOf(chatBody: object): Promise<string> {
+      return (await choiceOf({ messages: MESSAGES, max_tokens: 300, ...chatBody })).message.content
     }
 
     it('calls a tool with arguments that match its schema when required (contract 4.7)', async () => {
       // A model with random weights might call without end.
-      const asked = { ...CALLS, tool_choice: 'required', parallel_tool_calls: false }
-      const { message, finish_reason } = await choiceOf(asked)
+      const chatBody = { ...CALLS, tool_choice: 'required', parallel_tool_calls: false }
+      const { message, finish_reason } = await choiceOf(chatBody)
 
       assert.equal(finish_reason, 'tool_calls')
       assert.equal(message.content, null)
@@ -103,8 +103,13 @@ for (const [name, form, require, says] of [
     })
 
     it('streams a call in fragments', async () => {
-      const asked = { ...CALLS, tool_choice: WEATHER, stream: true, stream_options: { include_usage: true } }
-      const { status, text } = await world.chat(model.name, asked)
+      const chatBody = {
+        ...CALLS,
+        tool_choice: WEATHER,
+        stream: true,
+        stream_options: { include_usage: true },
+      }
+      const { status, text } = await world.chat(model.name, chatBody)
 
       assert.equal(status, 200, text)
       const chunks = chunksOf(text) as AnyBody[]
@@ -159,8 +164,8 @@ for (const [name, form, require, says] of [
     })
 
     it('answers with JSON for a schema', async () => {
-      const asked = { messages: MESSAGES, max_tokens: 600, response_format: formatOf(REPORT) }
-      const { message, finish_reason } = await choiceOf(asked)
+      const chatBody = { messages: MESSAGES, max_tokens: 600, response_format: formatOf(REPORT) }
+      const { message, finish_reason } = await choiceOf(chatBody)
 
       assert.equal(finish_reason, 'stop')
       assert.ok(isReport(JSON.parse(message.content)), message.content)
@@ -216,14 +221,14 @@ for (const [name, form, require, says] of [
     })
 
     it('accepts a schema without constraints', async () => {
-      const asked = { messages: MESSAGES, response_format: formatOf({}), max_tokens: 5 }
+      const chatBody = { messages: MESSAGES, response_format: formatOf({}), max_tokens: 5 }
 
-      assert.notEqual(await choiceOf(asked), undefined)
+      assert.notEqual(await choiceOf(chatBody), undefined)
     })
 
     it('accepts a schema for text next to tools, and enforces it on the text or on the call', async () => {
-      const asked = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
-      const { message, finish_reason } = await choiceOf(asked)
+      const chatBody = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
+      const { message, finish_reason } = await choiceOf(chatBody)
 
       const [call] = message.tool_calls ?? []
       assert.equal(finish_reason, call ? 'tool_calls' : 'stop')
@@ -283,7 +288,7 @@ for (const [name, form, require, says] of [
       })
     }
 
-    for (const [field, asked] of [
+    for (const [field, chatBody] of [
       ['n', { n: 2 }],
       ['max_completion_tokens', { max_completion_tokens: 0 }],
       ['temperature', { temperature: -1 }],
@@ -306,8 +311,8 @@ for (const [name, form, require, says] of [
         { response_format: formatOf({ not: { type: 'string' } }, true) },
       ],
     ] as const) {
-      it(`rejects ${JSON.stringify(asked)} with 400 and the name of the field`, async () => {
-        const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
+      it(`rejects ${JSON.stringify(chatBody)} with 400 and the name of the field`, async () => {
+        const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...chatBody })
 
         assert.equal(status, 400, JSON.stringify(body))
         const { message, param, type } = (body as AnyBody).error

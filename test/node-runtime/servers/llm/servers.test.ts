@@ -92,7 +92,7 @@ for (const [name, form, require] of [
     })
 
     it('streams token by token, reports usage, and signals the end', async () => {
-      const asked = {
+      const chatBody = {
         messages: MESSAGES,
         max_tokens: 6,
         // With sampling, the first token may be the one that ends the answer.
@@ -100,27 +100,27 @@ for (const [name, form, require] of [
         stream: true,
         stream_options: { include_usage: true },
       }
-      const { status, text } = await world.chat(model.endpoint_id, asked)
+      const { status, text } = await world.chat(model.endpoint_id, chatBody)
 
       assert.equal(status, 200)
       const chunks = chunksOf(text)
       assert.equal(chunks.at(-1), '[DONE]')
       const parsed = chunks.slice(0, -1) as AnyBody[]
-      const told = parsed.filter(({ choices }) => choices[0]?.delta.content)
-      assert.ok(told.length >= 2, text)
+      const contentChunks = parsed.filter(({ choices }) => choices[0]?.delta.content)
+      assert.ok(contentChunks.length >= 2, text)
       assert.deepEqual(parsed.at(-1).choices, [])
       assert.equal(parsed.at(-1).usage.completion_tokens, 6)
       assert.equal(parsed.at(-2).choices[0].finish_reason, 'length')
     })
 
     it('answers under the name that the caller used', async () => {
-      for (const asked of [model.name, model.endpoint_id]) {
-        const whole = await world.chat(asked, { messages: MESSAGES, max_tokens: 2 })
-        const streamed = await world.chat(asked, { messages: MESSAGES, max_tokens: 2, stream: true })
+      for (const requestedName of [model.name, model.endpoint_id]) {
+        const whole = await world.chat(requestedName, { messages: MESSAGES, max_tokens: 2 })
+        const streamed = await world.chat(requestedName, { messages: MESSAGES, max_tokens: 2, stream: true })
 
         const chunks = chunksOf(streamed.text).slice(0, -1) as AnyBody[]
         const names = [whole.body as AnyBody, ...chunks].map((answer) => answer.model)
-        assert.deepEqual(new Set(names), new Set([asked]))
+        assert.deepEqual(new Set(names), new Set([requestedName]))
       }
     })
 
@@ -139,10 +139,10 @@ for (const [name, form, require] of [
     })
 
     it('rejects logprobs, which it does not support', async () => {
-      for (const asked of [{ logprobs: true }, { top_logprobs: 20 }, { logprobs: true, top_logprobs: 2 }]) {
-        const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
+      for (const options of [{ logprobs: true }, { top_logprobs: 20 }, { logprobs: true, top_logprobs: 2 }]) {
+        const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...options })
 
-        assert.equal(status, 400, JSON.stringify(asked))
+        assert.equal(status, 400, JSON.stringify(options))
         assert.match((body as AnyBody).error.param, /^(top_)?logprobs$/)
       }
       const none = { messages: MESSAGES, logprobs: false, top_logprobs: 0, max_tokens: 1 }
@@ -185,7 +185,7 @@ for (const [name, form, require] of [
     for (const stream of [true, false]) {
       it(`stops generating after its callers have left ${stream ? 'a stream' : 'before the whole answer'}`, async () => {
         const leaving = new AbortController()
-        const gone = Array.from({ length: LEAVING }, async () => {
+        const requests = Array.from({ length: LEAVING }, async () => {
           const answer = await request(`${world.api.baseUrl}/v1/chat/completions`, {
             method: 'POST',
             headers: { authorization: `Bearer ${world.caller.key}`, 'content-type': 'application/json' },
@@ -197,7 +197,7 @@ for (const [name, form, require] of [
         await until(async () => (await health()).in_flight === LEAVING)
         leaving.abort()
 
-        await Promise.all(gone.map((one) => assert.rejects(one)))
+        await Promise.all(requests.map((one) => assert.rejects(one)))
         await until(async () => (await health()).in_flight === 0, SOON_MS)
         await until(() => inFlight() === 0)
       })
@@ -220,8 +220,8 @@ for (const [name, form, require] of [
         const env = pythonProcessEnv({ OMP_NUM_THREADS: '1' })
         const { stdout } = await runProgram(await llmPython(), [PROBE, world.pathOf(model.name)], { env })
 
-        const told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as object
-        assert.deepEqual(told, { said: 2, loaded: [], compiled: false })
+        const report = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as object
+        assert.deepEqual(report, { said: 2, loaded: [], compiled: false })
       })
     }
 

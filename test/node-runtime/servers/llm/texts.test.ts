@@ -10,7 +10,7 @@ const PLACE = { type: 'object', properties: { city: { type: 'string' }, days: { 
 const TOOLS = [{ type: 'function', function: { name: 'get_weather', parameters: PLACE } }]
 
 /** The output for the caller, assembled from one response. */
-interface Told {
+interface Completion {
   content: string
   thought: string
   calls: [name: string, given: string][]
@@ -18,7 +18,7 @@ interface Told {
   completion: number
 }
 
-function toldWhole(body: AnyBody): Told {
+function readCompletion(body: AnyBody): Completion {
   const { message, finish_reason } = body.choices[0]
   return {
     content: message.content ?? '',
@@ -32,11 +32,11 @@ function toldWhole(body: AnyBody): Told {
   }
 }
 
-function toldStream(text: string): Told {
+function readStream(text: string): Completion {
   const chunks = chunksOf(text).slice(0, -1) as AnyBody[]
   const deltas = chunks.flatMap(({ choices }) => choices[0]?.delta ?? [])
   const join = (name: string) => deltas.map((delta) => delta[name] ?? '').join('')
-  const calls: Told['calls'] = []
+  const calls: Completion['calls'] = []
   for (const { index, function: part } of deltas.flatMap((delta) => delta.tool_calls ?? [])) {
     const [name, given] = calls[index] ?? ['', '']
     calls[index] = [name + (part.name ?? ''), given + part.arguments]
@@ -70,8 +70,8 @@ for (const [server, form, require] of [
     }
 
     /** Returns a complete response, after checking that a stream has the same content. */
-    async function told({ name }: ImportedModel, asked: object): Promise<Told> {
-      const body = { messages: MESSAGES, max_tokens: 40, temperature: 0, ...asked }
+    async function fetchCompletion({ name }: ImportedModel, options: object): Promise<Completion> {
+      const body = { messages: MESSAGES, max_tokens: 40, temperature: 0, ...options }
       const whole = await world.chat(name, body)
       const streamed = await world.chat(name, {
         ...body,
@@ -80,8 +80,8 @@ for (const [server, form, require] of [
       })
       assert.deepEqual([whole.status, streamed.status], [200, 200], whole.text + streamed.text)
 
-      const answer = toldWhole(whole.body as AnyBody)
-      assert.deepEqual(toldStream(streamed.text), answer)
+      const answer = readCompletion(whole.body as AnyBody)
+      assert.deepEqual(readStream(streamed.text), answer)
       return answer
     }
 
@@ -99,7 +99,7 @@ for (const [server, form, require] of [
         ['One', ''],
         ['.', 'One two three four five é六 seven'],
       ] as const) {
-        const { content, finish } = await told(model, { stop })
+        const { content, finish } = await fetchCompletion(model, { stop })
 
         assert.deepEqual([content, finish], [expected, 'stop'], String(stop))
       }
@@ -116,21 +116,21 @@ for (const [server, form, require] of [
       ]
       const model = await saying('llama-call', says)
 
-      const called = await told(model, { tools: TOOLS })
+      const called = await fetchCompletion(model, { tools: TOOLS })
       assert.deepEqual(
         [called.calls, called.content, called.finish],
         [[['get_weather', ROME]], '', 'tool_calls'],
       )
-      for (const asked of [{}, { tools: TOOLS, tool_choice: 'none' }]) {
-        const { content, calls } = await told(model, asked)
+      for (const options of [{}, { tools: TOOLS, tool_choice: 'none' }]) {
+        const { content, calls } = await fetchCompletion(model, options)
 
         assert.equal(content.trim(), says.join('').trim())
         assert.deepEqual(calls, [])
       }
-      const cut = await told(model, { tools: TOOLS, max_tokens: 3 })
+      const cut = await fetchCompletion(model, { tools: TOOLS, max_tokens: 3 })
       assert.deepEqual([cut.calls.length, cut.finish], [1, 'length'])
       const others = [{ type: 'function', function: { name: 'get', parameters: PLACE } }]
-      assert.deepEqual((await told(model, { tools: others })).calls, [])
+      assert.deepEqual((await fetchCompletion(model, { tools: others })).calls, [])
     })
 
     it('contains calls after the Mistral marker', async () => {
@@ -145,7 +145,7 @@ for (const [server, form, require] of [
       ]
       const model = await saying('mistral-call', says)
 
-      const { content, calls, finish } = await told(model, { tools: TOOLS })
+      const { content, calls, finish } = await fetchCompletion(model, { tools: TOOLS })
 
       assert.deepEqual([calls, finish], [[['get_weather', ROME]], 'tool_calls'])
       assert.ok(content.startsWith('I look. ') && content.includes('{"x": 1}'), content)
@@ -156,8 +156,8 @@ for (const [server, form, require] of [
     it('has its reasoning separated, in answers and in infer results', async () => {
       const model = await saying('thinking', ['<think>', 'I pon', 'der. </th', 'ink>\n', '\nPar', 'is.'])
 
-      const { content, thought, finish, completion } = await told(model, {})
-      const cut = await told(model, { max_tokens: 3 })
+      const { content, thought, finish, completion } = await fetchCompletion(model, {})
+      const cut = await fetchCompletion(model, { max_tokens: 3 })
       const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model.endpoint_id}/infer`, {
         key: world.caller.key,
         body: { input: { messages: MESSAGES } },
@@ -182,9 +182,9 @@ for (const [server, form, require] of [
       }
       const response_format = { type: 'json_schema', json_schema: { name: 'n', schema } }
 
-      const free = await told(model, {})
-      const held = await told(model, { response_format })
-      const short = await told(model, { max_tokens: 2 })
+      const free = await fetchCompletion(model, {})
+      const held = await fetchCompletion(model, { response_format })
+      const short = await fetchCompletion(model, { max_tokens: 2 })
 
       assert.deepEqual([free.thought, free.content], ['So it is 7.', '{"n": 7}'])
       assert.equal(held.thought, 'So it is 7.')
@@ -204,7 +204,7 @@ for (const [server, form, require] of [
       ]
       const model = await saying('thinking-call', [...says, '</tool_call>'], { thinks: true })
 
-      const { thought, content, calls, finish } = await told(model, { tools: TOOLS })
+      const { thought, content, calls, finish } = await fetchCompletion(model, { tools: TOOLS })
 
       assert.deepEqual([thought, content, finish], ['Let me look.', '', 'tool_calls'])
       assert.equal(calls[0]?.[0], 'get_weather')

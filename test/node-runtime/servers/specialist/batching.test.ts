@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import {
-  convertedSpecialist,
+  convertSpecialist,
   requireSpecialist,
   type TinySpecialist,
   tinySpecialist,
@@ -20,7 +20,7 @@ const peakMb = ({ pid }: SpecialistServer): number =>
 
 async function serve(model: TinySpecialist = {}): Promise<SpecialistServer> {
   const folder = await tinySpecialist(model)
-  return startSpecialist(folder, await convertedSpecialist(folder))
+  return startSpecialist(folder, await convertSpecialist(folder))
 }
 
 /** Takes noticeable time for each text. */
@@ -82,10 +82,10 @@ describe('the queue of a specialist server', function () {
     await server.ask({ text: texts })
     const wholeMs = performance.now() - began
 
-    const left = new AbortController()
-    const gone = server.ask({ text: [...texts, ...texts, ...texts] }, 'embeddings', left.signal)
-    setTimeout(() => left.abort(), 50)
-    await assert.rejects(gone)
+    const disconnect = new AbortController()
+    const cancelled = server.ask({ text: [...texts, ...texts, ...texts] }, 'embeddings', disconnect.signal)
+    setTimeout(() => disconnect.abort(), 50)
+    await assert.rejects(cancelled)
     const again = performance.now()
     await server.ask({ text: texts })
 
@@ -106,13 +106,15 @@ describe('the queue of a specialist server', function () {
 
   it('rejects requests while too many wait', async () => {
     await using server = await serve(SLOW)
-    const left = new AbortController()
+    const disconnect = new AbortController()
     const text = Array.from({ length: 2_048 }, () => textOf(200))
-    const asked = Array.from({ length: 24 }, () => server.ask({ text }, 'embeddings', left.signal))
+    const pendingAnswers = Array.from({ length: 24 }, () =>
+      server.ask({ text }, 'embeddings', disconnect.signal),
+    )
 
-    const { status, body } = await Promise.race(asked)
-    left.abort()
-    await Promise.allSettled(asked)
+    const { status, body } = await Promise.race(pendingAnswers)
+    disconnect.abort()
+    await Promise.allSettled(pendingAnswers)
 
     assert.equal(status, 503)
     assert.match(body.error.message, /Too many requests wait/)
@@ -121,10 +123,10 @@ describe('the queue of a specialist server', function () {
 
   it('aborts every request at once when the server is killed', async () => {
     await using server = await serve(SLOW)
-    const asked = Array.from({ length: 8 }, () => server.ask({ text: mixed(500) }))
+    const pendingAnswers = Array.from({ length: 8 }, () => server.ask({ text: mixed(500) }))
     setTimeout(() => server.kill(), 100)
 
-    const ends = await Promise.allSettled(asked)
+    const ends = await Promise.allSettled(pendingAnswers)
 
     assert.ok(ends.every(({ status }) => status === 'rejected'))
   })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import {
   ARCHITECTURES,
-  convertedSpecialists,
+  convertSpecialists,
   requireSpecialist,
   type TinySpecialist,
   tinySpecialists,
@@ -128,7 +128,7 @@ describe('a converted specialist', function () {
   before(requireSpecialist)
   before(async () => {
     const folders = await tinySpecialists(CASES.map(({ model }) => model))
-    const converted = await convertedSpecialists(folders)
+    const converted = await convertSpecialists(folders)
     const found = await probeSpecialists(
       CASES.map(({ probe }, i) => ({ ...probe, folder: folders[i] ?? '' })),
     )

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
-  convertedSpecialist,
+  convertSpecialist,
   makeTinySpecialist,
   requireSpecialist,
   type TinySpecialist,
@@ -21,7 +21,7 @@ const LONG = 'the lazy dog '.repeat(400)
 
 async function serve(model: TinySpecialist = {}): Promise<SpecialistServer> {
   const folder = await tinySpecialist(model)
-  return startSpecialist(folder, await convertedSpecialist(folder))
+  return startSpecialist(folder, await convertSpecialist(folder))
 }
 
 const lengthOf = (vector: readonly number[]) => Math.hypot(...vector)

@@ -1,7 +1,7 @@
 import { cancellationSignal } from '@temporalio/activity'
 import { sendHeartbeats } from '../../../../activities/node/heartbeats.ts'
 import type { NodeActivities } from '../../../../activities/node/index.ts'
-import { keepLease } from '../../../../node-runtime/control/lease-keeper.ts'
+import { autoRenewLease } from '../../../../node-runtime/control/lease-keeper.ts'
 import type { StageClaim } from '../../../../schemas/cohorts/stage.ts'
 import type { WorldNode } from '../../servers/worlds/inference-world.ts'
 
@@ -11,7 +11,7 @@ const LEASE_S = 30
  * Makes a node claim these stages and renew their leases, but do nothing else until Temporal cancels them. Like a stuck
  * node, it looks alive but neither runs the models nor takes part in hand-overs.
  */
-export const stuckAt =
+export const stallStages =
   (
     node: () => WorldNode,
     { status, isStuck }: { status: 'waiting' | 'running'; isStuck: (name: string) => boolean },
@@ -30,7 +30,7 @@ export const stuckAt =
       )
       if (!isStuck(claim.name)) return activities.runStage(stage)
       using _alive = sendHeartbeats()
-      using lease = keepLease(control, claim.lease_token, LEASE_S)
+      using lease = autoRenewLease(control, claim.lease_token, LEASE_S)
       lease.report({ status, progress_pct: 0, metadata: {} })
       await new Promise((_resolve, reject) =>
         signal.addEventListener('abort', () => reject(signal.reason), { once: true }),

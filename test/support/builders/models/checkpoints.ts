@@ -157,9 +157,9 @@ export async function readCheckpoint(dir: string): Promise<Map<string, Float32Ar
   const found = new Map<string, Float32Array>()
   for (const file of readdirSync(dir).filter((name) => name.endsWith('.safetensors'))) {
     const bytes = readFileSync(join(dir, file))
-    for (const [name, place] of await readTensors(join(dir, file), file)) {
+    for (const [name, tensor] of await readTensors(join(dir, file), file)) {
       const bits = new Uint16Array(
-        new Uint8Array(bytes.subarray(place.offset, place.offset + place.bytes)).buffer,
+        new Uint8Array(bytes.subarray(tensor.offset, tensor.offset + tensor.bytes)).buffer,
       )
       found.set(name, Float32Array.from(bits, fromBf16))
     }

@@ -68,8 +68,9 @@ export function writeLargeCheckpoint(dir: string, { seed, ...size }: LargeCheckp
   const fd = openSync(join(dir, 'model.safetensors'), 'w')
   try {
     writeSync(fd, headerFor(specs))
-    let left = specs.reduce((sum, { bytes }) => sum + bytes, 0)
-    for (; left > 0; left -= pattern.length) writeSync(fd, pattern, 0, Math.min(left, pattern.length))
+    let remainingBytes = specs.reduce((sum, { bytes }) => sum + bytes, 0)
+    for (; remainingBytes > 0; remainingBytes -= pattern.length)
+      writeSync(fd, pattern, 0, Math.min(remainingBytes, pattern.length))
   } finally {
     closeSync(fd)
   }

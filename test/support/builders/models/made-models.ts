@@ -18,7 +18,7 @@ export const flagsOf = (options: object): string[] =>
   })
 
 /** A folder that a Python program creates. */
-export interface Making {
+export interface FolderRecipe {
   program: string
   /** The inputs that the result depends on, in addition to the program itself. */
   inputs: readonly string[]
@@ -30,16 +30,16 @@ export interface Making {
  * Returns folders that Python programs created. Equal ones are created once per machine, and all missing ones in one
  * process, because the libraries take seconds to import.
  */
-export async function madeFolders(python: string, makings: readonly Making[]): Promise<string[]> {
+export async function buildFolders(python: string, makings: readonly FolderRecipe[]): Promise<string[]> {
   const kept = await Promise.all(makings.map((making) => placeOf(python, making)))
   const drafts = new Map<string, string>()
   const commands: string[][] = []
   for (const [i, { program, args }] of makings.entries()) {
-    const place = kept[i]
-    if (place === undefined || existsSync(place) || drafts.has(place)) continue
-    const draft = `${place}.${randomUUID()}`
+    const folder = kept[i]
+    if (folder === undefined || existsSync(folder) || drafts.has(folder)) continue
+    const draft = `${folder}.${randomUUID()}`
     await mkdir(draft, { recursive: true })
-    drafts.set(place, draft)
+    drafts.set(folder, draft)
     commands.push([program, ...args(draft)])
   }
   if (commands.length > 0) {
@@ -47,14 +47,14 @@ export async function madeFolders(python: string, makings: readonly Making[]): P
       env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
     })
   }
-  for (const [place, draft] of drafts) {
+  for (const [folder, draft] of drafts) {
     // If two processes create it at once, the later one discards its copy.
-    await rename(draft, place).catch(() => rm(draft, { recursive: true }))
+    await rename(draft, folder).catch(() => rm(draft, { recursive: true }))
   }
   return kept
 }
 
-async function placeOf(python: string, { program, inputs }: Making): Promise<string> {
+async function placeOf(python: string, { program, inputs }: FolderRecipe): Promise<string> {
   const made = createHash('sha256')
     .update(await readFile(program))
     .update(JSON.stringify([python, inputs]))

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { requireInstalled } from '../../skip.ts'
-import { flagsOf, madeFolders } from './made-models.ts'
+import { flagsOf, buildFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_generative.py')
@@ -24,5 +24,5 @@ export async function tinyGeneratives(all: readonly TinyGenerative[]): Promise<s
     const inputs = flagsOf(options)
     return { program: MAKER, inputs, args: (draft: string) => [draft, ...inputs] }
   })
-  return madeFolders(await llmPython(), makings)
+  return buildFolders(await llmPython(), makings)
 }

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
 import { pythonOf } from '../../servers/nodes/trainer.ts'
 import { requireInstalled } from '../../skip.ts'
-import { flagsOf, madeFolders } from './made-models.ts'
+import { flagsOf, buildFolders } from './made-models.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_llm.py')
 const PROBE = join(import.meta.dirname, '../probes/llm_probe.py')
@@ -45,7 +45,7 @@ export async function requireLlm(this: Mocha.Context): Promise<void> {
 export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
   const inputs = flagsOf(options)
   const making = { program: MAKER, inputs, args: (draft: string) => [draft, ...inputs] }
-  const [kept = ''] = await madeFolders(await llmPython(), [making])
+  const [kept = ''] = await buildFolders(await llmPython(), [making])
   await cp(kept, folder, { recursive: true })
 }
 

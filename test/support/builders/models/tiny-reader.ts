@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { flagsOf, madeFolders } from './made-models.ts'
+import { flagsOf, buildFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_reader.py')
@@ -16,6 +16,6 @@ export interface TinyReader {
 export async function tinyReader(options: TinyReader = {}): Promise<string> {
   const inputs = flagsOf(options)
   const making = { program: MAKER, inputs, args: (folder: string) => [folder, ...inputs] }
-  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  const [folder = ''] = await buildFolders(await llmPython(), [making])
   return folder
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { pythonOf } from '../../servers/nodes/trainer.ts'
 import { requireInstalled } from '../../skip.ts'
 import { filesOf } from './hub-repos.ts'
-import { flagsOf, madeFolders } from './made-models.ts'
+import { flagsOf, buildFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_specialist.py')
@@ -66,7 +66,7 @@ export async function tinySpecialists(all: readonly TinySpecialist[]): Promise<s
     const inputs = flagsOf(options)
     return { program: MAKER, inputs, args: (draft: string) => [draft, ...inputs] }
   })
-  return madeFolders(await llmPython(), makings)
+  return buildFolders(await llmPython(), makings)
 }
 
 export async function tinySpecialist(options: TinySpecialist = {}): Promise<string> {
@@ -85,7 +85,7 @@ export async function tinySpecialistGguf(
   const source = await tinySpecialist(options)
   const inputs = [await digestOf(source), pooling]
   const args = (draft: string) => [source, draft, '--pooling', pooling]
-  const [folder = ''] = await madeFolders(await llmPython(), [{ program: GGUF_MAKER, inputs, args }])
+  const [folder = ''] = await buildFolders(await llmPython(), [{ program: GGUF_MAKER, inputs, args }])
   return { path: join(folder, 'model.gguf'), plain: join(folder, 'plain') }
 }
 
@@ -95,9 +95,9 @@ export async function makeTinySpecialist(folder: string, options: TinySpecialist
 }
 
 /** Returns the folders of converted models, created once per machine with the same check as on a node. */
-export async function convertedSpecialists(models: readonly string[]): Promise<string[]> {
+export async function convertSpecialists(models: readonly string[]): Promise<string[]> {
   const digests = await Promise.all(models.map(digestOf))
-  const converted = await madeFolders(
+  const converted = await buildFolders(
     await llmPython(),
     models.map((model, i) => ({
       program: CONVERTER,
@@ -106,7 +106,7 @@ export async function convertedSpecialists(models: readonly string[]): Promise<s
     })),
   )
   const converter = await readFile(CONVERTER, 'utf8')
-  return madeFolders(
+  return buildFolders(
     await specialistPython(),
     models.map((model, i) => {
       const made = converted[i] ?? ''
@@ -119,8 +119,8 @@ export async function convertedSpecialists(models: readonly string[]): Promise<s
   )
 }
 
-export async function convertedSpecialist(model: string): Promise<string> {
-  const [folder = ''] = await convertedSpecialists([model])
+export async function convertSpecialist(model: string): Promise<string> {
+  const [folder = ''] = await convertSpecialists([model])
   return folder
 }
 

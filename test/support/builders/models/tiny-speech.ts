@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { pythonOf } from '../../servers/nodes/trainer.ts'
 import { requireInstalled } from '../../skip.ts'
-import { flagsOf, madeFolders } from './made-models.ts'
+import { flagsOf, buildFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_speech.py')
@@ -29,15 +29,15 @@ export interface TinySpeech {
 export async function tinySpeech(options: TinySpeech = {}): Promise<string> {
   const inputs = flagsOf(options)
   const making = { program: MAKER, inputs, args: (folder: string) => [folder, ...inputs] }
-  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  const [folder = ''] = await buildFolders(await llmPython(), [making])
   return folder
 }
 
 /** Returns the folder of a Whisper converted for CTranslate2. */
-export async function convertedSpeech(model: string): Promise<string> {
+export async function convertSpeech(model: string): Promise<string> {
   const args = (out: string) => ['--model', model, '--out', out]
   const making = { program: CONVERTER, inputs: [model], args }
-  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  const [folder = ''] = await buildFolders(await llmPython(), [making])
   return folder
 }
 

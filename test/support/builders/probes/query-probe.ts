@@ -10,7 +10,7 @@ interface QueryResult {
 }
 
 /** Queries files with the program of `query_table`, without the confinement of tools. */
-export async function queried(
+export async function runQueries(
   python: string,
   requests: ({ text: string } | { base64: string })[] & { sql?: string }[],
 ): Promise<QueryResult[]> {

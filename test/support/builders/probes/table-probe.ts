@@ -6,7 +6,7 @@ import { pythonOf } from '../../servers/nodes/trainer.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..', '..')
 
-interface Learned {
+interface TableSummary {
   columns?: Record<string, string[]>
   /** The target column, sorted by time. */
   target?: string
@@ -38,21 +38,25 @@ export interface TableRequest {
 }
 
 /** Reads files as the trainers do. */
-export async function learned(files: TableRequest[]): Promise<Learned[]> {
+export async function probeTables(files: TableRequest[]): Promise<TableSummary[]> {
   const probe = join(ROOT, 'test', 'support', 'builders', 'probes', 'table_probe.py')
   const child = spawn(await pythonOf('tabular'), [probe], {
     env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') }),
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   child.stdin.end(JSON.stringify(files))
-  return JSON.parse(await text(child.stdout)) as Learned[]
+  return JSON.parse(await text(child.stdout)) as TableSummary[]
 }
 
 /** Returns a CSV file with dates `d` and their positions as values `v`, with the rows in the given order. */
-export const dated = (dates: string[], order = dates.map((_, i) => i)): { text: string; target: string } => ({
+export const datesCsv = (
+  dates: string[],
+  order = dates.map((_, i) => i),
+): { text: string; target: string } => ({
   text: ['d,v', ...order.map((i) => `${dates[i]},${i}`)].join('\n'),
   target: 'v',
 })
 
 /** Returns shuffled positions; the count must not be a multiple of 37. */
-export const shuffled = (count: number): number[] => Array.from({ length: count }, (_, i) => (i * 37) % count)
+export const shufflePositions = (count: number): number[] =>
+  Array.from({ length: count }, (_, i) => (i * 37) % count)

@@ -60,7 +60,7 @@ interface TaskParams {
 }
 
 /** Returns a 2026-07-28 client that declares task support; the official client has no methods for tasks. */
-export function withTasks(api: Pick<TestApi, 'call'>, key: string) {
+export function taskClient(api: Pick<TestApi, 'call'>, key: string) {
   const revision = '2026-07-28'
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': revision,

@@ -19,7 +19,7 @@ const inspectorPackages = (): Promise<string> =>
     locksDir: TEST_PACKAGES,
   })
 
-interface Printed {
+interface InspectorOutput {
   isError?: boolean
   content: { type: string; text?: string }[]
   structuredContent?: unknown
@@ -38,14 +38,14 @@ export function inspector({ baseUrl, key }: { baseUrl: string; key: string }): P
         isError = false,
         content,
         structuredContent,
-      } = await new Promise<Printed>((resolve, reject) => {
+      } = await new Promise<InspectorOutput>((resolve, reject) => {
         const server = [`${baseUrl}/mcp`, '--transport', 'http', '--header', `Authorization: Bearer ${key}`]
         const call = ['--method', 'tools/call', '--tool-name', name, ...named]
-        execFile(process.execPath, [cli, '--cli', ...server, ...call], (_err, out, said) => {
+        execFile(process.execPath, [cli, '--cli', ...server, ...call], (_err, out, stderr) => {
           try {
-            resolve(JSON.parse(out) as Printed)
+            resolve(JSON.parse(out) as InspectorOutput)
           } catch {
-            reject(new Error(`the Inspector printed no result: ${said}`))
+            reject(new Error(`the Inspector printed no result: ${stderr}`))
           }
         })
       })

@@ -10,7 +10,7 @@ import { requireInstalled } from '../../skip.ts'
 const SCRIPT = join(import.meta.dirname, 'openai_client.py')
 
 /** An exception of the client: the name of its class, and the fields for callers. */
-interface Raised {
+interface ClientError {
   name: string
   status: number | null
   code: string | null
@@ -22,7 +22,7 @@ export interface PythonClient extends AsyncDisposable {
   /** Calls a function of `openai_client.py` and returns its result; throws if the client raised an exception. */
   call(name: string, key: string, options?: object): Promise<unknown>
   /** Returns the exception of a call; throws if there is none. */
-  raisedBy(name: string, key: string, options?: object): Promise<Raised>
+  raisedBy(name: string, key: string, options?: object): Promise<ClientError>
 }
 
 /** For `before`: skips the suite, with the reason, if the client can't be installed. */
@@ -57,14 +57,14 @@ export async function startPythonClient(baseUrl: string): Promise<PythonClient> 
   }
   return {
     async call(name, key, options = {}) {
-      const came = await ask(name, key, options)
-      if ('answer' in came) return came.answer
-      throw new Error(`${name} raised ${JSON.stringify(came)}`)
+      const reply = await ask(name, key, options)
+      if ('answer' in reply) return reply.answer
+      throw new Error(`${name} raised ${JSON.stringify(reply)}`)
     },
     async raisedBy(name, key, options = {}) {
-      const came = await ask(name, key, options)
-      if ('raised' in came) return came.raised as Raised
-      throw new Error(`${name} raised nothing: ${JSON.stringify(came)}`)
+      const reply = await ask(name, key, options)
+      if ('raised' in reply) return reply.raised as ClientError
+      throw new Error(`${name} raised nothing: ${JSON.stringify(reply)}`)
     },
     async [Symbol.asyncDispose]() {
       child.stdin.end()

@@ -35,7 +35,7 @@ interface Fake {
   die_once?: string
 }
 
-interface Asked {
+interface ChatRequest {
   stream?: boolean
   model?: string
   fake?: Fake
@@ -70,7 +70,7 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     user = '',
     fake = user.startsWith('{') ? (JSON.parse(user) as Fake) : {},
     messages = [],
-  } = JSON.parse(body) as Asked
+  } = JSON.parse(body) as ChatRequest
   const name = weights.served ?? (weights.echo ? model : 'fake')
   stats.requests += 1
   stats.last = body

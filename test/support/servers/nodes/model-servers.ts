@@ -53,7 +53,7 @@ export class ModelServers implements AsyncDisposable {
     const drivers = { process: this.#driver, container: undefined }
     const server = await ModelServer.start(drivers, spec, { deadline, stopping })
     this.#started.push(server)
-    return new Started(server)
+    return new RunningServer(server)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -62,7 +62,7 @@ export class ModelServers implements AsyncDisposable {
   }
 }
 
-class Started implements StartedServer {
+class RunningServer implements StartedServer {
   readonly server: ModelServer
 
   constructor(server: ModelServer) {

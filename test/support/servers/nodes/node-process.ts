@@ -12,7 +12,7 @@ export interface NodeProcess extends AsyncDisposable {
   readonly name: string
   readonly dir: string
   /** Resolves when the process has exited, with its exit code, its output and the warnings of its log. */
-  readonly ended: Promise<{ code: number | null; said: string; warned: string[] }>
+  readonly ended: Promise<{ code: number | null; stderr: string; warned: string[] }>
   /** Returns the pids of its trainers, found by their command line. */
   trainers(): number[]
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
@@ -50,12 +50,12 @@ export async function startNodeProcess(
     },
   })
   const exited = once(child, 'exit')
-  let said = ''
-  child.stderr.on('data', (chunk) => (said += String(chunk)))
+  let stderr = ''
+  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
   let logged = ''
   child.stdout.on('data', (chunk) => (logged += String(chunk)))
   const warned = () => logged.split('\n').filter((line) => line !== '')
-  const ended = once(child, 'close').then(() => ({ code: child.exitCode, said, warned: warned() }))
+  const ended = once(child, 'close').then(() => ({ code: child.exitCode, stderr, warned: warned() }))
   const kill = async (signal: NodeJS.Signals) => {
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill(signal)

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import * as dispatchRepository from '../../../../db/repositories/nodes/dispatches.ts'
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { RecentLines } from '../../../../node-runtime/control/recent-lines.ts'
+import { RecentLogs } from '../../../../node-runtime/control/recent-logs.ts'
 import { type Catalog, loadCatalog } from '../../../../platform/catalog.ts'
 import { readConfig } from '../../../../platform/config.ts'
 import { createLogger } from '../../../../platform/log.ts'
@@ -109,7 +109,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   let draining = false
   const parts = await openNode(config, log, {
     catalog,
-    lines: new RecentLines(),
+    lines: new RecentLogs(),
     locksDir: options.locksDir,
     isDraining: () => draining,
     gateFault: () => undefined,

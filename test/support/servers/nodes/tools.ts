@@ -8,7 +8,7 @@ import { ContainerDriver } from '../../../../node-runtime/processes/container-dr
 import { ProcessDriver } from '../../../../node-runtime/processes/process-driver.ts'
 import { ContainerTools } from '../../../../node-runtime/tools/container-tools.ts'
 import type { ToolDriver } from '../../../../node-runtime/tools/driver.ts'
-import type { Outside } from '../../../../node-runtime/tools/outside.ts'
+import type { EgressAccess } from '../../../../node-runtime/tools/egress.ts'
 import { ProcessTools } from '../../../../node-runtime/tools/process-tools.ts'
 import type { InstalledTool } from '../../../../node-runtime/tools/stage.ts'
 import { Tools } from '../../../../node-runtime/tools/tools.ts'
@@ -34,7 +34,7 @@ export interface ToolBench extends AsyncDisposable {
 
 interface ToolBenchOptions {
   more?: InstalledTool[]
-  outside?: Outside
+  outside?: EgressAccess
   /** Runs tools in containers instead of processes. */
   inContainers?: boolean
   pool?: number
@@ -44,7 +44,7 @@ interface ToolBenchOptions {
   withGroups?: boolean
 }
 
-const NOWHERE: Outside = {
+const NOWHERE: EgressAccess = {
   connections: new PublicConnections(new EgressPolicy({ allow: [], block: [] })),
   storage: () => [],
 }

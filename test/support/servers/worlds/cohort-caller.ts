@@ -8,7 +8,7 @@ import type { InferenceWorld } from './inference-world.ts'
 
 const ENDED = ['succeeded', 'failed', 'cancelled']
 
-export interface Accepted {
+export interface CohortTask {
   task_id: string
   cohort_id: string
 }
@@ -36,22 +36,22 @@ export class CohortCaller {
     plan: PlanRequest | string,
     input: object = {},
     more: Partial<RunRequest> = {},
-  ): Promise<Accepted> {
+  ): Promise<CohortTask> {
     const which = typeof plan === 'string' ? { plan_id: plan } : { plan }
     const { status, body } = await this.call('POST', '/api/v1/cohorts:run', { ...which, input, ...more })
     assert.equal(status, 202, JSON.stringify(body))
-    return body as Accepted
+    return body as CohortTask
   }
 
-  async summary({ task_id }: Pick<Accepted, 'task_id'>): Promise<AnyBody> {
+  async summary({ task_id }: Pick<CohortTask, 'task_id'>): Promise<AnyBody> {
     return (await this.call('GET', `/api/v1/tasks/${task_id}/cohort`)).body
   }
 
-  async stage(run: Accepted, name: string): Promise<AnyBody> {
+  async stage(run: CohortTask, name: string): Promise<AnyBody> {
     return (await this.summary(run)).stages.find(({ stage_id }: AnyBody) => stage_id === name)
   }
 
-  async ended(run: Accepted, timeoutMs = 120_000): Promise<AnyBody> {
+  async ended(run: CohortTask, timeoutMs = 120_000): Promise<AnyBody> {
     let seen: AnyBody = {}
     await until(async () => {
       seen = await this.summary(run)
@@ -60,21 +60,21 @@ export class CohortCaller {
     return seen
   }
 
-  async result({ task_id }: Accepted): Promise<AnyBody> {
+  async result({ task_id }: CohortTask): Promise<AnyBody> {
     return (await this.#world.task(task_id)).result
   }
 
-  async cancel({ task_id }: Accepted): Promise<void> {
+  async cancel({ task_id }: CohortTask): Promise<void> {
     const { status, body } = await this.call('POST', `/api/builder/v1/tasks/${task_id}:cancel`)
     assert.equal(status, 200, JSON.stringify(body))
   }
 
-  async events({ task_id }: Accepted): Promise<AnyBody[]> {
+  async events({ task_id }: CohortTask): Promise<AnyBody[]> {
     return (await this.call('GET', `/api/v1/tasks/${task_id}/cohort/events?limit=500`)).body.events
   }
 
   /** Returns the ledger entries of a run, as an operator reads them. */
-  async bookings({ task_id }: Accepted): Promise<AnyBody> {
+  async bookings({ task_id }: CohortTask): Promise<AnyBody> {
     const headers = { 'x-api-key': OPERATIONS_KEY }
     const path = `/api/v1/admin/audit/task/${task_id}`
     const { status, body } = await this.#world.api.call('GET', path, { headers })
@@ -82,7 +82,7 @@ export class CohortCaller {
     return body
   }
 
-  workflow({ cohort_id }: Accepted) {
+  workflow({ cohort_id }: CohortTask) {
     return this.#world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id))
   }
 }

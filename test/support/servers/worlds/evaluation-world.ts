@@ -6,7 +6,7 @@ import { importModel } from '../../../../cli/commands/models.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
-import { twice } from '../../assertions/at-least-once.ts'
+import { runTwice } from '../../assertions/at-least-once.ts'
 import { eventually } from '../../assertions/until.ts'
 import { buildEndpoint, buildVersion } from '../../builders/build-endpoint.ts'
 import { embeddingSpace, evaluate, EVALUATOR, TOKEN_HEADER } from '../../builders/cohorts/evidence.ts'
@@ -34,7 +34,7 @@ export class EvaluationWorld implements AsyncDisposable {
     await using stack = new AsyncDisposableStack()
     const on = stack.use(await startInferenceWorld())
     // Run every control activity twice, as if a worker died before its reply.
-    stack.use(await on.control(twice))
+    stack.use(await on.control(runTwice))
     const { accountId } = on
     const node = stack.use(await on.node({ realCatalog: true, memoryMb: 12_000, accountId }))
     return new EvaluationWorld(on, node, stack.move())

@@ -21,13 +21,13 @@ export interface Caller {
 }
 
 /** A node of the expected graph, with the id that callers see. */
-export interface Drawn {
+export interface LineageNode {
   id: string
   label: string
 }
 
 /** A model, with the part of the graph that its creation adds. */
-export interface Made {
+export interface LineageModel {
   versionId: string
   jobId: string | null
   name: string
@@ -36,15 +36,17 @@ export interface Made {
   isFolder: boolean
   hasAdapter: boolean
   /** The base of an adapter among its files. */
-  base: Made | Drawn | null
-  nodes: Drawn[]
+  base: LineageModel | LineageNode | null
+  nodes: LineageNode[]
   edges: [from: string, to: string, relation: string][]
   /** The other models whose graphs belong to its own. */
-  from: Made[]
+  from: LineageModel[]
 }
 
-export const isMade = (one: Made | Drawn | null): one is Made => one !== null && 'versionId' in one
-const nodeOf = (one: Made | Drawn): string => (isMade(one) ? `version:${one.versionId}` : one.id)
+export const isLineageModel = (one: LineageModel | LineageNode | null): one is LineageModel =>
+  one !== null && 'versionId' in one
+const nodeOf = (one: LineageModel | LineageNode): string =>
+  isLineageModel(one) ? `version:${one.versionId}` : one.id
 
 /** Creates models through the routes that callers and nodes use, and records the expected lineage. */
 export class LineageWorld {
@@ -75,7 +77,7 @@ export class LineageWorld {
   }
 
   /** Adds a commit to a repository; returns its node in the graph. */
-  advance(repoId: string): Drawn {
+  advance(repoId: string): LineageNode {
     const { files } = llamaRepo(repoId)
     const repo = llamaRepo(repoId, {
       files: { ...files, 'README.md': Buffer.from(this.name('commit')) },
@@ -84,7 +86,7 @@ export class LineageWorld {
     return { id: `hub_repo:${repoId}@${commitOf(repo)}`, label: repoId }
   }
 
-  async import(owner: Caller, repo: Drawn): Promise<Made> {
+  async import(owner: Caller, repo: LineageNode): Promise<LineageModel> {
     const { version_id, model_config_id } = await this.post(owner, '/models/hf/register', {
       repo_id: repo.label,
       task_type: 'text-generation',
@@ -106,17 +108,21 @@ export class LineageWorld {
   }
 
   /** Adds a model at a storage address of the account. */
-  async store(owner: Caller): Promise<Drawn> {
+  async store(owner: Caller): Promise<LineageNode> {
     using folder = temporaryFolder()
     writeCheckpoint(folder.path)
-    const place = `accounts/${owner.accountId}/mine/${++this.#count}`
+    const prefix = `accounts/${owner.accountId}/mine/${++this.#count}`
     for (const [path, bytes] of filesBelow(folder.path)) {
-      await this.api.services.objects.put(`${place}/${path}`, bytes, { contentType: 'text/plain' })
+      await this.api.services.objects.put(`${prefix}/${path}`, bytes, { contentType: 'text/plain' })
     }
-    return { id: `storage:s3://hearth/${place}/`, label: `s3://hearth/${place}/` }
+    return { id: `storage:s3://hearth/${prefix}/`, label: `s3://hearth/${prefix}/` }
   }
 
-  async dataset(owner: Caller, kind: 'table' | 'text', visibility: 'private' | 'public'): Promise<Drawn> {
+  async dataset(
+    owner: Caller,
+    kind: 'table' | 'text',
+    visibility: 'private' | 'public',
+  ): Promise<LineageNode> {
     const label = this.name('data')
     const columns = kind === 'text' ? { columns: ['instruction', 'output'] } : {}
     const id = await readyDataset(this.api, owner.accountId, { visibility, ...columns })
@@ -131,10 +137,15 @@ export class LineageWorld {
     {
       dataset,
       base,
-      parent = isMade(base) && base.owner === owner ? base : null,
+      parent = isLineageModel(base) && base.owner === owner ? base : null,
       body,
-    }: { dataset: Drawn; base: Made | Drawn | null; parent?: Made | null; body: object },
-  ): Promise<Made> {
+    }: {
+      dataset: LineageNode
+      base: LineageModel | LineageNode | null
+      parent?: LineageModel | null
+      body: object
+    },
+  ): Promise<LineageModel> {
     const name = this.name('run')
     const { job_id } = await this.post(owner, '/training/runs', {
       job_name: name,
@@ -161,30 +172,34 @@ export class LineageWorld {
         { id: job, label: name },
         { id: `model_config:${config}`, label: config },
         dataset,
-        ...(base && !isMade(base) ? [base] : []),
+        ...(base && !isLineageModel(base) ? [base] : []),
         ...(maker ? [maker] : []),
       ],
       edges: [
         [job, self, 'produced'],
         [`model_config:${config}`, job, 'configured_by'],
         [dataset.id, job, 'trained_on'],
-        ...(base ? [[nodeOf(base), job, 'based_on'] satisfies Made['edges'][number]] : []),
-        ...(maker ? [[maker.id, job, 'continued'] satisfies Made['edges'][number]] : []),
+        ...(base ? [[nodeOf(base), job, 'based_on'] satisfies LineageModel['edges'][number]] : []),
+        ...(maker ? [[maker.id, job, 'continued'] satisfies LineageModel['edges'][number]] : []),
       ],
-      from: isMade(base) ? [base] : [],
+      from: isLineageModel(base) ? [base] : [],
     }
   }
 
   /** Takes a merge from its request to its version. `parts` are the merged models, the base first. */
   async merge(
     owner: Caller,
-    { parts, base, body }: { parts: (Made | Drawn)[]; base: Made | Drawn | null; body: object },
-  ): Promise<Made> {
+    {
+      parts,
+      base,
+      body,
+    }: { parts: (LineageModel | LineageNode)[]; base: LineageModel | LineageNode | null; body: object },
+  ): Promise<LineageModel> {
     const name = this.name('merge')
     const { job_id } = await this.post(owner, '/training/merges', { name, ...body })
     const made = await this.#complete(owner, job_id, MODEL_FILES)
     const [self, job] = [`version:${made}`, `merge:${job_id}`]
-    const maker = isMade(base) && base.owner === owner && base.jobId ? drawnJob(base) : undefined
+    const maker = isLineageModel(base) && base.owner === owner && base.jobId ? drawnJob(base) : undefined
     return {
       versionId: made,
       jobId: job_id,
@@ -197,20 +212,20 @@ export class LineageWorld {
       nodes: [
         { id: self, label: name },
         { id: job, label: name },
-        ...parts.flatMap((part) => (isMade(part) ? [] : [part])),
+        ...parts.flatMap((part) => (isLineageModel(part) ? [] : [part])),
         ...(maker ? [maker] : []),
       ],
       edges: [
         [job, self, 'produced'],
-        ...parts.map((part): Made['edges'][number] => [nodeOf(part), job, 'merged_from']),
-        ...(maker ? [[maker.id, job, 'continued'] satisfies Made['edges'][number]] : []),
+        ...parts.map((part): LineageModel['edges'][number] => [nodeOf(part), job, 'merged_from']),
+        ...(maker ? [[maker.id, job, 'continued'] satisfies LineageModel['edges'][number]] : []),
       ],
-      from: parts.filter((part) => isMade(part)),
+      from: parts.filter((part) => isLineageModel(part)),
     }
   }
 
   /** Returns the lineage of a model from the route. */
-  async lineageOf({ owner, versionId }: Made): Promise<{ nodes: AnyBody[]; edges: AnyBody[] }> {
+  async lineageOf({ owner, versionId }: LineageModel): Promise<{ nodes: AnyBody[]; edges: AnyBody[] }> {
     const { model_id } = await this.post(owner, '/models', {
       name: `model of ${versionId}`,
       version_id: versionId,
@@ -237,13 +252,13 @@ export class LineageWorld {
   }
 }
 
-const drawnJob = ({ jobId, name, nodes }: Made): Drawn => ({
+const drawnJob = ({ jobId, name, nodes }: LineageModel): LineageNode => ({
   id: nodes.find(({ id }) => id === `merge:${jobId}`)?.id ?? `job:${jobId}`,
   label: name,
 })
 
-export const refOf = (one: Made | Drawn, by: 'version' | 'job' = 'version'): ArtifactRef => {
-  if (!isMade(one)) {
+export const refOf = (one: LineageModel | LineageNode, by: 'version' | 'job' = 'version'): ArtifactRef => {
+  if (!isLineageModel(one)) {
     if (one.id.startsWith('storage:')) return { type: 'storage', uri: one.label }
     const revision = one.id.split('@')[1] ?? ''
     return { type: 'hf', repo_id: one.label, revision }
@@ -254,10 +269,10 @@ export const refOf = (one: Made | Drawn, by: 'version' | 'job' = 'version'): Art
 }
 
 /** Returns the expected lineage of a model: everything of it and of its origins that its owner may see. */
-export function expectedLineage(model: Made): { nodes: Drawn[]; edges: string[] } {
-  const nodes = new Map<string, Drawn>()
+export function expectedLineage(model: LineageModel): { nodes: LineageNode[]; edges: string[] } {
+  const nodes = new Map<string, LineageNode>()
   const edges = new Set<string>()
-  const walk = (one: Made): void => {
+  const walk = (one: LineageModel): void => {
     if (one !== model && nodes.has(`version:${one.versionId}`) && one.owner !== model.owner) return
     const isOwn = one.owner === model.owner
     const self = `version:${one.versionId}`
@@ -280,7 +295,9 @@ export function expectedLineage(model: Made): { nodes: Drawn[]; edges: string[] 
 
 export function shownLineage({ nodes, edges }: { nodes: AnyBody[]; edges: AnyBody[] }) {
   return {
-    nodes: nodes.map(({ id, label }): Drawn => ({ id, label })).toSorted((a, b) => a.id.localeCompare(b.id)),
+    nodes: nodes
+      .map(({ id, label }): LineageNode => ({ id, label }))
+      .toSorted((a, b) => a.id.localeCompare(b.id)),
     edges: edges.map(({ from, to, relation }) => `${from} ${to} ${relation}`).toSorted(),
   }
 }

@@ -12,10 +12,10 @@ import { type InferenceWorld, startInferenceWorld, type WorldNode } from './infe
 /** A prompt whose state is too large to be passed through a database row. */
 export const PROMPT = [{ role: 'user', content: 'The quick brown fox jumps over the lazy dog. '.repeat(30) }]
 const SAYS = ['Read', ' here', ' and', ' continued', ' there']
-export const SAID = SAYS.join('')
+export const REPLY = SAYS.join('')
 const GREEDY = { max_tokens: 8, temperature: 0 }
 
-interface Prompted {
+interface PromptOptions {
   prefill?: readonly { nodeId: string }[]
   decode?: readonly { nodeId: string }[]
   edge?: object
@@ -61,8 +61,8 @@ export class PromptWorld implements AsyncDisposable {
     return node
   }
 
-  planOf({ prefill, decode, edge = {}, stages = {}, endpointId }: Prompted = {}): PlanRequest {
-    const on = (nodes: Prompted['decode']) =>
+  planOf({ prefill, decode, edge = {}, stages = {}, endpointId }: PromptOptions = {}): PlanRequest {
+    const on = (nodes: PromptOptions['decode']) =>
       nodes && { placement: { node_ids: nodes.map(({ nodeId }) => nodeId) } }
     const endpoint_id = endpointId ?? this.model.endpoint_id
     return {
@@ -102,7 +102,7 @@ export class PromptWorld implements AsyncDisposable {
   async succeeded(run: { task_id: string; cohort_id: string }): Promise<{ seen: AnyBody; edge: AnyBody }> {
     const seen = await this.cohorts.ended(run)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
-    assert.equal((await this.cohorts.result(run)).answer, SAID)
+    assert.equal((await this.cohorts.result(run)).answer, REPLY)
     return { seen, edge: seen.edges[0] }
   }
 

@@ -62,7 +62,7 @@ describe("an account's event stream", function () {
       .executeTakeFirstOrThrow()
     return id
   }
-  const ids = (stream: { told: { id: string }[] }) => stream.told.map(({ id }) => id)
+  const ids = (stream: { events: { id: string }[] }) => stream.events.map(({ id }) => id)
 
   it('starts with new events and delivers each one as the list shows it, within a second', async () => {
     await write()
@@ -73,22 +73,22 @@ describe("an account's event stream", function () {
 
     const beganAt = performance.now()
     const id = await write('training.run.failed')
-    await until(() => stream.told.length > 0, SOON_MS)
+    await until(() => stream.events.length > 0, SOON_MS)
 
     // A notification wakes the stream; the periodic read would take up to 15 s.
     assert.ok(performance.now() - beganAt < SOON_MS)
     assert.deepEqual(ids(stream), [id])
     const { events } = (await api.call('GET', '/api/builder/v1/events?limit=1', { key })).body
-    assert.deepEqual([stream.told[0]?.event, stream.told[0]?.data], ['training.run.failed', events[0]])
+    assert.deepEqual([stream.events[0]?.event, stream.events[0]?.data], ['training.run.failed', events[0]])
   })
 
   it('resumes after an event, and delivers one that was committed late', async () => {
     const [first, second] = [await write(), await write()]
     using again = await follow(`?after=${first}`)
-    await until(() => again.told.length > 0, SOON_MS)
+    await until(() => again.events.length > 0, SOON_MS)
     assert.deepEqual(ids(again), [second])
     using browser = await follow(`?after=${newId()}`, first)
-    await until(() => browser.told.length > 0, SOON_MS)
+    await until(() => browser.events.length > 0, SOON_MS)
 
     // Its id is older than that of the previously delivered event.
     const late = firstIdAt(new Date(timeOfId(second) - 3_000))
@@ -97,10 +97,10 @@ describe("an account's event stream", function () {
       api.database.db,
     )
 
-    await until(() => again.told.length > 1, SOON_MS)
+    await until(() => again.events.length > 1, SOON_MS)
     assert.deepEqual(ids(again), [second, late])
     const third = await write()
-    await until(() => again.told.length > 2, SOON_MS)
+    await until(() => again.events.length > 2, SOON_MS)
     assert.deepEqual(ids(again), [second, late, third])
   })
 
@@ -110,9 +110,9 @@ describe("an account's event stream", function () {
     for (let n = 0; n < 40; n++)
       written.push(...(await Promise.all(Array.from({ length: 30 }, () => write()))))
 
-    await until(() => stream.told.length >= written.length, 30_000)
+    await until(() => stream.events.length >= written.length, 30_000)
 
-    assert.equal(stream.told.length, written.length)
+    assert.equal(stream.events.length, written.length)
     assert.deepEqual(new Set(ids(stream)), new Set(written))
   })
 
@@ -120,17 +120,17 @@ describe("an account's event stream", function () {
     using stream = await follow('?type=training.run.failed')
     await write()
     const id = await write('training.run.failed')
-    await until(() => stream.told.length > 0, SOON_MS)
+    await until(() => stream.events.length > 0, SOON_MS)
     assert.deepEqual(ids(stream), [id])
 
-    for (const [query, place] of [
+    for (const [query, parameter] of [
       ['?after=x', 'after'],
       ['?after=00000000-0000-4000-8000-000000000000', 'after'],
       ['?type=shoe', 'type'],
     ] as const) {
       const { status, text } = await api.call('GET', `${PATH}${query}`, { key })
       assert.equal(status, 422)
-      assert.ok(text.includes(`"${place}"`), text)
+      assert.ok(text.includes(`"${parameter}"`), text)
     }
   })
 
@@ -186,10 +186,10 @@ describe("an account's event stream", function () {
     )
     const looked = timeOfId(reads.at(-1)!.from)
     assert.ok(looked >= Date.now() - 2_415_000, new Date(looked).toISOString())
-    const place = /^: keep-alive\nid: (\S+)$/.exec(stream.comments.at(-1) ?? '')?.[1] ?? ''
-    assert.ok(timeOfId(place) - looked === 10_000, stream.comments.join('\n'))
+    const resumeId = /^: keep-alive\nid: (\S+)$/.exec(stream.comments.at(-1) ?? '')?.[1] ?? ''
+    assert.ok(timeOfId(resumeId) - looked === 10_000, stream.comments.join('\n'))
     const id = await write()
-    await until(() => stream.told.length > 0, SOON_MS)
+    await until(() => stream.events.length > 0, SOON_MS)
     assert.deepEqual(ids(stream), [id])
     stream[Symbol.dispose]()
     server.close()
@@ -198,14 +198,14 @@ describe("an account's event stream", function () {
   it('loses no events when a client that has not received any yet reconnects', async () => {
     const other = await startApi({ database: api.database })
     const opened: string[] = []
-    let isTold = false
+    let hasReceived = false
     const moving = async (url: string, init?: RequestInit) => {
       opened.push(url)
       const answer = await fetch(opened.length === 1 ? url : url.replace(other.baseUrl, api.baseUrl), init)
       const watched = new TransformStream({
         transform: (bytes: Uint8Array, controller) => {
           controller.enqueue(bytes)
-          isTold = true
+          hasReceived = true
         },
       })
       return new Response(answer.body?.pipeThrough(watched), answer)
@@ -213,7 +213,7 @@ describe("an account's event stream", function () {
     const events = hearth({ baseUrl: other.baseUrl, apiKey: key, fetch: moving }).followEvents()
     const next = events.next()
     // The resume point comes with the first bytes of the response; a client that disconnects earlier starts over.
-    await until(() => isTold, SOON_MS)
+    await until(() => hasReceived, SOON_MS)
     await other[Symbol.asyncDispose]()
     assert.equal(opened.length, 1)
 
@@ -259,12 +259,12 @@ describe("an account's event stream", function () {
     assert.ok(performance.now() - revokedAt < SOON_MS)
     for (const stream of streams) {
       assert.equal(await stream.ended, true)
-      const { event, data } = stream.told.at(-1)!
+      const { event, data } = stream.events.at(-1)!
       assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
     }
 
     const id = await write()
-    await until(() => other.told.length === 1, SOON_MS)
-    assert.deepEqual([other.told[0]?.id, streams.flatMap(({ told }) => told).length], [id, 2])
+    await until(() => other.events.length === 1, SOON_MS)
+    assert.deepEqual([other.events[0]?.id, streams.flatMap(({ events: told }) => told).length], [id, 2])
   })
 })

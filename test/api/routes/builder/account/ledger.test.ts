@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
-import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -11,7 +11,7 @@ describe("an account's ledger", () => {
   let endpoint: EndpointRow
   before(async () => {
     on = await InferenceApi.start()
-    endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: PRICE, ...OFFERED })
+    endpoint = await on.endpointOver(await on.loadedModel(), { price_micro: PRICE, ...PUBLIC_LISTING })
   })
   after(() => on?.[Symbol.asyncDispose]())
 

@@ -7,7 +7,7 @@ import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { hold } from '../../../../../domain/ledger.ts'
 import { until } from '../../../../support/assertions/until.ts'
-import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohort, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { ChatApi, openStream } from '../../../../support/servers/chat-api.ts'
 
@@ -37,7 +37,7 @@ describe("an account's usage", () => {
   before(async () => {
     chat = await ChatApi.start()
     endpoints = []
-    for (const price_micro of PRICES) endpoints.push(await chat.warm({ ...OFFERED, price_micro }))
+    for (const price_micro of PRICES) endpoints.push(await chat.warm({ ...PUBLIC_LISTING, price_micro }))
   })
   after(() => chat?.[Symbol.asyncDispose]())
 

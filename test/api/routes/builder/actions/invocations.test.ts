@@ -238,13 +238,13 @@ describe('invocations of endpoints', () => {
   it('are cancelled when their client disconnects', async () => {
     const before = await countInvocations()
     const leaving = new AbortController()
-    const asked = request(`${on.api.baseUrl}${BUILDER}/actions/${warm.name}:invoke`, {
+    const pendingResponse = request(`${on.api.baseUrl}${BUILDER}/actions/${warm.name}:invoke`, {
       method: 'POST',
       headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
       body: JSON.stringify({ input: { wait_s: 20 } }),
       signal: leaving.signal,
     })
-    asked.catch(() => {})
+    pendingResponse.catch(() => {})
     await on.inFlight(1)
 
     leaving.abort()

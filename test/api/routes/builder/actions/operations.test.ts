@@ -82,25 +82,25 @@ describe('invocations of operations', () => {
   })
 
   it('answer a waiting caller once the job has ended', async () => {
-    const asked = invoke({ input, sync: true, sync_timeout_s: 20 })
+    const pendingAnswer = invoke({ input, sync: true, sync_timeout_s: 20 })
     await until(async () => (await jobs()).length === 1)
     const [{ job_id }] = await jobs()
     await end(job_id, 'cancelled')
 
-    const { status, body } = await asked
+    const { status, body } = await pendingAnswer
 
     assert.deepEqual([status, body.status, body.job_id], [200, 'failed', job_id])
   })
 
   it('are cancelled when the waiting client disconnects', async () => {
     const leaving = new AbortController()
-    const asked = fetch(`${api.baseUrl}${BUILDER}/actions/training.merge:invoke`, {
+    const pendingResponse = fetch(`${api.baseUrl}${BUILDER}/actions/training.merge:invoke`, {
       method: 'POST',
       headers: { 'x-api-key': key, 'content-type': 'application/json' },
       body: JSON.stringify({ input, sync: true, sync_timeout_s: 60 }),
       signal: leaving.signal,
     })
-    asked.catch(() => {})
+    pendingResponse.catch(() => {})
     await until(async () => (await jobs()).length === 1)
 
     leaving.abort()

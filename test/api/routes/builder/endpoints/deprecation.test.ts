@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import type { NewEndpoint } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { until } from '../../../../support/assertions/until.ts'
-import { buildEndpoint, OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { buildEndpoint, PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -91,7 +91,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
   })
 
   it('keeps its date and replacement through other changes, and loses both when reactivated', async () => {
-    const [old, next] = [await build(), await build({ ...OFFERED }, other)]
+    const [old, next] = [await build(), await build({ ...PUBLIC_LISTING }, other)]
     const first = await patch(old.id, { status: 'deprecated', replaced_by: next.name })
 
     await patch(old.id, { description: 'old' })
@@ -123,14 +123,14 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     const old = await build()
     const foreign = await build({}, other)
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' }, other)
-    const gone = await build({ deleted_at: new Date() })
+    const deleted = await build({ deleted_at: new Date() })
     const outdated = await build({ status: 'deprecated' })
 
     for (const replaced_by of [
       foreign.name,
       foreign.id,
       waiting.name,
-      gone.name,
+      deleted.name,
       outdated.name,
       old.name,
       old.id,

@@ -2,16 +2,16 @@ import assert from 'node:assert/strict'
 import * as usageRepository from '../../../../../db/repositories/platform/usage.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import type { EndpointFacets } from '../../../../../schemas/endpoint.ts'
-import { buildEndpoint, OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { buildEndpoint, PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const PATH = '/api/builder/v1/endpoints'
 
-interface Listed {
+interface EndpointList {
   endpoints: { endpoint_id: string; name: string; owned: boolean }[]
   total: number
 }
-const names = ({ endpoints }: Listed) => endpoints.map(({ name }) => name)
+const names = ({ endpoints }: EndpointList) => endpoints.map(({ name }) => name)
 
 describe('GET /endpoints (4.5)', () => {
   let api: TestApi
@@ -20,7 +20,7 @@ describe('GET /endpoints (4.5)', () => {
   const list = async (query: string, key = mine.key) => {
     const { status, body } = await api.call('GET', `${PATH}?${query}`, { key })
     assert.equal(status, 200, JSON.stringify(body))
-    return body as Listed & { limit: number; offset: number; facets: EndpointFacets }
+    return body as EndpointList & { limit: number; offset: number; facets: EndpointFacets }
   }
 
   before(async () => {
@@ -48,7 +48,7 @@ describe('GET /endpoints (4.5)', () => {
     })
     await buildEndpoint(db, mine.accountId, { name: 'gone', deleted_at: new Date() })
     await buildEndpoint(db, other.accountId, {
-      ...OFFERED,
+      ...PUBLIC_LISTING,
       name: 'summaries',
       source: 'catalog',
       is_base_model: true,
@@ -217,7 +217,7 @@ describe('a single endpoint', () => {
   it('is 404 to others, 403 while it waits for its review, and open once approved', async () => {
     const own = await build()
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' })
-    const offered = await build({ ...OFFERED })
+    const offered = await build({ ...PUBLIC_LISTING })
 
     assert.equal((await call('GET', own.id, undefined, other.key)).status, 404)
     assert.equal((await call('GET', waiting.id, undefined, other.key)).status, 403)
@@ -230,7 +230,7 @@ describe('a single endpoint', () => {
 
   it('is soft-deleted by an admin, unless it is a base model', async () => {
     const endpoint = await build({ name: 'short-lived' })
-    const base = await build({ ...OFFERED, is_base_model: true, source: 'catalog' })
+    const base = await build({ ...PUBLIC_LISTING, is_base_model: true, source: 'catalog' })
     const operator = await api.key(mine.accountId, 'operator')
 
     assert.equal((await call('DELETE', endpoint.id, undefined, operator)).status, 403)
@@ -278,13 +278,13 @@ describe('a single endpoint', () => {
       [['body', 'price_per_request']],
     )
     assert.deepEqual((await call('GET', endpoint.id)).body.tags, [])
-    const asked = await call('PATCH', endpoint.id, {
+    const updated = await call('PATCH', endpoint.id, {
       visibility: 'public',
       ...listing,
       price_per_request: 0.02,
     })
-    assert.deepEqual([asked.status, asked.body.review_status], [200, 'pending_review'])
-    assert.deepEqual([asked.body.tags, asked.body.price_per_request], [['homes'], 0.02])
+    assert.deepEqual([updated.status, updated.body.review_status], [200, 'pending_review'])
+    assert.deepEqual([updated.body.tags, updated.body.price_per_request], [['homes'], 0.02])
     // A public listing must stay complete.
     assert.equal((await call('PATCH', endpoint.id, { description: ' ' })).status, 422)
 
@@ -299,8 +299,8 @@ describe('GET /inference/models (2.8)', () => {
     const { accountId } = await api.account()
     const { db } = api.database
     await buildEndpoint(db, accountId, { name: 'hidden' })
-    await buildEndpoint(db, accountId, { ...OFFERED, name: 'open', model_category: 'nlp' })
-    await buildEndpoint(db, accountId, { ...OFFERED, name: 'resting', status: 'paused' })
+    await buildEndpoint(db, accountId, { ...PUBLIC_LISTING, name: 'open', model_category: 'nlp' })
+    await buildEndpoint(db, accountId, { ...PUBLIC_LISTING, name: 'resting', status: 'paused' })
     const read = async (query: string) =>
       (await api.call('GET', `/api/builder/v1/inference/models?${query}`)).body
 

@@ -5,7 +5,7 @@ import {
   buildEndpoint,
   buildRun,
   buildVersion,
-  OFFERED,
+  PUBLIC_LISTING,
 } from '../../../../support/builders/build-endpoint.ts'
 import { callOf, formOf } from '../../../../support/builders/forms.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -138,7 +138,7 @@ describe("an endpoint's listing", () => {
   })
 
   it('keeps working for an endpoint that became public without an explicit price', async () => {
-    const { id } = await build({ ...OFFERED, tags: ['x'], description: 'd', display_name: 'n' })
+    const { id } = await build({ ...PUBLIC_LISTING, tags: ['x'], description: 'd', display_name: 'n' })
 
     assert.equal((await patch(id, { status: 'paused' })).status, 200)
   })

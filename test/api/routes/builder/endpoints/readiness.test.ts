@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { until } from '../../../../support/assertions/until.ts'
-import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
 import type { TestNode } from '../../../../support/servers/nodes/node.ts'
 
@@ -14,7 +14,7 @@ describe("a model's readiness (2.8, 3.3)", () => {
   before(async () => {
     chat = await ChatApi.start()
     other = await startChatNode(chat.api)
-    endpoint = await chat.cold({ name: 'fake' }, { ...OFFERED, is_base_model: true })
+    endpoint = await chat.cold({ name: 'fake' }, { ...PUBLIC_LISTING, is_base_model: true })
   })
   after(async () => {
     await other?.[Symbol.asyncDispose]()
@@ -22,7 +22,7 @@ describe("a model's readiness (2.8, 3.3)", () => {
   })
 
   /** Reads the readiness from every route that returns it. */
-  async function told() {
+  async function readReadiness() {
     const { key } = chat.caller
     const get = async (path: string) => (await chat.api.call('GET', BUILDER + path, { key })).body
     const [listed] = (await get('/endpoints?include_readiness=true')).endpoints
@@ -45,18 +45,18 @@ describe("a model's readiness (2.8, 3.3)", () => {
     })
 
   it('counts the nodes that have the model loaded, and those that only have it on disk', async () => {
-    assert.deepEqual(await told(), thrice({ readiness: 'cold', warm_nodes: 0, cached_nodes: 0 }))
+    assert.deepEqual(await readReadiness(), thrice({ readiness: 'cold', warm_nodes: 0, cached_nodes: 0 }))
 
     await Promise.all([chat.node, other].map(({ parts }) => parts.models.load(endpoint.model_key)))
     await counted(2, 0)
-    assert.deepEqual(await told(), thrice({ readiness: 'warm', warm_nodes: 2, cached_nodes: 0 }))
+    assert.deepEqual(await readReadiness(), thrice({ readiness: 'warm', warm_nodes: 2, cached_nodes: 0 }))
 
     await evictOn(other)
     await counted(1, 1)
-    assert.deepEqual(await told(), thrice({ readiness: 'warm', warm_nodes: 1, cached_nodes: 1 }))
+    assert.deepEqual(await readReadiness(), thrice({ readiness: 'warm', warm_nodes: 1, cached_nodes: 1 }))
 
     await evictOn(chat.node)
     await counted(0, 2)
-    assert.deepEqual(await told(), thrice({ readiness: 'cached', warm_nodes: 0, cached_nodes: 2 }))
+    assert.deepEqual(await readReadiness(), thrice({ readiness: 'cached', warm_nodes: 0, cached_nodes: 2 }))
   })
 })

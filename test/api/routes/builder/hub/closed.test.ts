@@ -146,13 +146,13 @@ describe('private and gated hub repositories', () => {
     const { key } = await api.account()
     const search = (query: string) => api.call('POST', `${MODELS}/hf/search`, { key, body: { query } })
     await search('bulk')
-    const asked = hub.requests.length
+    const requestCount = hub.requests.length
 
     const again = await search('bulk')
 
     assert.equal(again.body.results.length, 20)
     assert.equal(again.body.complete, false)
-    assert.equal(hub.requests.length, asked)
+    assert.equal(hub.requests.length, requestCount)
     let limited: Awaited<ReturnType<typeof search>> | undefined
     for (let i = 0; i < 400 && !limited; i++) {
       const answer = await search(`nothing-${i}`)

@@ -135,7 +135,11 @@ describe('the revision of a hub import', () => {
     const { model_config_id: id, endpoint_id, model_name } = (await register(key, commitOf(FIRST))).body
     await override(id, { lifecycle_status: 'ready' })
     const origin = { repo_id: REPO, revision: commitOf(FIRST), imported_by: accountId }
-    const said = ({ repo_id, revision, imported_by }: typeof origin) => ({ repo_id, revision, imported_by })
+    const originOf = ({ repo_id, revision, imported_by }: typeof origin) => ({
+      repo_id,
+      revision,
+      imported_by,
+    })
 
     const headers = { authorization: `Bearer ${stranger.key}` }
     const chat = await api.call('GET', `/v1/models/${model_name}`, { headers })
@@ -143,11 +147,11 @@ describe('the revision of a hub import', () => {
     const open = await api.call('GET', '/api/builder/v1/inference/models')
 
     assert.equal(chat.body.owned_by, accountId)
-    assert.deepEqual(said(chat.body), origin)
-    assert.deepEqual(said(endpoint.body), origin)
-    assert.deepEqual(said(await registry(stranger.key, id)), origin)
+    assert.deepEqual(originOf(chat.body), origin)
+    assert.deepEqual(originOf(endpoint.body), origin)
+    assert.deepEqual(originOf(await registry(stranger.key, id)), origin)
     const listed = open.body.models.find((one: { model_name: string }) => one.model_name === model_name)
-    assert.deepEqual(said(listed), origin)
+    assert.deepEqual(originOf(listed), origin)
   })
 
   it("keeps its repository's listing: an account cannot change it", async () => {

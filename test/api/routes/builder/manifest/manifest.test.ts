@@ -9,7 +9,7 @@ import {
   buildEndpoint,
   buildRun,
   buildVersion,
-  OFFERED,
+  PUBLIC_LISTING,
 } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
@@ -99,8 +99,8 @@ describe('GET /mcp/manifest (4.6)', () => {
       { name: `${other.accountId}-waiting`, visibility: 'public', review_status: 'pending_review' },
       other,
     )
-    await build({ name: `${other.accountId}-offered`, ...OFFERED }, other)
-    await build({ name: `${other.accountId}-old`, ...OFFERED, status: 'deprecated' }, other)
+    await build({ name: `${other.accountId}-offered`, ...PUBLIC_LISTING }, other)
+    await build({ name: `${other.accountId}-old`, ...PUBLIC_LISTING, status: 'deprecated' }, other)
     const disabled = await buildVersion(api.database.db, mine.accountId, { lifecycle_status: 'disabled' })
     await build({ name: `${mine.accountId}-disabled`, version_id: disabled.id })
     const unusable = await buildVersion(api.database.db, mine.accountId, { unusable: 'no weights' })
@@ -233,7 +233,7 @@ describe('GET /mcp/manifest (4.6)', () => {
       hyperparameters: JSON.stringify({ target_column: 'price' }),
     })
     const version = await buildVersion(db, other.accountId, { job_id: run.id })
-    const endpoint = await build({ ...OFFERED, version_id: version.id, base_model: 'a-base' }, other)
+    const endpoint = await build({ ...PUBLIC_LISTING, version_id: version.id, base_model: 'a-base' }, other)
     await settled()
 
     assert.equal((await tool(other, endpoint.name)).lineage?.jobId, run.id)
@@ -270,7 +270,7 @@ describe('GET /mcp/manifest (4.6)', () => {
       const hyperparameters = JSON.stringify({ target_column: 'price' })
       const run = await buildRun(db, other.accountId, { hyperparameters, dataset_id: dataset.id })
       const version = await buildVersion(db, other.accountId, { job_id: run.id, dataset_id: dataset.id })
-      const endpoint = await build({ ...OFFERED, version_id: version.id }, other)
+      const endpoint = await build({ ...PUBLIC_LISTING, version_id: version.id }, other)
       await settled()
 
       const whole = { dataset: 'homes', datasetDomain: 'tabular', columns: { label_column: 'price' } }

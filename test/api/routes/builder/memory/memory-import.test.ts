@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { enableMemory, operate, remember } from '../../../../support/builders/memory.ts'
+import { enableMemory, callAdmin, remember } from '../../../../support/builders/memory.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -30,7 +30,7 @@ describe('memory imports', () => {
       { text: 'newest', source: 'crm' },
     ]
 
-    const imported = await operate(api, 'POST', `/accounts/${accountId}/memory/import`, { entries })
+    const imported = await callAdmin(api, 'POST', `/accounts/${accountId}/memory/import`, { entries })
     await remember(api, key, 'between', {})
 
     assert.deepEqual(imported.body, { imported: 2, already_present: 0 })
@@ -56,8 +56,8 @@ describe('memory imports', () => {
       { text: 'lives in Oslo' },
     ]
 
-    const first = await operate(api, 'POST', path, { entries })
-    const second = await operate(api, 'POST', path, { entries: [...entries, { text: 'is new' }] })
+    const first = await callAdmin(api, 'POST', path, { entries })
+    const second = await callAdmin(api, 'POST', path, { entries: [...entries, { text: 'is new' }] })
 
     assert.deepEqual(first.body, { imported: 4, already_present: 2 })
     assert.deepEqual(second.body, { imported: 1, already_present: 6 })

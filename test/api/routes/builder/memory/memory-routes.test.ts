@@ -3,9 +3,9 @@ import { newId } from '../../../../../domain/ids.ts'
 import {
   buildSnapshots,
   enableMemory,
-  grant,
+  grantMemory,
   keyIdOf,
-  operate,
+  callAdmin,
   remember,
   revoke,
 } from '../../../../support/builders/memory.ts'
@@ -42,7 +42,7 @@ describe('memory routes', () => {
     assert.equal(away.status, 404)
     assert.match(away.body.error.message, /HEARTH_MEMORY=1/)
     assert.equal((await other.call('GET', `${BUILDER}/memory/entries`, { key })).status, 404)
-    assert.equal((await operate(other, 'GET', '/memories')).status, 404)
+    assert.equal((await callAdmin(other, 'GET', '/memories')).status, 404)
     const { key: plain } = await api.account()
     assert.deepEqual(await status(plain), { enabled: false, ready: false, detail: null })
   })
@@ -52,8 +52,8 @@ describe('memory routes', () => {
     const { db } = api.database
     const path = `/accounts/${accountId}/memory`
 
-    await operate(api, 'POST', `${path}/enable`)
-    const asked = await status(key)
+    await callAdmin(api, 'POST', `${path}/enable`)
+    const initialStatus = await status(key)
     const aWhileAgo = new Date(Date.now() - 3_600_000)
     await db
       .updateTable('memory_namespace')
@@ -65,9 +65,9 @@ describe('memory routes', () => {
     const built = await status(key)
     await remember(api, key, 'the sky is blue')
     const building = await status(key)
-    await operate(api, 'POST', `${path}/disable`)
+    await callAdmin(api, 'POST', `${path}/disable`)
 
-    assert.deepEqual(asked, { enabled: true, ready: false, detail: 'provisioning' })
+    assert.deepEqual(initialStatus, { enabled: true, ready: false, detail: 'provisioning' })
     assert.deepEqual(late, { enabled: true, ready: false, detail: 'unavailable' })
     assert.deepEqual(built, { enabled: true, ready: true, detail: null })
     assert.deepEqual(building, built)
@@ -115,17 +115,17 @@ describe('memory routes', () => {
     const old = await remember(api, key, 'lives in Oslo')
     await remember(api, key, 'has a cat')
     await remember(api, key, 'lives in Bergen', { supersedes: old })
-    const gone = await remember(api, key, 'has a dog')
-    await call(key, 'DELETE', `/entries/${gone}`)
+    const deletedId = await remember(api, key, 'has a dog')
+    await call(key, 'DELETE', `/entries/${deletedId}`)
 
     const all = await recall(key)
     const one = await recall(key, { query: 'x', limit: 1 })
     const twice = await call(key, 'POST', '/entries', { text: 'x', supersedes: old })
 
-    const said = (answer: typeof all) => answer.body.entries.map(({ text }: { text: string }) => text)
-    assert.deepEqual(said(all), ['lives in Bergen', 'has a cat'])
+    const textsOf = (answer: typeof all) => answer.body.entries.map(({ text }: { text: string }) => text)
+    assert.deepEqual(textsOf(all), ['lives in Bergen', 'has a cat'])
     assert.equal(all.body.ordered_by, 'recency')
-    assert.deepEqual(said(one), ['lives in Bergen'])
+    assert.deepEqual(textsOf(one), ['lives in Bergen'])
     assert.equal(twice.status, 422)
     assert.deepEqual(twice.body.detail[0].loc, ['body', 'supersedes'])
     assert.deepEqual((await texts(key)).length, 3)
@@ -137,14 +137,14 @@ describe('memory routes', () => {
     const write = () => call(agent, 'POST', '/entries', { text: 'seen' })
 
     const before = [(await write()).status, (await recall(agent)).status]
-    await grant(api, agent, 'write')
+    await grantMemory(api, agent, 'write')
     const writing = [(await write()).status, (await recall(agent)).status]
-    await grant(api, agent, 'read')
-    await grant(api, agent, 'read')
+    await grantMemory(api, agent, 'read')
+    await grantMemory(api, agent, 'read')
     const both = [(await write()).status, (await recall(agent)).status]
     const revoked = [(await revoke(api, agent, 'read')).status, (await recall(agent)).status]
     const again = await revoke(api, agent, 'read')
-    await grant(api, agent, 'read')
+    await grantMemory(api, agent, 'read')
 
     assert.deepEqual(before, [403, 403])
     assert.deepEqual(writing, [201, 403])
@@ -155,7 +155,7 @@ describe('memory routes', () => {
     assert.equal((await call(agent, 'GET', '/entries')).status, 403)
     assert.equal((await call(agent, 'GET', '/export')).status, 403)
     assert.equal((await call(agent, 'DELETE', '/entries')).status, 403)
-    const { body } = await operate(api, 'GET', `/accounts/${accountId}/memory`)
+    const { body } = await callAdmin(api, 'GET', `/accounts/${accountId}/memory`)
     const held = body.grants.map(
       ({ key_id, access }: { key_id: string; access: string }) => `${key_id} ${access}`,
     )
@@ -171,10 +171,10 @@ describe('memory routes', () => {
     const viewer = await keyIdOf(api, await api.key(accountId, 'viewer'))
     const limited = async (tools: string[]) => {
       const body = { name: 'limited', role: 'operator', tools }
-      return (await operate(api, 'POST', `/accounts/${accountId}/keys`, body)).body.key_id
+      return (await callAdmin(api, 'POST', `/accounts/${accountId}/keys`, body)).body.key_id
     }
     const give = (keyId: string, access: string) =>
-      operate(api, 'PUT', `/keys/${keyId}/memory-grants/${access}`)
+      callAdmin(api, 'PUT', `/keys/${keyId}/memory-grants/${access}`)
     const [sales, agent] = [await limited(['sales-*']), await limited(['remember', 'sales-*'])]
 
     const answers = [
@@ -184,8 +184,8 @@ describe('memory routes', () => {
       await give(sales, 'read'),
       await give(agent, 'write'),
     ]
-    for (const keyId of [viewer, sales, agent]) await operate(api, 'DELETE', `/keys/${keyId}`)
-    const { body } = await operate(api, 'GET', `/accounts/${accountId}/memory`)
+    for (const keyId of [viewer, sales, agent]) await callAdmin(api, 'DELETE', `/keys/${keyId}`)
+    const { body } = await callAdmin(api, 'GET', `/accounts/${accountId}/memory`)
 
     assert.deepEqual(
       answers.map(({ status: code }) => code),
@@ -203,7 +203,7 @@ describe('memory routes', () => {
   it('write nothing after a revocation has returned, whatever was in progress', async () => {
     const { accountId, key } = await accountWithMemory()
     const agent = await api.key(accountId, 'operator')
-    await grant(api, agent, 'write')
+    await grantMemory(api, agent, 'write')
 
     const writes = Array.from({ length: 15 }, (_, i) =>
       call(agent, 'POST', '/entries', { text: `entry ${i}` }),
@@ -254,12 +254,12 @@ describe('memory routes', () => {
       ['/recall', {}, ['body', 'query']],
       ['/recall', { query: 'x', limit: 51 }, ['body', 'limit']],
     ] as const) {
-      const { status: code, body: said } = await call(key, 'POST', path, body)
+      const { status: code, body: errorBody } = await call(key, 'POST', path, body)
       assert.equal(code, 422, JSON.stringify(body))
-      assert.deepEqual(said.detail[0].loc, loc)
+      assert.deepEqual(errorBody.detail[0].loc, loc)
     }
     const many = Array.from({ length: 21 }, (_, i) => ({ text: `entry ${i}` }))
-    const imported = await operate(api, 'POST', `/accounts/${accountId}/memory/import`, { entries: many })
+    const imported = await callAdmin(api, 'POST', `/accounts/${accountId}/memory/import`, { entries: many })
     assert.equal(imported.status, 409)
     assert.match(imported.body.error.message, /at most 20/)
     assert.deepEqual(await texts(key), [])
@@ -292,7 +292,7 @@ describe('memory routes', () => {
     await remember(api, caller.key, 'from before')
     await buildSnapshots(api)
 
-    const deleted = await operate(api, 'DELETE', `/accounts/${caller.accountId}/memory`)
+    const deleted = await callAdmin(api, 'DELETE', `/accounts/${caller.accountId}/memory`)
     const absent = await status(caller.key)
     await enableMemory(api, caller)
 
@@ -300,18 +300,18 @@ describe('memory routes', () => {
     assert.deepEqual(absent, { enabled: false, ready: false, detail: null })
     assert.deepEqual(await texts(caller.key), [])
     assert.deepEqual((await recall(caller.key)).body.entries, [])
-    assert.equal((await operate(api, 'DELETE', `/accounts/${newId()}/memory`)).status, 404)
+    assert.equal((await callAdmin(api, 'DELETE', `/accounts/${newId()}/memory`)).status, 404)
   })
 
   it('refuse to recall and remember while disabled, but let the owner list and delete entries', async () => {
     const { accountId, key } = await accountWithMemory()
     const id = await remember(api, key, 'kept')
 
-    await operate(api, 'POST', `/accounts/${accountId}/memory/disable`)
+    await callAdmin(api, 'POST', `/accounts/${accountId}/memory/disable`)
     const off = [(await recall(key)).status, (await call(key, 'POST', '/entries', { text: 'x' })).status]
     const seen = await texts(key)
     const deleted = await call(key, 'DELETE', `/entries/${id}`)
-    await operate(api, 'POST', `/accounts/${accountId}/memory/enable`)
+    await callAdmin(api, 'POST', `/accounts/${accountId}/memory/enable`)
 
     assert.deepEqual(off, [409, 409])
     assert.deepEqual(seen, ['kept'])
@@ -323,13 +323,13 @@ describe('memory routes', () => {
     const { accountId, key } = await accountWithMemory()
     await remember(api, key, 'for nobody else')
 
-    const { body, text } = await operate(api, 'GET', '/memories?limit=100')
+    const { body, text } = await callAdmin(api, 'GET', '/memories?limit=100')
 
     const mine = body.memories.find((one: { account_id: string }) => one.account_id === accountId)
     assert.equal(mine.entries, 1)
     assert.equal(mine.ready, true)
     assert.doesNotMatch(text, /nobody/)
-    assert.equal((await operate(api, 'POST', `/accounts/${newId()}/memory/enable`)).status, 404)
-    assert.equal((await operate(api, 'PUT', `/keys/${newId()}/memory-grants/read`)).status, 404)
+    assert.equal((await callAdmin(api, 'POST', `/accounts/${newId()}/memory/enable`)).status, 404)
+    assert.equal((await callAdmin(api, 'PUT', `/keys/${newId()}/memory-grants/read`)).status, 404)
   })
 })

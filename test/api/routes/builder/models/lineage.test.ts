@@ -3,11 +3,11 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 import {
   type Caller,
-  type Drawn,
+  type LineageNode,
   expectedLineage,
-  isMade,
+  isLineageModel,
   LineageWorld,
-  type Made,
+  type LineageModel,
   refOf,
   shownLineage,
 } from '../../../../support/servers/worlds/lineage-world.ts'
@@ -52,12 +52,12 @@ describe('lineage is correct (4.4)', function () {
     ;[own, stranger] = [await api.account(), await api.account()]
   })
 
-  const check = async (made: Made) =>
+  const check = async (made: LineageModel) =>
     assert.deepEqual(shownLineage(await world.lineageOf(made)), expectedLineage(made))
   const text = (owner = own) => world.dataset(owner, 'text', 'public')
   let seed = 0
-  const tune = async (owner: Caller, base: Made | Drawn, more: object = {}) => {
-    const isRepo = !isMade(base) && base.id.startsWith('hub_repo:')
+  const tune = async (owner: Caller, base: LineageModel | LineageNode, more: object = {}) => {
+    const isRepo = !isLineageModel(base) && base.id.startsWith('hub_repo:')
     return world.run(owner, {
       dataset: await text(owner),
       base,
@@ -69,11 +69,11 @@ describe('lineage is correct (4.4)', function () {
       },
     })
   }
-  const logsOf = async ({ owner, jobId }: Made): Promise<string[]> =>
+  const logsOf = async ({ owner, jobId }: LineageModel): Promise<string[]> =>
     (await world.get(owner, `/training/runs/${jobId}/logs`)).logs.map(
       ({ message }: { message: string }) => message,
     )
-  const publish = async ({ versionId, owner }: Made) => {
+  const publish = async ({ versionId, owner }: LineageModel) => {
     const { model_id } = await world.post(owner, '/models', { name: versionId, version_id: versionId })
     const path = `/api/builder/v1/models/${model_id}/versions/${versionId}`
     const shared = await api.call('PATCH', path, { key: owner.key, body: { visibility: 'public' } })
@@ -148,7 +148,7 @@ describe('lineage is correct (4.4)', function () {
     const dataset = await world.dataset(stranger, 'table', 'public')
     const { db } = api.database
     const left_out_columns = [{ column: 'id', reason: 'it has no values' }]
-    const leaveOut = ({ jobId }: Made) =>
+    const leaveOut = ({ jobId }: LineageModel) =>
       db
         .updateTable('training_run')
         .set({ metrics: JSON.stringify({ mae: 1, left_out_columns }) })
@@ -162,7 +162,7 @@ describe('lineage is correct (4.4)', function () {
 
     const { nodes } = await world.lineageOf(made)
 
-    const leftOutOf = ({ versionId }: Made) =>
+    const leftOutOf = ({ versionId }: LineageModel) =>
       nodes.find(({ id }) => id === `version:${versionId}`)?.details.left_out_columns
     assert.deepEqual(leftOutOf(made), left_out_columns)
     assert.equal(leftOutOf(base), undefined)
@@ -175,7 +175,7 @@ describe('lineage is correct (4.4)', function () {
       base: parts[0] ?? null,
       body: {
         method: 'ties',
-        base: refOf(parts[0] as Drawn),
+        base: refOf(parts[0] as LineageNode),
         sources: parts.slice(1).map((part) => refOf(part)),
       },
     })
@@ -212,9 +212,9 @@ describe('lineage is correct (4.4)', function () {
 
   async function randomChain(number: number): Promise<void> {
     const { chance, pick } = randomFrom(number)
-    const made: Made[] = []
-    const heads = new Map<string, Drawn>()
-    const imports = new Map<string, Made>()
+    const made: LineageModel[] = []
+    const heads = new Map<string, LineageNode>()
+    const imports = new Map<string, LineageModel>()
     const repoIds = ['x/alpha', 'x/beta', 'x/gamma'].map((name) => `${name}-${number}`)
     const advance = (id = repoIds[0] ?? '') => {
       const head = world.advance(id)
@@ -230,12 +230,12 @@ describe('lineage is correct (4.4)', function () {
       await world.dataset(stranger, 'table', 'public'),
     ]
 
-    const steps: Record<string, () => Promise<Made | undefined>> = {
+    const steps: Record<string, () => Promise<LineageModel | undefined>> = {
       async import() {
         const id = pick(repoIds) ?? ''
-        const known = imports.get(id)
+        const imported = imports.get(id)
         // The first import is returned again, however far the repository has moved since.
-        const one = known ?? (await world.import(own, heads.get(id) ?? advance(id)))
+        const one = imported ?? (await world.import(own, heads.get(id) ?? advance(id)))
         imports.set(id, one)
         return one
       },

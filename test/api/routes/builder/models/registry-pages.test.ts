@@ -43,12 +43,12 @@ describe('the model registry', () => {
 
     const { models } = await registry(key)
 
-    const said = models.map((one: Record<string, unknown>) => [
+    const summaries = models.map((one: Record<string, unknown>) => [
       one['repo_id'],
       one['framework'],
       one['category'],
     ])
-    assert.deepEqual(said.slice(0, 2), [
+    assert.deepEqual(summaries.slice(0, 2), [
       ['acme/Quantized', 'llama.cpp', 'nlp'],
       ['acme/plain', 'transformers', 'nlp'],
     ])

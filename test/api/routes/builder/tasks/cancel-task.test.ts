@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { PUBLIC_LISTING } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohort, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 
@@ -15,7 +15,7 @@ describe('cancelling a task', () => {
 
   it("ignores the request's user id for a plain task, however long", async () => {
     const { key } = await on.api.account()
-    const endpoint = await on.endpointOver(await on.loadedModel(), OFFERED)
+    const endpoint = await on.endpointOver(await on.loadedModel(), PUBLIC_LISTING)
     const queued = await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, key)
 
     const { status, text } = await cancel(queued.body.task_id, key, 'u'.repeat(201))

@@ -40,18 +40,18 @@ describe('a long result', () => {
     const other = await api.account()
     const lengths = [0, 100, 10_000, 100_000, 300_000]
     const tasks = await Promise.all(lengths.map((length) => ended({ text: 'x'.repeat(length) })))
-    const asked = Array.from({ length: 60 }, (_, i) => i % lengths.length)
+    const indexes = Array.from({ length: 60 }, (_, i) => i % lengths.length)
 
     const answers = await Promise.all(
-      asked.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: caller.key })),
+      indexes.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: caller.key })),
     )
     const refused = await Promise.all(
-      asked.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: other.key })),
+      indexes.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: other.key })),
     )
 
     assert.deepEqual(
       answers.map(({ body }) => body.result.text.length),
-      asked.map((i) => lengths[i]),
+      indexes.map((i) => lengths[i]),
     )
     assert.deepEqual([...new Set(refused.map(({ status }) => status))], [404])
   })

@@ -8,9 +8,9 @@ import { commitOf, startHub, type TestHub } from '../../../../support/servers/hu
 import { type SignedNode, signedNode } from '../../../../support/servers/nodes/signed-node.ts'
 import {
   type Caller,
-  type Drawn,
+  type LineageNode,
   LineageWorld,
-  type Made,
+  type LineageModel,
   refOf,
 } from '../../../../support/servers/worlds/lineage-world.ts'
 
@@ -48,19 +48,19 @@ describe('the base models of runs, merges and endpoints', function () {
       dataset_id: await datasetId(),
       ...body,
     })
-  const tuned = async (base: Made | Drawn, body: object) =>
+  const tuned = async (base: LineageModel | LineageNode, body: object) =>
     world.run(own, {
       dataset: await world.dataset(own, 'text', 'private'),
       base,
       body: { model_config_id: LLM, ...body },
     })
-  const disable = async ({ config }: Made) => {
+  const disable = async ({ config }: LineageModel) => {
     const path = `${BUILDER}/models/registry/${config}/lifecycle`
     const body = { lifecycle_status: 'disabled', reason: 'it answers nonsense' }
     assert.equal((await api.call('PATCH', path, { key: own.key, body })).status, 200)
   }
   let names = 0
-  const serve = async ({ jobId }: Made) =>
+  const serve = async ({ jobId }: LineageModel) =>
     (
       await post(`/training/runs/${jobId}/register-for-inference`, {
         name: `served-${++names}-${newId().slice(-6)}`,
@@ -85,7 +85,7 @@ describe('the base models of runs, merges and endpoints', function () {
     const stored = await world.store(own)
     const imported = await world.import(own, world.advance('acme/imported'))
     const first = await tuned(stored, { base: refOf(stored) })
-    const revisionOf = ({ id }: Drawn) => id.split('@')[1]
+    const revisionOf = ({ id }: LineageNode) => id.split('@')[1]
     const cases: [object, string, string | undefined][] = [
       [{ hyperparameters: { base_model: 'acme/named' } }, 'acme/named', revisionOf(head)],
       [{ base: refOf(stored) }, stored.label, undefined],

@@ -51,12 +51,12 @@ describe('runs that tune text encoders', function () {
     const {
       status,
       body,
-      text: said,
+      text: responseText,
     } = await api.call('POST', `${BUILDER}/models/hf/register`, {
       key,
       body: { repo_id, task_type },
     })
-    assert.equal(status, 201, said)
+    assert.equal(status, 201, responseText)
     return { base: { type: 'model_version', version_id: body.version_id }, config: body.model_config_id }
   }
 
@@ -108,8 +108,8 @@ describe('runs that tune text encoders', function () {
       [CLASSIFIER, embedder],
       [CLASSIFIER, reranker],
     ] as const) {
-      const { status, text: said } = await create(model, { base })
-      assert.equal(status, 202, said)
+      const { status, text: responseText } = await create(model, { base })
+      assert.equal(status, 202, responseText)
     }
     for (const [model, { base }, reason] of [
       [

@@ -64,7 +64,7 @@ describe('a run with large metrics and a large model description', () => {
     assert.equal(await statusOf('DELETE', `/training/runs/${runId}`), 204)
 
     const { db } = on.api.database
-    const left = await db.selectFrom('model_version').select('id').where('id', '=', versionId).execute()
-    assert.deepEqual(left, [])
+    const versions = await db.selectFrom('model_version').select('id').where('id', '=', versionId).execute()
+    assert.deepEqual(versions, [])
   })
 })

@@ -40,8 +40,8 @@ describe("a training run's progress", () => {
 
     const progress = { pct: 30, step: 3, of: 10, eta_s: 70 }
     assert.deepEqual((await read(first)).progress, progress)
-    await until(() => stream.told.length === 1, SOON_MS)
-    assert.deepEqual(stream.told[0]?.data, progress)
+    await until(() => stream.events.length === 1, SOON_MS)
+    assert.deepEqual(stream.events[0]?.data, progress)
     await renew(lease_token, { status: 'training', progress_pct: 40, metadata: { step: '4', of: 10 } })
     assert.deepEqual((await read(first)).progress, progress)
     await api.call('POST', `${RUNS}/${first}/cancel`, { key })

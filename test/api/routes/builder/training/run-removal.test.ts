@@ -9,9 +9,9 @@ import { type Answer, type AnyBody, startApi, type TestApi } from '../../../../s
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 import {
   type Caller,
-  type Drawn,
+  type LineageNode,
   LineageWorld,
-  type Made,
+  type LineageModel,
   refOf,
 } from '../../../../support/servers/worlds/lineage-world.ts'
 
@@ -23,9 +23,9 @@ describe('removing a run while other requests use its model', function () {
   let api: TestApi
   let world: LineageWorld
   let own: Caller
-  let made: Made
-  let dataset: Drawn
-  let stored: Drawn
+  let made: LineageModel
+  let dataset: LineageNode
+  let stored: LineageNode
   const releases: (() => Promise<void>)[] = []
   let names = 0
 

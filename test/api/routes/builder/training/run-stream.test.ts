@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { endRun, type RunEnding } from '../../../../../db/repositories/training/endings.ts'
 import { beginAttempt } from '../../../../../db/repositories/training/jobs.ts'
-import { followRun, type Told } from '../../../../support/assertions/run-stream.ts'
+import { followRun, type StreamEvent } from '../../../../support/assertions/run-stream.ts'
 import { SOON_MS, until } from '../../../../support/assertions/until.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -59,23 +59,23 @@ describe("a training run's stream", () => {
       .values({ job_id: runId, epoch: number, attempt: 1, train_loss, val_loss: null })
       .onConflict((oc) => oc.columns(['job_id', 'epoch']).doUpdateSet({ train_loss }))
       .execute()
-  const messages = (told: readonly Told[]) =>
-    told.filter(({ event }) => event === 'log').map(({ data }) => data.message)
+  const messages = (events: readonly StreamEvent[]) =>
+    events.filter(({ event }) => event === 'log').map(({ data }) => data.message)
   const LONG_AGO = new Date(Date.now() - 60_000)
 
   it('delivers past and new entries in order, and ends with the run', async () => {
     await begin()
     await say('first')
     using stream = await follow()
-    await until(() => stream.told.length === 3, SOON_MS)
+    await until(() => stream.events.length === 3, SOON_MS)
     await epoch(1, 0.5)
-    await until(() => stream.told.length === 4, SOON_MS)
+    await until(() => stream.events.length === 4, SOON_MS)
     await say('second')
     await end()
 
     assert.equal(await stream.ended, true)
     assert.deepEqual(
-      stream.told.map(({ event, data }) => [
+      stream.events.map(({ event, data }) => [
         event,
         data.message ?? data.train_loss ?? data.event_type ?? data.status,
       ]),
@@ -90,7 +90,7 @@ describe("a training run's stream", () => {
         ['done', 'completed'],
       ],
     )
-    const done = stream.told.at(-1)?.data
+    const done = stream.events.at(-1)?.data
     const read = await api.call('GET', `${RUNS}/${runId}`, { key })
     assert.deepEqual(done, read.body)
     assert.ok(stream.comments.includes('retry: 2000'))
@@ -105,15 +105,15 @@ describe("a training run's stream", () => {
     using whole = await follow()
     assert.equal(await whole.ended, true)
 
-    for (const [at, { id }] of whole.told.entries()) {
+    for (const [at, { id }] of whole.events.entries()) {
       using header = await follow('', id)
       using query = await follow(`?after=${id}`)
       await Promise.all([header.ended, query.ended])
-      const rest = whole.told.slice(at + 1)
+      const rest = whole.events.slice(at + 1)
       // The last entry is repeated, so a client that resumes there sees that nothing follows.
-      const expected = rest.length > 0 ? rest : whole.told.slice(-1)
-      assert.deepEqual(header.told, expected)
-      assert.deepEqual(query.told, expected)
+      const expected = rest.length > 0 ? rest : whole.events.slice(-1)
+      assert.deepEqual(header.events, expected)
+      assert.deepEqual(query.events, expected)
     }
   })
 
@@ -147,7 +147,7 @@ describe("a training run's stream", () => {
 
     assert.equal(await stream.ended, true)
     assert.deepEqual(
-      messages(stream.told)
+      messages(stream.events)
         .map(Number)
         .toSorted((a, b) => a - b),
       Array.from({ length: 24 }, (_, i) => i),
@@ -158,14 +158,14 @@ describe("a training run's stream", () => {
     await begin()
     using stream = await follow('?types=metric')
     await epoch(1, 3)
-    await until(() => stream.told.length === 1, SOON_MS)
+    await until(() => stream.events.length === 1, SOON_MS)
     await epoch(1, 3)
     await epoch(1, 2)
     await end()
 
     await stream.ended
     assert.deepEqual(
-      stream.told.slice(0, -1).map(({ data }) => data.train_loss),
+      stream.events.slice(0, -1).map(({ data }) => data.train_loss),
       [3, 2],
     )
   })
@@ -176,7 +176,7 @@ describe("a training run's stream", () => {
     using old = await follow()
     await old.ended
     assert.ok(performance.now() - startedAt < 1_500)
-    assert.equal(old.told.at(-1)?.data.status, 'cancelled')
+    assert.equal(old.events.at(-1)?.data.status, 'cancelled')
   })
 
   it('includes lines that arrive after the end', async () => {
@@ -186,7 +186,7 @@ describe("a training run's stream", () => {
     await say('late')
 
     assert.equal(await stream.ended, true)
-    assert.deepEqual(messages(stream.told), ['late'])
+    assert.deepEqual(messages(stream.events), ['late'])
   })
 
   it('is limited to its account, and reports invalid parameters', async () => {
@@ -201,7 +201,7 @@ describe("a training run's stream", () => {
     await end({ status: 'cancelled' }, LONG_AGO)
     using stream = await follow()
     await stream.ended
-    const id = stream.told[0]?.id ?? ''
+    const id = stream.events[0]?.id ?? ''
     runId = await createRun(api, key, { dataset_id: await readyDataset(api, accountId) })
     const elsewhere = await api.call('GET', `${RUNS}/${runId}/stream?after=${id}`, { key })
     assert.equal(elsewhere.status, 422)
@@ -235,12 +235,12 @@ describe("a training run's stream", () => {
   it('ends without `done` when its gateway stops', async () => {
     await using other = await startApi({ database: api.database })
     using stream = await followRun(`${other.baseUrl}${RUNS}/${runId}/stream`, { key })
-    await until(() => stream.told.length > 0, SOON_MS)
+    await until(() => stream.events.length > 0, SOON_MS)
     await other[Symbol.asyncDispose]()
 
     assert.equal(await stream.ended, true)
     assert.equal(
-      stream.told.some(({ event }) => event === 'done'),
+      stream.events.some(({ event }) => event === 'done'),
       false,
     )
   })
@@ -256,16 +256,16 @@ describe("a training run's stream", () => {
     const before = process.memoryUsage().external + process.memoryUsage().heapUsed
     for (let tick = 0; tick < SECONDS * 10; tick++) {
       await say(...Array.from({ length: 100 }, (_, i) => `${tick * 100 + i} ${text}`))
-      stream.told.splice(0, stream.told.length, ...stream.told.slice(-1))
+      stream.events.splice(0, stream.events.length, ...stream.events.slice(-1))
     }
     await until(
       () =>
-        messages(stream.told)
+        messages(stream.events)
           .at(-1)
           ?.startsWith(`${SECONDS * 1_000 - 1} `) ?? false,
       10 * SOON_MS,
     )
-    stream.told.length = 0
+    stream.events.length = 0
     globalThis.gc?.()
     const grown = process.memoryUsage().external + process.memoryUsage().heapUsed - before
     // Six megabytes were written, of which the lazy client has read next to nothing.
@@ -289,18 +289,18 @@ describe("a training run's stream", () => {
     const { body } = await api.call('POST', '/api/builder/v1/keys', { key, body: { name: 'follower' } })
     using stream = await followRun(address(), { key: body.api_key })
     using other = await follow()
-    await until(() => stream.told.length > 0 && other.told.length > 0, SOON_MS)
+    await until(() => stream.events.length > 0 && other.events.length > 0, SOON_MS)
 
     assert.equal((await api.call('DELETE', `/api/builder/v1/keys/${body.key_id}`, { key })).status, 204)
     const revokedAt = performance.now()
     assert.equal(await stream.ended, true)
 
     assert.ok(performance.now() - revokedAt < SOON_MS)
-    const { event, data } = stream.told.at(-1)!
+    const { event, data } = stream.events.at(-1)!
     assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
     await say('for others')
-    await until(() => messages(other.told).includes('for others'), SOON_MS)
-    assert.ok(!messages(stream.told).includes('for others'))
+    await until(() => messages(other.events).includes('for others'), SOON_MS)
+    assert.ok(!messages(stream.events).includes('for others'))
   })
 
   it('ends when its key is revoked while the run is still being read', async () => {
@@ -325,7 +325,7 @@ describe("a training run's stream", () => {
     assert.equal(await stream.ended, true)
 
     assert.ok(performance.now() - releasedAt < SOON_MS)
-    const { event, data } = stream.told.at(-1)!
+    const { event, data } = stream.events.at(-1)!
     assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
   })
 })

@@ -154,9 +154,9 @@ describe('webhook delivery routes', () => {
     await age(30 * DAY + 60_000)
     const late = await on.call('POST', `${DELIVERIES}/${delivery.delivery_id}/redeliver`)
     await on.api.database.db.deleteFrom('event').where('id', '=', delivery.event_id).execute()
-    const gone = await on.call('POST', `${DELIVERIES}/${inTime.body.delivery_id}/redeliver`)
+    const expired = await on.call('POST', `${DELIVERIES}/${inTime.body.delivery_id}/redeliver`)
 
-    assert.deepEqual([inTime.status, late.status, gone.status], [202, 410, 410])
+    assert.deepEqual([inTime.status, late.status, expired.status], [202, 410, 410])
     assert.equal(late.body.error.code, 'gone')
   })
 })

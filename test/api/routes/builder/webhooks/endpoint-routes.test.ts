@@ -59,10 +59,10 @@ describe('webhook endpoint routes', () => {
     const stale = await on.call('PATCH', path, { name: 'c' }, ifMatch(headers['etag']))
     const staleDelete = await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
     const blindDelete = await on.call('DELETE', path)
-    const gone = await on.call('DELETE', path, undefined, ifMatch(first.headers['etag']))
+    const deletion = await on.call('DELETE', path, undefined, ifMatch(first.headers['etag']))
 
     assert.deepEqual(
-      [blind, first, stale, staleDelete, blindDelete, gone].map(({ status }) => status),
+      [blind, first, stale, staleDelete, blindDelete, deletion].map(({ status }) => status),
       [428, 200, 412, 412, 428, 204],
     )
     assert.equal(stale.body.error.code, 'precondition_failed')
@@ -170,10 +170,10 @@ describe('webhook endpoint routes', () => {
     ['localhost', { ...WEBHOOK_BODY, url: 'https://localhost/' }],
   ] as const) {
     it(`answer 422 to ${what}`, async () => {
-      const { status, body: told } = await on.call('POST', ENDPOINTS, body)
+      const { status, body: errorBody } = await on.call('POST', ENDPOINTS, body)
 
       assert.equal(status, 422)
-      assert.equal(told.error.code, 'validation_failed')
+      assert.equal(errorBody.error.code, 'validation_failed')
     })
   }
 

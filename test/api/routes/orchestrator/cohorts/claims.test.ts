@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { turnOf } from '../../../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../../../platform/turn-key.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -44,7 +44,7 @@ describe('stage claims', () => {
     const claim = await called('tool:run_python')
     const first = await claim()
     assert.equal(first.status, 200, first.text)
-    assert.equal(first.body.turn, turnOf(claim.accountId))
+    assert.equal(first.body.turn, turnKeyOf(claim.accountId))
     const again = await claim()
     assert.equal(again.status, 200, again.text)
     assert.equal(again.body.lease_token, first.body.lease_token)
@@ -55,7 +55,7 @@ describe('stage claims', () => {
     const first = await claim()
     const again = await claim()
     assert.deepEqual([first.status, again.status], [200, 200], again.text)
-    assert.equal(first.body.turn, turnOf(claim.accountId))
+    assert.equal(first.body.turn, turnKeyOf(claim.accountId))
     assert.equal(again.body.lease_token, first.body.lease_token)
   })
 

@@ -82,15 +82,16 @@ describe('the hand-overs of a cohort that ends', () => {
       assert.deepEqual(await strays(cohort.id), [])
       const names = new Map((await read()).edges.map(({ edge_id, name }: AnyBody) => [edge_id, name]))
       const { events } = await read('/events')
-      const told = events.filter(({ type }: AnyBody) => type === 'edge.failed')
-      assert.deepEqual(told.map(({ edge_id }: AnyBody) => names.get(edge_id)).toSorted(), [
+      const failures = events.filter(({ type }: AnyBody) => type === 'edge.failed')
+      assert.deepEqual(failures.map(({ edge_id }: AnyBody) => names.get(edge_id)).toSorted(), [
         'connecting',
         'negotiated',
         'negotiating',
         'open',
         'transferred',
       ])
-      for (const { attempt, data } of told) assert.deepEqual([attempt, data], [2, { failure: 'cancelled' }])
+      for (const { attempt, data } of failures)
+        assert.deepEqual([attempt, data], [2, { failure: 'cancelled' }])
       assert.equal(events.at(-1).type, `cohort.${ending.status}`)
     })
 

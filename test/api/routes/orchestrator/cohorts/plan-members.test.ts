@@ -60,11 +60,11 @@ describe('cohort plans with misspelt members', () => {
       ],
     }
     const { body } = await call('/cohorts:plan', plan)
-    const told = body.reasons
+    const unknownReasons = body.reasons
       .filter(({ code }: AnyBody) => code.startsWith('unknown_'))
       .map(({ code, stage_id, edge_id }: AnyBody) => [code, stage_id, edge_id])
     assert.deepEqual(
-      told,
+      unknownReasons,
       [
         ['unknown_input', 'table', 'input-table-1'],
         ['unknown_input', 'chat', undefined],

@@ -150,11 +150,11 @@ describe('cohort plans', () => {
       stages: [stage('a', endpoint, { operation: 'layers' }), stage('b', endpoint)],
       edges: [{ ...edge('a', 'b'), edge_id: 'over', transports: ['engine'] }],
     })
-    const said = body.reasons.filter(({ message }: AnyBody) =>
+    const unsupportedReasons = body.reasons.filter(({ message }: AnyBody) =>
       /planned for a later version of cohorts/.test(message),
     )
     assert.deepEqual(
-      said.map(({ code, stage_id, edge_id }: AnyBody) => [code, stage_id ?? edge_id]),
+      unsupportedReasons.map(({ code, stage_id, edge_id }: AnyBody) => [code, stage_id ?? edge_id]),
       [
         ['operation_not_supported', 'a'],
         ['transport_not_allowed', 'over'],
@@ -241,13 +241,13 @@ describe('cohort plans', () => {
     ['an unknown member', { stages: [stage('a', 'x', { colour: 'red' })], edges: [] }, 'stages.0'],
     ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
   ]
-  for (const [what, body, place] of FAULTS) {
+  for (const [what, body, faultPath] of FAULTS) {
     it(`answer 422 with the path of ${what}`, async () => {
       const answer = await call('/cohorts:plan', body)
       assert.equal(answer.status, 422, JSON.stringify(answer.body))
       const places = answer.body.detail.map(({ loc }: AnyBody) => loc.join('.'))
       assert.ok(
-        places.some((one: string) => one.startsWith(`body.${place}`)),
+        places.some((one: string) => one.startsWith(`body.${faultPath}`)),
         places.join(),
       )
     })

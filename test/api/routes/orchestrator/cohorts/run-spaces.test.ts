@@ -75,12 +75,12 @@ describe('a run whose models have no spaces yet', () => {
     } finally {
       objects.get = get
     }
-    const known = await api.database.db
+    const versions = await api.database.db
       .selectFrom('model_space')
       .select('version_id')
       .distinct()
       .where('version_id', 'in', [from.version, to.version])
       .execute()
-    assert.equal(known.length, 2, 'what was derived stays, though the run was refused')
+    assert.equal(versions.length, 2, 'what was derived stays, though the run was refused')
   })
 })

@@ -128,16 +128,16 @@ describe('evidence', () => {
     const { ids, source } = await pair()
     await register(evidenceBody(ids))
     const digest = source.id.replaceAll('-', '').repeat(2)
-    const anew = (...spaces: object[]) =>
+    const registerSpaces = (...spaces: object[]) =>
       evaluate(api, 'model-spaces', { model_config_id: source.id, spaces })
 
-    await anew(embeddingSpace(4, { weights_digest: digest }), {
+    await registerSpaces(embeddingSpace(4, { weights_digest: digest }), {
       name: 'input',
       role: 'accepts',
       kind: 'text',
     })
     const kept = await found(ids)
-    const { body } = await anew(embeddingSpace(5, { weights_digest: digest }))
+    const { body } = await registerSpaces(embeddingSpace(5, { weights_digest: digest }))
 
     assert.equal(kept.length, 1)
     assert.deepEqual(await found({ ...ids, source_space_id: body.spaces[0].space_id }), [])

@@ -33,7 +33,7 @@ describe('a plan with vector hand-overs', () => {
   }
 
   /** Returns the reasons that a plan gives for its only hand-over. */
-  async function told(
+  async function planReasons(
     from: { endpoint: string },
     to: { endpoint: string; fallbacks?: string[] },
   ): Promise<PlanReason[]> {
@@ -58,14 +58,15 @@ describe('a plan with vector hand-overs', () => {
     return body.reasons.filter(({ edge_id }: PlanReason) => edge_id)
   }
 
-  const reasons = async (...sides: Parameters<typeof told>) => (await told(...sides)).map(({ code }) => code)
+  const reasons = async (...sides: Parameters<typeof planReasons>) =>
+    (await planReasons(...sides)).map(({ code }) => code)
 
   it('names the endpoints of both sides, or the fallback that replaces one', async () => {
     const from = await model(embeddingSpace(4))
     const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
     const fallback = await model(embeddingSpace(4, { name: 'input', role: 'accepts' }))
 
-    const [reason] = await told(from, to)
+    const [reason] = await planReasons(from, to)
     assert.match(
       reason?.message ?? '',
       new RegExp(
@@ -73,7 +74,7 @@ describe('a plan with vector hand-overs', () => {
       ),
     )
     await evaluate(api, 'evidence', evidenceBody({ source_space_id: from.space, target_space_id: to.space }))
-    const [ofFallback] = await told(from, { ...to, fallbacks: [fallback.endpoint] })
+    const [ofFallback] = await planReasons(from, { ...to, fallbacks: [fallback.endpoint] })
     assert.match(ofFallback?.message ?? '', new RegExp(`"input" of "${fallback.endpoint}" are different`))
   })
 

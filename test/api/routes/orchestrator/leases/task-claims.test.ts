@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { request } from 'undici'
 import { newId } from '../../../../../domain/ids.ts'
-import { turnOf } from '../../../../../platform/turn-of-account.ts'
+import { turnKeyOf } from '../../../../../platform/turn-key.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { until } from '../../../../support/servers/nodes/node.ts'
@@ -49,7 +49,7 @@ describe('task claims', () => {
       [body.task_id, body.attempt, body.endpoint_id, body.model_name, body.model_key],
       [first, 1, endpoint.id, endpoint.name, endpoint.model_key],
     )
-    assert.equal(body.turn, turnOf(caller.accountId))
+    assert.equal(body.turn, turnKeyOf(caller.accountId))
     assert.ok(Date.parse(body.lease_expires_at) > Date.now())
     const input = await request(body.input_url)
     assert.equal(input.statusCode, 200)

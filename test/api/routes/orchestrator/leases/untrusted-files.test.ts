@@ -88,18 +88,18 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       await answer.body.dump()
       return answer.statusCode
     }
-    const told = (content: string, of = 'weights.bin') => fileOf(of, content)
+    const weightsFile = (content: string, of = 'weights.bin') => fileOf(of, content)
     const artifact = (token: string, content: string) =>
-      signedPut(node, token, { ...told(content), kind: 'artifact' })
+      signedPut(node, token, { ...weightsFile(content), kind: 'artifact' })
     /** Requests URLs like a node that sends no digest. */
-    const untold = (token: string, kind: 'artifact' | 'checkpoint') => {
-      const { sha256: _, ...file } = told(GOOD)
+    const signWithoutDigest = (token: string, kind: 'artifact' | 'checkpoint') => {
+      const { sha256: _, ...file } = weightsFile(GOOD)
       return signedPut(node, token, { ...file, kind })
     }
     const complete = (token: string, content: string) =>
-      node.post(`/api/v1/leases/${token}:complete`, { artifacts: [told(content)], ...RESULT })
+      node.post(`/api/v1/leases/${token}:complete`, { artifacts: [weightsFile(content)], ...RESULT })
     const register = (token: string, content: string) => {
-      const { content_type: _, ...file } = told(content)
+      const { content_type: _, ...file } = weightsFile(content)
       return node.post(`/api/v1/leases/${token}:checkpoint`, { ...file, epoch: 1 })
     }
     async function stored(table: 'artifact' | 'job_checkpoint', jobId: string): Promise<string> {
@@ -124,7 +124,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         assert.equal(await put(good, GOOD), 200)
         assert.equal((await complete(token, GOOD)).status, 200)
 
-        for (const place of [good, evil]) await put(place, EVIL)
+        for (const target of [good, evil]) await put(target, EVIL)
         await put({ ...good, headers: evil.headers }, EVIL)
         assert.equal(await stored('artifact', jobId), GOOD)
       })
@@ -133,13 +133,13 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     it('keep the content that was registered as a checkpoint', async () => {
       const jobId = await run()
       const { lease_token: token } = await claimJob(node, jobId, 300)
-      const place = await signedPut(node, token, { ...told(GOOD), kind: 'checkpoint' })
-      assert.equal(await put(place, GOOD), 200)
+      const target = await signedPut(node, token, { ...weightsFile(GOOD), kind: 'checkpoint' })
+      assert.equal(await put(target, GOOD), 200)
 
       assert.equal((await register(token, EVIL)).status, 409)
       assert.equal((await register(token, GOOD)).status, 200)
       assert.equal((await register(token, GOOD)).status, 200, 'again, for the first answer may be lost')
-      assert.notEqual(await put(place, EVIL), 200)
+      assert.notEqual(await put(target, EVIL), 200)
 
       assert.equal(await stored('job_checkpoint', jobId), GOOD)
       await api.database.db
@@ -154,20 +154,20 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     it("are verified by the platform when their node sent no digest, and then out of the node's reach", async () => {
       const [lying, jobId] = [await run(), await run()]
       const liar = await claimJob(node, lying)
-      const wrong = await untold(liar.lease_token, 'artifact')
+      const wrong = await signWithoutDigest(liar.lease_token, 'artifact')
       assert.equal(await put(wrong, EVIL), 200)
       const refused = await complete(liar.lease_token, GOOD)
       assert.deepEqual([refused.status, /SHA-256/.test(refused.text)], [409, true])
 
       const { lease_token: token }: JobClaim = await claimJob(node, jobId)
-      const checkpoint = await untold(token, 'checkpoint')
-      const file = await untold(token, 'artifact')
-      for (const place of [checkpoint, file]) assert.equal(await put(place, GOOD), 200)
+      const checkpoint = await signWithoutDigest(token, 'checkpoint')
+      const file = await signWithoutDigest(token, 'artifact')
+      for (const target of [checkpoint, file]) assert.equal(await put(target, GOOD), 200)
       assert.equal((await register(token, GOOD)).status, 200)
       await put(checkpoint, EVIL)
       assert.equal((await register(token, GOOD)).status, 200)
       assert.equal((await complete(token, GOOD)).status, 200)
-      for (const place of [checkpoint, file]) await put(place, EVIL)
+      for (const target of [checkpoint, file]) await put(target, EVIL)
 
       assert.equal(await stored('artifact', jobId), GOOD)
       assert.equal(await stored('job_checkpoint', jobId), GOOD)
@@ -214,20 +214,20 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         .execute()
       await sweep(new Date(Date.now() + 25 * HOUR_MS))
       for (const object of [lost, relayed, vectors]) assert.equal(await objects.head(object), undefined)
-      for await (const { key: left } of objects.list(folder)) assert.fail(`${left} is left`)
+      for await (const { key: leftover } of objects.list(folder)) assert.fail(`${leftover} is left`)
     })
 
     if (name === 'S3') return
     it('are refused by the gateway once the lease has ended or the node was removed', async () => {
       const first = await claimJob(node, await run())
-      const place = await artifact(first.lease_token, GOOD)
-      assert.equal(await put(place, GOOD), 200)
+      const target = await artifact(first.lease_token, GOOD)
+      assert.equal(await put(target, GOOD), 200)
       assert.equal((await complete(first.lease_token, GOOD)).status, 200)
-      assert.equal(await put(place, GOOD), 403)
+      assert.equal(await put(target, GOOD), 403)
 
       const removed = await signedNode(api, 'removed')
       const { lease_token: token } = await claimJob(removed, await run())
-      const late = await signedPut(removed, token, { ...told(GOOD), kind: 'artifact' })
+      const late = await signedPut(removed, token, { ...weightsFile(GOOD), kind: 'artifact' })
       await api.database.db
         .updateTable('node')
         .set({ status: 'removed' })

@@ -64,10 +64,10 @@ describe("a node's logs", function () {
       link.onFrame = ({ type, stream }) => {
         if (type === FRAME.request) link.send(FRAME.end, stream, { status: 200 }, answer)
       }
-      const told = await logs(older.nodeId, 'source=node')
-      assert.equal(told.status, status, told.text)
+      const response = await logs(older.nodeId, 'source=node')
+      assert.equal(response.status, status, response.text)
       if (status === 200)
-        assert.deepEqual(told.body.logs, [{ at: '2026-11-25T00:00:00.000Z', message: 'yes' }])
+        assert.deepEqual(response.body.logs, [{ at: '2026-11-25T00:00:00.000Z', message: 'yes' }])
     }
   })
 })

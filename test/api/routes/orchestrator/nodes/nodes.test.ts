@@ -76,16 +76,16 @@ describe('nodes', () => {
   it('start with their saved gateways, and a late gateway list does not count as a join', async () => {
     using folder = temporaryFolder()
     const joined = await loadOrJoin(options(folder.path, await newToken()))
-    const told = [api.baseUrl, 'http://127.0.0.2:8080']
-    await saveGateways(folder.path, joined, told)
-    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, told)
+    const gateways = [api.baseUrl, 'http://127.0.0.2:8080']
+    await saveGateways(folder.path, joined, gateways)
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, gateways)
 
     rmSync(join(folder.path, 'identity.json'))
-    await saveGateways(folder.path, joined, told)
+    await saveGateways(folder.path, joined, gateways)
     await assert.rejects(loadOrJoin(options(folder.path, '')), /HEARTH_NODE_TOKEN/)
-    const anew = await loadOrJoin(options(folder.path, await newToken()))
-    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, anew.gateways)
-    assert.notEqual(anew.nodeId, joined.nodeId)
+    const rejoined = await loadOrJoin(options(folder.path, await newToken()))
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, rejoined.gateways)
+    assert.notEqual(rejoined.nodeId, joined.nodeId)
   })
 
   it('cannot join without a token or with one that another node has used', async () => {

@@ -24,9 +24,9 @@ describe('inline hand-overs (2.5)', () => {
   it('deliver a small payload to a waiting consumer', async () => {
     const { producer, consumer, cohortId } = await edgeWorld(api)
 
-    const asked = consumer.negotiate({}, 5_000)
+    const negotiation = consumer.negotiate({}, 5_000)
     const given = await producer.negotiate(INLINE)
-    const got = await asked
+    const got = await negotiation
     const consumed = await consumer.consume()
 
     assert.equal(got.status, 200)

@@ -8,14 +8,14 @@ import {
   edgeWorld,
   INLINE,
   PAYLOAD,
-  STATED,
+  PAYLOAD_FIELDS,
 } from '../../../../../support/assertions/edge-suite.ts'
 import { leaseStage } from '../../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 const LONG_AGO = new Date(Date.now() - 61_000)
-const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
+const ARRIVED = { bytes: PAYLOAD_FIELDS.size_bytes, sha256: PAYLOAD_FIELDS.sha256 }
 
 describe('edge attempts (3)', () => {
   let api: TestApi
@@ -53,12 +53,12 @@ describe('edge attempts (3)', () => {
       await world.consumer.negotiate()
       if (isConsumed) await world.consumer.consume()
 
-      const gone = await retry(world.stages[1].id)
+      const restarted = await retry(world.stages[1].id)
       const other = await otherConsumer(world)
       const got = await other.negotiate()
       const consumed = await other.consume()
 
-      assert.deepEqual(gone, [])
+      assert.deepEqual(restarted, [])
       assert.deepEqual([got.body.state, got.body.attempt], ['transferred', 2])
       assert.deepEqual(Buffer.from(got.body.inline, 'base64'), PAYLOAD)
       assert.equal(consumed.body.state, 'consumed')
@@ -75,7 +75,7 @@ describe('edge attempts (3)', () => {
 
   it('wake a producer that holds the payload and serves the next attempt', async () => {
     const world = await edgeWorld(api)
-    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(PAYLOAD_FIELDS)
     await world.consumer.negotiate()
     await world.producer.call('rendezvous', {
       role: 'producer',
@@ -83,15 +83,15 @@ describe('edge attempts (3)', () => {
       spki_sha256: 'c'.repeat(64),
     })
 
-    const holding = world.producer.negotiate(STATED, 10_000)
-    const gone = await retry(world.stages[1].id)
+    const holding = world.producer.negotiate(PAYLOAD_FIELDS, 10_000)
+    const restarted = await retry(world.stages[1].id)
     const moved = await holding
     world.producer.attempt = 2
-    const offered = await world.producer.negotiate(STATED)
+    const offered = await world.producer.negotiate(PAYLOAD_FIELDS)
     const other = await otherConsumer(world)
     const got = await other.negotiate()
 
-    assert.deepEqual(gone, [])
+    assert.deepEqual(restarted, [])
     assert.deepEqual([moved.status, moved.body.error.details], [409, { attempt: 2, state: 'planned' }])
     assert.equal(offered.body.state, 'negotiating')
     assert.deepEqual([got.body.state, got.body.agreed.transport], ['negotiated', 'direct'])
@@ -99,18 +99,18 @@ describe('edge attempts (3)', () => {
 
   it('return the producers whose payloads were lost with their nodes or whose hold has expired', async () => {
     const [lost, late, stored] = [await edgeWorld(api), await edgeWorld(api), await edgeWorld(api)]
-    for (const world of [lost, late]) await world.producer.negotiate(STATED)
+    for (const world of [lost, late]) await world.producer.negotiate(PAYLOAD_FIELDS)
     await stored.producer.negotiate(INLINE)
     for (const world of [lost, late, stored]) await world.consumer.negotiate()
     await attempted(late, { hold_until: new Date(Date.now() - 1_000) })
 
-    const gone = await Promise.all([
+    const restarted = await Promise.all([
       retry(lost.stages[1].id, { lostNodeIds: [lost.producer.node.nodeId] }),
       retry(late.stages[1].id),
       retry(stored.stages[1].id, { lostNodeIds: [stored.producer.node.nodeId] }),
     ])
 
-    assert.deepEqual(gone, [[lost.stages[0].id], [late.stages[0].id], []])
+    assert.deepEqual(restarted, [[lost.stages[0].id], [late.stages[0].id], []])
     assert.equal((await edgeOf(lost)).sha256, null)
   })
 
@@ -151,7 +151,7 @@ describe('edge attempts (3)', () => {
         )
         .execute()
     }
-    await silent.producer.negotiate(STATED)
+    await silent.producer.negotiate(PAYLOAD_FIELDS)
     await silent.consumer.negotiate()
     await silent.consumer.call('rendezvous', { role: 'consumer', probes: [], selected: null })
     await waiting.consumer.negotiate()
@@ -188,7 +188,7 @@ describe('edge attempts (3)', () => {
 
   it('require the producer again when its node no longer offers the payload it held', async () => {
     const world = await edgeWorld(api)
-    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(PAYLOAD_FIELDS)
     await world.consumer.negotiate()
     await retry(world.stages[1].id)
     const other = await otherConsumer(world)
@@ -196,21 +196,21 @@ describe('edge attempts (3)', () => {
     await other.negotiate()
 
     const { body } = await other.negotiate()
-    const gone = await retry(world.stages[1].id)
+    const restarted = await retry(world.stages[1].id)
 
     assert.deepEqual([body.state, body.failure], ['failed', 'payload_gone'])
-    assert.deepEqual(gone, [world.stages[0].id])
+    assert.deepEqual(restarted, [world.stages[0].id])
   })
 
   it('fail when only the consumer keeps calling after both sides had agreed', async () => {
     const ago = (seconds: number) => new Date(Date.now() - seconds * 1_000)
     const after = async (aloneS: number, calledS: number, { isProducerThere = false } = {}) => {
       const world = await edgeWorld(api)
-      await world.producer.negotiate(STATED)
+      await world.producer.negotiate(PAYLOAD_FIELDS)
       await world.consumer.negotiate()
       await readyLongAgo(world)
       await attempted(world, { alone_since: ago(aloneS), called_at: ago(calledS) })
-      if (isProducerThere) await world.producer.negotiate(STATED)
+      if (isProducerThere) await world.producer.negotiate(PAYLOAD_FIELDS)
       await world.consumer.negotiate()
       return (await edgeOf(world)).failure
     }
@@ -226,7 +226,7 @@ describe('edge attempts (3)', () => {
     const { producer, consumer } = world
     for (const attempt of [1, 2]) {
       for (const side of [producer, consumer]) side.attempt = attempt
-      await producer.negotiate(STATED)
+      await producer.negotiate(PAYLOAD_FIELDS)
       assert.equal((await consumer.negotiate()).body.agreed.transport, 'direct')
       await producer.call('rendezvous', {
         role: 'producer',
@@ -241,7 +241,7 @@ describe('edge attempts (3)', () => {
       await retry(world.stages[1].id, { failure: 'digest_mismatch' })
     }
     for (const side of [producer, consumer]) side.attempt = 3
-    await producer.negotiate(STATED)
+    await producer.negotiate(PAYLOAD_FIELDS)
 
     assert.equal((await consumer.negotiate()).body.agreed.transport, 'relay')
   })

@@ -8,7 +8,7 @@ import {
   edgeWorld,
   INLINE,
   PAYLOAD,
-  STATED,
+  PAYLOAD_FIELDS,
 } from '../../../../../support/assertions/edge-suite.ts'
 import { leaseStage } from '../../../../../support/builders/cohorts/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
@@ -16,7 +16,7 @@ import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 const OTHER = Buffer.from('{"text":"another answer"}')
 const ANEW = { size_bytes: OTHER.length, sha256: sha256Hex(OTHER) }
 const ANEW_INLINE = { ...ANEW, inline: OTHER.toString('base64') }
-const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
+const ARRIVED = { bytes: PAYLOAD_FIELDS.size_bytes, sha256: PAYLOAD_FIELDS.sha256 }
 const TAKEN_ANEW = { bytes: ANEW.size_bytes, sha256: ANEW.sha256 }
 
 describe('a producer that offers a different payload than before', () => {
@@ -66,7 +66,7 @@ describe('a producer that offers a different payload than before', () => {
   it('starts another attempt for a consumer that has seen or received the old payload', async () => {
     for (const until of ['negotiated', 'open', 'transferred'] as const) {
       const world = await edgeWorld(api)
-      await world.producer.negotiate(STATED)
+      await world.producer.negotiate(PAYLOAD_FIELDS)
       await world.consumer.negotiate()
       if (until !== 'negotiated') {
         await listen(world.producer)
@@ -101,7 +101,7 @@ describe('a producer that offers a different payload than before', () => {
   it('fails after repeated changes under one lease', async () => {
     const world = await edgeWorld(api)
     const { producer, consumer } = world
-    await producer.negotiate(STATED)
+    await producer.negotiate(PAYLOAD_FIELDS)
     await consumer.negotiate()
     const restate = (side: typeof producer, i: number) =>
       side.negotiate({ size_bytes: 10, sha256: `${i}`.repeat(64) })
@@ -120,7 +120,7 @@ describe('a producer that offers a different payload than before', () => {
       ['failed', 'digest_mismatch', 4],
     )
     // The next run of the stage starts counting from zero.
-    const { answer } = await repeated(world, STATED)
+    const { answer } = await repeated(world, PAYLOAD_FIELDS)
     assert.deepEqual([answer.status, answer.body.state], [200, 'negotiating'], JSON.stringify(answer.body))
   })
 
@@ -148,15 +148,15 @@ describe('a producer that offers a different payload than before', () => {
 
     assert.deepEqual([answer.status, answer.body.state], [200, 'consumed'])
     const { sha256, payload, attempt } = await edgeOf(world)
-    assert.deepEqual([sha256, payload, attempt], [STATED.sha256, PAYLOAD, 1])
+    assert.deepEqual([sha256, payload, attempt], [PAYLOAD_FIELDS.sha256, PAYLOAD, 1])
   })
 
   it('is not reverted by a late call with the old offer', async () => {
     const world = await edgeWorld(api)
-    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(PAYLOAD_FIELDS)
     await world.producer.negotiate(ANEW)
 
-    const late = await world.producer.negotiate(STATED)
+    const late = await world.producer.negotiate(PAYLOAD_FIELDS)
 
     assert.equal(late.status, 200)
     assert.equal((await edgeOf(world)).sha256, ANEW.sha256)

@@ -2,13 +2,18 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { request } from 'undici'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
-import { type EdgeWorld, edgeWorld, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
+import {
+  type EdgeWorld,
+  edgeWorld,
+  PAYLOAD,
+  PAYLOAD_FIELDS,
+} from '../../../../../support/assertions/edge-suite.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 import type { SignedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
 const CANDIDATES = [{ url: 'https://127.0.0.1:7443', scope: 'loopback' }]
 const SPKI = 'b'.repeat(64)
-const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
+const ARRIVED = { bytes: PAYLOAD_FIELDS.size_bytes, sha256: PAYLOAD_FIELDS.sha256 }
 const OTHER = 'a'.repeat(64)
 const MB = 1024 * 1024
 
@@ -79,13 +84,13 @@ describe('transfers between nodes (2.5)', () => {
   it("are direct: the consumer gets address, key and ticket, and the producer the ticket's digest", async () => {
     const world = await agreed()
 
-    const asked = ask(world)
+    const negotiation = ask(world)
     const listening = await listen(world)
-    const met = await asked
+    const met = await negotiation
     const selected = await select(world, CANDIDATES[0]!.url)
     const begun = await transfer(world.consumer, 'begin')
     const ended = transfer(world.consumer, 'end', { ...ARRIVED, elapsed_ms: 12 })
-    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(PAYLOAD_FIELDS)
     const delivered = await ended
     const consumed = await world.consumer.consume()
 
@@ -117,7 +122,7 @@ describe('transfers between nodes (2.5)', () => {
     const [short, other, late] = [await agreed(), await agreed(), await agreed()]
     for (const world of [short, other, late]) {
       await listen(world)
-      await world.producer.negotiate(STATED)
+      await world.producer.negotiate(PAYLOAD_FIELDS)
     }
     const past = new Date(Date.now() - 1_000)
     await api.database.db
@@ -179,7 +184,7 @@ describe('transfers between nodes (2.5)', () => {
 
   const relayed = async (nodes?: [SignedNode, SignedNode]) => {
     const world = await edgeWorld(api, { ...(nodes && { nodes }) })
-    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(PAYLOAD_FIELDS)
     const first = await world.consumer.negotiate()
     return { world, first }
   }
@@ -195,9 +200,9 @@ describe('transfers between nodes (2.5)', () => {
     const { world } = await relayed()
     await listen(world)
     const selected = await select(world, null)
-    const asked = ask(world)
+    const negotiation = ask(world)
     const uploaded = await upload(world)
-    const { body } = await asked
+    const { body } = await negotiation
     const got = await request(body.relay.get_url)
     const bytes = Buffer.from(await got.body.arrayBuffer())
     for (const [phase, more] of [
@@ -269,7 +274,7 @@ describe('transfers between nodes (2.5)', () => {
       const world = await agreed()
       await listen(world)
       await transfer(world.consumer, 'begin')
-      await world.producer.negotiate({ ...STATED, shape: [1, 64], dtype: 'f32' })
+      await world.producer.negotiate({ ...PAYLOAD_FIELDS, shape: [1, 64], dtype: 'f32' })
       await transfer(world.consumer, 'end', ARRIVED)
       assert.equal((await world.consumer.consume({ shape: [1, 32] })).body.failure, 'shape_mismatch')
     })
@@ -277,7 +282,7 @@ describe('transfers between nodes (2.5)', () => {
     it('reports a reference that was consumed', async () => {
       const world = await agreed()
       await listen(world)
-      await world.producer.negotiate(STATED)
+      await world.producer.negotiate(PAYLOAD_FIELDS)
       await transfer(world.consumer, 'begin')
       await transfer(world.consumer, 'end', ARRIVED)
       await world.consumer.consume()

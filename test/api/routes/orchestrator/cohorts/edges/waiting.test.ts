@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
+import { edgeWorld, INLINE, PAYLOAD, PAYLOAD_FIELDS } from '../../../../../support/assertions/edge-suite.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 
@@ -55,7 +55,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
     await consumer.negotiate()
     const waiting = (await consumer.negotiate()).body
     const other = await edgeWorld(api)
-    await other.producer.negotiate(STATED)
+    await other.producer.negotiate(PAYLOAD_FIELDS)
     await other.consumer.negotiate()
     await update('cohort_edge', other.edgeId, { state: 'open' })()
     const silent = { called_at: new Date(Date.now() - 11_000) }
@@ -65,7 +65,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
       .where('edge_id', '=', other.edgeId)
       .execute()
     // The producer only holds its payload, and doesn't count as a call of its consumer.
-    await other.producer.negotiate(STATED)
+    await other.producer.negotiate(PAYLOAD_FIELDS)
     const stalled = (await other.consumer.negotiate()).body
 
     assert.deepEqual([waiting.state, waiting.failure, waiting.release], ['failed', 'expired', false])
@@ -77,7 +77,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
       .where('type', '=', 'edge.failed')
       .execute()
     assert.equal(events.length, 2)
-    assert.equal((await producer.negotiate(STATED)).body.state, 'failed')
+    assert.equal((await producer.negotiate(PAYLOAD_FIELDS)).body.state, 'failed')
   })
 
   it('are notified when the cohort has ended', async () => {
@@ -93,17 +93,17 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
 
   it('are notified when the consumer has succeeded, until which they hold the payload', async () => {
     const { producer, consumer, stages } = await edgeWorld(api)
-    await producer.negotiate(STATED)
+    await producer.negotiate(PAYLOAD_FIELDS)
     await consumer.negotiate()
     await producer.call('rendezvous', {
       role: 'producer',
       candidates: [{ url: 'https://10.0.0.1:1', scope: 'private' }],
       spki_sha256: 'c'.repeat(64),
     })
-    const held = await producer.negotiate(STATED, 100)
+    const held = await producer.negotiate(PAYLOAD_FIELDS, 100)
 
     const { body } = await once(
-      producer.negotiate(STATED, 10_000),
+      producer.negotiate(PAYLOAD_FIELDS, 10_000),
       update('cohort_stage', stages[1].id, { status: 'succeeded' }),
     )
 
@@ -113,7 +113,13 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
 
   it('receive a value that the platform itself has put into the row', async () => {
     const { consumer, edgeId } = await edgeWorld(api)
-    const value = { state: 'transferred', transport: 'inline', encoding: 'json', payload: PAYLOAD, ...STATED }
+    const value = {
+      state: 'transferred',
+      transport: 'inline',
+      encoding: 'json',
+      payload: PAYLOAD,
+      ...PAYLOAD_FIELDS,
+    }
 
     const { body } = await once(consumer.negotiate({}, 10_000), update('cohort_edge', edgeId, value))
 

@@ -8,7 +8,7 @@ import type { EvaluationTools } from './workbench.ts'
 const TIMEOUT_MS = 600_000
 
 /** Queries a model on this node and loads it if necessary. A refusal fails the step permanently. */
-export async function askModel(
+export async function callModel(
   { models }: Pick<EvaluationTools, 'models'>,
   { modelKey, taskType, signal }: { modelKey: string; taskType: string; signal: AbortSignal },
   body: unknown,

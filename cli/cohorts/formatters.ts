@@ -33,7 +33,7 @@ const nodeOf = ({
 }): string | null => node_name ?? node_id
 
 /** Describes a plan: where each stage would run and when, or why the graph cannot run now. */
-export function planInWords(plan: Plan): string {
+export function formatPlan(plan: Plan): string {
   const latency = `about ${Math.round(plan.estimated_latency_ms)} ms (no plan is below ${Math.round(plan.lower_bound_ms)} ms)`
   const head = plan.feasible
     ? `Plan ${plan.plan_id}: ${latency}, ${plan.estimated_cost_credits} credits, valid until ${plan.expires_at}.`
@@ -43,10 +43,10 @@ export function planInWords(plan: Plan): string {
     ...plan.reasons.map((reason) => `  ${reason.code}${placeOf(reason)}: ${reason.message}`),
   ]
   const isPlaced = plan.stages.every(({ node_id }) => node_id !== null)
-  return [...lines, ...(isPlaced ? placesInWords(plan) : [])].join('\n')
+  return [...lines, ...(isPlaced ? formatPlacements(plan) : [])].join('\n')
 }
 
-function placesInWords(plan: Plan): string[] {
+function formatPlacements(plan: Plan): string[] {
   const stages = plan.stages.map((stage) => [
     stage.stage_id,
     nodeOf(stage),
@@ -71,12 +71,12 @@ function placesInWords(plan: Plan): string[] {
       : []),
     '',
     ...plan.stages.map(({ stage_id, why }) => `${stage_id}: ${why}`),
-    ...(plan.critical_path.length > 0 ? [`Critical path: ${pathInWords(plan)}.`] : []),
+    ...(plan.critical_path.length > 0 ? [`Critical path: ${formatCriticalPath(plan)}.`] : []),
   ]
 }
 
 /** A stage follows another through an edge, or because it waits for the node the other one occupies. */
-function pathInWords({ critical_path, edges }: Plan): string {
+function formatCriticalPath({ critical_path, edges }: Plan): string {
   return critical_path.reduce((path, stage, i) => {
     const before = critical_path[i - 1]
     const isEdge = edges.some(({ from, to }) => from.stage_id === before && to.stage_id === stage)
@@ -88,7 +88,7 @@ function pathInWords({ critical_path, edges }: Plan): string {
 export type Retries = ReadonlyMap<string, string>
 
 /** Describes a cohort in one line, and its stages in a table. */
-export function cohortInWords(cohort: CohortSummary, retries: Retries): string {
+export function formatCohort(cohort: CohortSummary, retries: Retries): string {
   const stages = cohort.stages.map((stage) => [
     stage.stage_id,
     stage.status,
@@ -119,7 +119,7 @@ const wayOf = ({ transport, mode }: Pick<EdgeSummary, 'transport' | 'mode'>): st
   transport !== null && mode === 'session' ? `${transport}, session` : transport
 
 /** Describes the hand-overs of a cohort in a table. */
-export const edgesInWords = ({ edges }: CohortSummary): string =>
+export const formatEdges = ({ edges }: CohortSummary): string =>
   table(
     ['EDGE', 'KIND', 'STATE', 'ATTEMPT', 'TRANSPORT', 'BYTES', 'TIME ms', 'FAILURE'],
     edges.map((edge) => [
@@ -135,7 +135,7 @@ export const edgesInWords = ({ edges }: CohortSummary): string =>
   )
 
 /** Describes what a `cohort.resumed` event took over from the earlier cohort; undefined for other events. */
-export function resumeInWords({ type, data }: CohortEvent): string | undefined {
+export function formatResume({ type, data }: CohortEvent): string | undefined {
   if (type !== 'cohort.resumed') return undefined
   const { stages = [], reason } = data as { stages?: string[]; reason?: string }
   return stages.length > 0
@@ -144,7 +144,7 @@ export function resumeInWords({ type, data }: CohortEvent): string | undefined {
 }
 
 /** Describes which stages a `cohort.replanned` event moved to other nodes; undefined for other events. */
-function movesInWords({ type, data }: CohortEvent): string | undefined {
+function formatMoves({ type, data }: CohortEvent): string | undefined {
   if (type !== 'cohort.replanned') return undefined
   const { moved = [] } = data as { moved?: MovedStage[] }
   return moved
@@ -156,7 +156,7 @@ function movesInWords({ type, data }: CohortEvent): string | undefined {
 }
 
 /** Describes an event in one line. Events carry only ids, so the names of edges and nodes come from summaries. */
-export function eventInWords(event: CohortEvent, { edges, nodes }: Named): string {
+export function formatEvent(event: CohortEvent, { edges, nodes }: DisplayNames): string {
   const about = [
     event.stage_id ?? (event.edge_id && edges.get(event.edge_id)),
     event.attempt && `attempt ${event.attempt}`,
@@ -164,20 +164,20 @@ export function eventInWords(event: CohortEvent, { edges, nodes }: Named): strin
   ].filter(Boolean)
   const { code, reason, failure } = event.data as Record<string, unknown>
   const why =
-    resumeInWords(event) ??
-    movesInWords(event) ??
+    formatResume(event) ??
+    formatMoves(event) ??
     [code, reason, failure].find((text) => typeof text === 'string')
   return [event.created_at, event.type, ...about, ...(why ? [`(${String(why)})`] : [])].join(' ')
 }
 
 /** Display names for the ids in events. */
-export interface Named {
+export interface DisplayNames {
   edges: Map<string, string>
   nodes: Map<string, string>
 }
 
 /** Adds the names in a summary. Earlier names stay, because a summary lists only the node of the latest attempt. */
-export function addNames({ edges, nodes }: Named, cohort: CohortSummary): void {
+export function addNames({ edges, nodes }: DisplayNames, cohort: CohortSummary): void {
   for (const { edge_id, name } of cohort.edges) edges.set(edge_id, name)
   for (const { node_id, node_name } of cohort.stages)
     if (node_id !== null && node_name !== null) nodes.set(node_id, node_name)

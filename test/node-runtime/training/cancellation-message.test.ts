@@ -3,7 +3,7 @@ import { cancellationSignal } from '@temporalio/activity'
 import { MockActivityEnvironment } from '@temporalio/testing'
 import type { CancelReason } from '@temporalio/worker/lib/activity.js'
 import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
-import { cancellationInWords } from '../../../node-runtime/training/cancellation-words.ts'
+import { formatCancellation } from '../../../node-runtime/training/cancellation-message.ts'
 
 const RUN_CANCELLED = 'The run was cancelled.'
 
@@ -14,7 +14,7 @@ async function wordsFor(code: string): Promise<string> {
   return environment.run(async () => {
     using work = new WorkRegistry().begin('job', cancellationSignal())
     environment.cancel(code as CancelReason)
-    return cancellationInWords(work.signal.reason)
+    return formatCancellation(work.signal.reason)
   })
 }
 
@@ -24,7 +24,7 @@ describe('the log line of a stopped attempt', () => {
     using work = registry.begin('job')
     registry.cancel('job')
 
-    assert.equal(cancellationInWords(work.signal.reason), RUN_CANCELLED)
+    assert.equal(formatCancellation(work.signal.reason), RUN_CANCELLED)
     assert.equal(await wordsFor('CANCELLED'), RUN_CANCELLED)
   })
 

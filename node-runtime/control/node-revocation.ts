@@ -3,22 +3,22 @@ import { ControlError } from './client.ts'
 import { type Identity, joinedAs } from './identity.ts'
 
 /** Ends a node permanently: its identity is no longer valid. */
-export class DismissedError extends Error {
-  override readonly name = 'DismissedError'
+export class NodeRevokedError extends Error {
+  override readonly name = 'NodeRevokedError'
 }
 
 /** Converts a gateway's refusal of the node that joined from this folder; undefined if the refusal is temporary. */
-export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
+export function revocationOf(err: unknown, dir: string): NodeRevokedError | undefined {
   const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
   const file = join(dir, 'identity.json')
-  const anew = `To join again, remove ${file} and restart the node: \`npm start\` creates a new token by itself; otherwise set HEARTH_NODE_TOKEN to a token from \`hearth node-token create\`.`
+  const rejoinHint = `To join again, remove ${file} and restart the node: \`npm start\` creates a new token by itself; otherwise set HEARTH_NODE_TOKEN to a token from \`hearth node-token create\`.`
   if (reason === 'node_removed')
-    return new DismissedError(`This node has been removed from the pool. ${anew}`)
+    return new NodeRevokedError(`This node has been removed from the pool. ${rejoinHint}`)
   if (reason === 'node_unknown') {
-    return new DismissedError(`The platform does not know the node identity in ${file}. ${anew}`)
+    return new NodeRevokedError(`The platform does not know the node identity in ${file}. ${rejoinHint}`)
   }
   if (reason === 'node_replaced') {
-    return new DismissedError(
+    return new NodeRevokedError(
       `Another process was started with the identity in ${file} and replaces this one.`,
     )
   }
@@ -29,8 +29,8 @@ export function dismissalOf(err: unknown, dir: string): DismissedError | undefin
 export async function successorOf(
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,
-): Promise<DismissedError | undefined> {
+): Promise<NodeRevokedError | undefined> {
   const now = await joinedAs(dir)
   if (now === undefined || now === nodeId) return undefined
-  return new DismissedError(`This machine has joined again as node ${now}, which replaces this one.`)
+  return new NodeRevokedError(`This machine has joined again as node ${now}, which replaces this one.`)
 }

@@ -4,7 +4,7 @@ import type { Command } from 'commander'
  * A top-level command. We import its file only when it's used, so other commands start fast. `whole` builds the
  * program with all commands.
  */
-interface Noun {
+interface CommandGroup {
   name: string
   about: string
   group: string
@@ -18,7 +18,7 @@ const ACCOUNT = 'The account:'
 const OPERATORS = 'For operators:'
 const MACHINE = 'This machine:'
 
-export const NOUNS: readonly Noun[] = [
+export const NOUNS: readonly CommandGroup[] = [
   {
     name: 'login',
     about: 'store the URL and the API key of a platform as a profile',

@@ -316,10 +316,10 @@ for n in range(5): frames[n].paste((50 + 40 * n, 0, 0, 255), (10 * n, 0, 10 * n 
       const found = seen(moving, `[image.size, image.info.get("loop"), ${times}, ${colours}]`) as unknown[]
       assert.deepEqual(found.slice(0, 3), [[25, 10], loop, [100, 200, 300, 400, 500]], `${file} ${format}`)
       for (const [n, row] of (found[3] as number[][][]).entries())
-        for (const [place, [red = 0, , , alpha = 0]] of row.entries()) {
-          const what = `${file} ${format} ${n} ${place}`
-          assert.ok(Math.abs(alpha - (place === n ? 255 : 0)) < 8, `${what}: ${alpha}`)
-          if (place === n) assert.ok(Math.abs(red - 50 - 40 * n) < 16, `${what}: ${red}`)
+        for (const [index, [red = 0, , , alpha = 0]] of row.entries()) {
+          const what = `${file} ${format} ${n} ${index}`
+          assert.ok(Math.abs(alpha - (index === n ? 255 : 0)) < 8, `${what}: ${alpha}`)
+          if (index === n) assert.ok(Math.abs(red - 50 - 40 * n) < 16, `${what}: ${red}`)
         }
       assert.ok(!Buffer.from(String(moving['image_base64']), 'base64').includes('secret'))
       assert.equal(moving['note'], undefined)

@@ -77,12 +77,12 @@ function ties(bench: Bench, { base, inputs, out, ...slice }: TaskOf<'ties'>): bo
   return writeChunks(bench, { inputs: all, out, ...slice }, ({ at: [from = 0, ...others], to, count }) => {
     let isBad = 0
     for (const { from: skip, size } of blocks(count)) {
-      const place = skip * BF16_BYTES
+      const offset = skip * BF16_BYTES
       inputs.forEach(({ threshold, weight }, model) => {
-        const x = (others[model] ?? 0) + place
-        left[model] = kernels.tiesAdd(from + place, x, size, sums, threshold, left[model] ?? 0, weight)
+        const x = (others[model] ?? 0) + offset
+        left[model] = kernels.tiesAdd(from + offset, x, size, sums, threshold, left[model] ?? 0, weight)
       })
-      isBad |= kernels.tiesStore(from + place, sums, to + place, size)
+      isBad |= kernels.tiesStore(from + offset, sums, to + offset, size)
     }
     return isBad
   })
@@ -98,16 +98,16 @@ function dare(bench: Bench, { base, inputs, limit, out, ...slice }: TaskOf<'dare
     ({ at: [from = 0, ...others], to, count, done }) => {
       let isBad = 0
       for (const { from: skip, size } of blocks(count)) {
-        const place = skip * BF16_BYTES
-        kernels.widenTo(from + place, sums, size)
+        const offset = skip * BF16_BYTES
+        kernels.widenTo(from + offset, sums, size)
         const index = slice.first + done + skip
         inputs.forEach(({ scale, key, salt }, model) => {
-          const x = (others[model] ?? 0) + place
+          const x = (others[model] ?? 0) + offset
           // Beyond 2^32 elements the upper half of the index goes into the key.
           const upper = Math.floor(index / 2 ** 32)
-          kernels.dareAdd(from + place, x, size, sums, index >>> 0, key + upper, salt, limit, scale)
+          kernels.dareAdd(from + offset, x, size, sums, index >>> 0, key + upper, salt, limit, scale)
         })
-        isBad |= kernels.narrowTo(sums, to + place, size)
+        isBad |= kernels.narrowTo(sums, to + offset, size)
       }
       return isBad
     },

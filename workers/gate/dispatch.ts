@@ -18,14 +18,14 @@ const RECORD_TIMEOUT_MS = 5_000
 const RETRY_DELAY_MS = 200
 
 /** A poll response with work, before the node gets it. */
-export interface HandOver {
+export interface Dispatch {
   nodeId: string
   answer: Message
   /** Returns whether the node still waits for the work and may have it. */
   isWanted: () => boolean
 }
 
-export class HandOvers {
+export class DispatchRecorder {
   readonly #db: Kysely<Database>
   readonly #upstream: Upstream
   readonly #log: Logger
@@ -42,7 +42,7 @@ export class HandOvers {
    * counted the attempt as started when it answered the poll, so there is no other way to return it. If Temporal is
    * unreachable too, the attempt ends at its heartbeat timeout.
    */
-  async record({ nodeId, answer, isWanted }: HandOver): Promise<boolean> {
+  async record({ nodeId, answer, isWanted }: Dispatch): Promise<boolean> {
     const workflowId = new Message(answer.bytes(ANSWER.workflowExecution)).text(EXECUTION.workflowId)
     const subject = subjectOf(workflowId)
     if (!subject || (isWanted() && (await this.#insert({ ...subject, nodeId }, isWanted)))) {
@@ -62,9 +62,9 @@ export class HandOvers {
     const deadline = performance.now() + RECORD_TIMEOUT_MS
     for (;;) {
       try {
-        const left = Math.max(1, deadline - performance.now())
+        const remainingMs = Math.max(1, deadline - performance.now())
         const recorded = dispatchRepository.recordDispatch(this.#db, dispatch)
-        await pTimeout(recorded, { milliseconds: left, message: 'the database does not respond' })
+        await pTimeout(recorded, { milliseconds: remainingMs, message: 'the database does not respond' })
         return true
       } catch (err) {
         emit(this.#log, 'hand_over.record_failed', { err, node_id: dispatch.nodeId })

@@ -1,4 +1,4 @@
-export interface FairTurnsOptions {
+export interface FairSemaphoreOptions {
   /** The number of concurrent turns over all keys. */
   most: number
   /** The number of concurrent turns per key. */
@@ -8,19 +8,19 @@ export interface FairTurnsOptions {
 }
 
 /** The queue is full, or this caller lost its place to a key with fewer waiting callers. */
-export class LineFull extends Error {
-  override readonly name = 'LineFull'
+export class QueueFullError extends Error {
+  override readonly name = 'QueueFullError'
 }
 
-interface Waiting {
+interface Waiter {
   since: number
   begin: () => void
   leave: (reason: unknown) => void
 }
 
-interface Line {
+interface KeyQueue {
   atWork: number
-  waiting: Waiting[]
+  waiting: Waiter[]
   servedAt: number
 }
 
@@ -28,15 +28,15 @@ interface Line {
  * Grants a bounded number of turns in this process. The next turn goes to the key with the fewest running turns, and
  * among equals to the one that was served longest ago, so that one key's queue does not delay another's.
  */
-export class FairTurns {
-  readonly #options: FairTurnsOptions
-  readonly #lines = new Map<string, Line>()
+export class FairSemaphore {
+  readonly #options: FairSemaphoreOptions
+  readonly #lines = new Map<string, KeyQueue>()
   /** Numbers arrivals and grants. */
   #clock = 0
   #atWork = 0
   #waiting = 0
 
-  constructor(options: FairTurnsOptions) {
+  constructor(options: FairSemaphoreOptions) {
     this.#options = options
   }
 
@@ -46,12 +46,12 @@ export class FairTurns {
     const line = this.#lines.get(key) ?? newLine()
     this.#lines.set(key, line)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const own: Waiting = { since: ++this.#clock, begin: resolve, leave: reject }
-    line.waiting.push(own)
+    const waiter: Waiter = { since: ++this.#clock, begin: resolve, leave: reject }
+    line.waiting.push(waiter)
     this.#waiting += 1
     this.#serve()
     if (this.#waiting > this.#options.mostWaiting) this.#sendAwayOne()
-    const leave = () => this.#leave(key, own, signal.reason)
+    const leave = () => this.#leave(key, waiter, signal.reason)
     signal.addEventListener('abort', leave, { once: true })
     try {
       await promise
@@ -75,7 +75,7 @@ export class FairTurns {
     return this.#held(key, line)
   }
 
-  #held(key: string, line: Line): Disposable {
+  #held(key: string, line: KeyQueue): Disposable {
     let isHeld = true
     return {
       [Symbol.dispose]: () => {
@@ -85,7 +85,7 @@ export class FairTurns {
     }
   }
 
-  #begin(line: Line): void {
+  #begin(line: KeyQueue): void {
     this.#atWork += 1
     line.atWork += 1
     line.servedAt = ++this.#clock
@@ -102,7 +102,7 @@ export class FairTurns {
     }
   }
 
-  #next(): Line | undefined {
+  #next(): KeyQueue | undefined {
     const able = [...this.#lines.values()].filter(
       ({ atWork, waiting }) => waiting.length > 0 && atWork < this.#options.mostPerKey,
     )
@@ -115,10 +115,11 @@ export class FairTurns {
       ([, a], [, b]) => b.waiting.length - a.waiting.length || lastSince(b) - lastSince(a),
     )
     const last = longest?.[1].waiting.at(-1)
-    if (longest && last) this.#leave(longest[0], last, new LineFull('too many callers are already waiting'))
+    if (longest && last)
+      this.#leave(longest[0], last, new QueueFullError('too many callers are already waiting'))
   }
 
-  #leave(key: string, who: Waiting, reason: unknown): void {
+  #leave(key: string, who: Waiter, reason: unknown): void {
     const line = this.#lines.get(key)
     const at = line?.waiting.indexOf(who) ?? -1
     if (!line || at === -1) return
@@ -128,20 +129,20 @@ export class FairTurns {
     who.leave(reason)
   }
 
-  #end(key: string, line: Line): void {
+  #end(key: string, line: KeyQueue): void {
     this.#atWork -= 1
     line.atWork -= 1
     this.#forget(key, line)
     this.#serve()
   }
 
-  #forget(key: string, { atWork, waiting }: Line): void {
+  #forget(key: string, { atWork, waiting }: KeyQueue): void {
     if (atWork === 0 && waiting.length === 0) this.#lines.delete(key)
   }
 }
 
-const newLine = (): Line => ({ atWork: 0, waiting: [], servedAt: 0 })
+const newLine = (): KeyQueue => ({ atWork: 0, waiting: [], servedAt: 0 })
 
-const idleSince = ({ servedAt, waiting }: Line): number => Math.max(servedAt, waiting[0]?.since ?? 0)
+const idleSince = ({ servedAt, waiting }: KeyQueue): number => Math.max(servedAt, waiting[0]?.since ?? 0)
 
-const lastSince = ({ waiting }: Line): number => waiting.at(-1)?.since ?? 0
+const lastSince = ({ waiting }: KeyQueue): number => waiting.at(-1)?.since ?? 0

@@ -9,7 +9,7 @@ import { STAGE_TIMEOUT, StageTimeoutError, ToolTimeoutError } from '../../../dom
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import { storable } from '../../../domain/storable-text.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
+import type { RenewedLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { saveOutput } from '../../../node-runtime/models/output-stream.ts'
@@ -22,7 +22,7 @@ import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
 /** The time limit of a loaded model for one input. Earlier steps end by themselves when they stall. */
-const MAX_INFERENCE_MS = 6 * 3_600_000
+const INFERENCE_TIMEOUT_MS = 6 * 3_600_000
 
 /** The model server refused the input or failed; the message is for the owner of the task. */
 export class InferenceError extends Error {
@@ -36,7 +36,7 @@ export class InferenceError extends Error {
 }
 
 /** Sends a body to a loaded model's server once it is the account's turn. The turn ends with the response body. */
-export async function askModel(
+export async function callModel(
   { pool, turns }: ModelUse['server'],
   { path, body, turn: account }: { path: string; body: Buffer; turn: string | undefined },
   signal: AbortSignal,
@@ -48,7 +48,7 @@ export async function askModel(
       path,
       headers: { 'content-type': 'application/json' },
       body,
-      signal: AbortSignal.any([signal, AbortSignal.timeout(MAX_INFERENCE_MS)]),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(INFERENCE_TIMEOUT_MS)]),
     })
     answer.body.once('close', () => turn[Symbol.dispose]())
     return answer
@@ -59,25 +59,25 @@ export async function askModel(
 }
 
 /** A claim that this node holds, and its lease. */
-export interface Held {
+export interface ClaimLease {
   /** The task or stage. */
   subjectId: string
   leaseToken: string
   modelKey: string
-  lease: KeptLease
+  lease: RenewedLease
 }
 
-export interface Answered extends Pick<CompleteTask, 'result' | 'outputs'> {
+export interface InferenceResult extends Pick<CompleteTask, 'result' | 'outputs'> {
   endedAt: number
 }
 
 /** Reads a response. Multi-step responses report their progress through the lease and upload their files. */
 export async function readAnswer(
   deps: NodeDeps,
-  held: Held,
+  held: ClaimLease,
   { statusCode: status, headers, body }: Dispatcher.ResponseData,
   signal: AbortSignal,
-): Promise<Answered> {
+): Promise<InferenceResult> {
   try {
     if (status === 200 && headers['content-type'] === OUTPUT_TYPE)
       return await storeOutput(deps, held, body, signal)
@@ -92,10 +92,10 @@ export async function readAnswer(
 
 async function storeOutput(
   { workDir, control }: NodeDeps,
-  { subjectId, leaseToken, modelKey: model_id, lease }: Held,
+  { subjectId, leaseToken, modelKey: model_id, lease }: ClaimLease,
   body: Readable,
   signal: AbortSignal,
-): Promise<Answered> {
+): Promise<InferenceResult> {
   await mkdir(workDir, { recursive: true })
   const directory = await mkdtemp(join(workDir, `${subjectId}-`))
   const tell = (status: 'generating' | 'uploading_output', done: number, total: number, metadata: object) =>
@@ -127,9 +127,9 @@ async function storeOutput(
 }
 
 /** Fails the lease with the reason, and returns the failure for Temporal. */
-export async function handBack(
+export async function failLease(
   deps: NodeDeps,
-  { subjectId, leaseToken }: Pick<Held, 'subjectId' | 'leaseToken'>,
+  { subjectId, leaseToken }: Pick<ClaimLease, 'subjectId' | 'leaseToken'>,
   err: unknown,
   signal: AbortSignal,
 ): Promise<unknown> {

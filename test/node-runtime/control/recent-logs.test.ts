@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
 import { TOKEN_PREFIX } from '../../../domain/token-prefixes.ts'
-import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
+import { RecentLogs } from '../../../node-runtime/control/recent-logs.ts'
 
 const MANY = 1_000_000
 
 describe('the recent logs of a node', () => {
-  const messages = (lines: RecentLines, limit = 5_000, bytes = MANY) =>
+  const messages = (lines: RecentLogs, limit = 5_000, bytes = MANY) =>
     lines.newest('node', limit, bytes).map(({ message }) => message)
 
   it('are the latest thousand lines, each of limited length, within a total size', () => {
-    const lines = new RecentLines()
+    const lines = new RecentLogs()
     for (let n = 0; n < 4_500; n++) lines.keep('node', String(n))
     const all = messages(lines)
 
@@ -27,7 +27,7 @@ describe('the recent logs of a node', () => {
   })
 
   it('distinguish the process from its model servers, and contain no key or signature', () => {
-    const lines = new RecentLines()
+    const lines = new RecentLogs()
     lines.keep('models', 'GET http://127.0.0.1/objects/a?expires=1&signature=abc gives 404', 'm')
     lines.keep('node', `refused hk_${'a'.repeat(43)} and hkl_${'b'.repeat(43)}; see https://hearth.example/a`)
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
-import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+import { FairSemaphore, QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 
 const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
 
@@ -8,7 +8,7 @@ const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
 class Takers {
   readonly begun: string[] = []
   readonly refused: string[] = []
-  readonly #turns = new FairTurns(LIMITS)
+  readonly #turns = new FairSemaphore(LIMITS)
   readonly #held: { name: string; turn: Disposable }[] = []
 
   async take(names: readonly string[], signal = new AbortController().signal): Promise<void> {
@@ -30,7 +30,7 @@ class Takers {
       this.begun.push(name)
       this.#held.push({ name, turn })
     } catch (err) {
-      this.refused.push(err instanceof LineFull ? `${name} full` : `${name} ${String(err)}`)
+      this.refused.push(err instanceof QueueFullError ? `${name} full` : `${name} ${String(err)}`)
     }
   }
 }
@@ -81,7 +81,7 @@ describe('fair turns', () => {
   })
 
   it('are granted at once if one is free, and count like any other', async () => {
-    const turns = new FairTurns(LIMITS)
+    const turns = new FairSemaphore(LIMITS)
     const never = new AbortController().signal
     const [first, second] = [turns.takeFree('a')!, turns.takeFree('a')!]
     const waiting = turns.take('a', never)
@@ -109,7 +109,7 @@ describe('fair turns', () => {
 
     assert.deepEqual(takers.begun, ['a1', 'a2', 'a4'])
     assert.deepEqual(takers.refused.toSorted(), ['a3 left', 'a5 gone'])
-    const turns = new FairTurns(LIMITS)
+    const turns = new FairSemaphore(LIMITS)
     const signal = new AbortController().signal
     const first = await turns.take('a', signal)
     first[Symbol.dispose]()

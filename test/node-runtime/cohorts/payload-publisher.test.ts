@@ -57,9 +57,9 @@ describe('payloads that a node keeps for later stages', () => {
     let calls = 0
     const stalling = Object.assign(Object.create(control) as typeof control, {
       longPoll: control.longPoll.bind(control),
-      edge(...[verb, place, body, options]: Parameters<typeof control.edge>) {
+      edge(...[verb, edgeRef, body, options]: Parameters<typeof control.edge>) {
         calls += 1
-        return calls === 1 ? control.edge(verb, place, body, options) : never(options)
+        return calls === 1 ? control.edge(verb, edgeRef, body, options) : never(options)
       },
     })
     using payload = await storeBytes(edges.store, PAYLOAD)
@@ -198,9 +198,9 @@ describe('payloads that a node keeps for later stages', () => {
     const peer = { ...at, url: candidates[0].url, spkiSha256, ticket }
     const isAdmitted = async () => {
       const client = pinnedClient(peer, { signal: AbortSignal.timeout(5_000) })
-      const asked = client.request({ method: 'HEAD', path: edgePath(at), headers: bearer(peer) })
+      const pendingResponse = client.request({ method: 'HEAD', path: edgePath(at), headers: bearer(peer) })
       try {
-        return (await asked).statusCode === 200
+        return (await pendingResponse).statusCode === 200
       } finally {
         await client.destroy()
       }

@@ -1,15 +1,15 @@
-export interface AllowanceOptions {
+export interface TokenBucketOptions {
   perSecond: number
   burst: number
 }
 
 /** A token bucket with a burst size and a rate per second, driven by the monotonic clock. */
-export class Allowance {
-  readonly #options: AllowanceOptions
+export class TokenBucket {
+  readonly #options: TokenBucketOptions
   #left: number
   #at = performance.now()
 
-  constructor(options: AllowanceOptions) {
+  constructor(options: TokenBucketOptions) {
     this.#options = options
     this.#left = options.burst
   }

@@ -25,13 +25,13 @@ export class DiskFullError extends Error {
 }
 
 /** The size and free space of a disk in bytes. */
-export interface DiskRoom {
+export interface DiskSpace {
   freeBytes: number
   totalBytes: number
 }
 
 /** Reads the space that unprivileged processes have on a folder's disk. */
-export async function readDiskRoom(folder: string): Promise<DiskRoom> {
+export async function readDiskSpace(folder: string): Promise<DiskSpace> {
   const { bavail, blocks, bsize } = await statfs(folder)
   return { freeBytes: bavail * bsize, totalBytes: blocks * bsize }
 }

@@ -14,7 +14,7 @@ const REASONS: Readonly<Record<string, string>> = {
  *
  * @param reason the reason of the abort signal; Temporal's is a `CancelledFailure` whose message is a code
  */
-export function cancellationInWords(reason: unknown): string {
+export function formatCancellation(reason: unknown): string {
   const isOfTemporal = reason instanceof Error && reason.name === 'CancelledFailure'
   if (!isOfTemporal || reason.message === 'CANCELLED') return 'The run was cancelled.'
   const why = REASONS[reason.message] ?? reason.message

@@ -1,21 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { STORAGE_FULL } from '../../domain/errors.ts'
 import { backoff } from '../../platform/async/retry.ts'
-import { isDiskFull } from '../../platform/disk-room.ts'
+import { isDiskFull } from '../../platform/disk-space.ts'
 import type { RoomWait } from '../../schemas/nodes/lease.ts'
-import { NoRoomError } from '../weights/transfer.ts'
+import { StorageFullError } from '../weights/transfer.ts'
 import { ControlError } from './client.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 15_000 }
 
 /** Returns what is full, the platform's storage or a disk of this node; undefined for any other error. */
-export function roomlessOf(err: unknown): RoomWait | undefined {
-  if (err instanceof NoRoomError) return 'storage'
+export function fullResourceOf(err: unknown): RoomWait | undefined {
+  if (err instanceof StorageFullError) return 'storage'
   if (err instanceof ControlError && err.details.reason === STORAGE_FULL) return 'storage'
   return isDiskFull(err) ? 'disk' : undefined
 }
 
-export interface RoomWaiting {
+export interface CapacityWait {
   /** Ends the wait, with the reason of the signal. */
   signal: AbortSignal
   /** Called when the work starts waiting for room, and with null once it stops waiting. */
@@ -23,7 +23,10 @@ export interface RoomWaiting {
 }
 
 /** Retries work without a time limit until there is room: giving up would lose all computed results. */
-export async function untilRoom<T>(work: () => Promise<T>, { signal, onWait }: RoomWaiting): Promise<T> {
+export async function retryUntilCapacity<T>(
+  work: () => Promise<T>,
+  { signal, onWait }: CapacityWait,
+): Promise<T> {
   let waiting: RoomWait | undefined
   try {
     for (let attempt = 0; ; attempt++) {
@@ -31,7 +34,7 @@ export async function untilRoom<T>(work: () => Promise<T>, { signal, onWait }: R
       try {
         return await work()
       } catch (err) {
-        const kind = roomlessOf(err)
+        const kind = fullResourceOf(err)
         if (kind === undefined) throw err
         if (kind !== waiting) onWait(kind)
         waiting = kind

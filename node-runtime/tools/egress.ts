@@ -4,14 +4,14 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { request } from 'undici'
 import type { PublicConnections } from '../../platform/egress/public-connections.ts'
-import { atMost, downloadPublic, TooLarge } from '../../platform/egress/public-download.ts'
+import { atMost, downloadPublic, FileTooLargeError } from '../../platform/egress/public-download.ts'
 import { SendError } from '../../platform/egress/public-sender.ts'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import { EgressProxy } from './egress-proxy.ts'
 import { ToolError } from './tool-error.ts'
 
 /** A node's access to outside systems on behalf of its tools. */
-export interface Outside {
+export interface EgressAccess {
   connections: PublicConnections
   /** Returns the URL prefixes of the platform's own storage. */
   storage: () => readonly string[]
@@ -25,7 +25,7 @@ const STORAGE_IDLE_TIMEOUT_MS = 120_000
 
 /** Opens the egress proxy of a run if its tool may reach public addresses. */
 export const openEgress = async (
-  { connections }: Outside,
+  { connections }: EgressAccess,
   { network, slug }: CatalogTool,
   socket: string,
 ): Promise<EgressProxy | undefined> =>
@@ -42,7 +42,10 @@ interface Fetch {
  * Fetches the files that the input names, from the platform's own storage or from public addresses. The latter are
  * subject to the same rules as all addresses from callers.
  */
-export async function fetchFiles(outside: Outside, { tool, value, folder, signal }: Fetch): Promise<void> {
+export async function fetchFiles(
+  outside: EgressAccess,
+  { tool, value, folder, signal }: Fetch,
+): Promise<void> {
   for (const [field, { max_mb }] of Object.entries(tool.files ?? {})) {
     const url = value[field]
     if (typeof url !== 'string') continue
@@ -56,7 +59,7 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
       await chmod(to, 0o444)
     } catch (err) {
       signal.throwIfAborted()
-      if (err instanceof TooLarge || err instanceof SendError)
+      if (err instanceof FileTooLargeError || err instanceof SendError)
         throw new ToolError(`${field}: ${err.message}`, { cause: err })
       throw new ToolError(`${field}: the file could not be fetched`, { isOfNode: true, cause: err })
     }

@@ -8,14 +8,14 @@ import type { EdgePeer } from '../edges/pinned-client.ts'
 import { type EdgeEnd, isRefusal, throwIfFailed } from './edge-end.ts'
 
 /** The interval of progress reports. The platform counts an attempt as lost after 10 s of silence. */
-export const PROGRESS_MS = 2_000
+export const PROGRESS_INTERVAL_MS = 2_000
 /**
  * How long we wait for a payload's keeper to learn of a new attempt, and for the platform to act on the broken session
  * of a complete payload.
  */
-export const HELD_MS = 5_000
+export const NEW_ATTEMPT_TIMEOUT_MS = 5_000
 /** How long we wait for the platform to act on a broken session whose producer hasn't finished the payload. */
-const WORKING_MS = 60_000
+const BROKEN_SESSION_TIMEOUT_MS = 60_000
 const RETRY_DELAY_MS = 1_000
 
 /** Thrown when a session's connection ends before its last frame. */
@@ -33,7 +33,7 @@ export class BrokenSession extends Error {
 const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
 
 /** Receives a payload as frames while its producer is still producing it. */
-export async function takeFrames(
+export async function receiveFrames(
   end: EdgeEnd,
   { max_bytes: maxBytes, window_bytes: windowBytes }: Agreement,
   { peer, edges, signal }: { peer: EdgePeer; edges: Edges; signal: AbortSignal },
@@ -48,7 +48,7 @@ export async function takeFrames(
     end.transfer({ phase: 'progress', transport, ...taken }, until, 'session').catch((err: unknown) => {
       if (isRefusal(err)) movedOn.abort(err)
     })
-  }, PROGRESS_MS)
+  }, PROGRESS_INTERVAL_MS)
   let payload: Payload
   try {
     const onTaken = (now: typeof taken) => (taken = now)
@@ -88,7 +88,7 @@ export async function untilMovedOn(
     const answer = await end.negotiate(offer, { isImmediate: true, signal })
     if (end.at.attempt !== attempt || answer.state === 'failed' || answer.release) return
     const isWhole = answer.size_bytes !== null
-    if (performance.now() - since > (isWhole ? HELD_MS : WORKING_MS)) {
+    if (performance.now() - since > (isWhole ? NEW_ATTEMPT_TIMEOUT_MS : BROKEN_SESSION_TIMEOUT_MS)) {
       await end.fail(why, 'direct')
       throw why
     }

@@ -10,7 +10,7 @@ const KEYS = new Set(['name', 'type', 'id', 'arguments', 'parameters'])
  * Parses calls of known functions in text: one object, several in a row, or a list, as written by Llama 3 and Mistral.
  * Anything after the last call is text.
  */
-export class BareCalls {
+export class RawToolCalls {
   readonly #names: readonly string[]
   readonly #isOneCall: boolean
   readonly #stream: CallStream
@@ -95,8 +95,8 @@ class CallObject {
   readonly #lead: string
   readonly #names: readonly string[]
   readonly #stream: CallStream
-  readonly #outer = new ValueEnd()
-  readonly #inner = new ValueEnd()
+  readonly #outer = new JsonEndScanner()
+  readonly #inner = new JsonEndScanner()
   #text = ''
   #outerAt = 0
   #innerAt = 0
@@ -170,7 +170,7 @@ class CallObject {
 }
 
 /** Finds the end of a JSON object that arrives in chunks. */
-class ValueEnd {
+class JsonEndScanner {
   #depth = 0
   #isInText = false
   #isEscaped = false

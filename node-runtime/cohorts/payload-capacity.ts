@@ -4,10 +4,10 @@ import type { PayloadStore } from '../edges/payload-store.ts'
 /** How long a stage waits on its node. After that it is retried, on another node if one can run it. */
 const TIMEOUT_MS = 15_000
 /** The keep-alive interval: the platform counts a silent attempt as lost. */
-const SIGN_MS = 5_000
+const KEEP_ALIVE_INTERVAL_MS = 5_000
 
 /** A stage that waits for room. */
-export interface Waiting {
+export interface WaitOptions {
   store: PayloadStore
   /** Reports that the stage is waiting, or has resumed. */
   tell: (isWaiting: boolean) => void
@@ -20,12 +20,12 @@ export interface Waiting {
  * Waits until a payload of this size fits into the store; the payloads in it are usually released within seconds.
  * Returns whether it had to wait. Throws `no_room` after `TIMEOUT_MS`.
  */
-export async function waitForRoom(bytes: number, waiting: Waiting): Promise<boolean> {
+export async function waitForCapacity(bytes: number, waiting: WaitOptions): Promise<boolean> {
   const { store, tell, sign } = waiting
   if (await store.hasRoom(bytes)) return false
   tell(true)
   const givesUpAt = performance.now() + TIMEOUT_MS
-  while (!(await hasRoomSoon(bytes, waiting))) {
+  while (!(await waitForInterval(bytes, waiting))) {
     if (performance.now() >= givesUpAt)
       throw new EdgeError('no_room', `this node had no room for a payload of ${bytes} bytes`)
     await sign?.()
@@ -34,8 +34,8 @@ export async function waitForRoom(bytes: number, waiting: Waiting): Promise<bool
   return true
 }
 
-async function hasRoomSoon(bytes: number, { store, signal }: Waiting): Promise<boolean> {
-  const soon = AbortSignal.timeout(SIGN_MS)
+async function waitForInterval(bytes: number, { store, signal }: WaitOptions): Promise<boolean> {
+  const soon = AbortSignal.timeout(KEEP_ALIVE_INTERVAL_MS)
   try {
     await store.whenRoom(bytes, AbortSignal.any([signal, soon]))
     return true

@@ -20,15 +20,15 @@ export function runInTurn(): void {
  * when several stages fail at once. The workflow task then fails as nondeterministic, repeatedly, until the results
  * come in another order.
  */
-export const waitedFor =
+export const nonCancellable =
   <A extends unknown[], R>(work: (...args: A) => Promise<R>) =>
   (...args: A): Promise<R> =>
     CancellationScope.nonCancellable(async () => {
       inFlight += 1
-      const own = areInTurn ? last.then(() => work(...args)) : work(...args)
-      last = own.catch(() => undefined)
+      const result = areInTurn ? last.then(() => work(...args)) : work(...args)
+      last = result.catch(() => undefined)
       try {
-        return await own
+        return await result
       } finally {
         inFlight -= 1
       }

@@ -13,15 +13,15 @@ import { emit } from '../events.ts'
 import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter } from './edge-end.ts'
 
 /** How long a payload is held after the platform's last answer. */
-const HOLD_MS = 120_000
+const HOLD_TTL_MS = 120_000
 /** The pause before polling again after a failed attempt, while the platform starts the next one. */
-const FAILED_PAUSE_MS = 500
-const BEGIN_WITHIN_MS = 60_000
+const RETRY_DELAY_MS = 500
+const BEGIN_TIMEOUT_MS = 60_000
 /** How often the node reports that an upload to the object store is still in progress. */
-const SIGN_MS = 10_000
+const KEEP_ALIVE_INTERVAL_MS = 10_000
 
 /** A payload that a stage has produced. */
-export interface Produced {
+export interface CompletePayload {
   payload: Payload
   encoding: 'safetensors' | 'llama-state'
   shape?: number[] | undefined
@@ -29,12 +29,12 @@ export interface Produced {
 }
 
 /** A payload that a stage is still producing. */
-export interface InMaking {
+export interface UnfinishedPayload {
   source: FrameSource
-  encoding: Produced['encoding']
+  encoding: CompletePayload['encoding']
 }
 
-interface Kept {
+interface HeldPayload {
   offer: EdgeOffer
   /** The frames to send to the consumer of a session. */
   source: FrameSource
@@ -45,7 +45,7 @@ interface Kept {
 }
 
 /** The producer's end of an edge while this node produces or stores its payload. */
-interface Keeping {
+interface ProducerEnd {
   end: EdgeEnd
   over: AbortController
   /** Set while the payload is being produced: ends the offer, but leaves open connections for `keep`. */
@@ -57,11 +57,11 @@ interface Keeping {
 }
 
 /** Stores and serves the payloads of this node's stages until the platform releases them. */
-export class PayloadKeepers implements AsyncDisposable {
+export class PayloadPublisher implements AsyncDisposable {
   readonly #edges: Edges
   readonly #log: Logger
   readonly #stopping = new AbortController()
-  readonly #kept = new Map<string, Keeping>()
+  readonly #kept = new Map<string, ProducerEnd>()
 
   constructor(edges: Edges, log: Logger) {
     this.#edges = edges
@@ -72,7 +72,7 @@ export class PayloadKeepers implements AsyncDisposable {
    * Offers an unfinished payload to a consumer that accepts frames; other consumers wait until it is complete. `keep`
    * takes over from there. If it is never called, disposing the result ends the offer.
    */
-  async offer(caller: EdgeCaller, edge: OutgoingEdge, making: InMaking): Promise<AsyncDisposable> {
+  async offer(caller: EdgeCaller, edge: OutgoingEdge, making: UnfinishedPayload): Promise<AsyncDisposable> {
     await this.#giveUp(edge.edge_id)
     const { source, encoding } = making
     const offer = unstated(edge, encoding, await this.#edges.server())
@@ -89,7 +89,12 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /** Offers a complete payload to the platform and stores it from then on. */
-  async keep(caller: EdgeCaller, edge: OutgoingEdge, produced: Produced, signal: AbortSignal): Promise<void> {
+  async keep(
+    caller: EdgeCaller,
+    edge: OutgoingEdge,
+    produced: CompletePayload,
+    signal: AbortSignal,
+  ): Promise<void> {
     const offered = await this.#takeOver(edge.edge_id)
     const keeping = offered ?? this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
     const { end, over } = keeping
@@ -99,12 +104,12 @@ export class PayloadKeepers implements AsyncDisposable {
         isOffered: offered !== undefined,
       })
       const { payload } = produced
-      this.#edges.store.hold(payload, end.at, HOLD_MS)
+      this.#edges.store.hold(payload, end.at, HOLD_TTL_MS)
       const kept = { offer, source: wholeSource(payload), payload, over: over.signal }
       const answer = await end.negotiate(offer, {
         isImmediate: true,
         signal: AbortSignal.any([signal, over.signal]),
-        onAttempt: () => this.#edges.store.hold(payload, end.at, HOLD_MS),
+        onAttempt: () => this.#edges.store.hold(payload, end.at, HOLD_TTL_MS),
       })
       keeping.done = this.#keepUntilReleased(keeping, { ...kept, payload }, answer)
     } catch (err) {
@@ -125,13 +130,13 @@ export class PayloadKeepers implements AsyncDisposable {
     await Promise.all([...this.#kept.values()].map(({ done }) => done))
   }
 
-  #begin({ edge_id }: OutgoingEdge, end: EdgeEnd): Keeping {
+  #begin({ edge_id }: OutgoingEdge, end: EdgeEnd): ProducerEnd {
     const keeping = { end, over: new AbortController(), streamed: 0, done: Promise.resolve() }
     this.#kept.set(edge_id, keeping)
     return keeping
   }
 
-  #forget(keeping: Keeping): void {
+  #forget(keeping: ProducerEnd): void {
     const { edgeId } = keeping.end
     if (this.#kept.get(edgeId) === keeping) this.#kept.delete(edgeId)
   }
@@ -148,7 +153,7 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /** Ends the offer of an unfinished payload and returns its end of the edge. Gives up anything else on that edge. */
-  async #takeOver(edgeId: string): Promise<Keeping | undefined> {
+  async #takeOver(edgeId: string): Promise<ProducerEnd | undefined> {
     const keeping = this.#kept.get(edgeId)
     if (!keeping?.takeOver) {
       await this.#giveUp(edgeId)
@@ -164,7 +169,7 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /** Waits for a consumer that accepts frames, at this attempt and later ones. */
-  async #offerWhileMade(keeping: Keeping, kept: Kept, takenOver: AbortSignal): Promise<void> {
+  async #offerWhileMade(keeping: ProducerEnd, kept: HeldPayload, takenOver: AbortSignal): Promise<void> {
     const { end } = keeping
     const ending = AbortSignal.any([this.#stopping.signal, kept.over])
     const signal = AbortSignal.any([ending, takenOver])
@@ -172,7 +177,7 @@ export class PayloadKeepers implements AsyncDisposable {
       for (;;) {
         const answer = await this.#ask(end, kept, signal)
         if (answer.release) break
-        if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
+        if (answer.state === 'failed') await sleep(RETRY_DELAY_MS, undefined, { signal })
         else if (answer.proceed && isUnderWay(answer)) {
           // Any other mode has to wait until the payload is complete.
           if (answer.agreed?.mode !== 'session') return
@@ -187,8 +192,8 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   async #keepUntilReleased(
-    keeping: Keeping,
-    kept: Kept & { payload: Payload },
+    keeping: ProducerEnd,
+    kept: HeldPayload & { payload: Payload },
     answer: EdgeNegotiated,
   ): Promise<void> {
     try {
@@ -202,54 +207,63 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 
-  async #serve(keeping: Keeping, kept: Kept & { payload: Payload }, first: EdgeNegotiated): Promise<void> {
+  async #serve(
+    keeping: ProducerEnd,
+    kept: HeldPayload & { payload: Payload },
+    first: EdgeNegotiated,
+  ): Promise<void> {
     const { store } = this.#edges
     const { end } = keeping
     const { payload } = kept
     const signal = AbortSignal.any([this.#stopping.signal, kept.over])
     for (let answer = first; !answer.release; answer = await this.#ask(end, kept, signal)) {
-      if (!store.renew(end.at, HOLD_MS) && !store.holds(payload)) {
+      if (!store.renew(end.at, HOLD_TTL_MS) && !store.holds(payload)) {
         // The payload was evicted. That matters only if a consumer still needs it.
         if (needsPayload(answer)) return await end.fail(goneError(), answer.agreed?.transport ?? 'direct')
         await pauseAfter(answer, signal)
         continue
       }
-      if (store.find(end.at) === undefined) store.hold(payload, end.at, HOLD_MS)
+      if (store.find(end.at) === undefined) store.hold(payload, end.at, HOLD_TTL_MS)
       if (answer.state === 'consumed') store.consumed(end.at)
-      if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
+      if (answer.state === 'failed') await sleep(RETRY_DELAY_MS, undefined, { signal })
       else if (answer.proceed && isUnderWay(answer)) await this.#hand(keeping, kept, answer, signal)
       else await pauseAfter(answer, signal)
     }
   }
 
   /** Negotiates until the platform answers: an outage of the gateways must not cost us the payload. */
-  async #ask(end: EdgeEnd, { offer, payload }: Kept, signal: AbortSignal): Promise<EdgeNegotiated> {
+  async #ask(end: EdgeEnd, { offer, payload }: HeldPayload, signal: AbortSignal): Promise<EdgeNegotiated> {
     const { store } = this.#edges
     // A consumer on this node reads the payload as soon as the platform has the offer.
-    const onAttempt = () => payload && store.hold(payload, end.at, HOLD_MS)
+    const onAttempt = () => payload && store.hold(payload, end.at, HOLD_TTL_MS)
     for (;;) {
       try {
         return await end.negotiate(offer, { signal, onAttempt })
       } catch (err) {
         if (isRefusal(err) || signal.aborted) throw err
-        await sleep(FAILED_PAUSE_MS, undefined, { signal })
+        await sleep(RETRY_DELAY_MS, undefined, { signal })
       }
     }
   }
 
   /** Opens the agreed transport to the consumer, unless the attempt has already ended. */
-  async #hand(keeping: Keeping, kept: Kept, answer: EdgeNegotiated, signal: AbortSignal): Promise<void> {
+  async #hand(
+    keeping: ProducerEnd,
+    kept: HeldPayload,
+    answer: EdgeNegotiated,
+    signal: AbortSignal,
+  ): Promise<void> {
     try {
       await this.#open(keeping, kept, answer, signal)
     } catch (err) {
       if (!(err instanceof ControlError) || err.details['attempt'] === undefined) throw err
-      await sleep(FAILED_PAUSE_MS, undefined, { signal })
+      await sleep(RETRY_DELAY_MS, undefined, { signal })
     }
   }
 
   async #open(
-    keeping: Keeping,
-    { source, payload }: Kept,
+    keeping: ProducerEnd,
+    { source, payload }: HeldPayload,
     { agreed }: EdgeNegotiated,
     signal: AbortSignal,
   ): Promise<void> {
@@ -258,19 +272,19 @@ export class PayloadKeepers implements AsyncDisposable {
       const server = await this.#edges.server()
       // Start one session per attempt: a second one would replace the session that the consumer may have joined.
       if (!server || keeping.streamed === end.at.attempt) return
-      const said = { candidates: server.candidates, spki_sha256: server.spkiSha256 }
-      const { ticket_sha256: ticketSha256 } = await end.rendezvous(said, signal)
+      const address = { candidates: server.candidates, spki_sha256: server.spkiSha256 }
+      const { ticket_sha256: ticketSha256 } = await end.rendezvous(address, signal)
       if (ticketSha256 === undefined) return
       if (agreed.mode === 'session') {
         keeping.streamed = end.at.attempt
         await this.#edges.sendFrames(end.at, source, agreed.window_bytes)
       }
-      server.admit(end.at, { ticketSha256, beginWithinMs: BEGIN_WITHIN_MS })
+      server.admit(end.at, { ticketSha256, beginWithinMs: BEGIN_TIMEOUT_MS })
     } else if (agreed?.transport === 'relay' && payload) {
       const { relay } = await end.rendezvous({}, signal)
       if (relay?.put_url === undefined) return
       // The consumer times out a silent producer.
-      const sign = setInterval(() => void end.rendezvous({}, signal).catch(() => {}), SIGN_MS)
+      const sign = setInterval(() => void end.rendezvous({}, signal).catch(() => {}), KEEP_ALIVE_INTERVAL_MS)
       try {
         await this.#edges.relay(end.at, { url: relay.put_url, headers: relay.headers ?? {} }, signal)
       } catch (err) {
@@ -294,7 +308,7 @@ const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated
 /** Returns the offer for a payload that is not complete yet. */
 const unstated = (
   { space_fingerprint, max_bytes }: OutgoingEdge,
-  encoding: Produced['encoding'],
+  encoding: CompletePayload['encoding'],
   server: object | undefined,
 ): EdgeOffer => ({
   modes: ['session', 'transfer'],
@@ -308,7 +322,7 @@ const unstated = (
 /** Returns the offer for a complete payload, which is sent in one piece. */
 async function stated(
   edge: OutgoingEdge,
-  { payload, encoding, shape, dtype }: Produced,
+  { payload, encoding, shape, dtype }: CompletePayload,
   { server, isOffered }: { server: object | undefined; isOffered: boolean },
 ): Promise<EdgeOffer> {
   const { sizeBytes, sha256, path } = payload

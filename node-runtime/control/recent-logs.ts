@@ -12,7 +12,7 @@ const SECRETS = [
 ] as const
 
 /** The newest log lines of a node process and its model servers, in memory only. */
-export class RecentLines {
+export class RecentLogs {
   readonly #kept: Record<NodeLineSource, NodeLine[]> = { node: [], models: [] }
 
   keep(source: NodeLineSource, message: string, modelKey?: string): void {

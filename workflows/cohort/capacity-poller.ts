@@ -1,7 +1,7 @@
 import { condition, sleep } from '@temporalio/workflow'
 import { PAUSE } from '../contract/policy.ts'
 
-interface Waiting {
+interface WaitingStage {
   stageId: string
   avoid: readonly string[]
 }
@@ -10,19 +10,19 @@ interface Waiting {
  * Stages that no node can run now. One lookup serves all of them, so that many stages that wait for hours add no more
  * events to the history than one.
  */
-export class Room {
-  readonly #find: (waiting: readonly Waiting[]) => Promise<string[]>
-  readonly #waiting = new Map<string, Waiting>()
+export class CapacityPoller {
+  readonly #find: (waiting: readonly WaitingStage[]) => Promise<string[]>
+  readonly #waiting = new Map<string, WaitingStage>()
   #isNews = false
   isLooking = false
 
   /** `find` returns the ids of the stages that have a node now. */
-  constructor(find: (waiting: readonly Waiting[]) => Promise<string[]>) {
+  constructor(find: (waiting: readonly WaitingStage[]) => Promise<string[]>) {
     this.#find = find
   }
 
   /** Resolves once a node can run the stage. */
-  async wait(waiting: Waiting): Promise<void> {
+  async wait(waiting: WaitingStage): Promise<void> {
     const { stageId } = waiting
     this.#waiting.set(stageId, waiting)
     this.#isNews = true

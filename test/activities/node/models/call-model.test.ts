@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { askModel, readAnswer } from '../../../../activities/node/models/ask-model.ts'
+import { callModel, readAnswer } from '../../../../activities/node/models/call-model.ts'
 import { ServerTurns } from '../../../../node-runtime/models/server-turns.ts'
 import { WatchedPool } from '../../../../node-runtime/models/watched-pool.ts'
 import { OUTPUT_TYPE } from '../../../../platform/model-output.ts'
@@ -21,7 +21,7 @@ describe("a task's turn at a model server", () => {
     const turns = new ServerTurns(1)
     const signal = AbortSignal.timeout(SOON_MS)
     const ask = () =>
-      askModel({ pool, turns } as never, { path: '/', body: Buffer.from('{}'), turn: 'a' }, signal)
+      callModel({ pool, turns } as never, { path: '/', body: Buffer.from('{}'), turn: 'a' }, signal)
 
     const deps = { workDir: '/dev/null/none' } as never
     const held = { subjectId: 'task' } as never
