@@ -7,7 +7,7 @@ import type { AccountCaller } from './http/caller.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-interface Made {
+interface AuditChange {
   /** The id of the operation. */
   action: string
   subject: { kind: string; id: string }
@@ -22,7 +22,7 @@ interface Made {
 /** Records who changed what, in the transaction of the change. Writes nothing if no field changed. */
 export function audit(
   trx: Transaction<Database>,
-  { action, subject, accountId = null, before, after, caller }: Made,
+  { action, subject, accountId = null, before, after, caller }: AuditChange,
 ): Promise<void> {
   const actor = caller ? keyActor(caller.keyId) : OPERATOR
   return recordChange(trx, { actor, action, subject, accountId, changes: changesBetween(before, after) })

@@ -25,7 +25,7 @@ import { Followers } from './gateway/background/followers.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
 import { HealthProbe } from './gateway/background/health-probe.ts'
 import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
-import { RoomWatch } from './gateway/background/room-watch.ts'
+import { StorageMonitor } from './gateway/background/storage-monitor.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
 import { openWorkflowOutbox } from './gateway/background/workflow-outbox.ts'
@@ -40,16 +40,16 @@ import { startReaper } from './gateway/journal/reaper.ts'
 import { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import { NodeLinks } from './gateway/links/node-links.ts'
 import { StreamSlots } from './http/connections/stream-slots.ts'
-import { LongAnswers } from './http/long-answers.ts'
+import { LongResponses } from './http/long-responses.ts'
 import { HubReader } from './hub/reader.ts'
 import { InputChecks } from './inference/input-checks.ts'
 import { ModelLoads } from './inference/model-loads.ts'
-import { ModelPlaces } from './inference/model-places.ts'
+import { ModelSlots } from './inference/model-slots.ts'
 import { operationTools } from './manifest/operation-tools.ts'
 import { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import { ToolReader } from './manifest/tool-reader.ts'
 import { openMemory } from './memory/open-memory.ts'
-import { Operations } from './operations/operations.ts'
+import { OperatorViews } from './operations/operator-views.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
@@ -94,7 +94,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   })
   const tools = new ToolCatalogue({ db, watch, log, reader, operations: operationTools() })
   const schemaChecks = stack.use(new SchemaChecks())
-  const room = new RoomWatch(db, objects)
+  const room = new StorageMonitor(db, objects)
   const onFault = (err: unknown) => room.note(err)
   const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log, { onFault }))
   stack.use(startReaper(db, log, gateway.id))
@@ -114,7 +114,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await Promise.all([runFollowers.start(), eventFollowers.start()])
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
-  const places = stack.use(new ModelPlaces({ links, catalog, baseUrl }))
+  const places = stack.use(new ModelSlots({ links, catalog, baseUrl }))
   const estimates = new Estimates(db)
   const copyPlanner = stack.use(
     new CopyPlanner({
@@ -165,7 +165,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),
     planner: stack.use(new Planner()),
-    longAnswers: new LongAnswers(),
+    longAnswers: new LongResponses(),
     journal,
     taskWaiters,
     edgeWaiters,
@@ -176,7 +176,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     edgeAddresses: new EdgeAddresses(config.HEARTH_EDGE_NETWORKS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)
-  const services: Services = { ...withoutMemory, memory, operations: new Operations(withoutMemory) }
+  const services: Services = { ...withoutMemory, memory, operations: new OperatorViews(withoutMemory) }
   const opened = stack.move()
   return Object.assign(services, { [Symbol.asyncDispose]: () => opened.disposeAsync() })
 }

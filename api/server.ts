@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
 import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
-import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
+import { isLinkUpgrade, serveLinks } from './gateway/links/upgrade.ts'
 import { answerMalformed, answerTimeout } from './http/bodies/malformed.ts'
 import { boundConnections } from './http/connections/connection-limits.ts'
 import { IdleConnections, type IdleLimits } from './http/connections/idle-connections.ts'
@@ -13,7 +13,7 @@ import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
 
-const DRAIN_MS = 5_000
+const DRAIN_TIMEOUT_MS = 5_000
 const IDLE_TIMEOUT_MS = 50
 const HEADERS_TIMEOUT_MS = 30_000
 
@@ -55,7 +55,7 @@ export async function startGateway({
     // The `requireHost` middleware rejects such requests in our usual error format.
     requireHostHeader: false,
     // Some clients offer an upgrade to HTTP/2 and would otherwise get no response.
-    shouldUpgradeCallback: asksForLink,
+    shouldUpgradeCallback: isLinkUpgrade,
   })
   let log: Logger | undefined
   server.on('clientError', (err, socket) => answerMalformed(err, socket, log))
@@ -117,7 +117,7 @@ async function stop(server: Server, services: OpenServices, connections: IdleCon
     server.closeIdleConnections()
     connections.closeUnused()
   }, IDLE_TIMEOUT_MS)
-  await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })])
+  await Promise.race([closed, sleep(DRAIN_TIMEOUT_MS, undefined, { ref: false })])
   clearInterval(idle)
   server.closeAllConnections()
   await services[Symbol.asyncDispose]()

@@ -19,7 +19,7 @@ import type { Followers } from './gateway/background/followers.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
 import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
-import type { RoomWatch } from './gateway/background/room-watch.ts'
+import type { StorageMonitor } from './gateway/background/storage-monitor.ts'
 import type { TaskWaiters } from './gateway/background/task-waiters.ts'
 import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import type { EndpointCache } from './gateway/caches/endpoint-cache.ts'
@@ -32,14 +32,14 @@ import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import type { NodeLinks } from './gateway/links/node-links.ts'
 import type { StreamSlots } from './http/connections/stream-slots.ts'
-import type { LongAnswers } from './http/long-answers.ts'
+import type { LongResponses } from './http/long-responses.ts'
 import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
-import type { ModelPlaces } from './inference/model-places.ts'
+import type { ModelSlots } from './inference/model-slots.ts'
 import type { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import type { Memory } from './memory/memory.ts'
-import type { Operations } from './operations/operations.ts'
+import type { OperatorViews } from './operations/operator-views.ts'
 
 /**
  * The services that handlers use. `api/open-services.ts` builds them once; tests build the same services on their own
@@ -57,7 +57,7 @@ export interface Services {
   readonly temporal: Client
   readonly health: HealthProbe
   /** Whether the object store and PostgreSQL have room. */
-  readonly room: RoomWatch
+  readonly room: StorageMonitor
   readonly catalog: Catalog
   readonly objects: ObjectStore
   /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */
@@ -96,7 +96,7 @@ export interface Services {
   /** Plans graphs of models; large graphs in a worker thread. */
   readonly planner: Pick<Planner, 'order' | 'plan'>
   /** Builds the long responses of an account one after another. */
-  readonly longAnswers: LongAnswers
+  readonly longAnswers: LongResponses
   /** Writes the rows of warm inference, many per transaction. */
   readonly journal: Journal
   /** Wakes requests that wait for a task to end. */
@@ -115,13 +115,13 @@ export interface Services {
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
   /** Places at loaded models; requests take turns for them. */
-  readonly places: ModelPlaces
+  readonly places: ModelSlots
   /** Model loads that requests wait for. */
   readonly loads: ModelLoads
   /** The memory for requests to language models. */
   readonly memory: Memory
   /** The operators' view of the platform as a whole. */
-  readonly operations: Operations
+  readonly operations: OperatorViews
   /** Plans which nodes keep which models loaded. */
   readonly copyPlanner: CopyPlanner
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { sql } from 'kysely'
 import { GrantedMemory, type GrantedMemoryDeps } from '../api/memory/granted-memory.ts'
-import type { AccountMemoryView } from '../api/memory/known-memory.ts'
+import type { AccountMemoryView } from '../api/memory/memory-registry.ts'
 import { Nearness, sealVector } from '../api/memory/nearness.ts'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'

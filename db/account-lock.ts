@@ -2,7 +2,7 @@ import { sql, type Transaction } from 'kysely'
 import type { Database } from './tables.ts'
 
 /** A transaction that holds the lock longer than this has lost its connection or its machine. */
-const MAX_MS = 10_000
+const LOCK_TIMEOUT_MS = 10_000
 
 /**
  * Locks an account until the transaction ends, across all gateways. A transaction that waits too long for this lock, or
@@ -14,6 +14,6 @@ export async function lockAccount(
   accountId: string,
 ): Promise<void> {
   // PostgreSQL evaluates a select list from left to right, so the timeout is set before the lock is taken.
-  await sql`select set_config('lock_timeout', ${String(MAX_MS)}, true),
+  await sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true),
     pg_advisory_xact_lock(hashtextextended(${`${purpose}/${accountId}`}, 0))`.execute(trx)
 }

@@ -13,7 +13,7 @@ type OnChange = () => void
 
 const POLL_INTERVAL_MS = 800
 /** Cached data may be outdated when the versions have not been read for this long. */
-const STALE_MS = 2_000
+const STALE_TIMEOUT_MS = 2_000
 
 /**
  * Notifies caches of changes to their tables: immediately by NOTIFY, and also by polling the version rows every 800 ms,
@@ -51,7 +51,7 @@ export class CacheWatch implements AsyncDisposable {
 
   /** Returns whether the versions were read recently enough to trust a cache. */
   isFresh(now = performance.now()): boolean {
-    return now - this.#seenAt < STALE_MS
+    return now - this.#seenAt < STALE_TIMEOUT_MS
   }
 
   async start(): Promise<void> {

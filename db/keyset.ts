@@ -9,7 +9,7 @@ export const cursorScope = (...parts: unknown[]): string =>
   createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 11)
 
 /** The row after which a page begins, with its name if the list is sorted by name. */
-export interface Place {
+export interface CursorPosition {
   id: string
   name?: string
 }
@@ -17,13 +17,13 @@ export interface Place {
 /**
  * Encodes a cursor. Lists are ordered by UUIDv7 id, which has no ties and loses no clock precision, or by name and id.
  */
-export function encodeCursor(scope: string, { id, name }: Place): string {
+export function encodeCursor(scope: string, { id, name }: CursorPosition): string {
   const parts = [scope, id, ...(name === undefined ? [] : [Buffer.from(name).toString('base64url')])]
   return Buffer.from(parts.join('.')).toString('base64url')
 }
 
 /** Returns the row to continue after; throws a 422 when the cursor is malformed or belongs to another list. */
-export function decodeCursor(scope: string, cursor: string, { byName = false } = {}): Place {
+export function decodeCursor(scope: string, cursor: string, { byName = false } = {}): CursorPosition {
   const [itsScope, id, name, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
   const isWhole = rest.length === 0 && (name !== undefined) === byName
   const text = name === undefined ? undefined : Buffer.from(name, 'base64url').toString()
@@ -49,10 +49,10 @@ export interface SortedPage {
   limit: number
   sort: 'created_at' | 'name'
   order: 'asc' | 'desc'
-  after: Place | undefined
+  after: CursorPosition | undefined
 }
 
-interface Sortable {
+interface PagedTable {
   table: string
   accountId: string
   /** The column with the names; needs an index by account, name and id. */
@@ -62,7 +62,7 @@ interface Sortable {
 /** Selects a page of the rows of one account, in its order. */
 export function sortedPage<DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
-  { table, accountId, name }: Sortable,
+  { table, accountId, name }: PagedTable,
   { limit, sort, order, after }: SortedPage,
 ): SelectQueryBuilder<DB, TB, O> {
   const id = sql.ref(`${table}.id`)

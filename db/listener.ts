@@ -3,11 +3,11 @@ import pg from 'pg'
 import { backoff } from '../platform/async/retry.ts'
 
 const RESPONSE_TIMEOUT_MS = 5_000
-const CLOSE_MS = 1_000
+const CLOSE_TIMEOUT_MS = 1_000
 const RETRY_DELAY_MS = { first: 100, longest: 2_000 }
 
 /** The channel of a listener, and its callbacks. */
-export interface Hearing {
+export interface ListenerOptions {
   channel: string
   onNotify: (payload: string) => void
   /**
@@ -27,12 +27,12 @@ export interface Hearing {
  */
 export class Listener implements AsyncDisposable {
   readonly #url: string
-  readonly #hearing: Hearing
+  readonly #hearing: ListenerOptions
   readonly #closing = new AbortController()
   #client: pg.Client | undefined
   #running: Promise<void> | undefined
 
-  constructor(url: string, hearing: Hearing) {
+  constructor(url: string, hearing: ListenerOptions) {
     this.#url = url
     this.#hearing = hearing
   }
@@ -86,6 +86,6 @@ export class Listener implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
     const ended = Promise.all([this.#client?.end().catch(() => {}), this.#running])
-    await Promise.race([ended, sleep(CLOSE_MS, undefined, { ref: false })])
+    await Promise.race([ended, sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })])
   }
 }

@@ -8,7 +8,7 @@ interface Fault {
   readonly schema?: unknown
 }
 
-interface Removed {
+interface RemovedNull {
   readonly pointer: string
   readonly parent: Record<string, unknown>
   readonly name: string
@@ -26,7 +26,7 @@ export class AbsentNulls<F extends Fault> {
   readonly #value: unknown
   readonly #schema: unknown
   readonly #maxRounds: number
-  #last: readonly Removed[] = []
+  #last: readonly RemovedNull[] = []
   #rounds = 0
   faults: readonly F[] = []
   /** JSON Pointers of the members removed from the value. */
@@ -112,7 +112,7 @@ const stepsOf = (pointer: string): string[] =>
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
 
 /** Removes the object member at a JSON Pointer if it is null. */
-export function removeNull(value: unknown, pointer: string): Removed | undefined {
+export function removeNull(value: unknown, pointer: string): RemovedNull | undefined {
   const steps = stepsOf(pointer)
   const name = steps.pop()
   const parent = steps.reduce(memberOf, value)

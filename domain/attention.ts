@@ -25,8 +25,8 @@ export interface AttentionFacts {
 const SEVERITIES = ['critical', 'warning', 'notice'] as const
 const MAX_TEXT = 300
 /** Normally starts happen almost immediately, and due deliveries go out within seconds. */
-const STARTS_LATE_S = 30
-const DELIVERIES_LATE_S = 120
+const START_TIMEOUT_S = 30
+const DELIVERY_TIMEOUT_S = 120
 
 type Finding = Omit<Attention, 'count' | 'subjects'> & Partial<Pick<Attention, 'count' | 'subjects'>>
 
@@ -128,7 +128,7 @@ function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Gen
       count: jobs,
       subjects: [job_id],
     }
-  const starts = late(work, 'workflow_start', STARTS_LATE_S)
+  const starts = late(work, 'workflow_start', START_TIMEOUT_S)
   if (starts)
     yield {
       kind: 'starts_wait',
@@ -136,7 +136,7 @@ function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Gen
       message: `${plural(starts.waiting, 'workflow')} not started for ${Math.round(starts.oldest_waiting_s ?? 0)} s. Gateways start them as soon as Temporal accepts them.`,
       count: starts.waiting,
     }
-  const deliveries = late(work, 'webhook_delivery', DELIVERIES_LATE_S)
+  const deliveries = late(work, 'webhook_delivery', DELIVERY_TIMEOUT_S)
   if (deliveries)
     yield {
       kind: 'deliveries_wait',

@@ -4,7 +4,7 @@ import type { Issue } from './errors.ts'
 /** A caller's access to an endpoint: `none` hides it (404), `known` yields a 403. */
 export type EndpointAccess = 'own' | 'use' | 'known' | 'none'
 
-interface Owned {
+interface EndpointOwnership {
   account_id: string
   visibility: 'private' | 'account' | 'public'
   review_status: 'active' | 'pending_review' | 'approved' | 'rejected'
@@ -13,7 +13,7 @@ interface Owned {
 /**
  * Every account may use an approved public endpoint. One under review is visible to all, but only its owner may use it.
  */
-export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
+export function accessTo(endpoint: EndpointOwnership, accountId: string): EndpointAccess {
   if (endpoint.account_id === accountId) return 'own'
   if (endpoint.visibility !== 'public') return 'none'
   return endpoint.review_status === 'approved' ? 'use' : 'known'
@@ -51,9 +51,9 @@ export const missingForPublic = (listing: PublicListing): Issue[] =>
 
 /** Returns the review status after the owner changed the visibility. */
 export function reviewAfter(
-  before: Pick<Owned, 'visibility' | 'review_status'> | undefined,
-  visibility: Owned['visibility'],
-): Owned['review_status'] {
+  before: Pick<EndpointOwnership, 'visibility' | 'review_status'> | undefined,
+  visibility: EndpointOwnership['visibility'],
+): EndpointOwnership['review_status'] {
   if (visibility !== 'public') return 'active'
   const isListed = before?.visibility === 'public' && before.review_status !== 'rejected'
   return isListed ? before.review_status : 'pending_review'

@@ -53,7 +53,7 @@ export const temporaryError = (
   })
 
 /** How long a caller should wait before repeating a write that failed for lack of space, in seconds. */
-const ROOM_RETRY_S = 10
+const STORAGE_RETRY_AFTER_S = 10
 /**
  * The `details.reason` of a rejection for lack of space, by which nodes distinguish it from other lacks of capacity.
  */
@@ -69,7 +69,7 @@ export const storageFull = (what: string, cause?: unknown): ApiError =>
   temporaryError(
     'no_capacity',
     `the ${what} of this platform is out of space; try again later. An operator has to free or add space`,
-    ROOM_RETRY_S,
+    STORAGE_RETRY_AFTER_S,
     { details: { reason: STORAGE_FULL }, cause },
   )
 

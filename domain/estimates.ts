@@ -45,7 +45,7 @@ export interface ModelFacts {
 }
 
 /** Mean durations of models of one runtime profile and similar size. */
-export interface Measured {
+export interface MeanDuration {
   runtime_profile: string
   what: 'cold' | 'cached' | 'inference'
   memory_mb: number
@@ -56,9 +56,13 @@ export interface Measured {
  * Estimates how long a model takes to load or to answer: from its own samples, else from similar models, else from its
  * size.
  */
-export function estimateMs(model: ModelFacts, what: Measured['what'], kin: readonly Measured[]): number {
-  const own = what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms
-  if (own !== null) return own
+export function estimateMs(
+  model: ModelFacts,
+  what: MeanDuration['what'],
+  kin: readonly MeanDuration[],
+): number {
+  const measuredMs = what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms
+  if (measuredMs !== null) return measuredMs
   const samples = kin.filter((one) => one.runtime_profile === model.runtime_profile && one.what === what)
   return estimateByKin(samples, model.memory_mb) ?? estimateBySize(what, model.memory_mb)
 }

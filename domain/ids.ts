@@ -38,11 +38,11 @@ export function newId(): string {
     // oxlint-disable-next-line typescript/no-non-null-assertion -- in range, and runs for every byte of an id
     const byte = id[i]!
     // oxlint-disable-next-line typescript/no-non-null-assertion -- in range, and runs for every byte of an id
-    const place = PLACES[i]!
+    const offset = PLACES[i]!
     // oxlint-disable-next-line typescript/no-non-null-assertion -- in range, and runs for every byte of an id
-    text[place] = DIGITS[byte >> 4]!
+    text[offset] = DIGITS[byte >> 4]!
     // oxlint-disable-next-line typescript/no-non-null-assertion -- in range, and runs for every byte of an id
-    text[place + 1] = DIGITS[byte & 15]!
+    text[offset + 1] = DIGITS[byte & 15]!
   }
   // One decode yields a flat string; a concatenated one would have to be flattened by its reader.
   return text.toString('latin1')

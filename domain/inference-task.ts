@@ -44,7 +44,7 @@ const WORKING = [
 ] as const
 
 /** The longest time that a task may wait in the queue. */
-export const QUEUE_LIMIT_MS = 24 * 60 * 60 * 1000
+export const QUEUE_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 /** A task fails after this many claims without a result. */
 export const MAX_TASK_ATTEMPTS = 5

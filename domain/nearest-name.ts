@@ -13,12 +13,12 @@ const MAX_TYPED = 20
 
 /** Returns a function that suggests names for the mistyped names of one request, up to `MAX_TYPED` of them. */
 export function asker(names: readonly string[]): (typed: string) => string {
-  const asked = new Map<string, string>()
+  const questions = new Map<string, string>()
   return (typed) => {
-    const before = asked.get(typed)
-    if (before !== undefined || asked.size >= MAX_TYPED) return before ?? ''
+    const before = questions.get(typed)
+    if (before !== undefined || questions.size >= MAX_TYPED) return before ?? ''
     const question = didYouMean(typed, names)
-    asked.set(typed, question)
+    questions.set(typed, question)
     return question
   }
 }

@@ -1,7 +1,7 @@
 /** The folders of dataset files: the upload first, then the verified content. */
 export type DatasetStage = 'incoming' | 'datasets'
 
-interface DatasetPlace {
+interface DatasetRef {
   accountId: string
   datasetId: string
 }
@@ -45,23 +45,23 @@ export const cohortFolder = ({ accountId, cohortId }: { accountId: string; cohor
   `${RELAYED}${accountId}/${cohortId}/`
 
 /** The key of the payload that one attempt at an edge relays. */
-export const cohortEdgeKey = (place: {
+export const cohortEdgeKey = (edge: {
   accountId: string
   cohortId: string
   edgeId: string
   attempt: number
-}): string => `${cohortFolder(place)}${place.edgeId}/${place.attempt}`
+}): string => `${cohortFolder(edge)}${edge.edgeId}/${edge.attempt}`
 
 /** The key of a value too large for the row of its edge. */
-export const cohortValueKey = (place: {
+export const cohortValueKey = (value: {
   accountId: string
   cohortId: string
   edgeId: string
   sha256: string
-}): string => `${cohortFolder(place)}${place.edgeId}/value-${place.sha256}`
+}): string => `${cohortFolder(value)}${value.edgeId}/value-${value.sha256}`
 
 /** The folder of one dataset at one stage. */
-export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
+export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetRef): string =>
   `${stage}/${accountId}/${datasetId}/`
 
 /**
@@ -70,18 +70,18 @@ export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: Dat
  */
 export const datasetKey = (
   stage: DatasetStage,
-  place: DatasetPlace & { uploadId: string },
+  dataset: DatasetRef & { uploadId: string },
   extension = 'upload',
-): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
+): string => `${datasetFolder(stage, dataset)}${dataset.uploadId}/data.${extension}`
 
 /** The dataset upload that a key belongs to. */
-export interface UploadOfKey {
+export interface DatasetUpload {
   accountId: string
   uploadId: string
 }
 
 /** Returns the upload whose file a client may PUT under this key; undefined for other kinds of keys. */
-export function uploadOfKey(key: string): UploadOfKey | undefined {
+export function uploadOfKey(key: string): DatasetUpload | undefined {
   const [stage, accountId, , uploadId, ...rest] = key.split('/')
   const isUpload = stage === ('incoming' satisfies DatasetStage) && accountId && uploadId && rest.length === 1
   return isUpload ? { accountId, uploadId } : undefined

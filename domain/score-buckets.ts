@@ -1,6 +1,6 @@
 import { getOrThrow } from './at.ts'
 
-interface Place<T> {
+interface BucketPosition<T> {
   bucket: T[]
   at: number
 }
@@ -9,7 +9,7 @@ interface Place<T> {
 export class ScoreBuckets<T> {
   readonly #least: number
   readonly #buckets: T[][]
-  readonly #places = new Map<T, Place<T>>()
+  readonly #places = new Map<T, BucketPosition<T>>()
 
   constructor(least: number, most: number) {
     this.#least = least
@@ -24,12 +24,12 @@ export class ScoreBuckets<T> {
   add(item: T, points: number): void {
     const bucket = this.#buckets[points - this.#least]
     if (!bucket) throw new RangeError(`${points} points are out of bounds`)
-    const place = this.#places.get(item)
-    if (place?.bucket === bucket) return
-    if (place) {
-      this.#takeOut(item, place)
-      place.bucket = bucket
-      place.at = bucket.length
+    const position = this.#places.get(item)
+    if (position?.bucket === bucket) return
+    if (position) {
+      this.#takeOut(item, position)
+      position.bucket = bucket
+      position.at = bucket.length
     } else {
       this.#places.set(item, { bucket, at: bucket.length })
     }
@@ -37,14 +37,14 @@ export class ScoreBuckets<T> {
   }
 
   delete(item: T): void {
-    const place = this.#places.get(item)
-    if (!place) return
+    const position = this.#places.get(item)
+    if (!position) return
     this.#places.delete(item)
-    this.#takeOut(item, place)
+    this.#takeOut(item, position)
   }
 
   /** The last item of the bucket moves into the gap. */
-  #takeOut(item: T, { bucket, at }: Place<T>): void {
+  #takeOut(item: T, { bucket, at }: BucketPosition<T>): void {
     const last = bucket.pop()
     if (last === undefined || last === item) return
     bucket[at] = last

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
-import { faultInWords, short } from '../domain/fault-words.ts'
+import { formatFault, short } from '../domain/format-faults.ts'
 import { asker } from '../domain/nearest-name.ts'
 import {
   ModelConfigFile,
@@ -152,7 +152,7 @@ function resolve(
     for (const error of validate.errors ?? []) {
       const [name = '', ...rest] = error.instancePath.slice(1).split('/')
       const path = ['', spelling[name] ?? name, ...rest].join('/')
-      issues.push({ path, message: faultInWords(error) })
+      issues.push({ path, message: formatFault(error) })
     }
   }
   return { values: { ...defaults, ...knownParameters }, warnings, issues }

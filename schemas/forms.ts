@@ -3,7 +3,7 @@ import Type from 'typebox'
 const WORDS = new Map<string, string>()
 
 /** Returns the error message for a text that doesn't match this pattern. */
-export const formInWords = (pattern: string): string | undefined => WORDS.get(pattern)
+export const formatPattern = (pattern: string): string | undefined => WORDS.get(pattern)
 
 interface TextOptions {
   minLength?: number

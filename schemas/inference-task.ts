@@ -179,7 +179,7 @@ export const INPUT_TYPES = [
   'application/vnd.apache.parquet',
 ] as const
 export const MAX_INPUT_BYTES = 50 * 1024 * 1024
-export const INPUT_URL_LIFETIME_S = 3_600
+export const INPUT_URL_TTL_S = 3_600
 
 export const UploadedInput = Type.Object(
   { input_url: Type.String(), expires_in: Type.Integer(), size_bytes: Count },

@@ -23,7 +23,7 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import type { TaskEndReason, TaskPlacement } from '../activities/control/tasks/tasks.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
 import type { InferTask } from '../activities/node/models/infer.ts'
-import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
+import { QUEUE_TIMEOUT_MS } from '../domain/inference-task.ts'
 import { NOT_TAKEN } from '../domain/placement/node-queues.ts'
 import { isToolKey } from '../domain/tools/catalog.ts'
 import { nodeHasRoom } from './contract/messages.ts'
@@ -54,7 +54,7 @@ export async function coldInference({ taskId, since }: ColdInferenceInput): Prom
   // `patched` is called before the first await. After one, a replay might call it in another workflow task than
   // the first execution did.
   const isWakeable = patched('woken-by-room')
-  const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_LIMIT_MS
+  const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_TIMEOUT_MS
   try {
     const ending = await tryUntil(taskId, deadline, isWakeable)
     if (ending === 'ended') return setCurrentDetails('The task had already ended.')
@@ -112,7 +112,7 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     if (lost && !(place.nodeId && place.avoid.includes(place.nodeId))) continue
 
     if (workflowInfo().continueAsNewSuggested) {
-      await continueAsNew<typeof coldInference>({ taskId, since: deadline - QUEUE_LIMIT_MS })
+      await continueAsNew<typeof coldInference>({ taskId, since: deadline - QUEUE_TIMEOUT_MS })
     }
     const why = place.why ?? `node ${place.nodeId} ${lost ? 'lost it' : 'did not take it in time'}`
     setCurrentDetails(`Waits for a node: ${why}.`)

@@ -3,26 +3,26 @@ import { ApiError } from '../../domain/errors.ts'
 import type { ToolKind } from '../../schemas/tool.ts'
 import { checkCallable } from '../inference/admission.ts'
 import type { Services } from '../services.ts'
-import { type OperationAction, operationAction } from './operations.ts'
+import { type OperationAction, operationAction } from './operation-actions.ts'
 
-interface Named {
+interface ActionRef {
   readonly slug: string
   readonly kind: ToolKind
 }
 
 /** An endpoint's action that this account may call now. */
-export interface EndpointAction extends Named {
+export interface EndpointAction extends ActionRef {
   readonly operation: undefined
 }
 
-type FoundAction = EndpointAction | (Named & { readonly operation: OperationAction })
+type ResolvedAction = EndpointAction | (ActionRef & { readonly operation: OperationAction })
 
 /** Finds an action by its slug; throws a 404, 403 or 409 if this account cannot invoke it now. */
 export async function findAction(
   { endpoints }: Pick<Services, 'endpoints'>,
   accountId: string,
   slug: string,
-): Promise<FoundAction> {
+): Promise<ResolvedAction> {
   const operation = operationAction(slug)
   if (operation) return { slug, kind: 'operation', operation }
   const endpoint = await endpoints.find(slug)

@@ -2,7 +2,7 @@ import type { NewInvocation } from '../../db/repositories/tasks/entry.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import { type InferResponse, SYNC_TIMEOUT_S } from '../../schemas/inference-task.ts'
-import type { Admitted } from '../inference/admission.ts'
+import type { AdmittedRequest } from '../inference/admission.ts'
 import { admit } from '../inference/admit.ts'
 import { inferSync } from '../inference/infer-sync.ts'
 import { queueTask } from '../inference/queue-task.ts'
@@ -13,7 +13,7 @@ import type { InvocationKey } from './invocation-key.ts'
 import type { InvokeRequest } from './invoke-request.ts'
 import { invocationNote, invocationStatusOf, isEnded } from './present.ts'
 
-type InvocationDraft = TaskDraft & Admitted & { invocation: NewInvocation }
+type InvocationDraft = TaskDraft & AdmittedRequest & { invocation: NewInvocation }
 
 /** Invokes the model of an endpoint. A synchronous call to a loaded model needs no other service. */
 export async function invokeEndpoint(

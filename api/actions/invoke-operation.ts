@@ -6,7 +6,7 @@ import { type Check, jsonCheck, LARGE_BYTES } from '../http/validate.ts'
 import type { Services } from '../services.ts'
 import type { InvocationKey } from './invocation-key.ts'
 import type { InvokeRequest } from './invoke-request.ts'
-import { OPERATION_ACTIONS, type OperationAction } from './operations.ts'
+import { OPERATION_ACTIONS, type OperationAction } from './operation-actions.ts'
 
 const checks = new Map<OperationAction, Check>(
   OPERATION_ACTIONS.map((action) => [action, jsonCheck('body', action.inputSchema)]),

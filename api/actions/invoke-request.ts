@@ -14,7 +14,7 @@ export interface InvokeRequest {
   readonly idempotencyKey?: string | undefined
 }
 
-export interface Invoked {
+export interface InvokeResult {
   invocation: Invocation
   /** True if an earlier request with the same key created the invocation. */
   isReplay: boolean

@@ -7,9 +7,9 @@ import { findAction } from './find-action.ts'
 import { InvocationKey } from './invocation-key.ts'
 import { invokeEndpoint, queueInvocation } from './invoke-endpoint.ts'
 import { invokeOperation } from './invoke-operation.ts'
-import type { Invoked, InvokeRequest } from './invoke-request.ts'
+import type { InvokeResult, InvokeRequest } from './invoke-request.ts'
 import { requireAllowed } from './limits.ts'
-import { operationAction } from './operations.ts'
+import { operationAction } from './operation-actions.ts'
 import { isEnded } from './present.ts'
 import { awaitInvocation } from './read-invocation.ts'
 
@@ -18,7 +18,7 @@ import { awaitInvocation } from './read-invocation.ts'
  * synchronous call. With a key, all requests with that key share exactly one invocation: its work is durable from the
  * start and survives any client's disconnect.
  */
-export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<Invoked> {
+export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<InvokeResult> {
   const { db } = services
   const { slug, request, body, rawBody, idempotencyKey } = invoke
   const { accountId } = request.caller

@@ -5,12 +5,12 @@ import { maySeeTask } from '../manifest/may-see-task.ts'
 import { findTool, mayUse } from '../manifest/tools-of.ts'
 import type { Services } from '../services.ts'
 
-type Limited = Pick<AccountCaller, 'accountId' | 'tools'>
+type ToolLimitedCaller = Pick<AccountCaller, 'accountId' | 'tools'>
 
 /** Returns whether a caller's key allows an action; a key without a limit allows all of them. */
 export const allowsAction = async (
   services: Pick<Services, 'tools'>,
-  caller: Limited,
+  caller: ToolLimitedCaller,
   slug: string,
 ): Promise<boolean> => !caller.tools || (await findTool(services, caller, slug)) !== undefined
 
@@ -27,7 +27,7 @@ export function maySeeInvocation(
 /** Throws a 403 unless the caller's key allows the action. */
 export async function requireAllowed(
   services: Pick<Services, 'tools'>,
-  caller: Limited,
+  caller: ToolLimitedCaller,
   slug: string,
 ): Promise<void> {
   if (await allowsAction(services, caller, slug)) return

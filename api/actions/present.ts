@@ -8,7 +8,7 @@ import type { TaskStatus } from '../../schemas/inference-task.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 import { presentResult } from '../inference/task-result.ts'
 import type { Services } from '../services.ts'
-import type { OperationAction } from './operations.ts'
+import type { OperationAction } from './operation-actions.ts'
 
 const invokeUrl = (slug: string): string => `/api/builder/v1/actions/${slug}:invoke`
 
@@ -91,12 +91,12 @@ export async function presentInvocation(
   }
 }
 
-type Work = Pick<Invocation, 'status' | 'result' | 'error'>
+type InvocationOutcome = Pick<Invocation, 'status' | 'result' | 'error'>
 
 const taskOf = async (
   { objects }: Pick<Services, 'objects'>,
   { task_status, task_result, task_outputs, task_error }: InvocationView,
-): Promise<Work> => ({
+): Promise<InvocationOutcome> => ({
   status: invocationStatusOf(task_status ?? 'queued'),
   result: await presentResult(objects, { result: task_result, outputs: task_outputs }),
   error: task_status === 'failed' ? task_error : null,
@@ -105,7 +105,7 @@ const taskOf = async (
 /** The error text of an invocation whose job was cancelled. */
 export const CANCELLED_JOB = 'the job was cancelled'
 
-function jobOf({ job_status, job_error, version_id }: InvocationView, jobId: string): Work {
+function jobOf({ job_status, job_error, version_id }: InvocationView, jobId: string): InvocationOutcome {
   const status = STATUS_OF_JOB[job_status ?? 'pending']
   return {
     status,

@@ -17,11 +17,11 @@ interface InvocationId {
 
 /** The request that reads an invocation; an account gets long results one at a time. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
-type Needs = Pick<Services, 'db' | 'objects' | 'longAnswers'>
+type Deps = Pick<Services, 'db' | 'objects' | 'longAnswers'>
 
 /** Reads an invocation of this account; throws a 404 when there is none. */
 export async function readInvocation(
-  services: Needs,
+  services: Deps,
   { accountId, id }: InvocationId,
   reader: Reader,
 ): Promise<Invocation> {
@@ -32,7 +32,7 @@ export async function readInvocation(
 
 /** Reads an invocation that the caller's key may see; throws a 404 when there is none. */
 export async function findVisibleInvocation(
-  services: Needs,
+  services: Deps,
   caller: AccountCaller,
   id: string,
   reader: Reader,
@@ -43,7 +43,7 @@ export async function findVisibleInvocation(
   throw invocationNotFound()
 }
 
-async function findRow({ db, longAnswers }: Needs, of: InvocationId, { signal, res, surface }: Reader) {
+async function findRow({ db, longAnswers }: Deps, of: InvocationId, { signal, res, surface }: Reader) {
   const bytes = await invocationRepository.resultBytes(db, of)
   const turn = { accountId: of.accountId, bytes, signal, res, surface }
   return inTurnOfResult(longAnswers, turn, () => invocationRepository.findInvocation(db, of))
@@ -55,7 +55,7 @@ const JOB_POLL_INTERVAL_MS = 500
 
 /** Waits until an invocation ends, the time is up or the signal aborts, then returns its current state. */
 export async function awaitInvocation(
-  services: Needs & Pick<Services, 'taskWaiters'>,
+  services: Deps & Pick<Services, 'taskWaiters'>,
   id: InvocationId,
   { timeoutMs, reader }: { timeoutMs: number; reader: Reader },
 ): Promise<Invocation> {
@@ -63,9 +63,9 @@ export async function awaitInvocation(
   const deadline = performance.now() + timeoutMs
   for (;;) {
     const invocation = await readInvocation(services, id, reader)
-    const left = deadline - performance.now()
-    if (isEnded(invocation) || left <= 0 || signal.aborted) return invocation
-    if (invocation.task_id !== null) await services.taskWaiters.wait(invocation.task_id, left, signal)
-    else await sleep(Math.min(left, JOB_POLL_INTERVAL_MS), undefined, { signal }).catch(() => {})
+    const remainingMs = deadline - performance.now()
+    if (isEnded(invocation) || remainingMs <= 0 || signal.aborted) return invocation
+    if (invocation.task_id !== null) await services.taskWaiters.wait(invocation.task_id, remainingMs, signal)
+    else await sleep(Math.min(remainingMs, JOB_POLL_INTERVAL_MS), undefined, { signal }).catch(() => {})
   }
 }

@@ -8,7 +8,7 @@ import type { NewCohort, NewCohortEdge, NewCohortStage } from '../../db/tables/c
 import { getOrThrow } from '../../domain/at.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
-import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import type { Handoff } from '../../domain/cohorts/handoffs.ts'
 import { outlineOfGraph, outlineOfStage } from '../../domain/cohorts/outline.ts'
 import { isByValue } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
@@ -19,7 +19,7 @@ import type { Transport } from '../../schemas/cohorts/vocabulary.ts'
 import type { PlannedRequest } from './plan-request.ts'
 import { madeAs, type Source } from './resumed-cohort.ts'
 
-interface Order {
+interface CohortRequest {
   accountId: string
   userId: string
   body: RunRequest
@@ -45,14 +45,14 @@ export interface CohortRows {
 
 /** Returns the rows of a cohort. Edges from reused stages already contain their values. */
 export function rowsOf(
-  { accountId, userId, body, now }: Order,
+  { accountId, userId, body, now }: CohortRequest,
   { asked, graph, plan, models, handOvers }: PlannedRequest,
   { taskId, cohortId, planId, source }: Ids,
 ): CohortRows {
   const { deadline_s } = graph.constraints
   const stages = graph.stages.map((stage, position) => {
     const { model, price } = priced(models, stage)
-    const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
+    const planned = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
     const kept = source?.stages.get(stage.stage_id)
     const isSpare = source?.spare.has(stage.stage_id)
     // A failed or cancelled run never paid for the stages that we reuse.
@@ -70,7 +70,7 @@ export function rowsOf(
         endpoint_id: model.endpoint_id,
         model_key: model.model_key,
         price_micro: kept || isSpare ? owed : model.price_micro,
-        planned_node_id: place?.node_id ?? null,
+        planned_node_id: planned?.node_id ?? null,
         ...(isSpare && { status: 'skipped' as const, attempt: 0, completed_at: now }),
         ...(kept && {
           status: 'succeeded' as const,
@@ -160,7 +160,7 @@ type ValueRow = NewCohortEdge & { template: string | null }
 function edgeRow(
   graph: Graph,
   { edge_id, from, to, mode, transports, max_bytes, min_score }: Graph['edges'][number],
-  { cohortId, ids, handOver }: { cohortId: string; ids: ReadonlyMap<string, string>; handOver: HandOver },
+  { cohortId, ids, handOver }: { cohortId: string; ids: ReadonlyMap<string, string>; handOver: Handoff },
 ): ValueRow {
   const { score: _, ...connects } = handOver
   const isInput = from.stage_id === RUN_INPUT

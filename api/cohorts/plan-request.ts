@@ -4,7 +4,7 @@ import type { StageModels } from '../../db/repositories/cohorts/stage-models.ts'
 import { visibleNames } from '../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../db/tables.ts'
 import { type Graph, graphOf } from '../../domain/cohorts/graph.ts'
-import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import type { Handoff } from '../../domain/cohorts/handoffs.ts'
 import type { OrderInput } from '../../domain/cohorts/objective.ts'
 import { issuesOf } from '../../domain/cohorts/request-issues.ts'
 import { invalidFor } from '../../domain/errors.ts'
@@ -13,7 +13,7 @@ import type { Plan, PlanRequest } from '../../schemas/cohorts/plan.ts'
 import type { Services } from '../services.ts'
 
 /** A plan expires after ten minutes, because nodes and prices change. */
-const LIFETIME_MS = 10 * 60_000
+const PLAN_TTL_MS = 10 * 60_000
 
 /** A plan with the graph and the models that it was made for. */
 export interface PlannedRequest {
@@ -23,7 +23,7 @@ export interface PlannedRequest {
   plan: Plan
   models: StageModels
   /** By `edge_id`. */
-  handOvers: ReadonlyMap<string, HandOver>
+  handOvers: ReadonlyMap<string, Handoff>
 }
 
 interface PlanSubject {
@@ -41,10 +41,10 @@ export async function planRequest(
 ): Promise<PlannedRequest> {
   const issues = issuesOf(request, place)
   if (issues.length > 0) throw invalidFor(issues)
-  const asked = graphOf(request)
+  const requestedGraph = graphOf(request)
   const { accountId } = owner
   const order = (input: OrderInput) => planner.order(input, owner)
-  const { stageModels, ...input } = await readPlanInput(db, { graph: asked, accountId, now, order })
+  const { stageModels, ...input } = await readPlanInput(db, { graph: requestedGraph, accountId, now, order })
   const planned = await planner.plan(input, owner)
   const placed = planned.stages.flatMap(({ node_id }) => node_id ?? [])
   const names = await visibleNames(db, accountId, [...new Set(placed)])
@@ -52,9 +52,9 @@ export async function planRequest(
     ...stage,
     node_name: names.get(stage.node_id ?? '') ?? null,
   }))
-  const expires_at = new Date(now.getTime() + LIFETIME_MS).toISOString()
+  const expires_at = new Date(now.getTime() + PLAN_TTL_MS).toISOString()
   return {
-    asked,
+    asked: requestedGraph,
     graph: input.graph,
     plan: { plan_id: newId(), expires_at, ...planned, stages },
     models: stageModels,

@@ -1,6 +1,6 @@
 import type { Transaction } from 'kysely'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
-import type { KeptResult } from '../../db/repositories/cohorts/cohorts.ts'
+import type { StoredStageResult } from '../../db/repositories/cohorts/cohorts.ts'
 import type { Database } from '../../db/tables.ts'
 import type { CohortFacts } from '../../db/tables/cohorts.ts'
 import { getOrThrow } from '../../domain/at.ts'
@@ -17,7 +17,7 @@ import type { PlannedRequest } from './plan-request.ts'
 export interface Source {
   cohort: CohortFacts
   /** The reused stages, by name. */
-  stages: Map<string, KeptResult>
+  stages: Map<string, StoredStageResult>
   /** Names of stages that need not run, because their consumers had continued without them. */
   spare: ReadonlySet<string>
   /** Names of the reused stages that were already paid for. */
@@ -70,7 +70,8 @@ export async function resumedCohort(
 }
 
 /** Returns the id of the stage that originally produced a result. */
-export const madeAs = ({ id, taken_from }: Pick<KeptResult, 'id' | 'taken_from'>): string => taken_from ?? id
+export const madeAs = ({ id, taken_from }: Pick<StoredStageResult, 'id' | 'taken_from'>): string =>
+  taken_from ?? id
 
 /** Returns the data of the event that reports a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {

@@ -3,7 +3,7 @@ import { ApiError, type Issue, storageFull, temporaryError } from '../../domain/
 import { isDiskFull } from '../../platform/disk-space.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 
-interface Coded {
+interface CodedError {
   code?: unknown
   message?: unknown
 }
@@ -28,7 +28,7 @@ export function toApiError(err: unknown): ApiError {
       cause: err,
     })
   }
-  const { code, message } = (typeof err === 'object' && err !== null ? err : {}) as Coded
+  const { code, message } = (typeof err === 'object' && err !== null ? err : {}) as CodedError
 
   const isUnreachable =
     UNREACHABLE.has(code) ||
@@ -63,7 +63,7 @@ function openAiBody(error: ApiError): unknown {
   // Clients of this surface show only the message, so it lists all validation errors.
   const message =
     issues.length > 1
-      ? issues.slice(0, MAX_NAMED).map(inWords).join('; ') + (issues.length > MAX_NAMED ? '; ...' : '')
+      ? issues.slice(0, MAX_NAMED).map(formatIssue).join('; ') + (issues.length > MAX_NAMED ? '; ...' : '')
       : error.message
   return {
     error: { message, type: openAiType(code, status), code, param: first?.loc.slice(1).join('.') ?? null },
@@ -71,7 +71,7 @@ function openAiBody(error: ApiError): unknown {
 }
 
 const MAX_NAMED = 10
-const inWords = ({ loc, msg }: Issue): string => `${loc.join('.')}: ${msg}`
+const formatIssue = ({ loc, msg }: Issue): string => `${loc.join('.')}: ${msg}`
 
 function openAiType(code: string, status: number): string {
   if (status === 401) return 'authentication_error'

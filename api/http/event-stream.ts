@@ -33,20 +33,20 @@ export class EventStreamWriter {
 
   /**
    * Sends the head and the delay after which a disconnected client reconnects.
-   * @param place resume point for a client that has not received any event.
+   * @param eventId resume point for a client that has not received any event.
    */
-  open(retryMs: number, place?: string): Promise<void> {
+  open(retryMs: number, eventId?: string): Promise<void> {
     this.#res.writeHead(200, EVENT_STREAM_HEADERS)
-    return this.#write(`retry: ${retryMs}\n${idOf(place)}\n`)
+    return this.#write(`retry: ${retryMs}\n${idOf(eventId)}\n`)
   }
 
   send(events: readonly ServerEvent[]): Promise<void> {
     return this.#write(events.map(textOf).join(''))
   }
 
-  /** @param place resume point to send as the SSE id instead of the last event's. */
-  comment(text: string, place?: string): Promise<void> {
-    return this.#write(`: ${text}\n${idOf(place)}\n`)
+  /** @param eventId resume point to send as the SSE id instead of the last event's. */
+  comment(text: string, eventId?: string): Promise<void> {
+    return this.#write(`: ${text}\n${idOf(eventId)}\n`)
   }
 
   /** Sends the last event, without an id: a client that reconnects continues after the event before it. */
@@ -63,7 +63,7 @@ export class EventStreamWriter {
   }
 }
 
-const idOf = (place: string | undefined): string => (place === undefined ? '' : `id: ${place}\n`)
+const idOf = (eventId: string | undefined): string => (eventId === undefined ? '' : `id: ${eventId}\n`)
 
 /** JSON has no line breaks, so one data line is enough. */
 const textOf = ({ event, id, data }: ServerEvent): string =>

@@ -19,7 +19,7 @@ interface KeyedRequest {
   digest: Buffer
 }
 
-type Work = (trx: Transaction<Database>) => Promise<Outgoing>
+type KeyedWork = (trx: Transaction<Database>) => Promise<Outgoing>
 
 /**
  * Returns a request's key, if it has one. A key is scoped to the account, the operation and the path parameters; for an
@@ -27,10 +27,10 @@ type Work = (trx: Transaction<Database>) => Promise<Outgoing>
  */
 export function keyOf(
   { operationId }: AnyRoute,
-  { req, accountId: own, params, query, body, rawBody }: RequestContext,
+  { req, accountId: callerAccountId, params, query, body, rawBody }: RequestContext,
 ): KeyedRequest | undefined {
   const key = req.headers['idempotency-key']
-  const accountId = own ?? (params as { account_id?: string } | undefined)?.account_id
+  const accountId = callerAccountId ?? (params as { account_id?: string } | undefined)?.account_id
   if (key === undefined || accountId === undefined) return undefined
   if (typeof key !== 'string' || !isUuid(key)) {
     throw invalid(['header', 'idempotency-key'], 'must be a UUID', 'uuid')
@@ -58,7 +58,7 @@ export class Idempotency {
    * Returns the stored reply, or else the result of `work`. Calls `admit`, which may throw, only before new work, so a
    * repeat of an earlier request is answered even while new work is refused.
    */
-  async run(keyed: KeyedRequest, admit: () => Promise<void>, work: Work): Promise<Outgoing> {
+  async run(keyed: KeyedRequest, admit: () => Promise<void>, work: KeyedWork): Promise<Outgoing> {
     const name = nameOf(keyed.id)
     for (;;) {
       const stored = await idempotencyRepository.findReply(this.#services.db, keyed.id)
@@ -77,12 +77,12 @@ export class Idempotency {
     }
   }
 
-  async #admitted(keyed: KeyedRequest, admit: () => Promise<void>, work: Work): Promise<Outgoing> {
+  async #admitted(keyed: KeyedRequest, admit: () => Promise<void>, work: KeyedWork): Promise<Outgoing> {
     await admit()
     return this.#attempt(keyed, work)
   }
 
-  async #attempt(keyed: KeyedRequest, work: Work): Promise<Outgoing> {
+  async #attempt(keyed: KeyedRequest, work: KeyedWork): Promise<Outgoing> {
     const { db } = this.#services
     const { id } = keyed
     for (;;) {

@@ -1,11 +1,11 @@
 import type { ErrorObject as AjvError } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
-import { faultInWords, oneOf, short } from '../../domain/fault-words.ts'
+import { formatFault, oneOf, short } from '../../domain/format-faults.ts'
 import { didYouMean } from '../../domain/nearest-name.ts'
-import { belongsTo } from './known-places.ts'
+import { belongsTo } from './member-paths.ts'
 
 type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'parentSchema'>
-export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
+export type MessagePart = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MAX_ISSUES = 100
 const UNKNOWN_FIELD = 'Unknown field'
@@ -13,7 +13,7 @@ const UNKNOWN_FIELD = 'Unknown field'
 const MAX_COMPARED = 1_000
 
 /** Converts ajv's errors to the `detail` of a 422. The whole schema helps to find where a misplaced field belongs. */
-export function toIssues(where: Where, all: readonly ErrorObject[], schema?: object): Issue[] {
+export function toIssues(where: MessagePart, all: readonly ErrorObject[], schema?: object): Issue[] {
   const errors = all.slice(0, MAX_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
   const issues = (telling.length ? telling : errors)
@@ -61,7 +61,7 @@ const isBranchOf = ({ keyword, parentSchema }: ErrorObject, union: ErrorObject):
   membersToChoose(union) !== undefined &&
   branchesOf(union).some((branch) => branch === parentSchema)
 
-function toIssue(where: Where, error: ErrorObject, schema?: object): Issue {
+function toIssue(where: MessagePart, error: ErrorObject, schema?: object): Issue {
   const loc: (string | number)[] = [where, ...pointer(error.instancePath)]
   const choice = membersToChoose(error)
   if (choice) {
@@ -97,7 +97,7 @@ function toIssue(where: Where, error: ErrorObject, schema?: object): Issue {
         type: 'discriminator',
       }
     default:
-      return { loc, msg: faultInWords(error), type: error.keyword }
+      return { loc, msg: formatFault(error), type: error.keyword }
   }
 }
 

@@ -11,7 +11,7 @@ const MAX_VIEW_AGE_MS = 2_000
  * Reading a very large body can block the process and delay the next read of the switch. A request then waits this long
  * for that read.
  */
-const CATCH_UP_MS = 1_000
+const CATCH_UP_TIMEOUT_MS = 1_000
 const POLL_INTERVAL_MS = 20
 
 const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seenAt > MAX_VIEW_AGE_MS
@@ -25,7 +25,7 @@ export function passKillSwitch(view: KillSwitchView): Promise<void> | undefined 
 
 async function catchUp(view: KillSwitchView): Promise<void> {
   for (
-    const until = performance.now() + CATCH_UP_MS;
+    const until = performance.now() + CATCH_UP_TIMEOUT_MS;
     performance.now() < until && isStale(view, performance.now());
   ) {
     await sleep(POLL_INTERVAL_MS)

@@ -47,6 +47,6 @@ export async function readSortedPage<T extends { id: string }>(
 
   const items = rows.slice(0, limit)
   const last = isCut || rows.length > limit ? items.at(-1) : undefined
-  const place = last && { id: last.id, ...(byName && nameOf && { name: nameOf(last) }) }
-  return { items, next_cursor: place ? encodeCursor(digest, place) : null }
+  const position = last && { id: last.id, ...(byName && nameOf && { name: nameOf(last) }) }
+  return { items, next_cursor: position ? encodeCursor(digest, position) : null }
 }

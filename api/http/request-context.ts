@@ -3,7 +3,7 @@ import type { Transaction } from 'kysely'
 import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { Held } from './bodies/body-budget.ts'
+import type { BudgetReservation } from './bodies/body-budget.ts'
 import type { AnyCaller } from './caller.ts'
 import { ClientDisconnect } from './connections/client-disconnect.ts'
 import { KEEP_ALIVE } from './connections/idle-connections.ts'
@@ -50,11 +50,11 @@ export class RequestContext implements AnyRequest {
   body: unknown
   rawBody: Buffer = EMPTY
   /** The memory reserved for its body. */
-  held: Held | undefined
+  held: BudgetReservation | undefined
   /** Reserves memory for the parts of a streamed body that the handler keeps. */
   hold: (bytes: number) => void = () => {}
   /** The memory that `hold` reserved. */
-  kept: Held | undefined
+  kept: BudgetReservation | undefined
   trx: Transaction<Database> | undefined
   /** The code of the error response. */
   errorCode: string | undefined

@@ -17,7 +17,7 @@ type Value<S extends Shape> = S extends TSchema ? Static<S> : undefined
 type Answer<S extends Shape> = S extends TSchema ? Static<S> : void
 
 /** A handler's input, validated against the route's declaration. */
-interface RequestOf<
+interface RouteRequest<
   A extends Auth = Auth,
   P extends Shape = Shape,
   Q extends Shape = Shape,
@@ -153,13 +153,13 @@ export interface Route<
   // A method rather than a property: method parameters are bivariant, so a table of routes can erase each route's
   // types.
   handler(
-    request: RequestOf<A, P, Q, H, B, I>,
+    request: RouteRequest<A, P, Q, H, B, I>,
     services: Services,
   ): Promise<Answer<R> | Reply> | Answer<R> | Reply
 }
 
 export type AnyRoute = Route
-export type AnyRequest = RequestOf
+export type AnyRequest = RouteRequest
 
 /** Returns its argument. At compile time, ties the handler's types to the route's schemas. */
 export function route<

@@ -60,10 +60,10 @@ function refuseAmbiguous(entries: readonly RouterEntry[]): void {
     seen.add(`${method} ${path}`)
 
     for (const { index, 0: parameter } of path.matchAll(/\{\w+\}/g)) {
-      const place = path.slice(0, index) + suffixOf(path.slice(index).split('/')[0] ?? '')
-      const known = names.get(place) ?? parameter
+      const prefix = path.slice(0, index) + suffixOf(path.slice(index).split('/')[0] ?? '')
+      const known = names.get(prefix) ?? parameter
       if (known !== parameter) throw new Error(`${parameter} and ${known} share a place`)
-      names.set(place, parameter)
+      names.set(prefix, parameter)
     }
   }
 }

@@ -4,7 +4,7 @@ import type { TSchema } from 'typebox'
 import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
 import { MAX_JSON_DEPTH } from './bodies/json-weight.ts'
-import { toIssues, type Where } from './issues.ts'
+import { toIssues, type MessagePart } from './issues.ts'
 
 const COMMON: Options = {
   useDefaults: true,
@@ -44,7 +44,7 @@ class Compiler {
   }
 
   /** Compiles the schema at first use, because a process never calls most routes. */
-  check(where: Where, schema: TSchema): Check {
+  check(where: MessagePart, schema: TSchema): Check {
     let first: ValidateFunction | undefined
     let all: ValidateFunction | undefined
 
@@ -82,7 +82,7 @@ const strict = new Compiler(false)
 const coercing = new Compiler('array')
 
 /** Validates JSON, without coercion. */
-export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(where, schema)
+export const jsonCheck = (where: MessagePart, schema: TSchema): Check => strict.check(where, schema)
 
 /** Boolean spellings that FastAPI accepts in a query in addition to JSON's. Python writes `True`, curl users `1`. */
 const BOOLEANS: ReadonlyMap<string, string> = new Map([
@@ -94,7 +94,7 @@ const BOOLEANS: ReadonlyMap<string, string> = new Map([
  * Validates input that arrives as text (query, path, headers, form fields) and coerces it to numbers and booleans by
  * the schema. Booleans accept all spellings in `BOOLEANS`, in any case.
  */
-export function textCheck(where: Where, schema: TSchema): Check {
+export function textCheck(where: MessagePart, schema: TSchema): Check {
   const check = coercing.check(where, schema)
   const properties = (schema as { properties?: Record<string, { type?: unknown }> }).properties ?? {}
   const booleans = Object.keys(properties).filter((name) => properties[name]?.type === 'boolean')

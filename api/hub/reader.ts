@@ -7,7 +7,7 @@ import { isGranted } from '../../domain/hub/grants.ts'
 import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/client.ts'
 
 /** How long hub results are cached. */
-const REMEMBERED_MS = 60_000
+const CACHE_TTL_MS = 60_000
 const MAX_REMEMBERED = 2_000
 /**
  * Limits the hub requests that one account may cause at this gateway, because the hub counts the requests of all
@@ -17,10 +17,10 @@ const BURST = 300
 const PER_SECOND = 2
 const MAX_ACCOUNTS = 10_000
 
-type Found = Awaited<ReturnType<HubClient['search']>>
+type SearchResult = Awaited<ReturnType<HubClient['search']>>
 
 /** A repository, and whether the account may use it. */
-export interface SeenRepo {
+export interface RepoAccess {
   info: HubRepoInfo
   /** False for a gated repository that an operator hasn't listed for the account. */
   isOpen: boolean
@@ -34,8 +34,8 @@ export interface SeenRepo {
 export class HubReader {
   readonly #hub: HubClient
   readonly #db: Kysely<Database>
-  readonly #searches = new LRUCache<string, Promise<Found>>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS })
-  readonly #infos = new LRUCache<string, Promise<HubRepoInfo>>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS })
+  readonly #searches = new LRUCache<string, Promise<SearchResult>>({ max: MAX_REMEMBERED, ttl: CACHE_TTL_MS })
+  readonly #infos = new LRUCache<string, Promise<HubRepoInfo>>({ max: MAX_REMEMBERED, ttl: CACHE_TTL_MS })
   readonly #budgets = new LRUCache<string, { left: number; at: number }>({ max: MAX_ACCOUNTS })
 
   constructor(hub: HubClient, db: Kysely<Database>) {
@@ -44,7 +44,7 @@ export class HubReader {
   }
 
   /** Returns the ids of matching repositories, most downloaded first. */
-  search(accountId: string, query: Parameters<HubClient['search']>[0]): Promise<Found> {
+  search(accountId: string, query: Parameters<HubClient['search']>[0]): Promise<SearchResult> {
     return this.#remembered(this.#searches, JSON.stringify(query), () => {
       this.#charge(accountId)
       return this.#hub.search(query)
@@ -52,7 +52,7 @@ export class HubReader {
   }
 
   /** Returns a repository's state of at most a minute ago, for lists. */
-  async glance(accountId: string, repoId: string): Promise<SeenRepo> {
+  async glance(accountId: string, repoId: string): Promise<RepoAccess> {
     const info = await this.#remembered(this.#infos, repoId, () => {
       this.#charge(accountId)
       return this.#hub.info(repoId)
@@ -61,7 +61,7 @@ export class HubReader {
   }
 
   /** Returns the current state of a repository or one revision. A repository that is private to others looks absent. */
-  async see(accountId: string, repoId: string, revision?: string): Promise<SeenRepo> {
+  async see(accountId: string, repoId: string, revision?: string): Promise<RepoAccess> {
     this.#charge(accountId)
     return this.#as(accountId, await this.#hub.info(repoId, revision))
   }
@@ -73,7 +73,7 @@ export class HubReader {
     throw new HubError('gated_refused', 'this repository is gated and not available to your account')
   }
 
-  async #as(accountId: string, info: HubRepoInfo): Promise<SeenRepo> {
+  async #as(accountId: string, info: HubRepoInfo): Promise<RepoAccess> {
     const isClosed = info.isPrivate || info.gated
     // Without a token, the hub itself returns only open repositories.
     if (!isClosed || !this.#hub.hasToken) return { info, isOpen: true }
@@ -91,10 +91,10 @@ export class HubReader {
   ): Promise<T> {
     const known = cache.get(key)
     if (known) return known
-    const asked = ask()
-    cache.set(key, asked)
-    asked.catch(() => cache.delete(key))
-    return asked
+    const request = ask()
+    cache.set(key, request)
+    request.catch(() => cache.delete(key))
+    return request
   }
 
   #charge(accountId: string): void {

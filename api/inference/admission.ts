@@ -6,7 +6,7 @@ import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 
 /** An admitted request: its endpoint, and the validated input as the client sent it. */
-export interface Admitted {
+export interface AdmittedRequest {
   endpoint: CallableEndpointRow
   accountId: string
   /** The key by whose grant the request may read memory. */
@@ -47,7 +47,7 @@ const notNow = (why: string) => new ApiError('conflict', `this endpoint is not a
 /** Returns the state in which this account's request would find the endpoint's model. */
 export function modelStateOf(
   { links }: Pick<Services, 'links'>,
-  { endpoint, accountId }: Pick<Admitted, 'endpoint' | 'accountId'>,
+  { endpoint, accountId }: Pick<AdmittedRequest, 'endpoint' | 'accountId'>,
 ): ModelState {
   const { warm, cached } = links.placement.count(endpoint.model_key, accountId)
   if (warm > 0) return 'resident'

@@ -6,7 +6,7 @@ import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import type { ClientDisconnect } from '../http/connections/client-disconnect.ts'
 import type { Services } from '../services.ts'
-import { type Admitted, callableEndpoint } from './admission.ts'
+import { type AdmittedRequest, callableEndpoint } from './admission.ts'
 import { chatInput } from './chat-input.ts'
 import type { TaskDraft } from './rows.ts'
 import { requireToolNode } from './tool-nodes.ts'
@@ -25,7 +25,7 @@ export interface InferRequest {
   endpointId: string
   body: Pick<InferBody, 'input' | 'max_tokens' | 'temperature'>
   rawBody: Buffer
-  surface: Admitted['surface']
+  surface: AdmittedRequest['surface']
   /** When the request is over, releases the part of the key's budget that is held but not booked. */
   disconnect: Pick<ClientDisconnect, 'whenOver'>
 }
@@ -59,7 +59,7 @@ export const inferRequest = ({
 export async function admit(
   services: Services,
   { accountId, keyId, limits, endpointId, body, rawBody, surface, disconnect }: InferRequest,
-): Promise<Admitted & Pick<TaskDraft, 'budgetHold'>> {
+): Promise<AdmittedRequest & Pick<TaskDraft, 'budgetHold'>> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
   if (endpoint.runtime_profile === TOOL_PROFILE) requireToolNode(services, { endpoint, accountId })
   const json = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))

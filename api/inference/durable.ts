@@ -13,7 +13,7 @@ import { startOf } from './queue-task.ts'
 import type { TaskDraft } from './rows.ts'
 
 /** How long a task waits in memory while the database is unavailable, and the retry interval. */
-const KEEP_MS = 10 * 60_000
+const RETRY_TIMEOUT_MS = 10 * 60_000
 const RETRY_DELAY_MS = 1_000
 
 /**
@@ -26,10 +26,10 @@ export async function moveToWorkflow(
 ): Promise<void> {
   for (const since = performance.now(); ; await sleep(RETRY_DELAY_MS)) {
     try {
-      await db.transaction().execute((trx) => taskRepository.handOverTask(trx, draft.taskId, startOf(draft)))
+      await db.transaction().execute((trx) => taskRepository.escalateTask(trx, draft.taskId, startOf(draft)))
       return outbox.poke()
     } catch (err) {
-      if (performance.now() - since > KEEP_MS) throw err
+      if (performance.now() - since > RETRY_TIMEOUT_MS) throw err
       emit(log, 'task.hand_over_failed', { err, task_id: draft.taskId })
     }
   }

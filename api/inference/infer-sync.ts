@@ -8,7 +8,7 @@ import { ClientGoneError } from '../http/bodies/body.ts'
 import { withText } from '../http/bodies/json-text.ts'
 import type { ClientDisconnect } from '../http/connections/client-disconnect.ts'
 import type { Services } from '../services.ts'
-import { type Admitted, modelStateOf } from './admission.ts'
+import { type AdmittedRequest, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, moveToWorkflow, loadEstimate } from './durable.ts'
 import { completeResult } from './long-results.ts'
 import { noNodeReason } from './no-node.ts'
@@ -16,14 +16,14 @@ import { ownerOfNode } from './node-owner.ts'
 import { queueTask } from './queue-task.ts'
 import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
 import { presentResult } from './task-result.ts'
-import { askWarm, type WarmAnswer } from './warm.ts'
+import { inferOnWarmNode, type WarmResponse } from './warm.ts'
 
 const LATE: unique symbol = Symbol('late')
 const MAX_DURATION_MS = 60 * 60 * 1000
 
 /** A request in flight to a loaded model, with a way to stop it. */
-interface Running {
-  asked: Promise<WarmAnswer | undefined>
+interface InFlightRequest {
+  asked: Promise<WarmResponse | undefined>
   work: Cancellation
 }
 
@@ -38,7 +38,7 @@ export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/ta
 /** Responds with the result if it is ready in time: directly from a loaded model, otherwise through a task. */
 export async function inferSync(
   services: Services,
-  draft: TaskDraft & Admitted,
+  draft: TaskDraft & AdmittedRequest,
   options: SyncOptions,
 ): Promise<InferResponse> {
   services.journal.admit()
@@ -52,15 +52,19 @@ export async function inferSync(
     if (isWaiting) work.abort()
   })
   if (makesFiles(draft.endpoint.task_type)) return answerFromTask(services, draft, options, began)
-  const asked = askWarm(services, draft, work, { memory: services.memory.forRequest(draft), waiting })
+  const inference = inferOnWarmNode(services, draft, work, {
+    memory: services.memory.forRequest(draft),
+    waiting,
+  })
   try {
-    let answer = await firstOf(asked, timeoutMs)
+    let answer = await firstOf(inference, timeoutMs)
     if (answer === LATE) {
       // A request that still waits for a place ends at once and becomes a durable task.
       waiting.abort()
-      answer = await firstOf(asked, 0)
+      answer = await firstOf(inference, 0)
     }
-    if (answer === LATE) return await answerRunning(services, draft, { asked, work }, { ...options, began })
+    if (answer === LATE)
+      return await answerRunning(services, draft, { asked: inference, work }, { ...options, began })
     if (!answer && disconnect.aborted)
       throw new ClientGoneError('the client disconnected before its response')
     if (!answer) return await answerFromTask(services, draft, options, began)
@@ -69,7 +73,7 @@ export async function inferSync(
   } catch (err) {
     work.abort()
     // The request may fail as well, for example because we just aborted it.
-    void asked.then(
+    void inference.then(
       (answer) => answer?.room.release(),
       () => {},
     )
@@ -81,7 +85,7 @@ export async function inferSync(
 }
 
 /** Resolves like `asked`, or to `LATE` if that takes longer than the client waits. */
-function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LATE> {
+function firstOf<T>(inference: Promise<T>, timeoutMs: number): Promise<T | typeof LATE> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(LATE), timeoutMs)
     const end =
@@ -90,7 +94,7 @@ function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LA
         clearTimeout(timer)
         settle(value)
       }
-    asked.then(end(resolve), end(reject))
+    inference.then(end(resolve), end(reject))
   })
 }
 
@@ -98,7 +102,7 @@ function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LA
 async function answerEnded(
   services: Services,
   draft: TaskDraft,
-  answer: WarmAnswer,
+  answer: WarmResponse,
   began: number,
 ): Promise<InferResponse> {
   const known = ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
@@ -122,19 +126,19 @@ async function answerEnded(
 async function answerRunning(
   services: Services,
   draft: TaskDraft,
-  request: Running,
+  request: InFlightRequest,
   { disconnect, began }: SyncOptions & { began: number },
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
-  const told = opened.then(() => cancelUnlessReported(services, draft.taskId, disconnect))
+  const reported = opened.then(() => cancelUnlessReported(services, draft.taskId, disconnect))
   // This gateway must settle the row even if the cancellation failed or came late, because no other process does so
   // while it lives.
-  const finished = told
+  const finished = reported
     .catch(() => written)
     .then(() => finish(services, draft, request))
     .catch((err: unknown) => emit(services.log, 'task.finish_failed', { err, task_id: draft.taskId }))
   services.journal.keep(finished)
-  await told
+  await reported
   draft.budgetHold?.book()
   return {
     task_id: draft.taskId,
@@ -145,7 +149,7 @@ async function answerRunning(
   }
 }
 
-async function finish(services: Services, draft: TaskDraft, { asked, work }: Running): Promise<void> {
+async function finish(services: Services, draft: TaskDraft, { asked, work }: InFlightRequest): Promise<void> {
   const over = new AbortController()
   // A client may cancel the task through any gateway.
   void services.taskWaiters
@@ -172,8 +176,8 @@ async function answerFromTask(
   began: number,
 ): Promise<InferResponse> {
   const state = modelStateOf(services, draft)
-  const left = Math.max(0, timeoutMs - (performance.now() - began))
-  const ended = services.taskWaiters.wait(draft.taskId, left, disconnect.signal)
+  const remainingMs = Math.max(0, timeoutMs - (performance.now() - began))
+  const ended = services.taskWaiters.wait(draft.taskId, remainingMs, disconnect.signal)
   await queueTask(services, draft)
   const row = await awaitTask(services, draft, ended)
   // The state in which the task found its model; another request may have loaded it in the meantime.

@@ -31,7 +31,7 @@ const MAX_WORK = 1_000_000
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
 /** A client's input, parsed and as JSON text. A check removes optional members that are null. */
-export interface GivenInput {
+export interface ClientInput {
   readonly value: unknown
   json: Buffer
 }
@@ -55,7 +55,7 @@ export class InputChecks {
   }
 
   /** Throws `validation_failed` for an input that violates the endpoint's schema or can't be validated in time. */
-  check(endpoint: Endpoint, accountId: string, input: GivenInput): Promise<void> | undefined {
+  check(endpoint: Endpoint, accountId: string, input: ClientInput): Promise<void> | undefined {
     const compiled = this.#compiledOf(endpoint)
     if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MAX_WORK) {
       return this.#checkAside(endpoint, accountId, input)
@@ -67,7 +67,7 @@ export class InputChecks {
   async #checkAside(
     { schema_key: key, input_schema }: Endpoint,
     accountId: string,
-    input: GivenInput,
+    input: ClientInput,
   ): Promise<void> {
     const result = await this.#checks.check({
       owner: accountId,
@@ -93,7 +93,7 @@ export class InputChecks {
 }
 
 /** Throws for an invalid input. If null members were removed, serializes the input's JSON text again. */
-function accept(input: GivenInput, { faults, removed }: CheckedValue): void {
+function accept(input: ClientInput, { faults, removed }: CheckedValue): void {
   refuse(faults)
   if (removed.length > 0) input.json = Buffer.from(JSON.stringify(input.value))
 }

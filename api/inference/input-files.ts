@@ -2,7 +2,7 @@ import * as uploadedInputRepository from '../../db/repositories/tasks/uploaded-i
 import { inputKey } from '../../domain/object-keys.ts'
 import { filesOf } from '../../domain/task-types/index.ts'
 import { isUuid } from '../../domain/uuid.ts'
-import { INPUT_URL_LIFETIME_S } from '../../schemas/inference-task.ts'
+import { INPUT_URL_TTL_S } from '../../schemas/inference-task.ts'
 import type { InputFile } from '../../schemas/nodes/link.ts'
 import type { TaskClaim } from '../../schemas/nodes/task-claim.ts'
 import type { Services } from '../services.ts'
@@ -69,7 +69,7 @@ export async function signUploads(
     named.flatMap(({ field, id }) => {
       const key = stored.get(id)
       if (key === undefined) return []
-      return [objects.signGet(key, { expiresInS: INPUT_URL_LIFETIME_S }).then(({ url }) => ({ field, url }))]
+      return [objects.signGet(key, { expiresInS: INPUT_URL_TTL_S }).then(({ url }) => ({ field, url }))]
     }),
   )
 }

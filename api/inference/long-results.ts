@@ -1,7 +1,7 @@
 import * as shownTaskRepository from '../../db/repositories/tasks/shown.ts'
 import { isCanonicalUuid } from '../../domain/uuid.ts'
 import { GatheredReads } from '../../platform/async/gathered-reads.ts'
-import type { LongAnswers } from '../http/long-answers.ts'
+import type { LongResponses } from '../http/long-responses.ts'
 import type { AnyRequest } from '../http/route.ts'
 import type { Services } from '../services.ts'
 
@@ -11,14 +11,14 @@ export const LONG_RESULT_BYTES = 256 * 1024
 /** The request that reads a result. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
 
-type Found = Promise<shownTaskRepository.MeasuredTask | undefined>
-interface TaskOfAccount {
+type TaskLookup = Promise<shownTaskRepository.MeasuredTask | undefined>
+interface AccountTask {
   readonly id: string
   readonly accountId: string
 }
 
 /** Finds an account's task, without a long result; `completeResult` adds that. */
-export async function findShownTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
+export async function findShownTask(db: Services['db'], { id, accountId }: AccountTask): TaskLookup {
   const found = await shownTaskRepository.findShownTasks(db, { ids: [id], accountId }, LONG_RESULT_BYTES)
   return [...found.values()][0]
 }
@@ -27,7 +27,7 @@ export async function findShownTask(db: Services['db'], { id, accountId }: TaskO
 const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
 
 /** Like `findShownTask`, but for polls. An account's concurrent polls share one statement, which omits more results. */
-export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
+export function findPolledTask(db: Services['db'], { id, accountId }: AccountTask): TaskLookup {
   // A shared read returns ids in PostgreSQL's canonical form, and fails for all ids if one isn't a UUID.
   if (!isCanonicalUuid(id)) return findShownTask(db, { id, accountId })
   const known = reads.get(db)
@@ -64,7 +64,7 @@ export async function completeResult(
  * requests hold no result.
  */
 export async function inTurnOfResult<T>(
-  longAnswers: LongAnswers,
+  longAnswers: LongResponses,
   { accountId, bytes, signal, res, surface }: { accountId: string; bytes: number } & Reader,
   read: () => Promise<T>,
 ): Promise<T> {

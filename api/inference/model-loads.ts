@@ -7,7 +7,7 @@ import * as workflowStartRepository from '../../db/repositories/platform/workflo
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
 import { isLoading, missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
-import type { Chosen, PlacementNeed } from '../../domain/placement/placement.ts'
+import type { NodeChoice, PlacementNeed } from '../../domain/placement/placement.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { modelLoadStart } from '../../workflows/contract/starts.ts'
@@ -42,7 +42,7 @@ interface Load {
   /** Nodes that failed to load it for these requests. */
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
-  place: Chosen | undefined
+  place: NodeChoice | undefined
   /** When the node got the order. Undefined if this load joined an earlier one, so its duration is unknown. */
   orderedAt: number | undefined
   /**
@@ -63,7 +63,7 @@ interface Waiter {
 
 /** The wait ceiling is this multiple of the mean load time, or a fixed time without samples. */
 const CEILING_FACTOR = 1.5
-const UNMEASURED_CEILING_MS = 120_000
+const DEFAULT_LOAD_TIMEOUT_MS = 120_000
 /** Nodes measure load times without the delivery of the order, which matters for short loads. */
 const MIN_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
@@ -71,11 +71,11 @@ const MAX_WAITING_BYTES = 256 * 1024 * 1024
 /** How often we check reports for changes that no single frame announced. */
 const POLL_INTERVAL_MS = 250
 /** We wait for a node whose back-off ends this soon: its model server just died, or a load just failed. */
-const BACKOFF_WAIT_MS = 5_000
+const MAX_BACKOFF_WAIT_MS = 5_000
 /** A node that lacked memory for a load may have some after this time. */
 const RETRY_DELAY_MS = 1_000
 /** How long a load without waiting requests stays in the table. */
-const UNATTENDED_MS = 60_000
+const UNATTENDED_TTL_MS = 60_000
 
 /**
  * Model loads that requests wait for. All requests for a model share one enqueued `modelLoad` workflow, and all of them
@@ -119,7 +119,7 @@ export class ModelLoads implements Disposable {
     const { db, links } = this.#options
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
     const measured = await nodeLoadRepository.estimateLoadMs(db, model_key, state)
-    if (measured === undefined) return UNMEASURED_CEILING_MS
+    if (measured === undefined) return DEFAULT_LOAD_TIMEOUT_MS
     return Math.max(MIN_CEILING_MS, CEILING_FACTOR * measured)
   }
 
@@ -197,7 +197,7 @@ export class ModelLoads implements Disposable {
   #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
     const before = load.delayedMs
     // Allow a delay that starts later at most `timeoutMs`, then reject the waiter.
-    const longestMs = 2 * timeoutMs + 2 * (this.#delay(load)?.ms ?? 0) + UNMEASURED_CEILING_MS
+    const longestMs = 2 * timeoutMs + 2 * (this.#delay(load)?.ms ?? 0) + DEFAULT_LOAD_TIMEOUT_MS
     let counted = timeoutMs
     const look = () => {
       const spared = load.delayedMs - before
@@ -240,7 +240,7 @@ export class ModelLoads implements Disposable {
     const { chosen, explain } = this.#place(need)
     if (!chosen) {
       const waitMs = this.#nextTryMs(need)
-      if (waitMs <= BACKOFF_WAIT_MS) {
+      if (waitMs <= MAX_BACKOFF_WAIT_MS) {
         load.place = undefined
         load.againAt = performance.now() + waitMs
         return
@@ -288,11 +288,11 @@ export class ModelLoads implements Disposable {
 
   async #promise({ need }: Load, nodeId: string): Promise<void> {
     const { db, outbox, log } = this.#options
-    const place = { modelKey: need.model_key, nodeId }
+    const order = { modelKey: need.model_key, nodeId }
     try {
       await db.transaction().execute(async (trx) => {
-        await modelOrderRepository.orderModel(trx, place)
-        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
+        await modelOrderRepository.orderModel(trx, order)
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(order))
       })
       outbox.poke()
     } catch (err) {
@@ -357,7 +357,7 @@ export class ModelLoads implements Disposable {
       if (delay) {
         load.delayedMs += sinceLookMs
         for (const { timeoutMs, reject } of load.waiters) if (delay.ms > timeoutMs) reject(delay.refusal())
-      } else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_MS) this.#forget(load)
+      } else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_TTL_MS) this.#forget(load)
       if (this.#options.links.placement.count(model_key, account_id).warm > 0) this.#loaded(load, undefined)
       else if (performance.now() > load.againAt) this.#start(load)
     }
@@ -382,7 +382,7 @@ export class ModelLoads implements Disposable {
     if (loads.size === 0) this.#loads.delete(model_key)
   }
 
-  async #record({ need, orderedAt, delayedMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
+  async #record({ need, orderedAt, delayedMs }: Load, { node_id, warmth }: NodeChoice): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
     // Don't record a load that had to wait for its node, because the next one may not have to.

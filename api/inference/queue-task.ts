@@ -27,7 +27,7 @@ const MAX_WAIT_MS = 30_000
  */
 const turns = new FairSemaphore({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: MAX_WAITING })
 
-interface Waiting {
+interface QueuedDraft {
   readonly draft: TaskDraft
   readonly since: number
   readonly written: () => void
@@ -35,7 +35,7 @@ interface Waiting {
 }
 
 /** The tasks that wait for their account's turn, by account, per database of this process. */
-const gathered = new WeakMap<Deps['db'], Map<string, Waiting[]>>()
+const gathered = new WeakMap<Deps['db'], Map<string, QueuedDraft[]>>()
 
 /**
  * Writes a task, its hold and its workflow start in one transaction, together with tasks that gathered while waiting. A
@@ -59,7 +59,7 @@ async function writeAlone(deps: Deps, draft: TaskDraft, reserve: Reserve): Promi
 
 function writeGathered(deps: Deps, draft: TaskDraft): Promise<void> {
   const { accountId } = draft
-  const ofAccounts = gathered.get(deps.db) ?? new Map<string, Waiting[]>()
+  const ofAccounts = gathered.get(deps.db) ?? new Map<string, QueuedDraft[]>()
   gathered.set(deps.db, ofAccounts)
   return new Promise((written, failed) => {
     const one = { draft, since: performance.now(), written, failed }
@@ -73,7 +73,7 @@ function writeGathered(deps: Deps, draft: TaskDraft): Promise<void> {
 }
 
 /** Writes an account's tasks in groups until none is waiting; calls `onEmpty` at that moment. Never rejects. */
-async function writeGroups(deps: Deps, waiting: Waiting[], onEmpty: () => void): Promise<void> {
+async function writeGroups(deps: Deps, waiting: QueuedDraft[], onEmpty: () => void): Promise<void> {
   for (let first = waiting[0]; first; first = waiting[0]) {
     try {
       using _turn = await takeTurn(first.draft.accountId)
@@ -89,7 +89,7 @@ async function writeGroups(deps: Deps, waiting: Waiting[], onEmpty: () => void):
 }
 
 /** Takes the next group from the waiting tasks. */
-function nextGroup(waiting: Waiting[]): Waiting[] {
+function nextGroup(waiting: QueuedDraft[]): QueuedDraft[] {
   let bytes = 0
   const end = waiting.findIndex(({ draft }, i) => {
     bytes += draft.input?.length ?? 0
@@ -99,7 +99,7 @@ function nextGroup(waiting: Waiting[]): Waiting[] {
 }
 
 /** Writes a group. If a row can't be written, halves the group until that row is isolated. */
-async function writeGroup(deps: Deps, group: readonly Waiting[]): Promise<void> {
+async function writeGroup(deps: Deps, group: readonly QueuedDraft[]): Promise<void> {
   const drafts = group.map(({ draft }) => draft)
   try {
     const refusals = await deps.db.transaction().execute((trx) => insertQueued(deps, trx, drafts))
@@ -117,7 +117,7 @@ async function writeGroup(deps: Deps, group: readonly Waiting[]): Promise<void> 
 }
 
 /** Fails the tasks of a group that wasn't written. Checks first, because the connection may break after the commit. */
-async function failUnwritten({ db }: Deps, group: readonly Waiting[], err: unknown): Promise<void> {
+async function failUnwritten({ db }: Deps, group: readonly QueuedDraft[], err: unknown): Promise<void> {
   const ids = group.map(({ draft }) => draft.taskId)
   const known = await taskRepository.findExisting(db, ids).catch(() => new Set<string>())
   for (const { draft, written, failed } of group) {

@@ -6,11 +6,11 @@ import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { BudgetHold } from '../gateway/caches/key-meters.ts'
-import type { Admitted } from './admission.ts'
+import type { AdmittedRequest } from './admission.ts'
 import type { WarmWork } from './warm.ts'
 
 /** The fields of a task before its row exists. */
-export interface TaskDraft extends Omit<Admitted, 'input'> {
+export interface TaskDraft extends Omit<AdmittedRequest, 'input'> {
   /** Null if the input isn't stored: a chat's content stays with the client. */
   input: Buffer | null
   /** The state in which the task found its model, if not `resident`. */
@@ -24,7 +24,7 @@ export interface TaskDraft extends Omit<Admitted, 'input'> {
 }
 
 /** Returns the draft of a new task for an admitted request. */
-export const newDraft = (admitted: Admitted, now: Date): TaskDraft & Admitted => ({
+export const newDraft = (admitted: AdmittedRequest, now: Date): TaskDraft & AdmittedRequest => ({
   ...admitted,
   taskId: newId(),
   createdAt: now,
@@ -32,7 +32,7 @@ export const newDraft = (admitted: Admitted, now: Date): TaskDraft & Admitted =>
 
 const templates = new LRUCache<string, TaskTemplate>({ max: 10_000 })
 
-type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
+type TemplateVariant = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
   modelState: ModelState | null
   /** The account whose node earns the payout. */
   owner: string | undefined
@@ -40,12 +40,18 @@ type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
 
 /** Each endpoint's last template. The next task usually needs the same one, which saves building its key. */
 const latest = new WeakMap<
-  Admitted['endpoint'],
-  { accountId: string; keyId: string | undefined; surface: string; varying: Varying; template: TaskTemplate }
+  AdmittedRequest['endpoint'],
+  {
+    accountId: string
+    keyId: string | undefined
+    surface: string
+    varying: TemplateVariant
+    template: TaskTemplate
+  }
 >()
 
 /** Returns the row's template. Rows with the same values share one object, so a batch contains it once. */
-function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
+function templateOf(draft: TaskDraft, varying: TemplateVariant): TaskTemplate {
   const { endpoint, accountId, keyId, surface } = draft
   const last = latest.get(endpoint)
   if (
@@ -65,7 +71,7 @@ function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
   return template
 }
 
-const isSame = (a: Varying, b: Varying): boolean =>
+const isSame = (a: TemplateVariant, b: TemplateVariant): boolean =>
   a.status === b.status &&
   a.modelState === b.modelState &&
   a.node_id === b.node_id &&
@@ -74,7 +80,7 @@ const isSame = (a: Varying, b: Varying): boolean =>
 
 function newTemplate(
   { endpoint, accountId, keyId, surface }: TaskDraft,
-  { status, modelState, node_id, gateway_id, owner }: Varying,
+  { status, modelState, node_id, gateway_id, owner }: TemplateVariant,
 ): TaskTemplate {
   const { id: endpoint_id, model_key, price_micro } = endpoint
   const price = { accountId, priceMicro: price_micro }

@@ -5,7 +5,7 @@ import type { OutputFile } from '../../platform/model-output.ts'
 import type { Services } from '../services.ts'
 
 /** Files that no task refers to after this time are swept: their gateway died before it wrote the task. */
-const UNNAMED_MS = 3_600_000
+const UNREFERENCED_TTL_MS = 3_600_000
 /** Tasks that a workflow runs number their attempts from 1. */
 const ATTEMPT = 0
 
@@ -15,7 +15,7 @@ export async function storeOutputs(
   task: { accountId: string; taskId: string },
   files: readonly (OutputFile & { data: Buffer })[],
 ): Promise<TaskOutputFile[]> {
-  const until = new Date(now().getTime() + UNNAMED_MS)
+  const until = new Date(now().getTime() + UNREFERENCED_TTL_MS)
   await taskUploadRepository.noteTaskUpload(db, { ...task, until })
   return Promise.all(
     files.map(async ({ data, ...file }) => {

@@ -5,7 +5,7 @@ import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { ofText } from '../http/bodies/json-text.ts'
 
 /** Output URLs are valid for a day. */
-const URL_LIFETIME_S = 24 * 3_600
+const URL_TTL_S = 24 * 3_600
 
 /** Larger results are sent as their stored JSON text, unparsed. */
 const MAX_PARSED_BYTES = 64 * 1024
@@ -46,7 +46,7 @@ export const signOutputs = (
 ): Promise<SignedOutput[]> =>
   Promise.all(
     outputs.map(async ({ object_key, filename, content_type, size_bytes, modality }) => {
-      const { url, expiresAt } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S, filename })
+      const { url, expiresAt } = await objects.signGet(object_key, { expiresInS: URL_TTL_S, filename })
       return { filename, url, expires_at: expiresAt.toISOString(), content_type, size_bytes, modality }
     }),
   )

@@ -7,35 +7,35 @@ import { isToolKey } from '../../domain/tools/catalog.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import { turnKeyOf } from '../../platform/turn-key.ts'
 import type { InputFile } from '../../schemas/nodes/link.ts'
-import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
-import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
-import { type Aborting, LinkError } from '../gateway/links/link-request.ts'
-import type { LongAnswers } from '../http/long-answers.ts'
+import type { NodeResponse } from '../gateway/links/buffered-response.ts'
+import { type AbortSource, LinkError } from '../gateway/links/link-request.ts'
+import type { MemoryReservation } from '../gateway/links/response-memory.ts'
+import type { LongResponses } from '../http/long-responses.ts'
 import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
-import type { Admitted } from './admission.ts'
+import type { AdmittedRequest } from './admission.ts'
 import { filesToFetch } from './input-files.ts'
 import { LONG_RESULT_BYTES } from './long-results.ts'
-import type { ModelPlaces, PlaceRequest } from './model-places.ts'
+import type { ModelSlots, SlotRequest } from './model-slots.ts'
 
 /** The result of a warm model, for the row of its task. */
 export interface WarmWork {
   nodeId: string
   startedAt: Date
   inferenceTimeMs: number
-  outcome: { status: 'succeeded'; result: Buffer | null; tokens: TokenCounts } | Failed
+  outcome: { status: 'succeeded'; result: Buffer | null; tokens: TokenCounts } | InferenceFailure
 }
 
 /** The result, together with the response itself. */
-export interface WarmAnswer extends WarmWork {
+export interface WarmResponse extends WarmWork {
   /** The memory of the outcome, held until the response is sent. */
-  room: AnswerRoom
+  room: MemoryReservation
   outcome:
     | { status: 'succeeded'; result: Buffer; tokens: TokenCounts; value: Record<string, unknown> }
-    | Failed
+    | InferenceFailure
 }
 
-interface Failed {
+interface InferenceFailure {
   status: 'failed'
   error: string
 }
@@ -44,13 +44,13 @@ export interface WarmOptions {
   /** Memory to add to the request. If the model refuses it, the request is repeated without it. */
   memory?: RequestMemory | undefined
   /** Ends the wait for a place at the model; defaults to the request's signal. */
-  waiting?: Aborting
+  waiting?: AbortSource
 }
 
 const MAX_TRIES = 3
 /** The default for a profile that isn't in this gateway's catalog yet. */
-const USUAL_PATH = '/infer'
-const DEADLINE_MS = 60 * 60 * 1000
+const DEFAULT_PATH = '/infer'
+const INFERENCE_TIMEOUT_MS = 60 * 60 * 1000
 /** Codes after which another node may succeed; after any other code it would fail the same way. */
 const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupported'])
 
@@ -58,14 +58,14 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupporte
  * Sends a request to a node with the model loaded; returns undefined if there is none. If the node is lost or has
  * evicted the model in the meantime, tries another one.
  */
-export async function askWarm(
+export async function inferOnWarmNode(
   services: Pick<Services, 'links' | 'catalog' | 'now' | 'db' | 'objects' | 'places'>,
-  { endpoint, accountId, keyId = '', tier, input }: Admitted,
-  signal: Aborting,
+  { endpoint, accountId, keyId = '', tier, input }: AdmittedRequest,
+  signal: AbortSource,
   { memory, waiting = signal }: WarmOptions = {},
-): Promise<WarmAnswer | undefined> {
+): Promise<WarmResponse | undefined> {
   const { links, catalog, now } = services
-  const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : USUAL_PATH
+  const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : DEFAULT_PATH
   const template = catalog.profile(endpoint.runtime_profile)?.infer_path ?? usual
   const path = inferPathOf(template, endpoint.task_type)
   const exclude = new Set<string>()
@@ -83,10 +83,10 @@ export async function askWarm(
       tier,
     }
     const taken = placeFor(services, { ...request, signal: waiting })
-    using place = taken instanceof Promise ? await taken : taken
-    if (!place) return undefined
+    using slot = taken instanceof Promise ? await taken : taken
+    if (!slot) return undefined
 
-    const { nodeId } = place
+    const { nodeId } = slot
     if (fields.length > 0) files ??= await filesToFetch(services, { account_id: accountId, input }, fields)
     const body = memory ? await memory.addTo(input) : input
     const startedAt = now()
@@ -99,11 +99,11 @@ export async function askWarm(
         path,
         body,
         files,
-        deadlineMs: DEADLINE_MS,
+        deadlineMs: INFERENCE_TIMEOUT_MS,
         signal,
         turn,
       })
-      place.end(answer.head.tokens)
+      slot.end(answer.head.tokens)
       if (memory?.isGiven && isInputRefused(answer.head.status)) {
         answer.room.release()
         memory.refused()
@@ -132,8 +132,8 @@ export async function askWarm(
 /** Also returns undefined if the account's share of the queue is used up, because a durable task can wait longer. */
 function placeFor(
   { places }: Pick<Services, 'places'>,
-  request: PlaceRequest,
-): ReturnType<ModelPlaces['take']> {
+  request: SlotRequest,
+): ReturnType<ModelSlots['take']> {
   try {
     return places.take(request)
   } catch (err) {
@@ -149,17 +149,17 @@ const since = (began: number): number => Math.round((performance.now() - began) 
  * the turn, after a pause in proportion to the length.
  */
 async function turnToRead(
-  reading: LongAnswers,
+  reading: LongResponses,
   accountId: string,
-  { body, room }: LinkAnswer,
-  signal: Aborting,
+  { body, room }: NodeResponse,
+  signal: AbortSource,
 ): Promise<Disposable | undefined> {
   if (body.length <= LONG_RESULT_BYTES) return undefined
-  const left = new AbortController()
-  signal.addEventListener('abort', () => left.abort())
-  if (signal.aborted) left.abort()
+  const abandoned = new AbortController()
+  signal.addEventListener('abort', () => abandoned.abort())
+  if (signal.aborted) abandoned.abort()
   try {
-    const turn = await reading.take(accountId, left.signal)
+    const turn = await reading.take(accountId, abandoned.signal)
     turn.restForBytes(body.length)
     return turn
   } catch (err) {
@@ -169,14 +169,14 @@ async function turnToRead(
 }
 
 /** Models don't know the endpoint that serves them, but responses show its name. */
-const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
+const calledBy = ({ task_type, name }: AdmittedRequest['endpoint']): string | undefined =>
   namesModel(task_type) ? name : undefined
 
 function outcomeOf(
-  { head: { status }, body, room }: LinkAnswer,
+  { head: { status }, body, room }: NodeResponse,
   model: string | undefined,
   hasMemory: boolean,
-): WarmAnswer['outcome'] {
+): WarmResponse['outcome'] {
   if (status !== 200) {
     const error = hasMemory ? faultWithMemory(status) : modelFault(status, body.toString())
     return { status: 'failed', error }

@@ -1,8 +1,8 @@
 import type { ToolManifest } from '../../schemas/tool.ts'
-import { OPERATION_ACTIONS, type OperationAction } from '../actions/operations.ts'
+import { OPERATION_ACTIONS, type OperationAction } from '../actions/operation-actions.ts'
 import { Tool } from './tool.ts'
 
-type Described = Pick<ToolManifest, 'version' | 'examples'>
+type ManifestDetails = Pick<ToolManifest, 'version' | 'examples'>
 
 const JOB = '0198c3f0-5b1e-7c41-9d27-3a64f1d0a8e2'
 const [DATASET, FIRST, SECOND] = [
@@ -20,7 +20,7 @@ const accepted = (message: string) => ({
 })
 
 /** The fields of operation manifests that the route declarations lack. Raise the version when a schema changes. */
-const DESCRIBED: Readonly<Record<string, Described>> = {
+const DESCRIBED: Readonly<Record<string, ManifestDetails>> = {
   'training.merge': {
     version: '1.1.0',
     examples: [

@@ -33,12 +33,12 @@ interface CatalogueOptions {
 export type ToolsChanged = (accountId: string | undefined) => void
 
 /** A set that is being read, with the endpoints that have changed since the read started. */
-interface Reading {
+interface PendingRead {
   readonly changed: Set<string>
   isVoid: boolean
 }
 
-interface Merged {
+interface MergedToolList {
   own: number
   publics: number
   list: ToolList
@@ -56,8 +56,8 @@ export class ToolCatalogue {
   })
   #publics: ToolSet | undefined
   /** An account's merged lists, dropped together with its own tools. */
-  readonly #merged = new WeakMap<ToolSet, LRUCache<string, Merged>>()
-  readonly #reading = new Map<string, { reading: Reading; set: Promise<ToolSet> }>()
+  readonly #merged = new WeakMap<ToolSet, LRUCache<string, MergedToolList>>()
+  readonly #reading = new Map<string, { reading: PendingRead; set: Promise<ToolSet> }>()
   readonly #listeners = new Set<ToolsChanged>()
   /** The version of the endpoints that we have applied. */
   #version: number | undefined
@@ -117,7 +117,7 @@ export class ToolCatalogue {
     return list
   }
 
-  #listsOf(own: ToolSet): LRUCache<string, Merged> {
+  #listsOf(own: ToolSet): LRUCache<string, MergedToolList> {
     let lists = this.#merged.get(own)
     if (!lists) {
       lists = new LRUCache({ max: MAX_LISTS })
@@ -194,13 +194,13 @@ export class ToolCatalogue {
   #readSet(key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
     const known = this.#reading.get(key)
     if (known) return known.set
-    const reading: Reading = { changed: new Set(), isVoid: false }
+    const reading: PendingRead = { changed: new Set(), isVoid: false }
     const set = this.#readCurrent(reading, key, read).finally(() => this.#reading.delete(key))
     this.#reading.set(key, { reading, set })
     return set
   }
 
-  async #readCurrent(reading: Reading, key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
+  async #readCurrent(reading: PendingRead, key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
     let set = new ToolSet(await read())
     while (reading.isVoid || reading.changed.size > 0) {
       const changed = [...reading.changed]

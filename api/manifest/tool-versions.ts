@@ -15,7 +15,7 @@ export interface VersionedSource {
   version: string
 }
 
-type Describe = (source: ToolSourceRow) => UnversionedManifest
+type ManifestBuilder = (source: ToolSourceRow) => UnversionedManifest
 
 /** Two gateways may store a tool's first version at the same time; the slower one reads it again. */
 const MAX_ATTEMPTS = 5
@@ -28,7 +28,7 @@ const MAX_ATTEMPTS = 5
 export async function withVersions(
   db: Kysely<Database>,
   sources: readonly ToolSourceRow[],
-  describe: Describe,
+  describe: ManifestBuilder,
 ): Promise<VersionedSource[]> {
   const done: VersionedSource[] = []
   let open = sources
@@ -49,7 +49,7 @@ export async function withVersions(
 }
 
 /** A gateway of a later release may have created the version with newer rules; it counts as current. */
-function isCurrent(source: ToolSourceRow, describe: Describe): boolean {
+function isCurrent(source: ToolSourceRow, describe: ManifestBuilder): boolean {
   if (source.digest === null || source.format === null) return false
   return source.format > MANIFEST_FORMAT || source.digest.equals(digestOf(describe(source)))
 }
@@ -59,7 +59,7 @@ const digestOf = (manifest: UnversionedManifest): Buffer => hash('sha256', JSON.
 async function moveVersions(
   trx: Transaction<Database>,
   changed: readonly ToolSourceRow[],
-  describe: Describe,
+  describe: ManifestBuilder,
 ): Promise<ToolSourceRow[]> {
   const ids = changed.map(({ id }) => id)
   const stored = new Map(

@@ -4,7 +4,7 @@ import type { ToolList as ManifestList } from '../manifest/tool-list.ts'
 import { mayUse, toolsOf } from '../manifest/tools-of.ts'
 import { ManifestTool } from './manifest-tool.ts'
 import { ToolList } from './tool-list.ts'
-import type { RequestOfAccount, Tool } from './tool.ts'
+import type { AccountRequestContext, Tool } from './tool.ts'
 import { BUILT_IN_TOOLS } from './tools/index.ts'
 import { recallTool } from './tools/recall.ts'
 import { rememberTool } from './tools/remember.ts'
@@ -23,7 +23,7 @@ const known = new WeakMap<ManifestList, Map<string, ToolList>>()
 export function accountTools({
   caller,
   services,
-}: Pick<RequestOfAccount, 'caller' | 'services'>): ToolList | Promise<ToolList> {
+}: Pick<AccountRequestContext, 'caller' | 'services'>): ToolList | Promise<ToolList> {
   const manifest = toolsOf(services, caller)
   return manifest instanceof Promise ? manifest.then(listOf) : listOf(manifest)
 
@@ -34,9 +34,9 @@ export function accountTools({
     known.set(list, variants)
     let tools = variants.get(variant)
     if (!tools) {
-      const own = [...BUILT_IN_TOOLS, ...ofMemory]
-      const usable = own.filter(({ name }) => mayUse(caller, { slug: name }))
-      const taken = new Set(own.map(({ name }) => name))
+      const builtIn = [...BUILT_IN_TOOLS, ...ofMemory]
+      const usable = builtIn.filter(({ name }) => mayUse(caller, { slug: name }))
+      const taken = new Set(builtIn.map(({ name }) => name))
       const others = list.tools
         .filter(({ slug, kind }) => !taken.has(slug) && (kind === 'operation' || !isReserved(slug)))
         .map((tool) => ManifestTool.of(tool, services.tools.texts))
@@ -47,7 +47,7 @@ export function accountTools({
   }
 }
 
-function memoryTools({ caller, services }: Pick<RequestOfAccount, 'caller' | 'services'>): Tool[] {
+function memoryTools({ caller, services }: Pick<AccountRequestContext, 'caller' | 'services'>): Tool[] {
   const { mayRead, mayWrite } = services.memory.accessOf(caller)
   return [...(mayWrite ? [rememberTool] : []), ...(mayRead ? [recallTool] : [])]
 }

@@ -1,13 +1,17 @@
 import type { Server } from '@modelcontextprotocol/server'
 import { guarded } from './guarded.ts'
 import type { Offer } from './offer.ts'
-import type { RequestOfAccount } from './tool.ts'
+import type { AccountRequestContext } from './tool.ts'
 
 /** The protocol's limit of values per response. */
 const MAX_VALUES = 100
 
 /** Serves `completion/complete`: names and ids of the account's objects that start with the text so far. */
-export function serveCompletions(server: Server, on: RequestOfAccount, { prompts, resources }: Offer): void {
+export function serveCompletions(
+  server: Server,
+  on: AccountRequestContext,
+  { prompts, resources }: Offer,
+): void {
   server.setRequestHandler('completion/complete', ({ params: { ref, argument } }) =>
     guarded(on.request.log, async () => {
       const source =

@@ -10,7 +10,7 @@ import { RawList } from './raw-list.ts'
 import { refusalOf } from './refusals.ts'
 import { serverFor } from './server.ts'
 import { ToolChanges } from './tool-changes.ts'
-import type { AccountRequest, RequestOfAccount } from './tool.ts'
+import type { AccountRequest, AccountRequestContext } from './tool.ts'
 import { acceptedForms, refuse, sendResponse, webRequest } from './web.ts'
 import { withoutLimit } from './without-limit.ts'
 
@@ -27,7 +27,7 @@ export class McpHandler {
     services.tools.onChange((accountId) => this.#changes.tell(accountId))
     services.memory.onAccessChange((accountId) => this.#changes.tell(accountId))
     this.#handler = createMcpHandler(
-      ({ authInfo }) => serverFor(authInfo?.extra?.on as RequestOfAccount, offer),
+      ({ authInfo }) => serverFor(authInfo?.extra?.on as AccountRequestContext, offer),
       { bus: this.#changes, onerror: (err) => emit(services.log, 'mcp.refused', { err }) },
     )
   }
@@ -47,7 +47,7 @@ export class McpHandler {
     const refusal = message && refusalOf(message, req.headers)
     if (refusal) return refuse(refusal, request)
     const list = new RawList()
-    const on: RequestOfAccount = { caller, request: withoutLimit(request), services, list }
+    const on: AccountRequestContext = { caller, request: withoutLimit(request), services, list }
     const options = {
       authInfo: { token: '', clientId: caller.keyId, scopes: [caller.role], extra: { on } },
       parsedBody: body,
@@ -55,8 +55,8 @@ export class McpHandler {
     const isListening = message?.method === 'subscriptions/listen'
     const forms = acceptedForms(req)
     // A subscription is an endless stream, so it can't have any other form.
-    const asked = isListening && !forms.stream ? { json: false, stream: false } : forms
-    const answer = () => this.#handler.fetch(webRequest(request, asked), options)
+    const acceptedByCall = isListening && !forms.stream ? { json: false, stream: false } : forms
+    const answer = () => this.#handler.fetch(webRequest(request, acceptedByCall), options)
     using access = isListening ? services.keyStreams.watch(caller) : undefined
     using _slot = isListening ? services.streamSlots.take(caller.accountId) : undefined
     const response = await (isListening ? this.#listen(on, answer) : answer())
@@ -67,7 +67,7 @@ export class McpHandler {
     await sendResponse(response, { res, signal: until, forms }, list)
   }
 
-  async #listen<T>(on: RequestOfAccount, answer: () => T): Promise<Awaited<T>> {
+  async #listen<T>(on: AccountRequestContext, answer: () => T): Promise<Awaited<T>> {
     // Only tools that have been read can report changes, so read them first.
     await this.#offer.toolsOf(on)
     return await this.#changes.serve(on.caller.accountId, answer)

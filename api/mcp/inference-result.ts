@@ -24,7 +24,7 @@ export function inferenceResult({ note: _aboutRest, ...answer }: InferResponse):
 }
 
 /** Describes a task's current step. */
-export function stepInWords({ status, status_detail }: InferenceTask): string {
+export function formatStep({ status, status_detail }: InferenceTask): string {
   const { status: step = status, progress_pct: percent = 0 } = status_detail ?? {}
   const words = step.replaceAll('_', ' ')
   return percent > 0 ? `${words} (${percent} %)` : words

@@ -12,11 +12,12 @@ export function invocationResult(invocation: Invocation): CallToolResult {
     'hearth/invocation_id': invocation_id,
     ...(task_id !== null && { 'hearth/task_id': task_id }),
   }
-  if (status === 'failed') return { ...said(`${slug} has failed: ${error ?? 'no reason is known'}`), _meta }
+  if (status === 'failed')
+    return { ...errorResult(`${slug} has failed: ${error ?? 'no reason is known'}`), _meta }
   if (job_id !== null) return { ...structured(started(invocation)), _meta }
   if (isEnded(invocation)) return { ...resultOf(invocation), _meta }
   return {
-    ...said(
+    ...errorResult(
       `The result is not ready yet (${status}); the work continues as invocation ${invocation_id}. To wait for it, call run_inference with endpoint_id "${slug}", the same input and task_id "${task_id}"; nothing runs twice.`,
     ),
     _meta,
@@ -28,13 +29,13 @@ function resultOf(invocation: Invocation): CallToolResult {
     const { result } = parsed(invocation) as Invocation
     return structured(result ?? {})
   } catch (err) {
-    if (err instanceof ApiError) return said(err.message)
+    if (err instanceof ApiError) return errorResult(err.message)
     throw err
   }
 }
 
 /** A result without structured output, which clients would check against the tool's output schema. */
-const said = (text: string): CallToolResult => ({ content: [{ type: 'text', text }], isError: true })
+const errorResult = (text: string): CallToolResult => ({ content: [{ type: 'text', text }], isError: true })
 
 const started = (invocation: Invocation): Invocation => ({
   ...invocation,

@@ -3,7 +3,7 @@ import { invokeAction } from '../actions/invoke.ts'
 import { isEnded } from '../actions/present.ts'
 import { readInvocation } from '../actions/read-invocation.ts'
 import { requireRole } from '../http/auth.ts'
-import { Patience } from './await-task.ts'
+import { CallDeadline } from './call-deadline.ts'
 import { invocationResult } from './invocation-result.ts'
 import { failed } from './results.ts'
 import { takesTasks } from './tasks/declared.ts'
@@ -23,7 +23,7 @@ export async function invokeTool(slug: string, input: JsonObject, context: CallC
 
 async function invoke(slug: string, input: JsonObject, context: CallContext): Promise<ToolResult> {
   const { request, services } = context
-  const patience = new Patience(context)
+  const patience = new CallDeadline(context)
   const body: InvokeBody = { input, sync_timeout_s: patience.firstS }
   const rawBody = Buffer.from(JSON.stringify(body))
   const { invocation } = await invokeAction(services, { slug, request, body, rawBody, surface: 'mcp' })

@@ -9,11 +9,11 @@ import { inferenceTasks } from './tasks/inference-tasks.ts'
 import { invocationTasks } from './tasks/invocation-tasks.ts'
 import type { TaskKind } from './tasks/kinds.ts'
 import type { ToolList } from './tool-list.ts'
-import type { RequestOfAccount } from './tool.ts'
+import type { AccountRequestContext } from './tool.ts'
 
 /** The tools, tasks, resources and prompts that the server offers to an account. */
 export interface Offer {
-  toolsOf(on: RequestOfAccount): ToolList | Promise<ToolList>
+  toolsOf(on: AccountRequestContext): ToolList | Promise<ToolList>
   readonly taskKinds: readonly TaskKind[]
   readonly resources: readonly ResourceKind[]
   readonly prompts: readonly Prompt[]

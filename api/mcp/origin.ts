@@ -9,16 +9,16 @@ const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/i
  * rebinding, which shows in the Host: a gateway with a local address accepts only local names.
  */
 export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void {
-  const own = new URL(baseUrl)
+  const baseAddress = new URL(baseUrl)
   const host = parse(`http://${headers.host ?? ''}`)
-  if (!host || (LOOPBACK.has(own.hostname) && !isLocal(host.hostname))) {
+  if (!host || (LOOPBACK.has(baseAddress.hostname) && !isLocal(host.hostname))) {
     throw refused(
       `the Host ${headers.host ?? ''} is not an address of this gateway, whose address is ${baseUrl}`,
     )
   }
   if (headers.origin === undefined) return
   const origin = parse(headers.origin)
-  const isOwn = origin !== undefined && (origin.host === own.host || isSamePage(origin, host))
+  const isOwn = origin !== undefined && (origin.host === baseAddress.host || isSamePage(origin, host))
   if (!isOwn) throw refused(`pages of ${headers.origin} may not call this gateway`)
 }
 

@@ -48,7 +48,7 @@ export function faultOfParams(method: string, params: unknown = {}): string | un
   } catch (err) {
     if (!(err instanceof ApiError)) throw err
     const [first] = err.details['issues'] as readonly Issue[]
-    const place = ['params', ...(first?.loc.slice(1) ?? [])].join('.')
-    return `Invalid params for ${method}: ${place}: ${first?.msg ?? 'not valid'}.`
+    const path = ['params', ...(first?.loc.slice(1) ?? [])].join('.')
+    return `Invalid params for ${method}: ${path}: ${first?.msg ?? 'not valid'}.`
   }
 }

@@ -20,13 +20,13 @@ export class RawList {
 
   /** Returns the bytes of a response with the list inserted, in pieces. */
   fill(response: string): Buffer[] {
-    const place = this.#bytes && PLACE.exec(response)
-    if (!this.#bytes || !place) return [Buffer.from(response)]
-    const [placed, opening = '', closing = ''] = place
+    const match = this.#bytes && PLACE.exec(response)
+    if (!this.#bytes || !match) return [Buffer.from(response)]
+    const [placed, opening = '', closing = ''] = match
     return [
-      Buffer.from(response.slice(0, place.index) + opening),
+      Buffer.from(response.slice(0, match.index) + opening),
       this.#bytes,
-      Buffer.from(closing + response.slice(place.index + placed.length)),
+      Buffer.from(closing + response.slice(match.index + placed.length)),
     ]
   }
 }

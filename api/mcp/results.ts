@@ -42,7 +42,7 @@ export function failed(err: unknown, log: Logger, wording: Wording = {}): CallTo
   logCause(log, error)
   const { code, message, details, headers } = error
   const issues = (details.issues ?? []) as readonly Issue[]
-  const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, wording)}` : sentence(message)
+  const what = issues.length > 0 ? `Invalid arguments: ${formatIssues(issues, wording)}` : sentence(message)
   const wait = headers?.['retry-after']
   const list = code === 'not_found' ? listFor(wording.args) : undefined
   const text = [what, wait && `Try again in ${wait} s.`, list && `${list} shows the available ones.`]
@@ -67,7 +67,7 @@ function listFor(args: JsonObject = {}): string | undefined {
 
 const MAX_NAMED = 10
 
-function inWords(issues: readonly Issue[], wording: Wording): string {
+function formatIssues(issues: readonly Issue[], wording: Wording): string {
   const named = issues.slice(0, MAX_NAMED).map(({ loc, msg }) => `${placeOf(loc, wording)}: ${msg}`)
   const more = issues.length - named.length
   return `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}.`
@@ -88,7 +88,7 @@ function placeOf(loc: Issue['loc'], wording: Wording): string {
   const [first, ...rest] = locOf(loc, wording)
   if (first === undefined) return 'arguments'
   return rest.reduce<string>(
-    (place, part) => (typeof part === 'number' ? `${place}[${part}]` : `${place}.${part}`),
+    (path, part) => (typeof part === 'number' ? `${path}[${part}]` : `${path}.${part}`),
     String(first),
   )
 }

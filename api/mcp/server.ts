@@ -9,7 +9,7 @@ import { servePrompts } from './prompts/serve.ts'
 import { serveResources } from './resources/serve.ts'
 import { TASKS_EXTENSION } from './tasks/declared.ts'
 import { serveTasks } from './tasks/serve.ts'
-import type { RequestOfAccount } from './tool.ts'
+import type { AccountRequestContext } from './tool.ts'
 import { serveTools } from './tools/serve.ts'
 
 const INFO = { name: 'hearth', title: 'Hearth', version: VERSION }
@@ -25,7 +25,7 @@ const CAPABILITIES = {
 const validator = new AjvJsonSchemaValidator()
 
 /** The methods that we serve, by the prefix of their names. */
-const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, offer: Offer) => void>> = {
+const METHODS: Readonly<Record<string, (server: Server, on: AccountRequestContext, offer: Offer) => void>> = {
   tools: serveTools,
   tasks: serveTasks,
   resources: serveResources,
@@ -34,7 +34,7 @@ const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, of
 }
 
 /** Returns the protocol's server for one request. It is stateless and only serves what the request needs. */
-export function serverFor(on: RequestOfAccount, offer: Offer): Server {
+export function serverFor(on: AccountRequestContext, offer: Offer): Server {
   const server = new Server(INFO, {
     capabilities: CAPABILITIES,
     instructions: instructionsFor(on.caller),

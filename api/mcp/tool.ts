@@ -16,7 +16,7 @@ export type JsonObject = Record<string, unknown>
 export type AccountRequest = AnyRequest & { readonly caller: AccountCaller }
 
 /** An account's request, with everything needed to serve it. */
-export interface RequestOfAccount {
+export interface AccountRequestContext {
   /** The account's key, including its limit to tools, if any. */
   readonly caller: AccountCaller
   /** The request that operations get. A tool that the key may use calls operations without the key's limit. */
@@ -27,7 +27,7 @@ export interface RequestOfAccount {
 }
 
 /** A tool call on behalf of a request. */
-export interface CallContext extends RequestOfAccount {
+export interface CallContext extends AccountRequestContext {
   /** The protocol's side of the request: progress token, signal and notifications. */
   readonly mcp: ServerContext
 }

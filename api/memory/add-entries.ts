@@ -48,8 +48,8 @@ export async function addEntries(
     (keyId !== null && (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' })))
   if (!hasGrant)
     throw new ApiError('forbidden', 'this key has no grant to write memory; ask an operator to grant it')
-  const place = { accountId, namespaceId: namespace.id }
-  const entries = leavesOutPresent ? await withoutPresent(trx, secretBox, place, given) : given
+  const namespaceRef = { accountId, namespaceId: namespace.id }
+  const entries = leavesOutPresent ? await withoutPresent(trx, secretBox, namespaceRef, given) : given
   if (entries.length === 0) return []
   const most = config.HEARTH_MEMORY_ENTRIES
   const present = await memoryEntryRepository.countEntries(trx, namespace.id)
@@ -71,7 +71,7 @@ export async function addEntries(
   })
   for (const [i, { supersedes: id }] of entries.entries()) {
     if (id === undefined) continue
-    const superseded = { ...place, id, by: rows[i]?.id ?? '' }
+    const superseded = { ...namespaceRef, id, by: rows[i]?.id ?? '' }
     if (!(await memoryEntryRepository.supersedeEntry(trx, superseded)))
       throw invalid(['body', 'supersedes'], 'there is no such entry, or it is already superseded')
   }

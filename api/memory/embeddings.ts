@@ -1,23 +1,23 @@
 import { unitVector } from '../../domain/memory/nearest.ts'
-import { askWarm } from '../inference/warm.ts'
+import { inferOnWarmNode } from '../inference/warm.ts'
 import type { Services } from '../services.ts'
 
-type Needs = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'places' | 'now' | 'loads' | 'db' | 'objects'>
+type Deps = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'places' | 'now' | 'loads' | 'db' | 'objects'>
 type Endpoint = NonNullable<Awaited<ReturnType<Services['endpoints']['find']>>>
 
 /** How long embedding entries waits for a model that isn't loaded. */
-const LOAD_MS = 120_000
+const LOAD_TIMEOUT_MS = 120_000
 
 /** The embedding model of the platform's memory, which an operator configures as an endpoint. */
 export class Embeddings {
-  readonly #services: Needs
+  readonly #services: Deps
   readonly #model: string
   /** Models that accept only one text at a time. */
   readonly #single = new Set<string>()
   #isLoading = false
 
   /** `model` is the id or the name of an endpoint; empty for no model. */
-  constructor(services: Needs, model: string) {
+  constructor(services: Deps, model: string) {
     this.#services = services
     this.#model = model
   }
@@ -65,14 +65,14 @@ export class Embeddings {
     if (!endpoint) return
     const { model_key, runtime_profile, memory_mb } = endpoint
     const need = { model_key, runtime_profile, memory_mb, account_id: accountId }
-    await this.#services.loads.wait(need, { timeoutMs: LOAD_MS, bytes: 0, signal })
+    await this.#services.loads.wait(need, { timeoutMs: LOAD_TIMEOUT_MS, bytes: 0, signal })
   }
 
   /** Starts loading the model without waiting for it. */
   loadSoon(accountId: string): void {
     if (this.#isLoading) return
     this.#isLoading = true
-    this.load(accountId, AbortSignal.timeout(LOAD_MS))
+    this.load(accountId, AbortSignal.timeout(LOAD_TIMEOUT_MS))
       // The next request without vectors retries.
       .catch(() => {})
       .finally(() => (this.#isLoading = false))
@@ -91,7 +91,11 @@ export class Embeddings {
     signal: AbortSignal,
   ): Promise<Record<string, unknown> | undefined> {
     const input = Buffer.from(JSON.stringify({ text }))
-    const answer = await askWarm(this.#services, { endpoint, accountId, input, surface: 'rest' }, signal)
+    const answer = await inferOnWarmNode(
+      this.#services,
+      { endpoint, accountId, input, surface: 'rest' },
+      signal,
+    )
     if (!answer) return undefined
     const { outcome, room } = answer
     room.release()

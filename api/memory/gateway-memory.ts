@@ -8,7 +8,7 @@ import { isChatCapable } from '../../domain/chat/chat.ts'
 import { byNearness } from '../../domain/memory/nearest.ts'
 import type { Embeddings } from './embeddings.ts'
 import { GrantedMemory, type GrantedMemoryDeps } from './granted-memory.ts'
-import type { KnownMemory } from './known-memory.ts'
+import type { MemoryRegistry } from './memory-registry.ts'
 import type { Memory, MemoryRequest, RequestMemory } from './memory.ts'
 import type { MemoryUpkeep } from './upkeep.ts'
 
@@ -17,7 +17,7 @@ const RECALL_FACTOR = 2
 
 /** The dependencies of the memory that requests use. */
 export interface GatewayMemoryDeps extends GrantedMemoryDeps {
-  readonly known: Pick<KnownMemory, 'find' | 'during' | 'onAccessChange' | 'refresh'>
+  readonly known: Pick<MemoryRegistry, 'find' | 'during' | 'onAccessChange' | 'refresh'>
   readonly upkeep: Pick<MemoryUpkeep, 'poke'>
   readonly embeddings: Pick<Embeddings, 'modelKey'>
 }

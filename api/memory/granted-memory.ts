@@ -1,14 +1,14 @@
 import type { Kysely } from 'kysely'
 import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
-import type { MemoryReader, WithoutMemory } from '../../db/repositories/memory/task-memory.ts'
+import type { MemoryReader, MemoryMiss } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
 import { HEAD_TOKENS, memoryText, queryOf, withinBudget } from '../../domain/memory/message.ts'
 import { byNearness } from '../../domain/memory/nearest.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SecretBox } from '../../platform/secret-box.ts'
 import { emit } from '../events.ts'
-import type { KnownMemory } from './known-memory.ts'
+import type { MemoryRegistry } from './memory-registry.ts'
 import type { RequestMemory } from './memory.ts'
 import type { Nearness } from './nearness.ts'
 import { messagesOf, withMemory } from './with-memory.ts'
@@ -23,7 +23,7 @@ export interface GrantedMemoryDeps {
   readonly db: Kysely<Database>
   readonly log: Logger
   readonly secretBox: SecretBox
-  readonly known: Pick<KnownMemory, 'find' | 'during'>
+  readonly known: Pick<MemoryRegistry, 'find' | 'during'>
   readonly nearness: Pick<Nearness, 'find' | 'forget'>
   /** The estimated tokens of memory that a request may get. */
   readonly budget: number
@@ -104,7 +104,7 @@ export class GrantedMemory implements RequestMemory {
     return withMemory(json, memoryText(remembered))
   }
 
-  #note(without: WithoutMemory, after: Promise<unknown> = Promise.resolve(), err?: unknown): void {
+  #note(without: MemoryMiss, after: Promise<unknown> = Promise.resolve(), err?: unknown): void {
     const { db, log } = this.#deps
     if (err !== undefined) emit(log, 'memory.unavailable', { err, task_id: this.#reader.taskId })
     after

@@ -9,12 +9,12 @@ import type { Logger } from '../../platform/log.ts'
 import type { SecretBox } from '../../platform/secret-box.ts'
 import { emit } from '../events.ts'
 import type { Embeddings } from './embeddings.ts'
-import type { AccountMemoryView } from './known-memory.ts'
+import type { AccountMemoryView } from './memory-registry.ts'
 
 const MAX_BYTES = 256 * 1024 * 1024
 /** A larger index would leave no room for others; its memory is read newest first instead. */
 const MAX_INDEX_BYTES = 96 * 1024 * 1024
-const TOO_LARGE_MS = 10 * 60_000
+const TOO_LARGE_TTL_MS = 10 * 60_000
 /** How many indexes load at once; in the meantime, other requests get the newest entries. */
 const MAX_LOADS = 2
 /** The number of vectors that one database query fetches. */
@@ -24,7 +24,7 @@ const QUERY_TIMEOUT_MS = 500
 /** An index is checked again after this time, because entries may have received vectors since. */
 const RETRY_DELAY_MS = 1_000
 
-interface Loaded {
+interface CachedIndex {
   readonly index: VectorIndex
   /** The position of the last vector in the index. */
   stored: number
@@ -41,9 +41,9 @@ export interface NearnessOptions {
 /** Finds the memory entries nearest to a text, using vectors that this gateway caches for a while. */
 export class Nearness {
   readonly #options: NearnessOptions
-  readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MAX_BYTES })
+  readonly #loaded = new LRUCache<string, CachedIndex>({ maxSize: MAX_BYTES })
   readonly #loading = new Map<string, Promise<VectorIndex>>()
-  readonly #tooLarge = new LRUCache<string, true>({ max: 10_000, ttl: TOO_LARGE_MS })
+  readonly #tooLarge = new LRUCache<string, true>({ max: 10_000, ttl: TOO_LARGE_TTL_MS })
 
   constructor(options: NearnessOptions) {
     this.#options = options
@@ -82,9 +82,10 @@ export class Nearness {
   }
 
   /** Excludes deleted or superseded entries from later searches. */
-  forget({ namespaceId }: AccountMemoryView, gone: readonly string[]): void {
-    if (gone.length === 0) return
-    for (const [key, { index }] of this.#loaded.entries()) if (key.startsWith(namespaceId)) index.drop(gone)
+  forget({ namespaceId }: AccountMemoryView, entryIds: readonly string[]): void {
+    if (entryIds.length === 0) return
+    for (const [key, { index }] of this.#loaded.entries())
+      if (key.startsWith(namespaceId)) index.drop(entryIds)
   }
 
   async #indexOf(accountId: string, view: AccountMemoryView, modelKey: string): Promise<VectorIndex> {
@@ -103,7 +104,7 @@ export class Nearness {
     accountId: string,
     { namespaceId }: AccountMemoryView,
     modelKey: string,
-    known: Loaded | undefined,
+    known: CachedIndex | undefined,
   ): Promise<VectorIndex> {
     const loaded = known ?? { index: new VectorIndex(), stored: 0, readAt: 0 }
     const { index } = loaded
@@ -146,7 +147,7 @@ export function sealVector(box: Pick<SecretBox, 'seal'>, entryId: string, vector
 }
 
 function fromBytes(bytes: Buffer): Float32Array {
-  const own = new Uint8Array(bytes)
-  if (!IS_LITTLE) Buffer.from(own.buffer).swap32()
-  return new Float32Array(own.buffer)
+  const copy = new Uint8Array(bytes)
+  if (!IS_LITTLE) Buffer.from(copy.buffer).swap32()
+  return new Float32Array(copy.buffer)
 }

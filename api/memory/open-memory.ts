@@ -2,12 +2,12 @@ import type { CacheWatch } from '../../db/cache-watch.ts'
 import type { Services } from '../services.ts'
 import { Embeddings } from './embeddings.ts'
 import { GatewayMemory } from './gateway-memory.ts'
-import { KnownMemory } from './known-memory.ts'
+import { MemoryRegistry } from './memory-registry.ts'
 import type { Memory } from './memory.ts'
 import { Nearness } from './nearness.ts'
 import { MemoryUpkeep } from './upkeep.ts'
 
-type Needs = Pick<
+type Deps = Pick<
   Services,
   | 'config'
   | 'db'
@@ -26,14 +26,14 @@ type Needs = Pick<
 
 /** Opens the memory of accounts if the setting enables it; adds its background work to the disposable stack. */
 export async function openMemory(
-  services: Needs,
+  services: Deps,
   watch: CacheWatch,
   stack: AsyncDisposableStack,
 ): Promise<Memory> {
   const { config, db, log, secretBox, gateway, outbox } = services
   if (!config.HEARTH_MEMORY) return new GatewayMemory(undefined)
   const embeddings = new Embeddings(services, config.HEARTH_MEMORY_EMBEDDINGS_MODEL)
-  const known = stack.use(new KnownMemory({ db, watch, log, gatewayId: gateway.id }))
+  const known = stack.use(new MemoryRegistry({ db, watch, log, gatewayId: gateway.id }))
   await known.refresh()
   const upkeep = stack.use(
     new MemoryUpkeep({ db, log, secretBox, gatewayId: gateway.id, embeddings, outbox }),

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import * as memoryAcknowledgementRepository from '../../db/repositories/memory/acknowledgements.ts'
 import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
-import type { Unembedded } from '../../db/repositories/memory/vectors.ts'
+import type { UnembeddedEntry } from '../../db/repositories/memory/vectors.ts'
 import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { BackgroundLoop } from '../../platform/async/background-loop.ts'
@@ -20,14 +20,14 @@ const BATCH = 32
 /** The number of vectors encrypted per batch. */
 const SEAL_BATCH = 200
 /** A claim of entries outlasts one batch; once it expires, other gateways take over a dead gateway's entries. */
-const CLAIM_S = 60
-const BATCH_MS = 50_000
+const CLAIM_TTL_S = 60
+const BATCH_TIMEOUT_MS = 50_000
 /** A snapshot that has been requested or building for this long has probably lost its workflow. */
-const WANTED_S = 60
-const BUILDING_S = 900
+const REQUEST_TIMEOUT_S = 60
+const BUILD_TIMEOUT_S = 900
 const MAX_ENTRIES = 100
 /** If an account's entries can't be embedded, we retry them after this time, without delaying other accounts. */
-const ASIDE_MS = 60_000
+const ACCOUNT_RETRY_DELAY_MS = 60_000
 
 export interface MemoryUpkeepOptions {
   db: Kysely<Database>
@@ -49,7 +49,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   /** True once we have logged that gateways are configured with different models. */
   #hasWarned = false
   /** Accounts whose entries recently could not be embedded. */
-  readonly #aside = new LRUCache<string, true>({ max: 10_000, ttl: ASIDE_MS })
+  readonly #aside = new LRUCache<string, true>({ max: 10_000, ttl: ACCOUNT_RETRY_DELAY_MS })
 
   constructor(options: MemoryUpkeepOptions) {
     this.#options = options
@@ -82,7 +82,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   /** Restarts workflows whose execution was terminated manually; a running one is unaffected. */
   async #restartStalled(modelKey: string | undefined): Promise<void> {
     const { db, outbox } = this.#options
-    const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MAX_ENTRIES }
+    const limits = { wantedS: REQUEST_TIMEOUT_S, buildingS: BUILD_TIMEOUT_S, limit: MAX_ENTRIES }
     const stalled = await memorySnapshotRepository.listStalledBuilds(db, limits)
     for (const { namespace_id: namespaceId, account_id: accountId, build } of stalled) {
       const start = memorySnapshotStart({ namespaceId, accountId, build, modelKey })
@@ -130,7 +130,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   async #embedBatch(modelKey: string): Promise<boolean> {
     const { db, log, secretBox } = this.#options
     const entries = await memoryVectorRepository.claimUnembedded(db, {
-      claimS: CLAIM_S,
+      claimS: CLAIM_TTL_S,
       limit: BATCH,
       except: [...this.#aside.keys()],
     })
@@ -156,13 +156,13 @@ export class MemoryUpkeep implements AsyncDisposable {
 
   async #vectorsOf(
     accountId: string,
-    entries: readonly Unembedded[],
+    entries: readonly UnembeddedEntry[],
   ): Promise<(Float32Array | null)[] | undefined> {
     const { embeddings, secretBox } = this.#options
     const texts = entries.map(({ id, sealed }) => secretBox.open(sealed, `memory_entry/${id}`).toString())
     const { signal } = this.#closing
     const embed = () =>
-      embeddings.embed(accountId, texts, AbortSignal.any([signal, AbortSignal.timeout(BATCH_MS)]))
+      embeddings.embed(accountId, texts, AbortSignal.any([signal, AbortSignal.timeout(BATCH_TIMEOUT_MS)]))
     const vectors = await embed()
     if (vectors) return vectors
     await embeddings.load(accountId, signal)

@@ -9,8 +9,8 @@ export function withMemory(json: Buffer, memory: string): Buffer {
   const given = JSON.parse(messages.toString('utf8', first.start, first.end)) as unknown
   const { message, replaces } = leadingMessage(given, memory)
   const text = JSON.stringify(message)
-  const place = replaces ? first : { start: first.start, end: first.start }
-  const changed = replaceAt(messages, place, Buffer.from(replaces ? text : `${text},`))
+  const range = replaces ? first : { start: first.start, end: first.start }
+  const changed = replaceAt(messages, range, Buffer.from(replaces ? text : `${text},`))
   return spliceMembers(json, { messages: changed.toString() })
 }
 

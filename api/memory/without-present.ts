@@ -13,11 +13,11 @@ import type { NewMemory } from './memory.ts'
 export async function withoutPresent(
   db: Kysely<Database>,
   secretBox: SecretBox,
-  place: { accountId: string; namespaceId: string },
+  namespaceRef: { accountId: string; namespaceId: string },
   entries: readonly NewMemory[],
 ): Promise<NewMemory[]> {
   const among = entries.map(({ text, source }) => ({ source, tokens: memoryTokens(text) }))
-  const similar = await memoryEntryRepository.listSimilarEntries(db, place, among)
+  const similar = await memoryEntryRepository.listSimilarEntries(db, namespaceRef, among)
   const times = new Map<string, Set<number | undefined>>()
   const note = (source: string, text: string, time: number | undefined) => {
     const name = nameOf(source, text)

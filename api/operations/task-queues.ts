@@ -7,18 +7,18 @@ const TIMEOUT_MS = 3_000
 /** Temporal's numbers for the task queue types. */
 const TYPE = { workflow: 1, activity: 2 } as const
 
-interface Asked {
+interface QueueRef {
   name: string
   kind: TaskQueue['kind']
 }
 
 /** The queues that every installation has. */
-const ALWAYS: readonly Asked[] = [
+const ALWAYS: readonly QueueRef[] = [
   { name: QUEUES.control, kind: 'workflow' },
   { name: QUEUES.control, kind: 'activity' },
   { name: QUEUES.webhooks, kind: 'workflow' },
   { name: QUEUES.webhooks, kind: 'activity' },
-  ...[NODE_QUEUES.train('cpu'), NODE_QUEUES.train('gpu'), NODE_QUEUES.mergeCpu].map((name): Asked => ({
+  ...[NODE_QUEUES.train('cpu'), NODE_QUEUES.train('gpu'), NODE_QUEUES.mergeCpu].map((name): QueueRef => ({
     name,
     kind: 'activity',
   })),
@@ -34,16 +34,16 @@ export function describeQueues(
   more: readonly string[],
 ): Promise<TaskQueue[]> {
   const known = new Set(ALWAYS.map(({ name }) => name))
-  const asked = [
+  const queues = [
     ...ALWAYS,
-    ...more.filter((name) => !known.has(name)).map((name): Asked => ({ name, kind: 'activity' })),
+    ...more.filter((name) => !known.has(name)).map((name): QueueRef => ({ name, kind: 'activity' })),
   ]
   return temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
-    Promise.all(asked.map((queue) => describe(temporal, namespace, queue))),
+    Promise.all(queues.map((queue) => describe(temporal, namespace, queue))),
   )
 }
 
-async function describe(temporal: Client, namespace: string, { name, kind }: Asked): Promise<TaskQueue> {
+async function describe(temporal: Client, namespace: string, { name, kind }: QueueRef): Promise<TaskQueue> {
   const { pollers, stats } = await temporal.workflowService.describeTaskQueue({
     namespace,
     taskQueue: { name },

@@ -11,8 +11,8 @@ export async function listPollers(temporal: Client, namespace: string): Promise<
   const answers = await temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
     Promise.all(
       POLLED.map(async ({ name, type: taskQueueType }) => {
-        const asked = { namespace, taskQueue: { name }, taskQueueType }
-        const { pollers } = await temporal.workflowService.describeTaskQueue(asked)
+        const request = { namespace, taskQueue: { name }, taskQueueType }
+        const { pollers } = await temporal.workflowService.describeTaskQueue(request)
         return { name, pollers: pollers ?? [] }
       }),
     ),

@@ -3,7 +3,7 @@ import type { Database } from '../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../db/tables/models.ts'
 import { CHAT_TASK_TYPES, isChatCapable } from '../../domain/chat/chat.ts'
 import { invalid } from '../../domain/errors.ts'
-import { oneOf } from '../../domain/fault-words.ts'
+import { oneOf } from '../../domain/format-faults.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import { taskTypeOf } from './task-type-of.ts'
 

@@ -18,11 +18,11 @@ export function storagePrefix(
   uri: string,
   accountId: string,
   { config }: Storage,
-  place: readonly (string | number)[] = ['base'],
+  loc: readonly (string | number)[] = ['base'],
 ): string {
   const bucket = config.S3_BUCKET || LOCAL_BUCKET
   const allowed = `s3://${bucket}/accounts/${accountId}/`
-  const refused = invalid(['body', ...place, 'uri'], `only addresses below ${allowed} may be read`)
+  const refused = invalid(['body', ...loc, 'uri'], `only addresses below ${allowed} may be read`)
   if (!uri.startsWith(allowed)) throw refused
   const path = uri.slice(`s3://${bucket}/`.length)
   try {

@@ -12,7 +12,7 @@ const DEFAULT_QUOTA_BYTES = 100 * GB
 const MAX_DISK_SHARE = 1 / 2
 const RETRY_AFTER_S = 60
 /** Re-read the size after this time, because an operator may enlarge a disk. */
-const SIZE_FRESH_MS = 10 * 60_000
+const SIZE_TTL_MS = 10 * 60_000
 
 type QuotaSettings = Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB' | 'HEARTH_OBJECT_DIR' | 'S3_BUCKET'>
 
@@ -41,7 +41,7 @@ function diskBytes(folder: string): number {
   try {
     const { blocks, bsize } = statfsSync(folder)
     const bytes = blocks * bsize || Number.POSITIVE_INFINITY
-    if (Number.isFinite(bytes)) diskSizes.set(folder, { bytes, until: performance.now() + SIZE_FRESH_MS })
+    if (Number.isFinite(bytes)) diskSizes.set(folder, { bytes, until: performance.now() + SIZE_TTL_MS })
     return bytes
   } catch {
     return Number.POSITIVE_INFINITY

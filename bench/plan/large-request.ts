@@ -1,6 +1,6 @@
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { graphOf } from '../../domain/cohorts/graph.ts'
-import { type HandOver, valueHandOver } from '../../domain/cohorts/hand-overs.ts'
+import { type Handoff, valueHandoff } from '../../domain/cohorts/handoffs.ts'
 import type { PlanInput } from '../../domain/cohorts/plan-input.ts'
 import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 
@@ -73,8 +73,8 @@ export function largeRequest(
   )
   // Every second hand-over carries a cache, whose transport depends on both nodes.
   const handOvers = new Map(
-    graph.edges.map((edge, i): [string, HandOver] => {
-      const handOver = valueHandOver(edge)
+    graph.edges.map((edge, i): [string, Handoff] => {
+      const handOver = valueHandoff(edge)
       return [edge.edge_id, i % 2 === 0 ? { ...handOver, kind: 'kv_cache' } : handOver]
     }),
   )

@@ -1,20 +1,20 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { Changes } from '../../schemas/audit-log.ts'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, NullableJson, Optional } from './columns.ts'
 
 export interface AccountTable {
   id: string
   name: string
-  training_quota: Defaulted<number>
+  training_quota: WithDefault<number>
   /** The largest number of tasks that may wait for a node at once. */
-  task_quota: Defaulted<number>
+  task_quota: WithDefault<number>
   /** The bytes that it may store: null is the platform's default, 0 is no limit. */
   storage_quota_bytes: Optional<number>
   /** The copies that its endpoints may reserve together; null is the platform's default. */
   copy_quota: Optional<number>
   /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
-  hub_repos: Defaulted<string[]>
+  hub_repos: WithDefault<string[]>
   created_at: CreatedAt
 }
 export type AccountRow = Selectable<AccountTable>
@@ -43,15 +43,15 @@ export type ApiKeyRow = Selectable<ApiKeyTable>
 export interface KeyMinuteTable {
   key_id: string
   minute: Date
-  requests: Defaulted<number>
-  tokens: Defaulted<number>
+  requests: WithDefault<number>
+  tokens: WithDefault<number>
 }
 
 /** The cost of a key's work in a UTC month, including holds. */
 export interface KeyMonthTable {
   key_id: string
   month: Date
-  spent_micro: Defaulted<number>
+  spent_micro: WithDefault<number>
 }
 
 export interface IdempotencyTable {
@@ -61,17 +61,17 @@ export interface IdempotencyTable {
   body_digest: Buffer
   status: Optional<number>
   reply: Optional<Buffer>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
 }
 
 export interface CacheVersionTable {
   name: 'api_key' | 'endpoint' | 'kill_switch' | 'memory' | 'node' | 'webhook_endpoint'
-  version: Defaulted<number>
+  version: WithDefault<number>
 }
 
 /** One row with the oldest version of Hearth that can work on this database. */
 export interface SchemaCompatibilityTable {
-  id: Defaulted<number>
+  id: WithDefault<number>
   /** The number of a migration. */
   oldest_migration: number
   oldest_version: string
@@ -79,18 +79,18 @@ export interface SchemaCompatibilityTable {
 
 export interface KillSwitchTable {
   id: number
-  active: Defaulted<boolean>
+  active: WithDefault<boolean>
   reason: Optional<string>
   actor: Optional<string>
-  version: Defaulted<number>
-  changed_at: Defaulted<Date>
+  version: WithDefault<number>
+  changed_at: WithDefault<Date>
 }
 export type KillSwitchRow = Selectable<KillSwitchTable>
 
 export interface GatewayTable {
   id: string
   base_url: string
-  kill_switch_version: Defaulted<number>
+  kill_switch_version: WithDefault<number>
   /** The version of the memory grants that it applies; null for one that serves no memory. */
   memory_version: Optional<number>
   /** The model of embeddings that it is set to. */
@@ -127,8 +127,8 @@ export interface WorkflowStartTable {
   task_queue: string
   args: Json<unknown[]>
   options: NullableJson<StartOptions>
-  attempts: Defaulted<number>
-  next_attempt_at: Defaulted<Date>
+  attempts: WithDefault<number>
+  next_attempt_at: WithDefault<Date>
   created_at: CreatedAt
 }
 export type WorkflowStartRow = Selectable<WorkflowStartTable>
@@ -140,7 +140,7 @@ export interface EventTable {
   type: string
   resource_id: string
   payload: Buffer
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
 }
 
 /** One recorded change; rows are written once. */

@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { ToolKind } from '../../schemas/tool.ts'
-import type { Defaulted, Optional } from './columns.ts'
+import type { WithDefault, Optional } from './columns.ts'
 
 export interface InvocationTable {
   id: string
@@ -10,9 +10,9 @@ export interface InvocationTable {
   /** Either this or `job_id` is set. */
   task_id: Optional<string>
   job_id: Optional<string>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   /** True once its terminal event has been written. */
-  ended: Defaulted<boolean>
+  ended: WithDefault<boolean>
 }
 export type InvocationRow = Selectable<InvocationTable>
 

@@ -1,12 +1,12 @@
 import type { Insertable, Selectable, Updateable } from 'kysely'
 import type { Agreement, Candidate, EdgeOffer } from '../../schemas/cohorts/edge.ts'
 import type { EdgeFailure, EdgeState } from '../../schemas/cohorts/vocabulary.ts'
-import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, NullableJson, Optional } from './columns.ts'
 
 export interface CohortEdgeAttemptTable {
   edge_id: string
   attempt: number
-  state: Defaulted<EdgeState>
+  state: WithDefault<EdgeState>
   producer_node_id: Optional<string>
   consumer_node_id: Optional<string>
   producer_offer: NullableJson<EdgeOffer>
@@ -29,12 +29,12 @@ export interface CohortEdgeAttemptTable {
   /** The producer holds its payload until this time. */
   hold_until: Optional<Date>
   /** The last call of either side. */
-  called_at: Defaulted<Date>
+  called_at: WithDefault<Date>
   /** The time since which the consumer has kept calling without any call by the producer. */
   alone_since: Optional<Date>
   opened_at: Optional<Date>
   progress_at: Optional<Date>
-  progress_events: Defaulted<number>
+  progress_events: WithDefault<number>
   created_at: CreatedAt
 }
 export type CohortEdgeAttemptRow = Selectable<CohortEdgeAttemptTable>
@@ -57,7 +57,7 @@ export interface EdgeRateTable {
   from_node_id: string
   to_node_id: string
   ewma_mb_s: Optional<number>
-  samples: Defaulted<number>
+  samples: WithDefault<number>
   /** Until then a pair that could not connect is sent through the object store. */
   unreachable_until: Optional<Date>
 }

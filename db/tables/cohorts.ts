@@ -12,7 +12,7 @@ import type {
   StageState,
   Transport,
 } from '../../schemas/cohorts/vocabulary.ts'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, NullableJson, Optional } from './columns.ts'
 
 type JsonObject = Record<string, unknown>
 
@@ -44,19 +44,19 @@ export interface CohortTable {
   request: Json<JsonObject>
   /** The small part of `request`; null in rows of older versions. */
   outline: NullableJson<GraphOutline>
-  status: Defaulted<CohortState>
+  status: WithDefault<CohortState>
   input: Json<JsonObject>
   labels: Json<Record<string, string>>
-  keep_outputs: Defaulted<boolean>
+  keep_outputs: WithDefault<boolean>
   /** The cohort whose finished stages are taken over. */
   resume_of: Optional<string>
   deadline_at: Date
   estimated_latency_ms: number
   critical_path: Json<string[]>
-  replans: Defaulted<number>
+  replans: WithDefault<number>
   error: NullableJson<CohortFault>
   /** The number of its last event. */
-  event_sequence: Defaulted<number>
+  event_sequence: WithDefault<number>
   created_at: CreatedAt
   started_at: Optional<Date>
   completed_at: Optional<Date>
@@ -85,9 +85,9 @@ export interface CohortStageTable {
   model_key: string
   price_micro: number
   /** 0 for its own endpoint, else the number of the fallback. */
-  fallback: Defaulted<number>
-  status: Defaulted<StageState>
-  attempt: Defaulted<number>
+  fallback: WithDefault<number>
+  status: WithDefault<StageState>
+  attempt: WithDefault<number>
   node_id: Optional<string>
   planned_node_id: Optional<string>
   model_state: Optional<'resident' | 'cached' | 'cold'>
@@ -106,7 +106,7 @@ export interface CohortStageTable {
   result: Optional<Buffer>
   /** The files of its result, which refers to them by address. */
   outputs: NullableJson<StageFile[]>
-  output_kept: Defaulted<boolean>
+  output_kept: WithDefault<boolean>
   error: NullableJson<CohortFault>
   /** The account that was paid for the attempt that counted. */
   paid_to: Optional<string>
@@ -135,7 +135,7 @@ export interface CohortEdgeTable {
   to_path: string
   template: Optional<string>
   kind: SpaceKind
-  mode: Defaulted<EdgeMode>
+  mode: WithDefault<EdgeMode>
   /** The transports that the graph allows; null for all. */
   transports: NullableJson<Transport[]>
   max_bytes: number
@@ -145,8 +145,8 @@ export interface CohortEdgeTable {
   target_fingerprint: string
   evidence_id: Optional<string>
   min_score: number
-  state: Defaulted<EdgeState>
-  attempt: Defaulted<number>
+  state: WithDefault<EdgeState>
+  attempt: WithDefault<number>
   failure: Optional<EdgeFailure>
   transport: Optional<Transport>
   /** An inline payload. It and the columns after it outlive attempts. */
@@ -162,7 +162,7 @@ export interface CohortEdgeTable {
   dtype: Optional<Dtype>
   transfer_ms: Optional<number>
   /** True when no payload will come: its producer was skipped, or its consumer no longer needs it. */
-  closed: Defaulted<boolean>
+  closed: WithDefault<boolean>
   consumed_at: Optional<Date>
 }
 export type CohortEdgeRow = Selectable<CohortEdgeTable>

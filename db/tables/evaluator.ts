@@ -16,7 +16,7 @@ import type {
 } from '../../schemas/cohorts/evaluator.ts'
 import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import type { EvaluationStep } from '../../schemas/evaluation-work.ts'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, NullableJson, Optional } from './columns.ts'
 
 export interface ModelSpaceTable {
   id: string
@@ -29,7 +29,7 @@ export interface ModelSpaceTable {
   kind: SpaceKind
   fingerprint: string
   specification: Json<ModelSpace>
-  status: Defaulted<SpaceStatus>
+  status: WithDefault<SpaceStatus>
   registered_by: string
   created_at: CreatedAt
 }
@@ -52,7 +52,7 @@ export interface CompatibilityEvidenceTable {
   statement: Json<Omit<CompatibilityEvidenceRegistration, 'adapter'>>
   /** The digest of the registration, which identifies a repeat. */
   digest: string
-  status: Defaulted<EvidenceStatus>
+  status: WithDefault<EvidenceStatus>
   supersedes: Optional<string>
   run_id: Optional<string>
   valid_until: Date
@@ -72,9 +72,9 @@ export interface EvaluatorRevocationTable {
   generation: number
   effect: RevocationEffect
   reason: string
-  evidence_revoked: Defaulted<string[]>
-  edges_failed: Defaulted<number>
-  cohorts_affected: Defaulted<string[]>
+  evidence_revoked: WithDefault<string[]>
+  edges_failed: WithDefault<number>
+  cohorts_affected: WithDefault<string[]>
   created_at: CreatedAt
 }
 export type EvaluatorRevocationRow = Selectable<EvaluatorRevocationTable>
@@ -100,7 +100,7 @@ export interface StructuredRunTable {
   consumer_version_id: Optional<string>
   dataset_id: string
   dataset_digest: string
-  status: Defaulted<StructuredRunStatus>
+  status: WithDefault<StructuredRunStatus>
   /** The step that a node is working on; only that node may read the run. */
   step: Optional<EvaluationStep>
   step_node_id: Optional<string>

@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
-import type { CreatedAt, Defaulted, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Optional } from './columns.ts'
 
 export interface HubModelTable {
   /** The `model_config_id` of the API. */
@@ -17,7 +17,7 @@ export interface HubModelTable {
   params_b: Optional<number>
   licence: Optional<string>
   created_at: CreatedAt
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 export type HubModelRow = Selectable<HubModelTable>
 
@@ -26,7 +26,7 @@ export interface ModelConfigLifecycleTable {
   model_config_id: string
   lifecycle_status: LifecycleStatus
   reason: Optional<string>
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 export type ModelConfigLifecycleRow = Selectable<ModelConfigLifecycleTable>
 

@@ -2,7 +2,7 @@ import type { Generated, Insertable, Selectable } from 'kysely'
 import type { LedgerKind } from '../../domain/ledger.ts'
 import type { ModelState, TaskStatus, TaskSurface } from '../../schemas/inference-task.ts'
 import type { Modality } from '../../schemas/nodes/lease.ts'
-import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, NullableJson, Optional } from './columns.ts'
 
 export interface TaskTable {
   id: string
@@ -19,13 +19,13 @@ export interface TaskTable {
   /** The files of the result. */
   outputs: NullableJson<TaskOutputFile[]>
   error: Optional<string>
-  expired: Defaulted<boolean>
-  price_micro: Defaulted<number>
+  expired: WithDefault<boolean>
+  price_micro: WithDefault<number>
   node_id: Optional<string>
   gateway_id: Optional<string>
-  attempt: Defaulted<number>
+  attempt: WithDefault<number>
   inference_time_ms: Optional<number>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
   /** The time since which the task has waited for a node; valid only while it is `queued`. */
@@ -69,7 +69,7 @@ export interface LedgerTransferTable {
   from_purse: string
   to_purse: string
   amount_micro: number
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
 }
 
 /** A view with both sides of every transfer, and entries from before transfers existed. */
@@ -88,26 +88,26 @@ export interface UsageDeltaTable {
   id: Generated<number>
   account_id: string
   endpoint_id: string
-  enqueued: Defaulted<number>
-  succeeded: Defaulted<number>
-  failed: Defaulted<number>
-  expired: Defaulted<number>
-  tokens: Defaulted<number>
+  enqueued: WithDefault<number>
+  succeeded: WithDefault<number>
+  failed: WithDefault<number>
+  expired: WithDefault<number>
+  tokens: WithDefault<number>
   /** The total inference time of the tasks that succeeded. */
-  inference_ms: Defaulted<number>
+  inference_ms: WithDefault<number>
   /** The key of the tasks. */
   key_id: Optional<string>
   /** What they cost; negative for what is refunded. */
-  cost_micro: Defaulted<number>
-  created_at: Defaulted<Date>
+  cost_micro: WithDefault<number>
+  created_at: WithDefault<Date>
 }
 
 export interface UsageTotalTable {
   account_id: string
-  enqueued: Defaulted<number>
-  succeeded: Defaulted<number>
-  failed: Defaulted<number>
-  expired: Defaulted<number>
+  enqueued: WithDefault<number>
+  succeeded: WithDefault<number>
+  failed: WithDefault<number>
+  expired: WithDefault<number>
 }
 
 export interface UploadedInputTable {

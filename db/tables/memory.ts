@@ -1,19 +1,19 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
 import type { MemoryAccess, MemoryOutcome, MemoryReason } from '../../schemas/memory.ts'
-import type { Defaulted, Optional } from './columns.ts'
+import type { WithDefault, Optional } from './columns.ts'
 
 export interface MemoryNamespaceTable {
   id: string
   account_id: string
-  enabled: Defaulted<boolean>
+  enabled: WithDefault<boolean>
   /** The newest snapshot that is ready. */
   snapshot_id: Optional<string>
   /** The number of snapshots that were asked for. */
-  builds: Defaulted<number>
+  builds: WithDefault<number>
   /** The number of the snapshot that was asked for and has not frozen its entries yet. */
   wanted_build: Optional<number>
   wanted_at: Optional<Date>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
 }
 export type MemoryNamespaceRow = Selectable<MemoryNamespaceTable>
 
@@ -30,7 +30,7 @@ export interface MemoryEntryTable {
   source: string
   /** The key that wrote the entry; null for an operator's import. */
   api_key_id: Optional<string>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   superseded_by: Optional<string>
   /** A gateway embeds the entry until this time. */
   embed_until: Optional<Date>
@@ -63,7 +63,7 @@ export interface MemorySnapshotTable {
   entries: number
   /** The model of the vectors; null for a snapshot that is read newest first. */
   model_key: Optional<string>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   ready_at: Optional<Date>
 }
 export type MemorySnapshotRow = Selectable<MemorySnapshotTable>
@@ -74,7 +74,7 @@ export interface MemoryGrantTable {
   account_id: string
   api_key_id: string
   access: MemoryAccess
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   revoked_at: Optional<Date>
 }
 export type MemoryGrantRow = Selectable<MemoryGrantTable>
@@ -89,7 +89,7 @@ export interface TaskMemoryTable {
   outcome: MemoryOutcome
   /** The reason why it was denied or unavailable; null otherwise. */
   reason: Optional<MemoryReason>
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   decided_at: Optional<Date>
 }
 export type TaskMemoryRow = Selectable<TaskMemoryTable>

@@ -2,7 +2,7 @@ import type { ColumnType, Insertable, Selectable } from 'kysely'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
-import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, Optional } from './columns.ts'
 
 export interface ModelTable {
   id: string
@@ -21,8 +21,8 @@ export interface ModelVersionTable {
   name: string
   model_config_id: string
   runtime_profile: string
-  visibility: Defaulted<'private' | 'public'>
-  lifecycle_status: Defaulted<LifecycleStatus>
+  visibility: WithDefault<'private' | 'public'>
+  lifecycle_status: WithDefault<LifecycleStatus>
   /** The result of its test, or the reason why it was disabled. */
   lifecycle_note: Optional<string>
   /** Why no model server can use its weights; reset to null to retry them. */
@@ -30,9 +30,9 @@ export interface ModelVersionTable {
   /** The time when it was `ready` or `preferred` first, which a trigger writes. */
   ready_at: Optional<Date>
   /** True while disabled by its importer after being `ready` or `preferred`; it can be reopened without a test. */
-  reopenable: Defaulted<boolean>
+  reopenable: WithDefault<boolean>
   /** The number of its tests as a candidate. */
-  tests: Defaulted<number>
+  tests: WithDefault<number>
   job_id: Optional<string>
   dataset_id: Optional<string>
   parent_job_id: Optional<string>
@@ -63,7 +63,7 @@ export interface LoadTimeTable {
   hardware: string
   mean_ms: number
   samples: number
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 
 export interface StoredExample {
@@ -77,13 +77,13 @@ export interface EndpointTable {
   id: string
   account_id: string
   name: string
-  display_name: Defaulted<string>
-  description: Defaulted<string>
+  display_name: WithDefault<string>
+  description: WithDefault<string>
   visibility: EndpointVisibility
-  status: Defaulted<EndpointStatus>
+  status: WithDefault<EndpointStatus>
   review_status: ReviewStatus
   source: 'catalog' | 'trained'
-  is_base_model: Defaulted<boolean>
+  is_base_model: WithDefault<boolean>
   task_type: string
   base_model: Optional<string>
   model_category: Optional<string>
@@ -94,16 +94,16 @@ export interface EndpointTable {
   output_schema: Json<Record<string, unknown>>
   example_input: Json<Record<string, unknown>>
   example_output: Json<Record<string, unknown>>
-  tags: Defaulted<string[]>
-  price_micro: Defaulted<number>
+  tags: WithDefault<string[]>
+  price_micro: WithDefault<number>
   /** True if the owner has set the price; otherwise the price is zero. */
-  price_set: Defaulted<boolean>
+  price_set: WithDefault<boolean>
   /** The commit of the hub repository `base_model`; null for a model that was not imported. */
   hub_revision: Optional<string>
   /** The number of nodes on which its model is pinned. */
-  min_warm: Defaulted<number>
-  total_requests: Defaulted<number>
-  total_tokens_processed: Defaulted<number>
+  min_warm: WithDefault<number>
+  total_requests: WithDefault<number>
+  total_tokens_processed: WithDefault<number>
   last_used_at: Optional<Date>
   /** The moving mean of the inference time of a loaded model; null before the first success. */
   latency_ms: Optional<number>
@@ -113,17 +113,17 @@ export interface EndpointTable {
   deprecated_at: Optional<Date>
   /** Examples in addition to `example_input` and `example_output`. */
   examples: ColumnType<StoredExample[], string | undefined, string>
-  succeeded_requests: Defaulted<number>
+  succeeded_requests: WithDefault<number>
   /** The moving share of its last requests that failed; null before the first one ended. */
   failure_share: Optional<number>
   /** The stability level that its use has proven. */
-  proven: Defaulted<ToolStability>
+  proven: WithDefault<ToolStability>
   /** The class of `latency_ms`, which is left only once the latency is clearly beyond it. */
   latency_class: Optional<MeasuredLatencyClass>
   /** The bytes of its description, schemas and examples, which the database counts. */
   listing_bytes: ColumnType<number, never, never>
   created_at: CreatedAt
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
   deleted_at: Optional<Date>
 }
 export type EndpointRow = Selectable<EndpointTable>
@@ -133,8 +133,8 @@ export interface ModelImportTable {
   id: string
   account_id: string
   paths: string[]
-  expired: Defaulted<boolean>
-  created_at: Defaulted<Date>
+  expired: WithDefault<boolean>
+  created_at: WithDefault<Date>
 }
 
 export interface ModelTables {

@@ -1,7 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { ScheduleEntry } from '../../domain/placement/copy-schedule.ts'
 import type { NodeInventory, NodeSharing } from '../../schemas/nodes/node.ts'
-import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, Optional } from './columns.ts'
 
 export interface NodeTable {
   id: string
@@ -11,14 +11,14 @@ export interface NodeTable {
   public_key: Buffer
   status: 'active' | 'draining' | 'removed'
   /** Whether the node works for its own account alone or for every account. */
-  sharing: Defaulted<NodeSharing>
+  sharing: WithDefault<NodeSharing>
   hardware: NodeInventory['hardware']
   inventory: Json<Record<string, unknown>>
   runtime_version: string
   /** The process that was last started with this identity. */
   instance_id: Optional<string>
-  joined_at: Defaulted<Date>
-  last_seen_at: Defaulted<Date>
+  joined_at: WithDefault<Date>
+  last_seen_at: WithDefault<Date>
 }
 export type NodeRow = Selectable<NodeTable>
 
@@ -26,7 +26,7 @@ export interface NodeTokenTable {
   token_hash: Buffer
   account_id: string
   /** The sharing of the node that joins with this token. */
-  sharing: Defaulted<NodeSharing>
+  sharing: WithDefault<NodeSharing>
   node_id: Optional<string>
   expires_at: Date
   used_at: Optional<Date>
@@ -40,25 +40,25 @@ export interface NodeSignatureSeenTable {
 
 /** An event of a node; triggers write it. */
 export interface NodeEventTable {
-  id: Defaulted<string>
+  id: WithDefault<string>
   account_id: string
   node_id: string
   type: string
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
 }
 
 export interface NodeStateTable {
   node_id: string
   gateway_id: string
   snapshot: Json<Record<string, unknown>>
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 
 /** A load that the platform ordered or joined on a node. */
 export interface NodeModelOrderTable {
   node_id: string
   model_key: string
-  ordered_at: Defaulted<Date>
+  ordered_at: WithDefault<Date>
 }
 
 /** A model that a node may download for a job or comparison. */
@@ -73,7 +73,7 @@ export interface NodeDispatchTable {
   kind: 'task' | 'job'
   subject_id: string
   node_id: string
-  dispatched_at: Defaulted<Date>
+  dispatched_at: WithDefault<Date>
 }
 
 export interface WarmPinTable {
@@ -96,7 +96,7 @@ export interface EndpointScalingTable {
   schedule: Json<ScheduleEntry[]>
   /** The copies that count for the quota of the account. */
   reserved: number
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 
 export interface ModelScaleTable {

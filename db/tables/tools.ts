@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
-import type { Defaulted, Json, Optional } from './columns.ts'
+import type { WithDefault, Json, Optional } from './columns.ts'
 
 /** The version of an endpoint's tool manifest, and what the next version is compared with. */
 export interface ToolVersionTable {
@@ -12,14 +12,14 @@ export interface ToolVersionTable {
   format: number
   input_schema: Json<Record<string, unknown>>
   output_schema: Json<Record<string, unknown>>
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 
 /** An endpoint that a version of the cache `endpoint` has changed. */
 export interface EndpointChangeTable {
   version: number
   endpoint_id: string
-  changed_at: Defaulted<Date>
+  changed_at: WithDefault<Date>
 }
 
 /** A tool that the platform offers; it is called through its endpoint. */
@@ -29,7 +29,7 @@ export interface ToolTable {
   definition: Json<CatalogTool>
   endpoint_id: string
   removed_at: Optional<Date>
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
 }
 export type ToolRow = Selectable<ToolTable>
 export type NewTool = Insertable<ToolTable>

@@ -5,7 +5,7 @@ import type {
   RunProgress,
   TrainingRunStatus,
 } from '../../schemas/training-run.ts'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional, Placed } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, NullableJson, Optional, ChangeSequence } from './columns.ts'
 
 export interface JobTable {
   id: string
@@ -28,7 +28,7 @@ export interface JobTable {
   config_digest: string
   /** The commit of the base's hub repository, once it has been resolved. */
   base_revision: Optional<string>
-  attempt: Defaulted<number>
+  attempt: WithDefault<number>
   metrics: NullableJson<Record<string, unknown>>
   /** The trainer's description of the model: schemas, examples, observed memory. */
   output: NullableJson<Record<string, unknown>>
@@ -46,7 +46,7 @@ export interface JobTable {
   /** The time at which leftover files of its attempts were removed. */
   files_swept_at: Optional<Date>
   /** The place of its status in the order of the run's feed. */
-  place: Placed
+  place: ChangeSequence
   progress: NullableJson<RunProgress>
   progress_place: ColumnType<number | null, undefined, never>
 }
@@ -69,8 +69,8 @@ export interface JobEventTable {
     | 'cancelled'
   dedupe: string
   detail: Optional<string>
-  created_at: Defaulted<Date>
-  place: Placed
+  created_at: WithDefault<Date>
+  place: ChangeSequence
 }
 export type JobEventRow = Selectable<JobEventTable>
 
@@ -80,7 +80,7 @@ export interface JobLogTable {
   seq: number
   message: string
   created_at: Date
-  place: Placed
+  place: ChangeSequence
 }
 
 export interface JobLogSizeTable {
@@ -96,8 +96,8 @@ export interface JobEpochTable {
   val_loss: Optional<number>
   eval_loss: Optional<number>
   eval_perplexity: Optional<number>
-  created_at: Defaulted<Date>
-  place: Placed
+  created_at: WithDefault<Date>
+  place: ChangeSequence
 }
 
 export interface JobCheckpointTable {
@@ -119,9 +119,9 @@ export interface ArtifactTable {
   filename: string
   object_key: string
   size_bytes: number
-  content_type: Defaulted<string>
+  content_type: WithDefault<string>
   sha256: string
-  last_modified: Defaulted<Date>
+  last_modified: WithDefault<Date>
 }
 export type ArtifactRow = Selectable<ArtifactTable>
 

@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { ChallengeFailure } from '../../domain/webhooks/challenge.ts'
-import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, NullableJson, Optional } from './columns.ts'
 
 export interface WebhookEndpointTable {
   id: string
@@ -9,17 +9,17 @@ export interface WebhookEndpointTable {
   url_sealed: Buffer
   url_origin: string
   event_types: string[]
-  enabled: Defaulted<boolean>
+  enabled: WithDefault<boolean>
   disabled_reason: Optional<string>
   verification_status: 'pending_verification' | 'active'
   /** The failure of the last challenge of this version; null without a challenge, or after a successful one. */
   verification_failure: NullableJson<ChallengeFailure>
-  revision: Defaulted<number>
-  destination_version: Defaulted<number>
+  revision: WithDefault<number>
+  destination_version: WithDefault<number>
   /** The secret's last four characters. */
   secret_hint: string
   created_at: CreatedAt
-  updated_at: Defaulted<Date>
+  updated_at: WithDefault<Date>
   deleted_at: Optional<Date>
   /** The time since which it is enabled and verified, set by a trigger; earlier events are not delivered to it. */
   active_since: Optional<Date>
@@ -32,7 +32,7 @@ export interface WebhookSecretTable {
   sealed: Buffer
   created_at: CreatedAt
   expires_at: Optional<Date>
-  revoked: Defaulted<boolean>
+  revoked: WithDefault<boolean>
 }
 export type WebhookSecretRow = Selectable<WebhookSecretTable>
 
@@ -65,15 +65,15 @@ export interface WebhookDeliveryTable {
   endpoint_id: string
   event_id: string
   event_type: string
-  generation: Defaulted<number>
+  generation: WithDefault<number>
   redelivery_of: Optional<string>
   status: WebhookDeliveryStatus
-  attempts: Defaulted<number>
+  attempts: WithDefault<number>
   pinned_version: Optional<number>
   pinned_secrets: Optional<string[]>
   next_attempt_at: Optional<Date>
   deadline_at: Date
-  created_at: Defaulted<Date>
+  created_at: WithDefault<Date>
   completed_at: Optional<Date>
 }
 export type WebhookDeliveryRow = Selectable<WebhookDeliveryTable>

@@ -49,8 +49,9 @@ const ROLES_IN_WORDS = CHAT_ROLES.map((role) => JSON.stringify(role)).join(', ')
 function withoutContent(message: object, role: unknown, content: undefined | null): MessageFault | undefined {
   if (role === 'function' && content === null) return undefined
   if (role === 'assistant') {
-    const said = message as Readonly<Record<string, unknown>>
-    if (INSTEAD_OF_CONTENT.some((name) => said[name] !== undefined && said[name] !== null)) return undefined
+    const fields = message as Readonly<Record<string, unknown>>
+    if (INSTEAD_OF_CONTENT.some((name) => fields[name] !== undefined && fields[name] !== null))
+      return undefined
     return { member: 'content', msg: 'Field required: a text, unless there are tool_calls', type: 'missing' }
   }
   if (content === undefined) return { member: 'content', msg: 'Field required', type: 'missing' }

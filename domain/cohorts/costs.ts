@@ -1,6 +1,6 @@
-import { reachableMemory } from '../placement/gpu-room.ts'
+import { reachableMemory } from '../placement/gpu-capacity.ts'
 import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
-import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement/placement.ts'
+import { OF_OTHERS, type IndexedNode, pointsOf, rejectReason } from '../placement/placement.ts'
 import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
 
@@ -31,7 +31,7 @@ export interface StageCosts {
 }
 
 /** A caller's requirements on nodes. */
-export interface Wanted {
+export interface NodeRequirements {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
   nodeAccounts?: 'own' | 'any'
@@ -58,11 +58,11 @@ export function costsOf(
   stage: Pick<GraphStage, 'placement'>,
   model: StageModel,
   nodes: readonly NodeSnapshot[],
-  { prefersOwn = false, ...asked }: Wanted,
+  { prefersOwn = false, ...asked }: NodeRequirements,
 ): StageCosts {
   if (prefersOwn) {
-    const own = costsOf(stage, model, nodes, { ...asked, nodeAccounts: 'own' })
-    if (isAble(own)) return own
+    const ownCosts = costsOf(stage, model, nodes, { ...asked, nodeAccounts: 'own' })
+    if (isAble(ownCosts)) return ownCosts
   }
   const { accountId, hardware, nodeAccounts, avoid, now } = asked
   const { placement = {} } = stage
@@ -113,9 +113,9 @@ export function costsOf(
 export const isAble = ({ queueMs }: StageCosts): boolean => queueMs.some((ms) => ms < Infinity)
 
 /** Node data that placement reads, shared by all stages of a graph. */
-const placedNodes = new WeakMap<NodeSnapshot, PlacedNode>()
+const placedNodes = new WeakMap<NodeSnapshot, IndexedNode>()
 
-function placedNode(snapshot: NodeSnapshot): PlacedNode {
+function placedNode(snapshot: NodeSnapshot): IndexedNode {
   const known = placedNodes.get(snapshot)
   if (known) return known
   const models = new Map(snapshot.models.map((model) => [model.model_key, model]))

@@ -13,7 +13,7 @@ export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
   return { shown }
 }
 
-interface PlacedOn {
+interface StageNode {
   node_id: string | null
   node_name: string | null
 }
@@ -27,7 +27,7 @@ export interface MovedStage {
   to_name: string | null
 }
 
-export const movedStage = (stage_id: string, from: PlacedOn, to: PlacedOn): MovedStage => ({
+export const movedStage = (stage_id: string, from: StageNode, to: StageNode): MovedStage => ({
   stage_id,
   from: from.node_id,
   to: to.node_id,

@@ -2,9 +2,9 @@ import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schema
 import { MAPPED, takesEvidence } from './spaces/spaces.ts'
 
 /** The longest validity of evidence, because models and their use change. */
-export const MAX_VALID_MS = 180 * 24 * 3_600_000
+export const MAX_VALIDITY_MS = 180 * 24 * 3_600_000
 /** Tolerated clock skew of an evaluator. */
-const CLOCK_MS = 60_000
+const MAX_CLOCK_SKEW_MS = 60_000
 /** Above this p-value the metric proves nothing: broken pairs reach the score too. */
 const MAX_P = 0.05
 
@@ -37,7 +37,7 @@ export function faultsOfEvidence(
     ],
     [chance.upper_95 >= score, ['null_model', 'upper_95'], `must be below the score, ${score}`],
     [until <= 0, ['valid_until'], 'must be in the future'],
-    [until > MAX_VALID_MS + CLOCK_MS, ['valid_until'], 'must be within 180 days'],
+    [until > MAX_VALIDITY_MS + MAX_CLOCK_SKEW_MS, ['valid_until'], 'must be within 180 days'],
     ...adapterFaults(body, source, target),
   ]
   return faults.filter(([isFault]) => isFault).map(([, path, message]) => ({ path, message }))

@@ -87,14 +87,15 @@ export function graphOf(request: PlanRequest): Graph {
 
 /** Orders stages so that each follows its producers; stages of a cycle come last. */
 function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): GraphStage[] {
-  const left = new Map(stages.map((stage) => [stage.stage_id, stage]))
+  const remaining = new Map(stages.map((stage) => [stage.stage_id, stage]))
   const ordered: GraphStage[] = []
   for (;;) {
-    const ready = [...left.values()].filter(
-      ({ stage_id }) => !edges.some(({ from, to }) => to.stage_id === stage_id && left.has(from.stage_id)),
+    const ready = [...remaining.values()].filter(
+      ({ stage_id }) =>
+        !edges.some(({ from, to }) => to.stage_id === stage_id && remaining.has(from.stage_id)),
     )
-    if (ready.length === 0) return [...ordered, ...left.values()]
-    for (const stage of ready) left.delete(stage.stage_id)
+    if (ready.length === 0) return [...ordered, ...remaining.values()]
+    for (const stage of ready) remaining.delete(stage.stage_id)
     ordered.push(...ready)
   }
 }
@@ -175,11 +176,11 @@ export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly 
 ]
 
 /** Placeholder for an edge value that isn't known yet. Each instance is distinct. */
-class Unknown {}
+class UnknownValue {}
 
 /** Returns the unknown values within a value, at any depth. */
-function unknownsIn(value: unknown, found = new Set<Unknown>()): Set<Unknown> {
-  if (value instanceof Unknown) found.add(value)
+function unknownsIn(value: unknown, found = new Set<UnknownValue>()): Set<UnknownValue> {
+  if (value instanceof UnknownValue) found.add(value)
   else if (typeof value === 'object' && value !== null)
     for (const inner of Object.values(value)) unknownsIn(inner, found)
   return found
@@ -192,7 +193,7 @@ function unknownsIn(value: unknown, found = new Set<Unknown>()): Set<Unknown> {
 function unwritable({ stages, edges }: Graph): PlanReason[] {
   const known = new Map<string, unknown>(stages.map(({ stage_id, input }) => [stage_id, input]))
   const reasons: PlanReason[] = []
-  const written = new Map<GraphEdge, Unknown>()
+  const written = new Map<GraphEdge, UnknownValue>()
   const report = (edge: GraphEdge, why: string) => {
     const { stage_id } = edge.to
     const message = `edge "${edge.edge_id}" cannot write into stage "${stage_id}": ${why}`
@@ -202,7 +203,7 @@ function unwritable({ stages, edges }: Graph): PlanReason[] {
     const { stage_id, path } = edge.to
     // Two edges into one path already have their own reason.
     if ([...written.keys()].some(({ to }) => to.stage_id === stage_id && overlap(to.path, path))) continue
-    const value = new Unknown()
+    const value = new UnknownValue()
     try {
       known.set(stage_id, withValueAt(known.get(stage_id), path, value))
       written.set(edge, value)
@@ -211,9 +212,9 @@ function unwritable({ stages, edges }: Graph): PlanReason[] {
       report(edge, `${err.message}, because of its static input or another edge`)
     }
   }
-  const left = new Set([...known.values()].flatMap((input) => [...unknownsIn(input)]))
+  const surviving = new Set([...known.values()].flatMap((input) => [...unknownsIn(input)]))
   for (const [edge, value] of written)
-    if (!left.has(value))
+    if (!surviving.has(value))
       report(edge, `a later edge overwrites its value at "${edge.to.path}": give them separate paths`)
   return reasons
 }

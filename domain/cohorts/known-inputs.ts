@@ -1,7 +1,7 @@
 import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import { isChatCapable } from '../chat/chat.ts'
 import { CHAT_MEMBERS } from '../chat/members.ts'
-import { short } from '../fault-words.ts'
+import { short } from '../format-faults.ts'
 import { asker } from '../nearest-name.ts'
 import type { Graph, GraphEdge, GraphStage } from './graph.ts'
 import { tokensOf } from './pointer.ts'
@@ -78,14 +78,14 @@ export function unfitFallbacks(
 }
 
 /** An input member provided by the graph or by an edge. It has no name if an edge writes the whole input. */
-interface Given {
+interface ProvidedMember {
   member: string | undefined
   edge_id?: string
   /** A representation handed over between spaces need not be a member of the input. */
   isSpace?: boolean
 }
 
-const givenTo = ({ stage_id, input }: GraphStage, edges: readonly GraphEdge[]): Given[] => [
+const givenTo = ({ stage_id, input }: GraphStage, edges: readonly GraphEdge[]): ProvidedMember[] => [
   ...Object.keys(input).map((member) => ({ member })),
   ...edges
     .filter(({ to }) => to.stage_id === stage_id)
@@ -108,7 +108,7 @@ function takenBy({ task_type, input_schema }: StageInput) {
 }
 
 /** Returns the required members of an input that nothing provides. */
-function lackingIn({ input_schema }: StageInput, given: readonly Given[]): string[] {
+function lackingIn({ input_schema }: StageInput, given: readonly ProvidedMember[]): string[] {
   const { required } = input_schema
   if (!Array.isArray(required) || given.some(({ member }) => member === undefined)) return []
   const names = new Set(given.map(({ member }) => member))

@@ -1,6 +1,6 @@
 import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import { isChatCapable } from '../chat/chat.ts'
-import { short } from '../fault-words.ts'
+import { short } from '../format-faults.ts'
 import { asker } from '../nearest-name.ts'
 import { describedTaskType } from '../task-types/index.ts'
 import type { Graph } from './graph.ts'
@@ -62,7 +62,7 @@ export function unknownOutputs(
   })
 }
 
-interface Members {
+interface OutputMembers {
   /** Members that the schema names. */
   named: string[]
   /** All members that the result can have. */
@@ -70,7 +70,7 @@ interface Members {
 }
 
 /** Returns the members that a result can have; undefined when that isn't known. */
-function membersOf({ task_type, runtime_profile, output_schema }: StageOutput): Members | undefined {
+function membersOf({ task_type, runtime_profile, output_schema }: StageOutput): OutputMembers | undefined {
   const named = Object.keys(propertiesOf(output_schema))
   if (output_schema['additionalProperties'] === false) return { named, known: [...named, ...FACTS] }
   if (!OWN_SERVERS.includes(runtime_profile) || named.length === 0) return undefined

@@ -10,7 +10,7 @@ export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCod
   return 'no_node_fits'
 }
 
-interface Known {
+interface NodeAvailability {
   /** Nodes that the stage names, by id, with their names; nodes that its account may not see are absent. */
   names: ReadonlyMap<string, string>
   /** The connected nodes. */
@@ -20,7 +20,10 @@ interface Known {
 }
 
 /** Explains why no node can run a stage, from the nodes it names and the reasons of the connected ones. */
-export function whyNoNode(named: readonly string[] | undefined, { names, nodes, excluded }: Known): string {
+export function whyNoNode(
+  named: readonly string[] | undefined,
+  { names, nodes, excluded }: NodeAvailability,
+): string {
   const connected = new Set(nodes.map(({ node_id }) => node_id))
   const absent = (named ?? []).filter((id) => !connected.has(id))
   const offline = absent.flatMap((id) => names.get(id) ?? [])

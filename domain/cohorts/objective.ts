@@ -1,5 +1,5 @@
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
-import { costsOf, isAble, type StageModel, type Wanted } from './costs.ts'
+import { costsOf, isAble, type StageModel, type NodeRequirements } from './costs.ts'
 import type { Graph, GraphStage } from './graph.ts'
 
 interface Candidates {
@@ -11,7 +11,7 @@ interface Candidates {
 export interface OrderInput extends Candidates {
   graph: Graph
   nodes: readonly NodeSnapshot[]
-  wanted: Wanted
+  wanted: NodeRequirements
 }
 
 /** Returns the graph with the cheapest currently runnable endpoint of each stage first. */
@@ -29,10 +29,10 @@ export function cheapestFirst(
   fits: (stage: GraphStage, model: StageModel) => boolean,
 ): Graph {
   const stages = graph.stages.map((stage): GraphStage => {
-    const own = models.get(stage.stage_id)
+    const primary = models.get(stage.stage_id)
     const others = fallbacks.get(stage.stage_id) ?? []
-    if (!own || others.length === 0) return stage
-    const known = [{ ...own, ref: stage.endpoint_id ?? own.endpoint_id }, ...others].map((model) => ({
+    if (!primary || others.length === 0) return stage
+    const known = [{ ...primary, ref: stage.endpoint_id ?? primary.endpoint_id }, ...others].map((model) => ({
       ...model,
       isLate: fits(stage, model) ? 0 : 1,
     }))

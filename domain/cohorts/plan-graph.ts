@@ -4,10 +4,9 @@ import { at, getOrThrow, numberAt } from '../at.ts'
 import { costsOf, isAble, type StageCosts } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
-import { LATER } from './operations.ts'
 import type { PlanInput } from './plan-input.ts'
 import { costMicro, MICRO, overLimits, shortTimeouts } from './plan-limits.ts'
-import { type Planned, planSchedule } from './planner/plan-schedule.ts'
+import { type PlanningResult, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import {
   type PlacedStage,
@@ -15,9 +14,10 @@ import {
   presentEdge,
   presentStage,
   rounded,
-  type Shown,
+  type PlanView,
 } from './present-plan.ts'
 import { impossibleSessions } from './sessions.ts'
+import { LATER } from './stage-operations.ts'
 import { expectedBytes, rateIn, timesOf, waysOf } from './transfers.ts'
 
 /** A plan before it is stored. */
@@ -95,7 +95,7 @@ function edgesByEnd({ edges }: Graph, index: ReadonlyMap<string, number>) {
 
 const placementsOf = (
   { graph, nodes }: PlanInput,
-  { schedule }: Planned,
+  { schedule }: PlanningResult,
   costs: ReadonlyMap<string, StageCosts>,
 ): ReadonlyMap<string, Placement> =>
   new Map(
@@ -167,7 +167,7 @@ const nothingTogether = ({ graph: { constraints, stages }, nodes }: PlanInput): 
 function problemOf(
   { graph, models, nodes, handOvers, rates }: PlanInput,
   costs: ReadonlyMap<string, StageCosts>,
-  { ways, index }: Pick<Shown, 'ways'> & { index: ReadonlyMap<string, number> },
+  { ways, index }: Pick<PlanView, 'ways'> & { index: ReadonlyMap<string, number> },
 ): PlannerProblem {
   const rateOf = rateIn(rates)
   const keys = [...new Set([...models.values()].map(({ model_key }) => model_key))]

@@ -2,7 +2,7 @@ import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
-import type { HandOver } from './hand-overs.ts'
+import type { Handoff } from './handoffs.ts'
 import type { PairRates } from './transfers.ts'
 
 /** The input of a plan. Can be copied to a worker thread. */
@@ -16,7 +16,7 @@ export interface PlanInput {
    */
   fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]>
   /** By `edge_id`. */
-  handOvers: ReadonlyMap<string, HandOver>
+  handOvers: ReadonlyMap<string, Handoff>
   nodes: readonly NodeSnapshot[]
   /** Names of the nodes that stages name and the account may see, connected or not. */
   nodeNames: ReadonlyMap<string, string>

@@ -6,14 +6,14 @@ import { STAGE_TIMEOUT } from './stages/timeout.ts'
 /** Micro-credits per credit. */
 export const MICRO = 1_000_000
 
-interface Priced {
+interface PricedGraph {
   graph: Pick<Graph, 'stages' | 'constraints'>
   models: ReadonlyMap<string, StageModel>
   fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]> | undefined
 }
 
 /** Returns reasons against a run that would exceed its deadline or cost limit. */
-export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
+export function overLimits(priced: PricedGraph, makespanMs: number): PlanReason[] {
   const { deadline_s, max_cost_credits } = priced.graph.constraints
   const reasons: PlanReason[] = []
   if (makespanMs > 1_000 * deadline_s) {
@@ -34,7 +34,7 @@ export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
  * Warns of stages whose `timeout_s` is below the average duration of their endpoint's calls. This isn't a reason
  * against a run: the call may be shorter, or a fallback may be meant to take over.
  */
-export const shortTimeouts = ({ graph, models }: Priced): PlanReason[] =>
+export const shortTimeouts = ({ graph, models }: PricedGraph): PlanReason[] =>
   graph.stages.flatMap(({ stage_id, timeout_s }) => {
     const model = models.get(stage_id)
     if (!model?.is_measured || model.run_ms <= 1_000 * timeout_s) return []
@@ -44,11 +44,11 @@ export const shortTimeouts = ({ graph, models }: Priced): PlanReason[] =>
   })
 
 /** Returns the cost of a run in which no stage falls back. */
-export const costMicro = ({ graph, models }: Priced): number =>
+export const costMicro = ({ graph, models }: PricedGraph): number =>
   graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
 
 /** Returns the highest cost of a run: the sum of the prices reserved for each stage. */
-const mostMicro = ({ graph, models, fallbacks }: Priced): number =>
+const mostMicro = ({ graph, models, fallbacks }: PricedGraph): number =>
   graph.stages.reduce((sum, { stage_id }) => {
     const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]
     return sum + Math.max(...all.map((model) => model?.price_micro ?? 0))

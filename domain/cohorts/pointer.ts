@@ -1,4 +1,4 @@
-import { short } from '../fault-words.ts'
+import { short } from '../format-faults.ts'
 
 /** Splits a JSON Pointer (RFC 6901) into its tokens; the pointer to the whole value has none. */
 export const tokensOf = (pointer: string): string[] =>
@@ -31,20 +31,20 @@ const MAX_MEMBERS_REPORTED = 20
  */
 export function whereItEnds(value: unknown, pointer: string): string {
   let at = value
-  let place = ''
+  let path = ''
   for (const token of tokensOf(pointer)) {
     const next = valueAt(at, `/${escaped(token)}`)
     if (next === undefined) break
     at = next
-    place += `/${escaped(token)}`
+    path += `/${escaped(token)}`
   }
-  const name = place === '' ? 'it' : `"${place}"`
+  const name = path === '' ? 'it' : `"${path}"`
   if (Array.isArray(at)) return `${name} is a list of ${at.length}`
   if (typeof at !== 'object' || at === null) return `${name} is neither an object nor a list`
   const members = Object.keys(at)
-  const told = members.slice(0, MAX_MEMBERS_REPORTED).map((member) => `"${short(member)}"`)
-  const more = members.length > told.length ? ` and ${members.length - told.length} more` : ''
-  return members.length === 0 ? `${name} is empty` : `${name} has ${told.join(', ')}${more}`
+  const listed = members.slice(0, MAX_MEMBERS_REPORTED).map((member) => `"${short(member)}"`)
+  const more = members.length > listed.length ? ` and ${members.length - listed.length} more` : ''
+  return members.length === 0 ? `${name} is empty` : `${name} has ${listed.join(', ')}${more}`
 }
 
 const escaped = (token: string): string => token.replaceAll('~', '~0').replaceAll('/', '~1')
@@ -67,13 +67,18 @@ export function withValueAt(value: unknown, pointer: string, put: unknown): unkn
   return write(value, tokensOf(pointer), put, { pointer, left: MAX_ITEMS })
 }
 
-interface Writing {
+interface PointerWrite {
   pointer: string
   /** How many padding items may still be created. */
   left: number
 }
 
-function write(value: unknown, [token, ...rest]: readonly string[], put: unknown, writing: Writing): unknown {
+function write(
+  value: unknown,
+  [token, ...rest]: readonly string[],
+  put: unknown,
+  writing: PointerWrite,
+): unknown {
   const { pointer } = writing
   if (token === undefined) return put
   const isItem = isIndex(token)

@@ -5,7 +5,7 @@ import type { StageCosts } from './costs.ts'
 import { type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { PlanInput } from './plan-input.ts'
 import { MICRO } from './plan-limits.ts'
-import type { Planned } from './planner/plan-schedule.ts'
+import type { PlanningResult } from './planner/plan-schedule.ts'
 import { costOfWay, type EdgeCost, expectedBytes, rateIn } from './transfers.ts'
 
 const ALTERNATIVES = 3
@@ -25,8 +25,8 @@ export interface Placement {
   endMs: number
 }
 
-export interface Shown {
-  planned: Planned
+export interface PlanView {
+  planned: PlanningResult
   ways: ReadonlyMap<string, Transport[]>
   /** By `stage_id`. */
   placements: ReadonlyMap<string, Placement>
@@ -41,7 +41,7 @@ export function presentStage(
   input: PlanInput,
   stage: GraphStage,
   costs: StageCosts | undefined,
-  shown: Shown | undefined,
+  shown: PlanView | undefined,
 ): PlacedStage {
   const { stage_id } = stage
   const model = input.models.get(stage_id)
@@ -92,17 +92,17 @@ export function presentStage(
 
 function whyThere(
   { graph, nodes }: PlanInput,
-  { placements, incoming }: Shown,
+  { placements, incoming }: PlanView,
   { stage_id, fallbacks }: GraphStage,
   { node, costs: { loadMs, isLoaded } }: Placement,
 ): string {
   const load = Math.round(numberAt(loadMs, node))
   const state = isLoaded[node] ? 'the model is loaded there' : `the model loads there in about ${load} ms`
-  const beside = (incoming.get(stage_id) ?? [])
+  const sameNode = (incoming.get(stage_id) ?? [])
     .filter(({ from }) => placements.get(from.stage_id)?.node === node)
     .map(({ from }) => `"${from.stage_id}"`)
-  const verb = beside.length > 1 ? 'hand' : 'hands'
-  const where = beside.length > 0 ? `, and ${inEnglish(beside)} ${verb} over on the same node` : ''
+  const verb = sameNode.length > 1 ? 'hand' : 'hands'
+  const where = sameNode.length > 0 ? `, and ${inEnglish(sameNode)} ${verb} over on the same node` : ''
   const others = graph.constraints.objective === 'cost' ? fallbacks.length : 0
   const price = others > 0 ? `; none of its ${others + 1} endpoints that can run now is cheaper` : ''
   return `${nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`}${price}`
@@ -114,7 +114,7 @@ const inEnglish = (words: readonly string[]): string =>
 /** Returns when the inputs of a stage would arrive on a node, in milliseconds. */
 function arrivalOn(
   input: PlanInput,
-  { ways, placements, incoming }: Shown,
+  { ways, placements, incoming }: PlanView,
   stageId: string,
   nodeId: string,
 ): number {
@@ -133,7 +133,7 @@ function arrivalOn(
 
 function alternativesOf(
   input: PlanInput,
-  shown: Shown,
+  shown: PlanView,
   stageId: string,
   { node: chosen, endMs, costs: { queueMs, loadMs, runMs } }: Placement,
 ): PlannedStage['alternatives'] {
@@ -163,7 +163,7 @@ function alternativesOf(
 
 function slackOf(
   input: PlanInput,
-  { planned: { schedule }, ways, placements, outgoing }: Shown,
+  { planned: { schedule }, ways, placements, outgoing }: PlanView,
   stageId: string,
   { nodeId, endMs }: Placement,
 ): number {
@@ -184,7 +184,7 @@ export function presentEdge(
   { graph, handOvers, rates }: PlanInput,
   edge: GraphEdge,
   ways: readonly Transport[],
-  shown: Shown | undefined,
+  shown: PlanView | undefined,
 ): PlannedEdge {
   const { kind = 'json', evidence_id = null, score = null } = handOvers.get(edge.edge_id) ?? {}
   const bytes = expectedBytes(edge, kind, graph.sample_sizes)

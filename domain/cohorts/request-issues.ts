@@ -9,11 +9,11 @@ const VALUE = '{{value}}'
  */
 export function issuesOf(
   { stages, edges, outputs = [] }: PlanRequest,
-  place: readonly string[] = ['body'],
+  basePath: readonly string[] = ['body'],
 ): Issue[] {
   const issues: Issue[] = []
   const fault = (loc: readonly (string | number)[], msg: string) =>
-    issues.push({ loc: [...place, ...loc], msg, type: 'value_error' })
+    issues.push({ loc: [...basePath, ...loc], msg, type: 'value_error' })
 
   const twice = (list: string, values: readonly (string | undefined)[], name: string) => {
     for (const [i, value] of values.entries())

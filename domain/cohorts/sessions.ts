@@ -1,6 +1,6 @@
 import type { PlanReason } from '../../schemas/cohorts/plan.ts'
 import type { Graph } from './graph.ts'
-import { STREAMED_OPERATIONS } from './operations.ts'
+import { STREAMED_OPERATIONS } from './stage-operations.ts'
 
 /** Returns reasons for sessions whose producers produce their output all at once, or hand over a value. */
 export const impossibleSessions = ({ stages, edges }: Pick<Graph, 'stages' | 'edges'>): PlanReason[] =>

@@ -2,7 +2,7 @@ import { canonicalJson } from '../canonical-json.ts'
 import { type Graph, RUN_INPUT } from './graph.ts'
 
 /** The graph of a finished cohort and the state of its stages. */
-export interface Earlier {
+export interface FinishedCohort {
   graph: Pick<Graph, 'stages' | 'edges'>
   /** The stages whose results are still stored, by name. */
   kept: ReadonlySet<string>
@@ -10,7 +10,7 @@ export interface Earlier {
   missing: ReadonlySet<string>
 }
 
-export interface TakenOver {
+export interface TakeOverPlan {
   /** The stages whose results are reused, by name. */
   standing: Set<string>
   /** Stages without a result that nothing needs: their consumers continued without them. */
@@ -25,9 +25,9 @@ export interface TakenOver {
  */
 export function takeOver(
   { stages, edges, outputs }: Pick<Graph, 'stages' | 'edges' | 'outputs'>,
-  { graph: before, kept, missing }: Earlier,
+  { graph: before, kept, missing }: FinishedCohort,
   isByValue: (edgeId: string) => boolean,
-): TakenOver {
+): TakeOverPlan {
   const known = new Map(before.stages.map((stage) => [stage.stage_id, canonicalJson(stage)]))
   const incoming = (of: Pick<Graph, 'edges'>, name: string) =>
     of.edges.filter(({ to }) => to.stage_id === name)

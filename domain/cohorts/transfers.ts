@@ -24,12 +24,12 @@ const RELAY_MB_S = 60
 const MB = 1e6
 
 /** Returns the measured rate between two nodes in MB per second; undefined without samples. */
-export type RateOf = (fromNode: string, toNode: string) => number | undefined
+export type RateLookup = (fromNode: string, toNode: string) => number | undefined
 /** Measured rates in MB per second, by producer and then by consumer. */
 export type PairRates = ReadonlyMap<string, ReadonlyMap<string, number>>
 
 export const rateIn =
-  (rates: PairRates): RateOf =>
+  (rates: PairRates): RateLookup =>
   (from, to) =>
     rates.get(from)?.get(to)
 
@@ -70,7 +70,7 @@ export function costOfWay(
   ways: readonly Transport[],
   bytes: number,
   [from, to]: readonly [string, string],
-  rateOf: RateOf,
+  rateOf: RateLookup,
 ): EdgeCost | undefined {
   const measured = rateOf(from, to)
   const rate = measured ?? ASSUMED_MB_S
@@ -113,7 +113,7 @@ const directMs = (bytes: number, mbPerSecond: number): number =>
 export function timesOf(
   ways: readonly Transport[],
   bytes: number,
-  rateOf: RateOf,
+  rateOf: RateLookup,
 ): (fromNode: string, toNode: string) => number {
   const unmeasured = () => undefined
   const near = costOfWay(ways, bytes, ['one', 'one'], unmeasured)

@@ -3,7 +3,7 @@ import { unreadableConfig } from '../models/readable.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
 import { encoderGgufProblem, type GgufHead, ggufProblem, isTextTask } from './gguf.ts'
 import {
-  type InConfig,
+  type ModelConfigFacts,
   isEncoderTask,
   isSpecialistTask,
   isWriterTask,
@@ -74,7 +74,7 @@ export interface HubProfile {
 }
 
 /** Everything the verdict depends on, apart from the repository itself. */
-export interface HubSurroundings extends InConfig {
+export interface CompatibilityContext extends ModelConfigFacts {
   task: HubTask | undefined
   profiles: readonly HubProfile[]
   /** Memory of the largest node in MB; undefined while no node is connected. */
@@ -130,7 +130,7 @@ const OPEN_LICENCES =
 const MB = 1024 * 1024
 
 /** Checks whether the platform can serve a repository, and which files and how much memory it needs. */
-export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
+export function checkHubRepo(repo: HubRepoFacts, around: CompatibilityContext): HubVerdict {
   const wanted = around.task ?? taskOfPipeline(repo.pipelineTag)
   const weights = weightsFor(wanted)(repo.files, around.shards)
   const { format, files = [] } = weights ?? {}
@@ -173,7 +173,7 @@ function weightsFor(task: HubTask | undefined): typeof chooseWeights {
 
 function chooseProfile(
   repo: HubRepoFacts,
-  around: HubSurroundings,
+  around: CompatibilityContext,
   format: WeightFormat | undefined,
 ): HubProfile | undefined {
   const { task, profiles } = around
@@ -193,7 +193,7 @@ function chooseProfile(
 /** Returns why a model cannot serve its task; undefined when it can, or when no known fact rules it out. */
 function problemOf(
   { architectures, pipelineTag, ggufArchitecture }: HubRepoFacts,
-  { task, head, decoder, modules, gguf }: HubSurroundings,
+  { task, head, decoder, modules, gguf }: CompatibilityContext,
   format: WeightFormat | undefined,
 ): string | undefined {
   const wanted = task ?? taskOfPipeline(pipelineTag)
@@ -206,7 +206,7 @@ function problemOf(
   return specialistProblem(wanted, { architecture, head, decoder, modules })
 }
 
-const readOf = ({ modelType }: HubRepoFacts, { quantization }: HubSurroundings) => ({
+const readOf = ({ modelType }: HubRepoFacts, { quantization }: CompatibilityContext) => ({
   modelType,
   quantization,
 })
@@ -221,7 +221,7 @@ function memoryOf(
 
 function checkArchitecture(
   repo: HubRepoFacts,
-  around: HubSurroundings,
+  around: CompatibilityContext,
   { profile, format }: { profile: HubProfile | undefined; format: WeightFormat | undefined },
 ): CompatibilityCheck {
   const { task } = around
@@ -279,7 +279,7 @@ function checkLicence({ licence }: HubRepoFacts): CompatibilityCheck {
   }
 }
 
-function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: HubSurroundings): CompatibilityCheck {
+function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: CompatibilityContext): CompatibilityCheck {
   const say = (passed: boolean, message: string): CompatibilityCheck => ({ check: 'access', passed, message })
   if (!gated) return say(true, 'The repository is open to everyone.')
   switch (access) {
@@ -305,7 +305,10 @@ function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: HubSurroundin
   }
 }
 
-function checkSize(neededMb: number | undefined, { largestNodeMb }: HubSurroundings): CompatibilityCheck {
+function checkSize(
+  neededMb: number | undefined,
+  { largestNodeMb }: CompatibilityContext,
+): CompatibilityCheck {
   const say = (passed: boolean, message: string): CompatibilityCheck => ({ check: 'size', passed, message })
   if (neededMb === undefined) return say(true, 'The memory it needs is unknown without a runtime profile.')
   if (largestNodeMb === undefined)

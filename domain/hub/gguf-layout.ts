@@ -45,13 +45,14 @@ export function readGgufLayout(bytes: Uint8Array): GgufLayout | 'cut' | undefine
     if (!GGUF_VERSIONS.includes(version)) return { version, endBytes: 0 }
     const tensors = reader.u64()
     let alignment = DEFAULT_ALIGNMENT
-    for (let left = reader.u64(); left > 0; left--) {
+    for (let remaining = reader.u64(); remaining > 0; remaining--) {
       const [key, type] = [reader.string(), reader.u32()]
       if (key === 'general.alignment' && type === U32) alignment = reader.u32()
       else reader.skipValue(type)
     }
     let dataBytes = 0
-    for (let left = tensors; left > 0; left--) dataBytes = Math.max(dataBytes, endOfTensor(reader))
+    for (let remaining = tensors; remaining > 0; remaining--)
+      dataBytes = Math.max(dataBytes, endOfTensor(reader))
     return { version, endBytes: Math.ceil(reader.at / alignment) * alignment + dataBytes }
   } catch (err) {
     if (err instanceof RangeError) return 'cut'

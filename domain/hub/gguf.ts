@@ -68,7 +68,7 @@ function forEachKey(bytes: Uint8Array, read: (key: string, type: number, reader:
   try {
     if (reader.text(4) !== 'GGUF') return
     reader.skip(12)
-    for (let left = reader.u64(); left > 0; left--) read(reader.string(), reader.u32(), reader)
+    for (let remaining = reader.u64(); remaining > 0; remaining--) read(reader.string(), reader.u32(), reader)
   } catch (err) {
     // The bytes end within the vocabulary, which comes after every key that we need.
     if (!(err instanceof RangeError)) throw err

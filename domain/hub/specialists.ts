@@ -40,14 +40,14 @@ export const isKnownArchitecture = (architecture: string): boolean =>
 const KNOWN_MODULES = new Set(['Transformer', 'Pooling', 'Normalize'])
 
 /** A classifier's head, as config.json describes it. */
-export interface Head {
+export interface ClassifierHead {
   labels: number
   isMultiLabel: boolean
 }
 
 /** Facts that decide, along with the architecture, whether a specialist can serve a task; null if not read. */
-export interface InConfig {
-  head: Head | null
+export interface ModelConfigFacts {
+  head: ClassifierHead | null
   /** The decoder type in config.json. */
   decoder: string | null
   /** The modules listed in modules.json. */
@@ -58,7 +58,7 @@ export interface InConfig {
 const USUAL_LABELS = 2
 
 /** Reads a classifier's head from a config.json; null for any other file. */
-export function readHead(config: unknown): Head | null {
+export function readHead(config: unknown): ClassifierHead | null {
   if (typeof config !== 'object' || config === null) return null
   const { id2label, num_labels, problem_type } = config as Record<string, unknown>
   const named = typeof id2label === 'object' && id2label !== null ? Object.keys(id2label).length : 0
@@ -88,7 +88,7 @@ export function readModules(content: unknown): string[] | null {
 /** Returns why an architecture cannot serve a task; undefined when it can. */
 export function specialistProblem(
   task: SpecialistTask,
-  { architecture, head, decoder, modules }: { architecture: string } & InConfig,
+  { architecture, head, decoder, modules }: { architecture: string } & ModelConfigFacts,
 ): string | undefined {
   if (isWriterTask(task)) {
     const { family, words } = WRITERS[task]

@@ -1,5 +1,5 @@
 /** A remembered text and its date. */
-export interface Remembered {
+export interface MemoryNote {
   readonly text: string
   readonly at: Date
 }
@@ -23,16 +23,16 @@ export function withinBudget<T extends { readonly tokens: number }>(
   entries: readonly T[],
   budget: number,
 ): T[] {
-  let left = budget - HEAD_TOKENS
+  let remaining = budget - HEAD_TOKENS
   return entries.filter(({ tokens }) => {
-    if (tokens > left) return false
-    left -= tokens
+    if (tokens > remaining) return false
+    remaining -= tokens
     return true
   })
 }
 
 /** Returns the text that presents the entries to a language model. */
-export const memoryText = (entries: readonly Remembered[]): string =>
+export const memoryText = (entries: readonly MemoryNote[]): string =>
   [HEAD, ...entries.map(({ text, at }) => `- [${at.toISOString().slice(0, 10)}] ${text.trim()}`)].join('\n')
 
 interface Message {

@@ -45,8 +45,8 @@ export class VectorIndex {
       if (score <= least && best.length === count) continue
       const id = this.#ids[row] ?? ''
       if (this.#dropped.has(id) || (this.#versions[row] ?? 0) > version) continue
-      const place = best.findIndex((other) => other.score < score)
-      best.splice(place === -1 ? best.length : place, 0, { id, score })
+      const rank = best.findIndex((other) => other.score < score)
+      best.splice(rank === -1 ? best.length : rank, 0, { id, score })
       if (best.length > count) best.pop()
       least = best.at(-1)?.score ?? least
     }
@@ -99,7 +99,7 @@ export function byNearness<T extends { readonly id: string }>(
   entries: readonly T[],
   ids: readonly string[],
 ): T[] {
-  const places = new Map(ids.map((id, place) => [id, place]))
+  const places = new Map(ids.map((id, rank) => [id, rank]))
   const placeOf = ({ id }: T) => places.get(id) ?? ids.length
   return entries.toSorted((a, b) => placeOf(a) - placeOf(b))
 }

@@ -5,8 +5,8 @@ const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu
 
 /** Turns a model server's error response into one sentence for the owner of the task. */
 export function modelFault(status: number, text: string): string {
-  const said = messageIn(text) ?? text.trim()
-  return (said === '' ? `the model returned ${status} without a reason` : said).slice(0, MAX_LENGTH)
+  const message = messageIn(text) ?? text.trim()
+  return (message === '' ? `the model returned ${status} without a reason` : message).slice(0, MAX_LENGTH)
 }
 
 /**
@@ -14,8 +14,8 @@ export function modelFault(status: number, text: string): string {
  * and the HTML pages and stack traces of web frameworks, which belong in the node's log.
  */
 export function faultInOneLine(status: number, text: string): string {
-  const said = messageIn(text) ?? (/^\s*<|^Traceback |\n\s*(?:File "|at )/.test(text) ? '' : text)
-  const line = said.replaceAll(CONTROL, ' ').replaceAll(/\s+/g, ' ').trim()
+  const message = messageIn(text) ?? (/^\s*<|^Traceback |\n\s*(?:File "|at )/.test(text) ? '' : text)
+  const line = message.replaceAll(CONTROL, ' ').replaceAll(/\s+/g, ' ').trim()
   return line === ''
     ? `answered ${status} without a reason`
     : `answered ${status}: ${line.slice(0, MAX_LINE)}`

@@ -57,7 +57,7 @@ export interface LineageGraph {
 
 /** Builds the graph of versions and their inputs. Edges point from an input to the model made from it. */
 export function lineageGraph(versions: readonly Version[], sources: readonly Source[]): LineageGraph {
-  const drawing = new Drawing()
+  const drawing = new LineageGraphBuilder()
   const byId = new Map(versions.map((version) => [version.id, version]))
   const makers = new Map<string, string>()
   for (const version of versions) {
@@ -85,7 +85,7 @@ export function lineageGraph(versions: readonly Version[], sources: readonly Sou
 }
 
 /** Adds the job that produced a version, and the job's inputs other than its base. */
-function drawMaker(drawing: Drawing, version: Version): string | undefined {
+function drawMaker(drawing: LineageGraphBuilder, version: Version): string | undefined {
   const { job_id, job_type, job_name, model_config_id, dataset_id, dataset_name } = version
   if (!job_id) return undefined
   const job = drawing.job({ id: job_id, type: job_type, name: job_name })
@@ -106,7 +106,7 @@ function drawMaker(drawing: Drawing, version: Version): string | undefined {
 
 /** Adds the base of a version: another version, an address in the object store, or a hub repository. */
 function drawBase(
-  drawing: Drawing,
+  drawing: LineageGraphBuilder,
   version: Version,
   byId: ReadonlyMap<string, Version>,
 ): string | undefined {
@@ -128,7 +128,7 @@ const hasPart = ({ version_id, role }: Source, byId: ReadonlyMap<string, Version
   role !== 'base' || byId.get(version_id)?.merge_method !== 'slerp'
 
 function drawSource(
-  drawing: Drawing,
+  drawing: LineageGraphBuilder,
   { source_version_id, ref }: Source,
   byId: ReadonlyMap<string, Version>,
 ): string | undefined {
@@ -140,7 +140,7 @@ function drawSource(
 }
 
 /** Collects nodes and edges; duplicates are added once. */
-class Drawing {
+class LineageGraphBuilder {
   readonly #nodes = new Map<string, LineageGraph['nodes'][number]>()
   readonly #edges = new Map<string, LineageGraph['edges'][number]>()
 

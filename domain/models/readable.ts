@@ -148,13 +148,16 @@ export function quantizationOf(config: unknown): string | null {
 }
 
 /** The declarations of a config.json about loading its model; null where it declares nothing. */
-export interface LoadedAs {
+export interface LoadConfig {
   readonly modelType: string | null
   readonly quantization: string | null
 }
 
 /** Returns why the server of this profile cannot load a model with this config.json; undefined when it can. */
-export function unreadableConfig(profile: string, { modelType, quantization }: LoadedAs): string | undefined {
+export function unreadableConfig(
+  profile: string,
+  { modelType, quantization }: LoadConfig,
+): string | undefined {
   if (!TRANSFORMERS.test(profile)) return undefined
   const isReadable = quantization === null || READABLE_QUANTIZATIONS.has(quantization)
   if (!isReadable) {

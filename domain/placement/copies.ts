@@ -3,15 +3,15 @@ import { at } from '../at.ts'
 /**
  * The minimum number of copies and what sets it: `min`, the schedule that replaces it, or operators, who may set more.
  */
-export interface LeastCopies {
+export interface MinCopies {
   readonly copies: number
   readonly by: 'min' | 'schedule' | 'operators'
 }
 
 /** The number of loaded copies that a model's endpoints request. */
-export interface CopyWant {
+export interface CopyTarget {
   readonly min: number
-  readonly minBy: LeastCopies['by']
+  readonly minBy: MinCopies['by']
   readonly max: number
   /** Target for requests in flight and waiting per copy. Without either target, we use the concurrency of a copy. */
   readonly targetInFlight?: number | undefined
@@ -74,7 +74,7 @@ export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, neededAt: [] }
  * the requests waiting for those would trigger more than needed. One decision at most doubles the number.
  */
 export function decideCopies(
-  want: CopyWant,
+  want: CopyTarget,
   supply: CopySupply,
   { demand, before, now, elapsedS }: { demand: CopyDemand; before: CopyScale; now: number; elapsedS: number },
 ): CopyDecision {
@@ -110,7 +110,7 @@ export function decideCopies(
 
 /** Releases the copies that have been unneeded for the idle timeout. */
 function giveUp(
-  { min, idleTimeoutS }: CopyWant,
+  { min, idleTimeoutS }: CopyTarget,
   { loading, loadS }: CopySupply,
   { needed, before, now }: { needed: number; before: CopyScale; now: number },
 ): CopyDecision {
@@ -137,7 +137,7 @@ function giveUp(
 
 /** Returns how many requests, in flight and waiting, one copy should have. */
 function capacityOf(
-  { targetInFlight, targetWaitMs }: CopyWant,
+  { targetInFlight, targetWaitMs }: CopyTarget,
   { concurrency }: CopySupply,
   serviceMs: number,
 ): number {

@@ -1,9 +1,9 @@
-import type { CopyScale, CopyWant, LeastCopies } from './copies.ts'
+import type { CopyScale, CopyTarget, MinCopies } from './copies.ts'
 import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
-import type { WarmWant } from './warm-pins.ts'
+import type { WarmRequirement } from './warm-pins.ts'
 
 /** The copies that an endpoint wants, and what its model needs. */
-export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_profile' | 'memory_mb'> {
+export interface EndpointCopies extends Pick<WarmRequirement, 'model_key' | 'runtime_profile' | 'memory_mb'> {
   readonly account_id: string
   readonly is_public: boolean
   /** The minimum that operators set, whatever the owner sets. */
@@ -18,8 +18,8 @@ export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_pr
 }
 
 /** The copies that all endpoints of one model want together. */
-export interface ModelCopies extends Omit<WarmWant, 'nodes' | 'copies'> {
-  readonly want: CopyWant
+export interface ModelCopies extends Omit<WarmRequirement, 'nodes' | 'copies'> {
+  readonly want: CopyTarget
   /** True when the number of copies follows the load. */
   readonly isScaled: boolean
 }
@@ -74,7 +74,10 @@ export const reservesCopies = ({
  * Returns how many copies are pinned and how many stay loaded. A single copy that no endpoint always needs isn't
  * pinned: requests load it, and other models may take its memory while it is idle.
  */
-export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> | undefined): WarmWant {
+export function warmWantOf(
+  model: ModelCopies,
+  scale: Pick<CopyScale, 'copies'> | undefined,
+): WarmRequirement {
   const { want, isScaled, ...needs } = model
   const copies = isScaled ? Math.min(Math.max(scale?.copies ?? 0, want.min), want.max) : want.min
   return { ...needs, copies, isScaled, nodes: copies > 1 || want.min > 0 ? copies : 0 }
@@ -84,11 +87,11 @@ export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> 
 export function leastCopies(
   { min_warm, min_copies, schedule }: Pick<EndpointCopies, 'min_warm' | 'min_copies' | 'schedule'>,
   now: Date,
-): LeastCopies {
+): MinCopies {
   const scheduled = scheduledMin(schedule ?? [], now)
-  const own = scheduled ?? min_copies ?? 0
-  if (min_warm > own) return { copies: min_warm, by: 'operators' }
-  return { copies: own, by: scheduled === undefined ? 'min' : 'schedule' }
+  const minimum = scheduled ?? min_copies ?? 0
+  if (min_warm > minimum) return { copies: min_warm, by: 'operators' }
+  return { copies: minimum, by: scheduled === undefined ? 'min' : 'schedule' }
 }
 
 function least(values: readonly (number | null)[]): number | undefined {

@@ -11,7 +11,13 @@ export interface JobOffer {
  * Seconds of an offer. If only one kind of node exists, a long offer preserves the job's place in the queue. Without
  * any node the offer is short, because the first node to join may be of either kind.
  */
-const WAIT_S = { ownFirst: 15, thenShared: 30, ownAlone: 120, sharedAlone: 3_600, noNode: 30 } as const
+const OFFER_TIMEOUT_S = {
+  ownFirst: 15,
+  thenShared: 30,
+  ownAlone: 120,
+  sharedAlone: 3_600,
+  noNode: 30,
+} as const
 
 /**
  * Returns the queues on which an attempt at a job is offered, in order: those of the account's own nodes first, then
@@ -31,7 +37,7 @@ export function jobOffers(
   const hasOwn = able.some(({ sharing }) => sharing === 'dedicated')
   const own = (waitS: number) => ({ taskQueue: NODE_QUEUES.own(task_queue, account_id), waitS })
   const shared = (waitS: number) => ({ taskQueue: task_queue, waitS })
-  if (hasOwn && hasShared) return [own(WAIT_S.ownFirst), shared(WAIT_S.thenShared)]
-  if (hasOwn) return [own(WAIT_S.ownAlone)]
-  return [shared(hasShared ? WAIT_S.sharedAlone : WAIT_S.noNode)]
+  if (hasOwn && hasShared) return [own(OFFER_TIMEOUT_S.ownFirst), shared(OFFER_TIMEOUT_S.thenShared)]
+  if (hasOwn) return [own(OFFER_TIMEOUT_S.ownAlone)]
+  return [shared(hasShared ? OFFER_TIMEOUT_S.sharedAlone : OFFER_TIMEOUT_S.noNode)]
 }

@@ -2,7 +2,7 @@ import type {
   DiskFault,
   GateFault,
   GpuFault,
-  GpuRoom,
+  GpuCapacity,
   NodeEnvironment,
   NodeModel,
   NodeSharing,
@@ -29,7 +29,7 @@ export interface NodeSnapshot {
   /** The environments of its profiles; absent when the node does not report them. */
   readonly environments?: readonly NodeEnvironment[]
   /** The GPUs by index; absent when memory is RAM or the node doesn't report them. */
-  readonly gpus?: readonly GpuRoom[]
+  readonly gpus?: readonly GpuCapacity[]
   /** The profiles that run on several GPUs at once. */
   readonly split_profiles?: readonly SplitProfile[]
   /** Present while the node cannot reach the gate. */

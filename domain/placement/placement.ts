@@ -1,6 +1,6 @@
 import type { NodeEnvironment, NodeModel } from '../../schemas/nodes/node.ts'
 import { drawBest, ScoreBuckets } from '../score-buckets.ts'
-import { reachableMemory, roomFault } from './gpu-room.ts'
+import { reachableMemory, gpuCapacityFault } from './gpu-capacity.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
 
@@ -21,7 +21,7 @@ export interface PlacementNeed {
   readonly now: number
 }
 
-export interface Chosen {
+export interface NodeChoice {
   readonly node_id: string
   readonly warmth: Warmth
   readonly score: number
@@ -35,13 +35,13 @@ export interface Verdict {
 }
 
 export interface Placement {
-  readonly chosen: Chosen | undefined
+  readonly chosen: NodeChoice | undefined
   /** Computed on demand, because it considers every node. */
   explain: () => Verdict[]
 }
 
 /** A node's entry in the index. */
-export interface PlacedNode {
+export interface IndexedNode {
   snapshot: NodeSnapshot
   /** The requests for which the node can be chosen: empty for all accounts, otherwise the id of one account. */
   scope: string
@@ -76,7 +76,7 @@ const clamp = (share: number) => Math.min(1, Math.max(0, share))
 export const OF_OTHERS = 'serves only its own account'
 
 /** Returns why a node cannot serve the request; undefined when it can. */
-export function rejectReason(node: PlacedNode, need: PlacementNeed): string | undefined {
+export function rejectReason(node: IndexedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
   const model = node.models.get(need.model_key)
   const warmth = warmthOf(model)
@@ -95,7 +95,7 @@ export function rejectReason(node: PlacedNode, need: PlacementNeed): string | un
   if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
   // The memory of a loading model is already reserved.
   if (isLoading(model)) return undefined
-  return roomFault(snapshot, node.reach, need)
+  return gpuCapacityFault(snapshot, node.reach, need)
 }
 
 const EVERYBODY = ''
@@ -115,12 +115,12 @@ const within = (scope: string, key: string): string => (scope === EVERYBODY ? ke
  * node.
  */
 export class PlacementIndex {
-  readonly #nodes = new Map<string, PlacedNode>()
+  readonly #nodes = new Map<string, IndexedNode>()
   /** Per model, the nodes on which it is loaded or cached. */
   readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
   readonly #byProfile: Buckets = new Map()
   /** Per account, the nodes dedicated to it. */
-  readonly #dedicated = new Map<string, Set<PlacedNode>>()
+  readonly #dedicated = new Map<string, Set<IndexedNode>>()
 
   /** Replaces a node's report. */
   put(snapshot: NodeSnapshot): void {
@@ -135,7 +135,7 @@ export class PlacementIndex {
       reach: reachableMemory(snapshot, models.values()),
       points: pointsOf(snapshot, pending),
     }
-    const node: PlacedNode = known ?? now
+    const node: IndexedNode = known ?? now
     if (known) {
       this.#unlinkBut(known, now)
       Object.assign(known, now)
@@ -194,8 +194,8 @@ export class PlacementIndex {
   }
 
   /** Returns the nodes that serve this account and have a model loaded. */
-  loadedOn(modelKey: string, accountId: string): PlacedNode[] {
-    const nodes: PlacedNode[] = []
+  loadedOn(modelKey: string, accountId: string): IndexedNode[] {
+    const nodes: IndexedNode[] = []
     for (const scope of this.#scopesOf(accountId)) {
       const buckets = this.#holders.warm.get(within(scope, modelKey))
       if (buckets) for (const bucket of buckets.best()) nodes.push(...bucket)
@@ -208,7 +208,7 @@ export class PlacementIndex {
     return this.#dedicated.has(accountId)
   }
 
-  node(nodeId: string): PlacedNode | undefined {
+  node(nodeId: string): IndexedNode | undefined {
     return this.#nodes.get(nodeId)
   }
 
@@ -250,15 +250,15 @@ export class PlacementIndex {
     return accountId !== null && this.#dedicated.has(accountId) ? [EVERYBODY, accountId] : SHARED_ONLY
   }
 
-  #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
+  #choose(need: PlacementNeed, random: () => number): NodeChoice | undefined {
     const { model_key, atLeast = 'cold' } = need
     const scopes = this.#scopesOf(need.account_id)
     for (const warmth of BANDS) {
-      const fits = (node: PlacedNode) =>
+      const fits = (node: IndexedNode) =>
         // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
         rejectReason(node, need) === undefined
-      let node: PlacedNode | undefined
+      let node: IndexedNode | undefined
       for (const scope of scopes) {
         const nodes = this.#nodesOf(warmth, need, scope)
         const drawn = nodes && drawBest(nodes, fits, lessBusy, random)
@@ -274,12 +274,12 @@ export class PlacementIndex {
     warmth: Warmth,
     { model_key, runtime_profile }: PlacementNeed,
     scope: string,
-  ): ScoreBuckets<PlacedNode> | undefined {
+  ): ScoreBuckets<IndexedNode> | undefined {
     if (warmth === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
     return this.#holders[warmth].get(within(scope, model_key))
   }
 
-  #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
+  #explain(need: PlacementNeed, chosen: NodeChoice | undefined): Verdict[] {
     return [...this.#nodes.values()].map((node): Verdict => {
       const { node_id } = node.snapshot
       const reason = rejectReason(node, need)
@@ -301,18 +301,18 @@ export class PlacementIndex {
   }
 
   /** Inserts a node into the buckets of its points and models; unchanged positions cost little. */
-  #link(node: PlacedNode): void {
+  #link(node: IndexedNode): void {
     const { scope } = node
     for (const model of node.models.values()) enter(this.#band(model), within(scope, model.model_key), node)
     for (const profile of node.snapshot.profiles) enter(this.#byProfile, within(scope, profile), node)
     if (scope === EVERYBODY) return
-    const own = this.#dedicated.get(scope)
-    if (own) own.add(node)
+    const dedicated = this.#dedicated.get(scope)
+    if (dedicated) dedicated.add(node)
     else this.#dedicated.set(scope, new Set([node]))
   }
 
   /** Removes a node from the buckets to which its next report no longer belongs. */
-  #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot' | 'scope'>): void {
+  #unlinkBut(node: IndexedNode, next?: Pick<IndexedNode, 'models' | 'snapshot' | 'scope'>): void {
     const { scope } = node
     const after = next?.scope === scope ? next : undefined
     for (const model of node.models.values()) {
@@ -325,21 +325,21 @@ export class PlacementIndex {
         this.#leave(this.#byProfile, within(scope, profile), node)
     }
     if (after) return
-    const own = this.#dedicated.get(scope)
-    own?.delete(node)
-    if (own?.size === 0) this.#dedicated.delete(scope)
+    const dedicated = this.#dedicated.get(scope)
+    dedicated?.delete(node)
+    if (dedicated?.size === 0) this.#dedicated.delete(scope)
   }
 
-  #leave(band: Buckets | undefined, key: string, node: PlacedNode): void {
+  #leave(band: Buckets | undefined, key: string, node: IndexedNode): void {
     const buckets = band?.get(key)
     buckets?.delete(node)
     if (buckets?.size === 0) band?.delete(key)
   }
 }
 
-type Buckets = Map<string, ScoreBuckets<PlacedNode>>
+type Buckets = Map<string, ScoreBuckets<IndexedNode>>
 
-function enter(band: Buckets | undefined, key: string, node: PlacedNode): void {
+function enter(band: Buckets | undefined, key: string, node: IndexedNode): void {
   if (!band) return
   let buckets = band.get(key)
   if (!buckets) band.set(key, (buckets = new ScoreBuckets(-LOAD_POINTS, MEMORY_POINTS)))
@@ -357,8 +357,8 @@ export function place(
   return index.place(need, random)
 }
 
-const better = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+const better = (a: IndexedNode, b: IndexedNode): IndexedNode =>
   a.points === b.points ? lessBusy(a, b) : a.points > b.points ? a : b
 
-const lessBusy = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+const lessBusy = (a: IndexedNode, b: IndexedNode): IndexedNode =>
   a.pending < b.pending || (a.pending === b.pending && a.snapshot.load <= b.snapshot.load) ? a : b

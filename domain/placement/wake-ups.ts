@@ -1,6 +1,6 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
-import { withoutRoom } from './gpu-room.ts'
-import { type AccountNeed, HeldTasks, type HeldTasksOf } from './held-tasks.ts'
+import { type AccountNeed, DispatchedTasks, type DispatchedTaskCount } from './dispatched-tasks.ts'
+import { reserveCapacity } from './gpu-capacity.ts'
 import { isLoading, type NodeSnapshot, warmthOf } from './node-snapshot.ts'
 import { PlacementIndex } from './placement.ts'
 
@@ -19,7 +19,7 @@ export interface WaitingModel extends RunnableModel {
 }
 
 /** Tasks of one account for a model that were sent to a node and haven't ended. */
-export type HeldModel = HeldTasksOf & RunnableModel
+export type DispatchedModel = DispatchedTaskCount & RunnableModel
 
 /** How many of an account's tasks for a model to wake. */
 export interface WakeUp {
@@ -31,7 +31,7 @@ export interface WakeUp {
 export interface WakeUpOptions {
   /** Sorted by waiting time, longest first. */
   readonly waiting: readonly WaitingModel[]
-  readonly held: readonly HeldModel[]
+  readonly held: readonly DispatchedModel[]
   readonly snapshots: readonly NodeSnapshot[]
   /** The most tasks to wake at once. */
   readonly most: number
@@ -46,13 +46,13 @@ export interface WakeUpOptions {
 export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOptions): WakeUp[] {
   const board = new Board(nodes)
   const plan: WakeUp[] = []
-  let left = most
+  let remaining = most
   for (const model of waiting) {
     let placed = 0
-    const wanted = Math.min(model.waiting, model.woken + left)
+    const wanted = Math.min(model.waiting, model.woken + remaining)
     while (placed < wanted && board.place({ ...model, now: now.getTime() }, random)) placed++
     const count = Math.max(0, placed - model.woken)
-    left -= count
+    remaining -= count
     if (count > 0) plan.push({ account_id: model.account_id, model_key: model.model_key, count })
   }
   return plan
@@ -62,7 +62,7 @@ export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOpti
 class Board {
   readonly #index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
-  readonly #held = new HeldTasks([])
+  readonly #held = new DispatchedTasks([])
   /** Models that at least one node holds; such a node may be a better choice than any other. */
   readonly #known = new Set<string>()
   /**
@@ -94,7 +94,7 @@ class Board {
     return free !== undefined
   }
 
-  #take(nodeId: string, need: RunnableModel & Pick<HeldModel, 'account_id'>, tasks: number): void {
+  #take(nodeId: string, need: RunnableModel & Pick<DispatchedModel, 'account_id'>, tasks: number): void {
     const snapshot = this.#nodes.get(nodeId)
     if (!snapshot) return
     this.#held.add({ node_id: nodeId, account_id: need.account_id, model_key: need.model_key, tasks })
@@ -108,7 +108,7 @@ class Board {
     if (model && warmthOf(model) === 'warm') return put(snapshot, { ...model, state: 'running' })
     if (model && isLoading(model)) return put(snapshot, model)
     const { model_key, memory_mb } = need
-    const { snapshot: after, gpus } = withoutRoom(snapshot, need)
+    const { snapshot: after, gpus } = reserveCapacity(snapshot, need)
     put(after, { model_key, state: 'loading_model', in_flight: 1, memory_mb, gpus })
   }
 

@@ -1,11 +1,11 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
-import { withoutRoom } from './gpu-room.ts'
+import { reserveCapacity } from './gpu-capacity.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
 
 /** A model that must be loaded on this many nodes. */
-export interface WarmWant {
+export interface WarmRequirement {
   readonly model_key: string
   /** The only account that may call the model; null when others may too. */
   readonly account_id: string | null
@@ -26,28 +26,28 @@ export interface WarmPin {
   readonly missing_since: Date | null
 }
 
-export type PinPlace = Pick<WarmPin, 'model_key' | 'node_id'>
+export type PinRef = Pick<WarmPin, 'model_key' | 'node_id'>
 
 /** The changes that satisfy every want, and the wants that can't be satisfied. */
 export interface PinPlan {
-  readonly add: readonly PinPlace[]
-  readonly drop: readonly PinPlace[]
+  readonly add: readonly PinRef[]
+  readonly drop: readonly PinRef[]
   /** Pins whose node has lost its link, and pins whose node has a link again. */
-  readonly missing: readonly PinPlace[]
-  readonly back: readonly PinPlace[]
+  readonly missing: readonly PinRef[]
+  readonly back: readonly PinRef[]
   /** Pins whose copy has to be unloaded. */
-  readonly retire: readonly PinPlace[]
+  readonly retire: readonly PinRef[]
   /** Copies that were to be unloaded and are either gone or needed again. */
-  readonly gone: readonly PinPlace[]
+  readonly gone: readonly PinRef[]
   /** By model, why it is pinned on fewer nodes than wanted. */
   readonly short: ReadonlyMap<string, string>
 }
 
 export interface PinSituation {
-  readonly wants: readonly WarmWant[]
+  readonly wants: readonly WarmRequirement[]
   readonly pins: readonly WarmPin[]
   /** Copies that have to be unloaded. */
-  readonly retiring: readonly PinPlace[]
+  readonly retiring: readonly PinRef[]
   /** Nodes with a link. */
   readonly snapshots: readonly NodeSnapshot[]
   readonly now: Date
@@ -55,9 +55,9 @@ export interface PinSituation {
 }
 
 /** A gateway's links break briefly when it restarts. Other nodes load the model only after a longer absence. */
-export const LOST_AFTER_MS = 10_000
+export const LOST_TIMEOUT_MS = 10_000
 
-const samePlace = (a: PinPlace) => (b: PinPlace) => a.model_key === b.model_key && a.node_id === b.node_id
+const samePlace = (a: PinRef) => (b: PinRef) => a.model_key === b.model_key && a.node_id === b.node_id
 
 /**
  * Plans which nodes pin which models. Valid pins stay. New ones are placed like a cold request, with the memory of all
@@ -66,14 +66,14 @@ const samePlace = (a: PinPlace) => (b: PinPlace) => a.model_key === b.model_key 
 export function planPins(situation: PinSituation): PinPlan {
   const { wants, pins, retiring } = situation
   const wanted = new Set(wants.map(({ model_key }) => model_key))
-  const drop: PinPlace[] = pins.filter(({ model_key }) => !wanted.has(model_key))
+  const drop: PinRef[] = pins.filter(({ model_key }) => !wanted.has(model_key))
   const plan = {
-    add: [] as PinPlace[],
+    add: [] as PinRef[],
     drop,
-    missing: [] as PinPlace[],
-    back: [] as PinPlace[],
-    retire: [] as PinPlace[],
-    gone: [] as PinPlace[],
+    missing: [] as PinRef[],
+    back: [] as PinRef[],
+    retire: [] as PinRef[],
+    gone: [] as PinRef[],
     short: new Map<string, string>(),
   }
   const board = new Board(situation)
@@ -88,16 +88,15 @@ export function planPins(situation: PinSituation): PinPlan {
   }
   const scaled = new Set(wants.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
   // An absent node may still have the copy.
-  const isGone = (place: PinPlace) =>
-    !scaled.has(place.model_key) || (board.has(place.node_id) && !board.isHeld(place))
-  const left = retiring.filter((place) => !plan.add.some(samePlace(place)))
-  const [gone, there] = [left.filter(isGone), left.filter((place) => !isGone(place))]
-  plan.gone.push(...gone, ...neededAgain(demands, there, board))
+  const isGone = (pin: PinRef) => !scaled.has(pin.model_key) || (board.has(pin.node_id) && !board.isHeld(pin))
+  const unplanned = retiring.filter((place) => !plan.add.some(samePlace(place)))
+  const [dropped, there] = [unplanned.filter(isGone), unplanned.filter((pin) => !isGone(pin))]
+  plan.gone.push(...dropped, ...neededAgain(demands, there, board))
   return plan
 }
 
 /** Returns copies that were to be unloaded but are needed again. */
-function neededAgain(demands: readonly PinDemand[], retiring: readonly PinPlace[], board: Board): PinPlace[] {
+function neededAgain(demands: readonly PinDemand[], retiring: readonly PinRef[], board: Board): PinRef[] {
   const byModel = Map.groupBy(retiring, ({ model_key }) => model_key)
   return demands.flatMap(({ want }) => {
     const places = byModel.get(want.model_key) ?? []
@@ -111,31 +110,31 @@ function neededAgain(demands: readonly PinDemand[], retiring: readonly PinPlace[
 
 /** The current state of one want. */
 interface PinDemand {
-  readonly want: WarmWant
+  readonly want: WarmRequirement
   readonly own: readonly WarmPin[]
-  readonly stay: PinPlace[]
+  readonly stay: PinRef[]
   /** Nodes that currently can't load the model but may later. */
-  readonly failing: readonly PinPlace[]
-  readonly missing: readonly PinPlace[]
-  readonly back: readonly PinPlace[]
+  readonly failing: readonly PinRef[]
+  readonly missing: readonly PinRef[]
+  readonly back: readonly PinRef[]
 }
 
 function demandOf(
-  want: WarmWant,
-  own: readonly WarmPin[],
+  want: WarmRequirement,
+  pins: readonly WarmPin[],
   { now }: Pick<PinSituation, 'now'>,
   board: Board,
 ): PinDemand {
-  const here = own.filter(({ node_id }) => board.has(node_id))
-  const away = own.filter(({ node_id }) => !board.has(node_id))
+  const here = pins.filter(({ node_id }) => board.has(node_id))
+  const away = pins.filter(({ node_id }) => !board.has(node_id))
   const isLost = ({ missing_since: since }: WarmPin) =>
-    since !== null && now.getTime() - since.getTime() >= LOST_AFTER_MS
+    since !== null && now.getTime() - since.getTime() >= LOST_TIMEOUT_MS
   const need = { ...want, now: now.getTime() }
   const fits = ({ node_id }: WarmPin) => board.index.rejectReason(node_id, need) === undefined
   const sound = [...here.filter(fits), ...away.filter((pin) => !isLost(pin))]
   return {
     want,
-    own,
+    own: pins,
     stay: sound.toSorted((a, b) => board.rank(b) - board.rank(a)).slice(0, want.nodes),
     // A draining node won't load the model again; any other fault may pass.
     failing: here.filter((pin) => !fits(pin) && !board.isDraining(pin.node_id)),
@@ -144,10 +143,10 @@ function demandOf(
   }
 }
 
-interface Decisions {
-  readonly add: PinPlace[]
-  readonly drop: PinPlace[]
-  readonly retire: PinPlace[]
+interface PinDecisions {
+  readonly add: PinRef[]
+  readonly drop: PinRef[]
+  readonly retire: PinRef[]
   readonly short: Map<string, string>
 }
 
@@ -156,7 +155,7 @@ function fill(
   { want, own, stay, failing }: PinDemand,
   { now, random }: PinSituation,
   board: Board,
-  { add, drop, retire, short }: Decisions,
+  { add, drop, retire, short }: PinDecisions,
 ): void {
   const { model_key, nodes } = want
   const need: PlacementNeed = { ...want, now: now.getTime() }
@@ -167,11 +166,11 @@ function fill(
       short.set(model_key, board.explain(need, stay))
       break
     }
-    const place = { model_key, node_id: chosen.node_id }
-    exclude.add(place.node_id)
-    board.take(place.node_id, want)
-    add.push(place)
-    stay.push(place)
+    const pin = { model_key, node_id: chosen.node_id }
+    exclude.add(pin.node_id)
+    board.take(pin.node_id, want)
+    add.push(pin)
+    stay.push(pin)
   }
   // A node that may still load the model is better than none.
   stay.push(...failing.slice(0, nodes - stay.length))
@@ -189,7 +188,7 @@ class Board {
 
   constructor({ snapshots, pins, wants }: PinSituation) {
     const wanted = new Set(wants.map(({ model_key }) => model_key))
-    const placeOf = ({ model_key, node_id }: PinPlace) => `${node_id} ${model_key}`
+    const placeOf = ({ model_key, node_id }: PinRef) => `${node_id} ${model_key}`
     const wantedPins = new Set(pins.filter(({ model_key }) => wanted.has(model_key)).map(placeOf))
     for (const snapshot of snapshots) {
       const isPinned = ({ model_key }: NodeModel) =>
@@ -204,7 +203,7 @@ class Board {
   }
 
   /** Returns whether a node that isn't draining has a model loaded or is loading it. */
-  isHeld({ node_id, model_key }: PinPlace): boolean {
+  isHeld({ node_id, model_key }: PinRef): boolean {
     if (!this.has(node_id) || this.isDraining(node_id)) return false
     const model = this.index.model(node_id, model_key)
     return warmthOf(model) === 'warm' || isLoading(model)
@@ -220,12 +219,12 @@ class Board {
   }
 
   /** Pins with a higher rank stay when fewer nodes are wanted. */
-  rank({ node_id, model_key }: PinPlace): number {
+  rank({ node_id, model_key }: PinRef): number {
     return this.has(node_id) ? WARMTH_SCORE[warmthOf(this.index.model(node_id, model_key))] : 0
   }
 
   /** Returns, for each other node, why it cannot hold the model. */
-  explain(need: PlacementNeed, stay: readonly PinPlace[]): string {
+  explain(need: PlacementNeed, stay: readonly PinRef[]): string {
     const others = [...this.#nodes.keys()].filter((id) => !stay.some(({ node_id }) => node_id === id))
     if (others.length === 0) return 'no other node is connected'
     return others
@@ -234,7 +233,7 @@ class Board {
   }
 
   /** Reserves the memory of a pinned model on a node. */
-  take(nodeId: string, want: WarmWant): void {
+  take(nodeId: string, want: WarmRequirement): void {
     const { model_key, memory_mb } = want
     const snapshot = this.#nodes.get(nodeId)
     if (!snapshot) return
@@ -242,7 +241,7 @@ class Board {
     const others = snapshot.models.filter((one) => one !== model)
     const isHeld = model !== undefined && (warmthOf(model) === 'warm' || model.state === 'loading_model')
     if (isHeld) return this.#put({ ...snapshot, models: [...others, { ...model, pinned: true }] })
-    const { snapshot: after, gpus } = withoutRoom(snapshot, want)
+    const { snapshot: after, gpus } = reserveCapacity(snapshot, want)
     this.#put({
       ...after,
       models: [...others, { model_key, state: 'loading_model', in_flight: 0, memory_mb, gpus, pinned: true }],

@@ -175,9 +175,9 @@ export class ResponseEvents {
       kind === 'rs'
         ? ['response.reasoning_text.done', reasoningPart(text)]
         : ['response.output_text.done', textPart(text)]
-    const place = placeOf(open)
-    const written = this.#event(type, { ...place, text, ...(kind === 'msg' && { logprobs: [] }) })
-    return written + this.#event('response.content_part.done', { ...place, part })
+    const position = placeOf(open)
+    const written = this.#event(type, { ...position, text, ...(kind === 'msg' && { logprobs: [] }) })
+    return written + this.#event('response.content_part.done', { ...position, part })
   }
 
   #event(type: string, fields: object): string {

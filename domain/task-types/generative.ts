@@ -85,39 +85,39 @@ const OUTPUT_SCHEMA = {
   },
 }
 
-interface Made {
+interface MediaKind {
   category: string
   modality: (typeof MODALITIES)[number]
   filename: string
   content_type: string
 }
 
-const PICTURE: Made = {
+const IMAGE_OUTPUT: MediaKind = {
   category: 'generative',
   modality: 'image',
   filename: 'image.png',
   content_type: 'image/png',
 }
-const SOUND: Made = {
+const AUDIO_OUTPUT: MediaKind = {
   category: 'generative',
   modality: 'audio',
   filename: 'audio.wav',
   content_type: 'audio/wav',
 }
-const FILM: Made = {
+const VIDEO_OUTPUT: MediaKind = {
   category: 'generative',
   modality: 'video',
   filename: 'video.mp4',
   content_type: 'video/mp4',
 }
-const SCENE: Made = {
+const SCENE: MediaKind = {
   category: 'generative',
   modality: '3d',
   filename: 'scene.glb',
   content_type: 'model/gltf-binary',
 }
 
-interface Asked {
+interface RequestSpec {
   required: string[]
   properties: Record<string, object>
   example: Record<string, unknown>
@@ -126,8 +126,8 @@ interface Asked {
 }
 
 const generative = (
-  { category, modality, filename, content_type }: Made,
-  { required, properties, example, warmup }: Asked,
+  { category, modality, filename, content_type }: MediaKind,
+  { required, properties, example, warmup }: RequestSpec,
 ): TaskType => ({
   kind: 'generative',
   category,
@@ -157,7 +157,7 @@ const ONE_STEP = { num_inference_steps: 1 }
 
 /** The task types that return files. */
 export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
-  'text-to-image': generative(PICTURE, {
+  'text-to-image': generative(IMAGE_OUTPUT, {
     required: ['prompt'],
     properties: {
       prompt: PROMPT,
@@ -169,7 +169,7 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
     example: { prompt: 'A lighthouse at dusk', width: 512, height: 512, num_inference_steps: 20, seed: 7 },
     warmup: { prompt: 'A lighthouse', ...SMALL, ...ONE_STEP },
   }),
-  'image-to-image': generative(PICTURE, {
+  'image-to-image': generative(IMAGE_OUTPUT, {
     required: ['image_url'],
     properties: {
       image_url: IMAGE_URL,
@@ -200,13 +200,13 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
     example: { prompt: 'A wooden chair', format: 'glb', seed: 7 },
     warmup: { prompt: 'A chair', ...ONE_STEP },
   }),
-  'text-to-audio': generative(SOUND, {
+  'text-to-audio': generative(AUDIO_OUTPUT, {
     required: ['prompt'],
     properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, duration_s: DURATION_S, ...DIFFUSION },
     example: { prompt: 'Waves on a beach', duration_s: 5, seed: 7 },
     warmup: { prompt: 'Waves', duration_s: 0.2 },
   }),
-  'text-to-speech': generative(SOUND, {
+  'text-to-speech': generative(AUDIO_OUTPUT, {
     required: ['text'],
     properties: {
       text: { ...PROMPT, description: 'What to say.' },
@@ -222,13 +222,13 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
     example: { text: 'Good morning.', voice_preset: '0', seed: 7 },
     warmup: { text: 'hello' },
   }),
-  'text-to-video': generative(FILM, {
+  'text-to-video': generative(VIDEO_OUTPUT, {
     required: ['prompt'],
     properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, ...FRAMES, ...SIZE, ...DIFFUSION },
     example: { prompt: 'A lighthouse in a storm', num_frames: 17, seed: 7 },
     warmup: { prompt: 'A lighthouse', num_frames: 9, ...SMALL, ...ONE_STEP },
   }),
-  'image-to-video': generative(FILM, {
+  'image-to-video': generative(VIDEO_OUTPUT, {
     required: ['image_url'],
     properties: { image_url: IMAGE_URL, ...FRAMES, ...SIZE, ...DIFFUSION },
     example: { image_url: GRADIENT, num_frames: 14, seed: 7 },

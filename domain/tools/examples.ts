@@ -4,7 +4,7 @@ import { isChatCapable } from '../chat/chat.ts'
 type JsonObject = Record<string, unknown>
 type Example = ToolManifest['examples'][number]
 
-interface Exemplified {
+interface ExampleSource {
   source: 'catalog' | 'trained'
   task_type: string
   input_schema: JsonObject
@@ -14,10 +14,10 @@ interface Exemplified {
 }
 
 /** Returns all examples of an endpoint: its own, derived ones, and those that its owner added. */
-export function examplesOf(endpoint: Exemplified): Example[] {
+export function examplesOf(endpoint: ExampleSource): Example[] {
   const { example_input: input, example_output: output, examples } = endpoint
-  const own = { name: 'example', description: 'The example of the endpoint.', input, output }
-  return [own, ...chatExamples(endpoint), ...rowExamples(endpoint), ...examples]
+  const example = { name: 'example', description: 'The example of the endpoint.', input, output }
+  return [example, ...chatExamples(endpoint), ...rowExamples(endpoint), ...examples]
 }
 
 /** Every language model accepts this chat; as in the first example, the text of the answer depends on the model. */
@@ -39,7 +39,7 @@ const INSTRUCTED_CHAT = {
 
 const CHAT_PROPERTIES = ['messages', 'max_tokens', 'temperature']
 
-function chatExamples({ task_type, input_schema }: Exemplified): Example[] {
+function chatExamples({ task_type, input_schema }: ExampleSource): Example[] {
   const { properties, required } = input_schema
   if (!isChatCapable(task_type) || typeof properties !== 'object' || properties === null) return []
   const isUsual =
@@ -50,7 +50,7 @@ function chatExamples({ task_type, input_schema }: Exemplified): Example[] {
 }
 
 /** A trained model that predicts row by row predicts the first row alone just as it does among others. */
-function rowExamples({ source, example_input, example_output }: Exemplified): Example[] {
+function rowExamples({ source, example_input, example_output }: ExampleSource): Example[] {
   const { instances, ...more } = example_input
   const { predictions, ...others } = example_output
   const isByRow =

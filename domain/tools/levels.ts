@@ -1,7 +1,7 @@
 import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
 
 const DAY_MS = 86_400_000
-const UPPER_MS = { instant: 200, fast: 2_000, slow: 30_000 } as const
+const MAX_LATENCY_MS = { instant: 200, fast: 2_000, slow: 30_000 } as const
 /** A class changes only when the latency is this far beyond its limit, so that it doesn't flap near a limit. */
 const CLASS_SLACK = 0.1
 
@@ -20,9 +20,9 @@ const ORDER = ['instant', 'fast', 'slow', 'batch'] as const satisfies readonly M
 const limitIndex = (name: MeasuredLatencyClass): number => ORDER.indexOf(name)
 
 function classOf(meanMs: number): MeasuredLatencyClass {
-  if (meanMs < UPPER_MS.instant) return 'instant'
-  if (meanMs < UPPER_MS.fast) return 'fast'
-  return meanMs < UPPER_MS.slow ? 'slow' : 'batch'
+  if (meanMs < MAX_LATENCY_MS.instant) return 'instant'
+  if (meanMs < MAX_LATENCY_MS.fast) return 'fast'
+  return meanMs < MAX_LATENCY_MS.slow ? 'slow' : 'batch'
 }
 
 /** The track record that each level requires. The failure rate covers about the last hundred requests. */

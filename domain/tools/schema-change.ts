@@ -15,7 +15,7 @@ const ADDED = 4
 const BROKEN = 8
 
 type Effects = number
-type Compare = (before: unknown, after: unknown) => Effects
+type Comparison = (before: unknown, after: unknown) => Effects
 
 /**
  * Returns how a JSON Schema change affects callers. An input change breaks them if it rejects more than before, an
@@ -75,7 +75,7 @@ const IGNORED = new Set([
 
 const VENDOR_PREFIX = 'x-'
 
-const KEYWORDS = new Map<string, Compare>(
+const KEYWORDS = new Map<string, Comparison>(
   Object.entries({
     type: compareTypes,
     required: compareRequired,
@@ -170,14 +170,14 @@ function compareBranches(before: unknown, after: unknown): Effects {
  * For schemas in which wider parts may make the whole narrower, as below `oneOf` or behind a reference below `not`:
  * only property additions pass.
  */
-function additionsOf(compare: Compare): Compare {
+function additionsOf(compare: Comparison): Comparison {
   return (before, after) => {
     const effects = compare(before, after)
     return effects & ~ADDED ? BROKEN : effects
   }
 }
 
-function lowerBound(absent: number): Compare {
+function lowerBound(absent: number): Comparison {
   return (before, after) => {
     const [from, to] = [Number(before ?? absent), Number(after ?? absent)]
     if (from === to) return SAME
@@ -199,7 +199,7 @@ function compareConstraint(before: unknown, after: unknown): Effects {
   return after === undefined ? WIDER : BROKEN
 }
 
-const compareUnknown: Compare = (before, after) => {
+const compareUnknown: Comparison = (before, after) => {
   if (before === undefined || after === undefined) return before === after ? SAME : BROKEN
   return canonicalJson(before) === canonicalJson(after) ? SAME : BROKEN
 }

@@ -1,7 +1,7 @@
 import { judgeAttempt, sanitizedCode } from './outcome.ts'
 
 /** A receiver's response to its challenge. */
-export interface ChallengeAnswer {
+export interface ChallengeResponse {
   status: number
   /** The header `Service-Verification-Challenge`. */
   header: string | string[] | undefined
@@ -18,7 +18,7 @@ export interface ChallengeFailure {
 
 /** Returns the error in a response to a challenge; undefined when it verifies the endpoint. */
 export function challengeFault(
-  { status, header, body }: ChallengeAnswer,
+  { status, header, body }: ChallengeResponse,
   challenge: string,
 ): Omit<ChallengeFailure, 'is_last'> | undefined {
   const { outcome, errorCode, statusClass } = judgeAttempt({ status, retryAfter: undefined })
@@ -51,7 +51,7 @@ const REASONS: Readonly<Record<string, string>> = {
 }
 
 /** Describes the failure for the owner of the endpoint. */
-export function challengeFailureInWords({ error_code, is_last }: ChallengeFailure): string {
+export function formatChallengeFailure({ error_code, is_last }: ChallengeFailure): string {
   const statusClass = /^http_(\dxx)$/.exec(sanitizedCode(error_code))?.[1]
   const reason =
     REASONS[error_code] ??

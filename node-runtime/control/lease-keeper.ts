@@ -2,7 +2,7 @@ import type { StatusDetail } from '../../schemas/inference-task.ts'
 import {
   LEASE_SECONDS,
   type LeaseRenewed,
-  type RoomWait,
+  type StorageWait,
   TERM_PER_PATIENCE,
 } from '../../schemas/nodes/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
@@ -16,7 +16,7 @@ export interface RenewedLease extends Disposable {
   /** Reports the work's progress. If reports come faster than they can be sent, only the newest is sent. */
   report(progress: StatusDetail): void
   /** Reports that the work is waiting for room; null reports that it no longer is. */
-  waitFor(kind: RoomWait | null): void
+  waitFor(kind: StorageWait | null): void
 }
 
 /** The minimum interval between two reports. */
@@ -40,7 +40,7 @@ export function autoRenewLease(control: ControlClient, leaseToken: string, lease
   let expiresAt = performance.now() + leaseS * 1000
   let busy = false
   let untold: StatusDetail | undefined
-  let wait: RoomWait | null | undefined
+  let wait: StorageWait | null | undefined
   let telling: NodeJS.Timeout | undefined
   let toldAt = -REPORT_INTERVAL_MS
 

@@ -1,5 +1,5 @@
 import { TOKEN_PREFIX } from '../../domain/token-prefixes.ts'
-import type { NodeLine, NodeLineSource } from '../../schemas/nodes/node.ts'
+import type { NodeLogEntry, NodeLogSource } from '../../schemas/nodes/node.ts'
 
 const MAX_LINES = 1_000
 const MAX_LINE = 2_000
@@ -13,9 +13,9 @@ const SECRETS = [
 
 /** The newest log lines of a node process and its model servers, in memory only. */
 export class RecentLogs {
-  readonly #kept: Record<NodeLineSource, NodeLine[]> = { node: [], models: [] }
+  readonly #kept: Record<NodeLogSource, NodeLogEntry[]> = { node: [], models: [] }
 
-  keep(source: NodeLineSource, message: string, modelKey?: string): void {
+  keep(source: NodeLogSource, message: string, modelKey?: string): void {
     const lines = this.#kept[source]
     const line = { at: new Date().toISOString(), message: told(message) }
     lines.push(modelKey === undefined ? line : { ...line, model_key: modelKey })
@@ -24,7 +24,7 @@ export class RecentLogs {
   }
 
   /** Returns up to `limit` of the newest lines that fit into `mostBytes` of JSON, oldest first. */
-  newest(source: NodeLineSource, limit: number, mostBytes: number): NodeLine[] {
+  newest(source: NodeLogSource, limit: number, mostBytes: number): NodeLogEntry[] {
     const lines = this.#kept[source].slice(-Math.min(limit, MAX_LINES))
     let bytes = 0
     const first = lines.findLastIndex(

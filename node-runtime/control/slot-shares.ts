@@ -1,5 +1,5 @@
 import { getOrThrow } from '../../domain/at.ts'
-import { hasShare, sharedOf } from '../../domain/placement/held-tasks.ts'
+import { hasShare, sharedOf } from '../../domain/placement/dispatched-tasks.ts'
 import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import { QueueFullError } from '../../platform/async/fair-semaphore.ts'
 

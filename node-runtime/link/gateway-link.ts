@@ -19,8 +19,8 @@ import {
   type HelloMeta,
   LINK_HEADER,
   LINK_VERSION,
-  type LinesTold,
-  type LinesWanted,
+  type LogsResponse,
+  type LogsRequest,
   MAX_CHUNK,
   type RequestMeta,
 } from '../../schemas/nodes/link.ts'
@@ -218,8 +218,8 @@ export class GatewayLink {
 
   #tellLines({ stream, body }: Frame): void {
     try {
-      const { source, limit } = JSON.parse(body.toString()) as LinesWanted
-      const logs: LinesTold = { lines: this.#options.lines.newest(source, limit, MAX_LINE_BYTES) }
+      const { source, limit } = JSON.parse(body.toString()) as LogsRequest
+      const logs: LogsResponse = { lines: this.#options.lines.newest(source, limit, MAX_LINE_BYTES) }
       const meta = { status: 200, content_type: 'application/json' }
       this.#channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify(logs)))
     } catch (err) {

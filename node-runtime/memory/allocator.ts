@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { roomOn } from '../../domain/placement/gpu-room.ts'
+import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
@@ -223,7 +223,7 @@ export class MemoryAllocator {
   #shortage({ neededMb, count }: MemoryRequest): string {
     const { memory } = this.#options
     const gpus = memory.gpus.length
-    const most = Math.floor(roomOn(reachOf(memory, this.#evictable()), count))
+    const most = Math.floor(freeMemoryOn(reachOf(memory, this.#evictable()), count))
     if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
     const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
     return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed that way on the ${gpus} GPUs of this node`

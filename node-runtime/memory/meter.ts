@@ -1,5 +1,5 @@
 import { estimateMb } from '../../domain/models/memory.ts'
-import { roomOn } from '../../domain/placement/gpu-room.ts'
+import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
 import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
@@ -35,7 +35,7 @@ const vramMeter = (gpus: readonly Gpu[]): MemoryMeter => ({
     if (profile.vram_mb === 0) return 0
     const { vram_share = 0, tensor_parallel = 1 } = profile
     const sizes = gpus.map(({ memory_mb }) => memory_mb)
-    const share = vram_share * roomOn(sizes, tensor_parallel)
+    const share = vram_share * freeMemoryOn(sizes, tensor_parallel)
     const estimate = estimateMb({ ...profile, memory_mb: profile.vram_mb }, sizeOf(spec))
     return Math.max(spec.memory_mb, estimate, Math.ceil(share))
   },

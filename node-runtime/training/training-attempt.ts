@@ -3,10 +3,10 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
-import { trainingProcesses, usesGpus } from '../../domain/placement/gpu-room.ts'
+import { trainingProcesses, usesGpus } from '../../domain/placement/gpu-capacity.ts'
 import { NO_CUDA, trainerThreads } from '../../domain/training/training-run.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import type { JobClaim, RoomWait } from '../../schemas/nodes/lease.ts'
+import type { JobClaim, StorageWait } from '../../schemas/nodes/lease.ts'
 import type { NodeInventory } from '../../schemas/nodes/node.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
@@ -96,7 +96,7 @@ async function attempt(
     checkpoint && fetchInto(dir, { ...checkpoint, filename: `from-${checkpoint.filename}`, signal: stop }),
     spec.base && fetchBase(tools, spec.base, { dir, signal: stop, tell: (line) => report.log(line) }),
   ])
-  const room = { signal: stop, onWait: (kind: RoomWait | null) => lease.waitFor(kind) }
+  const room = { signal: stop, onWait: (kind: StorageWait | null) => lease.waitFor(kind) }
   const gpus = tools.memory.devicesOf(claim.job_id)
   const { files, result } = await supervise({
     room,

@@ -119,8 +119,8 @@ export const JobClaim = Type.Object(
 export type JobClaim = Static<typeof JobClaim>
 
 /** The storage that ran out of space for the files of an attempt: the platform's, or a disk of the node. */
-export const RoomWait = Vocabulary('storage', 'disk')
-export type RoomWait = Static<typeof RoomWait>
+export const StorageWait = Vocabulary('storage', 'disk')
+export type StorageWait = Static<typeof StorageWait>
 
 /**
  * `progress` becomes the `status_detail` of a task. For a job, the `step`, `of` and `eta_s` in its `metadata` become
@@ -131,7 +131,7 @@ export const RenewLease = Type.Object(
     lease_s: LeaseSeconds,
     progress: Type.Optional(StatusDetail),
     /** The storage that the attempt waits for; null once it no longer waits. Older nodes don't send it. */
-    waiting: Type.Optional(Nullable(RoomWait)),
+    waiting: Type.Optional(Nullable(StorageWait)),
   },
   { $id: 'RenewLease' },
 )

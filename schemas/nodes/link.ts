@@ -2,8 +2,8 @@ import Type, { type Static } from 'typebox'
 import { Nullable } from '../common.ts'
 import {
   NodeInventory,
-  type NodeLine,
-  type NodeLineSource,
+  type NodeLogEntry,
+  type NodeLogSource,
   NodeModel,
   NodeReport,
   NodeSharing,
@@ -114,14 +114,14 @@ export const RequestMeta = Type.Object({
 export type RequestMeta = Static<typeof RequestMeta>
 
 /** The body of a request for a node's own logs. */
-export interface LinesWanted {
-  source: NodeLineSource
+export interface LogsRequest {
+  source: NodeLogSource
   limit: number
 }
 
 /** The newest log lines, oldest first, as many as fit into a frame. */
-export interface LinesTold {
-  lines: NodeLine[]
+export interface LogsResponse {
+  lines: NodeLogEntry[]
 }
 
 /** `head` opens a streamed response. A short response is one `end` frame with the same meta. */

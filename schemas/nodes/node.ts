@@ -138,11 +138,11 @@ export const NodeEnvironment = Type.Object({
 export type NodeEnvironment = Static<typeof NodeEnvironment>
 
 /** The GPU memory available to models and trainers, and how much of it is free. */
-export const GpuRoom = Type.Object({
+export const GpuCapacity = Type.Object({
   memory_mb: Megabytes,
   free_mb: Megabytes,
 })
-export type GpuRoom = Static<typeof GpuRoom>
+export type GpuCapacity = Static<typeof GpuCapacity>
 
 /** A runtime profile that runs on several GPUs at once. */
 export const SplitProfile = Type.Object({
@@ -187,7 +187,7 @@ export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
   memory_free_mb: Megabytes,
   /** By GPU index; absent if memory is RAM, and on older nodes. */
-  gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
+  gpus: Type.Optional(Type.Array(GpuCapacity, { maxItems: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
   /** Share of the CPU in use, 0 to 1. */
   load: Type.Number({ minimum: 0, maximum: 1 }),
@@ -278,7 +278,7 @@ export const NodeView = Type.Object({
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),
   /** By GPU index. */
-  gpus: Type.Array(GpuRoom),
+  gpus: Type.Array(GpuCapacity),
   load: Nullable(Type.Number()),
   /**
    * Keys of the models that the platform ordered this node to load. Other models in the node's report are not shown.
@@ -338,20 +338,20 @@ export const NodeDetail = Type.Object(
 export type NodeDetail = Static<typeof NodeDetail>
 
 /** The logs that a node stores about itself: those of its process, and those of its model servers. */
-const NODE_LINE_SOURCES = ['node', 'models'] as const
-export type NodeLineSource = (typeof NODE_LINE_SOURCES)[number]
+const NODE_LOG_SOURCES = ['node', 'models'] as const
+export type NodeLogSource = (typeof NODE_LOG_SOURCES)[number]
 
 /** A log line stored by a node. */
-export const NodeLine = Type.Object({
+export const NodeLogEntry = Type.Object({
   at: Timestamp,
   message: Type.String(),
   model_key: Type.Optional(Type.String({ description: 'The model whose server wrote it' })),
 })
-export type NodeLine = Static<typeof NodeLine>
+export type NodeLogEntry = Static<typeof NodeLogEntry>
 
 export const NodeLogsQuery = Type.Object({
   source: Type.Optional({
-    ...Vocabulary('jobs', ...NODE_LINE_SOURCES),
+    ...Vocabulary('jobs', ...NODE_LOG_SOURCES),
     default: 'jobs',
     description:
       'Logs of the jobs that the node ran last; or those that its process or model servers wrote since it started, which are requested from the node',
@@ -372,7 +372,7 @@ export const NodeLogs = Type.Object(
     node_id: Uuid,
     logs: Type.Array(
       Type.Object({
-        ...NodeLine.properties,
+        ...NodeLogEntry.properties,
         job_id: Type.Optional(Uuid),
         attempt: Type.Optional(Type.Integer()),
         seq: Type.Optional(Type.Integer()),

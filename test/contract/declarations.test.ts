@@ -6,7 +6,7 @@ import { errorCodesOf } from '../../api/http/openapi/implied-errors.ts'
 import { toOpenApi } from '../../api/http/openapi/openapi.ts'
 import { jsonCheck } from '../../api/http/validate.ts'
 import { ApiError } from '../../domain/errors.ts'
-import { formInWords } from '../../schemas/forms.ts'
+import { formatPattern } from '../../schemas/forms.ts'
 import { startApi } from '../support/servers/api.ts'
 import { SERVED } from './routes.ts'
 
@@ -47,7 +47,7 @@ describe('route declarations', () => {
 
     assert.ok(requestPatterns.length > 10)
     assert.deepEqual(
-      requestPatterns.filter((pattern) => formInWords(pattern) === undefined),
+      requestPatterns.filter((pattern) => formatPattern(pattern) === undefined),
       [],
     )
   })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
-import { HeldAnswer } from '../../api/gateway/caches/held-answer.ts'
+import { CachedRead } from '../../api/gateway/caches/cached-read.ts'
 import { GroupWriter } from '../../api/gateway/journal/group-writer.ts'
 import { ofAccount, outsideAccounts } from '../../db/account-share.ts'
 import { openDatabase } from '../../db/database.ts'
@@ -80,7 +80,7 @@ describe("an account's share of connections", () => {
 
   it('does not delay an answer that all accounts share', async () => {
     await assertRunsAtOnce((query) => {
-      const answer = new HeldAnswer(query, 1_000)
+      const answer = new CachedRead(query, 1_000)
       return () => answer.get()
     })
   })

@@ -1,7 +1,7 @@
 import type { Transaction } from 'kysely'
 import { readSpecifications } from '../../../db/repositories/cohorts/cohorts.ts'
 import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
-import { handOversWith, reconnectEdges } from '../../../db/repositories/cohorts/hand-overs.ts'
+import { handoffsWith, reconnectEdges } from '../../../db/repositories/cohorts/handoffs.ts'
 import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
 import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
@@ -9,11 +9,11 @@ import type { LockedStage, NextAttempt } from '../../../db/repositories/cohorts/
 import { lostNodes } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, StageFacts } from '../../../db/tables/cohorts.ts'
-import type { HandOver } from '../../../domain/cohorts/hand-overs.ts'
-import { operationsOf } from '../../../domain/cohorts/operations.ts'
+import type { Handoff } from '../../../domain/cohorts/handoffs.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { SpecOutline } from '../../../domain/cohorts/outline.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
+import { operationsOf } from '../../../domain/cohorts/stage-operations.ts'
 
 /** The code of an attempt whose node stopped responding. */
 const NODE_LOST = 'node_lost'
@@ -107,7 +107,7 @@ async function fallbackOf(
   trx: Transaction<Database>,
   locked: LockedStage,
   spec: SpecOutline,
-): Promise<(Omit<NextAttempt, 'code'> & { handOvers: Map<string, HandOver> }) | undefined> {
+): Promise<(Omit<NextAttempt, 'code'> & { handOvers: Map<string, Handoff> }) | undefined> {
   const { account_id, fallback: last, model_key, attempt } = locked.stage
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {
     const fallback = i + 1
@@ -119,7 +119,7 @@ async function fallbackOf(
     const versionId = configs.get(spec.stage_id)
     if (!model || versionId === undefined || model.model_key === model_key) continue
     if (!operationsOf(model.runtime_profile, model.task_type).includes(spec.operation)) continue
-    const handOvers = await handOversWith(trx, locked, versionId)
+    const handOvers = await handoffsWith(trx, locked, versionId)
     if (!handOvers) continue
     const { price_micro } = model
     return {

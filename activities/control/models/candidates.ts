@@ -2,7 +2,7 @@ import * as unusableVersionRepository from '../../../db/repositories/models/unus
 import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
 import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
-import { capacityFor } from '../../../domain/placement/gpu-room.ts'
+import { capacityFor } from '../../../domain/placement/gpu-capacity.ts'
 import { serves } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import type { ControlDeps } from '../deps.ts'

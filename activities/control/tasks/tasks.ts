@@ -5,7 +5,11 @@ import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import { getOrThrow } from '../../../domain/at.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
-import { type AccountNeed, HeldTasks, hasWarmQueue } from '../../../domain/placement/held-tasks.ts'
+import {
+  type AccountNeed,
+  DispatchedTasks,
+  hasWarmQueue,
+} from '../../../domain/placement/dispatched-tasks.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type Verdict } from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
@@ -117,7 +121,7 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
         nodeLoadRepository.readSnapshots(db),
         waitingTaskRepository.listHeldModels(db),
       ])
-      const decision = decide(snapshots, new HeldTasks(held), {
+      const decision = decide(snapshots, new DispatchedTasks(held), {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
@@ -160,7 +164,7 @@ type PlacementWait = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
 type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
 /** Places a task. A node runs at most an account's share of its slots at once. */
-function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: AccountNeed): Decision {
+function decide(snapshots: readonly NodeSnapshot[], held: DispatchedTasks, need: AccountNeed): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
 

@@ -1,7 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import * as attemptRepository from '../../../db/repositories/webhooks/attempts.ts'
-import type { ClosedAttempt, Interrupted, OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
+import type {
+  ClosedAttempt,
+  InterruptedAttempt,
+  OpenedAttempt,
+} from '../../../db/repositories/webhooks/attempts.ts'
 import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
 import * as webhookEndpointRepository from '../../../db/repositories/webhooks/endpoints.ts'
 import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhooks/outcome.ts'
@@ -94,7 +98,7 @@ export async function settleWithRetry(deps: WebhookDeps, ended: readonly Complet
 /** Closes attempts whose sender died. Their deliveries are retried by the schedule, as after any failure. */
 export async function settleInterrupted(
   { db, now }: WebhookDeps,
-  interrupted: readonly Interrupted[],
+  interrupted: readonly InterruptedAttempt[],
 ): Promise<void> {
   const at = now()
   const closed = interrupted.map(({ deliveryId, number, createdAt }) => ({

@@ -17,7 +17,7 @@ import { durableOf } from '../../../node-runtime/models/server-turns.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { OUTPUT_TYPE, OutputError } from '../../../platform/model-output.ts'
-import type { CompleteTask, FailLease, RoomWait } from '../../../schemas/nodes/lease.ts'
+import type { CompleteTask, FailLease, StorageWait } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
@@ -114,7 +114,7 @@ async function storeOutput(
     const onStored = (stored: number) =>
       tell('uploading_output', stored, files.length, { files: files.length, stored })
     onStored(0)
-    const onWait = (waiting: RoomWait | null) =>
+    const onWait = (waiting: StorageWait | null) =>
       tell('uploading_output', 0, files.length, { files: files.length, ...(waiting && { waiting }) })
     const outputs = await uploadOutputs(control, leaseToken, files, { signal, onStored, onWait })
     return { result: { metadata }, outputs, endedAt }

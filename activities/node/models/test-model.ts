@@ -1,5 +1,5 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { faultInWords } from '../../../domain/fault-words.ts'
+import { formatFault } from '../../../domain/format-faults.ts'
 import { newId } from '../../../domain/ids.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { NotEnoughMemoryError } from '../../../node-runtime/memory/allocator.ts'
@@ -105,6 +105,6 @@ async function judge(
   const where = first.instancePath || 'the response'
   return {
     passed: false,
-    reason: `its response does not match the output schema: ${where} ${faultInWords(first)}`,
+    reason: `its response does not match the output schema: ${where} ${formatFault(first)}`,
   }
 }

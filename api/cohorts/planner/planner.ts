@@ -7,7 +7,7 @@ import { QueueFullError } from '../../../platform/async/fair-semaphore.ts'
 import { TaskThread, TaskTimeout } from '../../../platform/async/task-thread.ts'
 
 export type PlannerTask = { kind: 'plan'; input: PlanInput } | { kind: 'order'; input: OrderInput }
-export type PlannerAnswer = PlannedGraph | Graph
+export type PlannerResult = PlannedGraph | Graph
 
 /**
  * Stages times nodes and edges. Up to this product a plan takes less than 5 ms of CPU (measured: 2 ms for 10 stages
@@ -31,7 +31,7 @@ export interface PlanOwner {
 
 /** Plans large graphs off the event loop, which they would block for up to half a second. */
 export class Planner implements AsyncDisposable {
-  readonly #thread: TaskThread<PlannerTask, PlannerAnswer>
+  readonly #thread: TaskThread<PlannerTask, PlannerResult>
 
   constructor({ timeoutMs = PLAN_TIMEOUT_MS } = {}) {
     this.#thread = new TaskThread(new URL('./start-thread.mjs', import.meta.url), {
@@ -60,7 +60,7 @@ export class Planner implements AsyncDisposable {
     return this.#thread[Symbol.asyncDispose]()
   }
 
-  async #run(task: PlannerTask, { accountId, signal }: PlanOwner): Promise<PlannerAnswer> {
+  async #run(task: PlannerTask, { accountId, signal }: PlanOwner): Promise<PlannerResult> {
     const wait = AbortSignal.timeout(MAX_WAIT_MS)
     try {
       return await this.#thread.run(accountId, task, AbortSignal.any([signal, wait]))

@@ -23,9 +23,9 @@ import type { Logger } from '../../../platform/log.ts'
 import { modelLoadStart } from '../../../workflows/contract/starts.ts'
 import { emit } from '../../events.ts'
 import type { ModelLoads } from '../../inference/model-loads.ts'
-import type { ModelPlaces } from '../../inference/model-places.ts'
+import type { ModelSlots } from '../../inference/model-slots.ts'
+import { CachedRead } from '../caches/cached-read.ts'
 import type { Estimates } from '../caches/estimates.ts'
-import { HeldAnswer } from '../caches/held-answer.ts'
 
 export interface CopyPlannerOptions {
   db: Kysely<Database>
@@ -35,13 +35,13 @@ export interface CopyPlannerOptions {
   /** The idle timeout in seconds of models without their own. */
   defaultIdleS: number
   catalog: Pick<Catalog, 'profile'>
-  places: Pick<ModelPlaces, 'takeDemand'>
+  places: Pick<ModelSlots, 'takeDemand'>
   loads: Pick<ModelLoads, 'waitingByModel'>
   estimates: Pick<Estimates, 'of'>
 }
 
 const INTERVAL_MS = 2_000
-const PREVIEW_MS = 1_000
+const PREVIEW_TTL_MS = 1_000
 /** Caps the time credited since the previous decision, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
 const NOT_ACTIVE = 'no endpoint that reserves copies is active'
@@ -57,7 +57,7 @@ export class CopyPlanner implements AsyncDisposable {
   /** The plan in progress, and the next one, which new callers wait for. */
   #running: Promise<PinPlan | undefined> | undefined
   #next: Promise<PinPlan | undefined> | undefined
-  readonly #preview = new HeldAnswer(() => this.#planNow(), PREVIEW_MS)
+  readonly #preview = new CachedRead(() => this.#planNow(), PREVIEW_TTL_MS)
 
   constructor(options: CopyPlannerOptions) {
     this.#options = options
@@ -185,7 +185,7 @@ export class CopyPlanner implements AsyncDisposable {
   /** Decides the number of copies for models with scaling, records each change, and returns all scales. */
   async #decide(
     trx: Transaction<Database>,
-    { models, snapshots, now }: Situation,
+    { models, snapshots, now }: CopyPlanInput,
     { demands, loadMs }: Facts,
   ): Promise<ReadonlyMap<string, CopyScale>> {
     const { log } = this.#options
@@ -234,21 +234,23 @@ export class CopyPlanner implements AsyncDisposable {
       .filter((node) => !node.draining && serves(node, account_id))
       .flatMap(({ models }) => models.filter((model) => model.model_key === model_key))
     const loaded = held.filter((model) => warmthOf(model) === 'warm')
-    const own = loaded.map(({ max_concurrency }) => max_concurrency).filter((most) => most !== undefined)
-    const mean = own.reduce((sum, most) => sum + most, 0) / own.length
+    const concurrencies = loaded
+      .map(({ max_concurrency }) => max_concurrency)
+      .filter((most) => most !== undefined)
+    const mean = concurrencies.reduce((sum, most) => sum + most, 0) / concurrencies.length
     const profiled = catalog.profile(runtime_profile)?.max_concurrency ?? 1
     return {
       loaded: loaded.filter(({ retiring }) => !retiring).length,
       loading: held.filter(isLoading).length,
       inFlight: loaded.reduce((sum, { in_flight }) => sum + in_flight, 0),
-      concurrency: own.length > 0 ? mean : profiled,
+      concurrency: concurrencies.length > 0 ? mean : profiled,
       loadS: loadMs(model_key, held.length > loaded.length ? 'cached' : 'cold') / 1_000,
     }
   }
 
   async #plan(
     db: Kysely<Database>,
-    { models, snapshots, now }: Situation,
+    { models, snapshots, now }: CopyPlanInput,
     scales: ReadonlyMap<string, CopyScale>,
   ): Promise<PinPlan> {
     const wants = models.map((model) => warmWantOf(model, scales.get(model.model_key)))
@@ -271,7 +273,7 @@ interface Facts {
   loadMs: (modelKey: string, state: 'cold' | 'cached') => number
 }
 
-interface Situation {
+interface CopyPlanInput {
   models: readonly ModelCopies[]
   snapshots: readonly NodeSnapshot[]
   now: Date

@@ -55,8 +55,8 @@ export class DeletedModels implements AsyncDisposable {
     if (keys.size === 0) return
     const deleted = new Set(await deletedModelRepository.listDeletedModels(db, [...keys]))
     for (const [nodeId, models] of reported) {
-      const own = models.filter((key) => deleted.has(key))
-      if (own.length > 0) links.forget(nodeId, own)
+      const deletedHere = models.filter((key) => deleted.has(key))
+      if (deletedHere.length > 0) links.forget(nodeId, deletedHere)
     }
   }
 }

@@ -4,7 +4,7 @@ import { emit } from '../../events.ts'
 import type { StreamSlots } from '../../http/connections/stream-slots.ts'
 import { type Watch, Watches } from './watches.ts'
 
-interface Followed {
+interface FollowerOptions {
   /** The NOTIFY channel; its payload is the id of the changed subject. */
   channel: string
   /** Counts the open streams of all kinds. */
@@ -16,11 +16,11 @@ export const ALL = 'all'
 
 /** Wakes the streams of one kind. A NOTIFY may be lost, so streams also poll from time to time. */
 export class Followers implements AsyncDisposable {
-  readonly #followed: Followed
+  readonly #followed: FollowerOptions
   readonly #watches = new Watches()
   readonly #listener: Listener
 
-  constructor(url: string, log: Logger, followed: Followed) {
+  constructor(url: string, log: Logger, followed: FollowerOptions) {
     this.#followed = followed
     const { channel } = followed
     this.#listener = new Listener(url, {

@@ -6,7 +6,7 @@ import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const LEASE_S = 10
+const LEASE_TTL_S = 10
 const RENEW_INTERVAL_MS = 2_000
 
 /** Registers this process with the other gateways: its address, and a lease on its open rows. */
@@ -41,7 +41,7 @@ export class GatewayLease implements AsyncDisposable {
     const isNew = await gatewayRepository.takeGatewayLease(this.#db, {
       id: this.id,
       baseUrl: this.baseUrl,
-      leaseS: LEASE_S,
+      leaseS: LEASE_TTL_S,
     })
     if (isNew) this.#registrations += 1
   }

@@ -5,21 +5,21 @@ import { ping } from '../../../db/database.ts'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'
-import { HeldAnswer } from '../caches/held-answer.ts'
-import type { RoomWatch, Storage } from './room-watch.ts'
+import { CachedRead } from '../caches/cached-read.ts'
+import type { StorageMonitor, Storage } from './storage-monitor.ts'
 
 const TIMEOUT_MS = 1_500
 /** Callers within this time get the previous result. */
-const FRESH_MS = 500
+const RESULT_TTL_MS = 500
 
 /** Checks whether the systems behind this gateway respond; concurrent callers share one check. */
 export class HealthProbe {
   readonly #db: Kysely<Database>
   readonly #temporal: Client
-  readonly #room: Pick<RoomWatch, 'read'>
-  readonly #health = new HeldAnswer(() => this.#read(), FRESH_MS)
+  readonly #room: Pick<StorageMonitor, 'read'>
+  readonly #health = new CachedRead(() => this.#read(), RESULT_TTL_MS)
 
-  constructor(db: Kysely<Database>, temporal: Client, room: Pick<RoomWatch, 'read'>) {
+  constructor(db: Kysely<Database>, temporal: Client, room: Pick<StorageMonitor, 'read'>) {
     this.#db = db
     this.#temporal = temporal
     this.#room = room

@@ -7,8 +7,8 @@ import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/con
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
 import { emit } from '../../events.ts'
 
-const SIGNAL_MS = 5_000
-const PAUSE_MS = 3_000
+const SIGNAL_TIMEOUT_MS = 5_000
+const RETRY_DELAY_MS = 3_000
 
 /**
  * Signals the kill switch workflow after a change over REST, retrying until Temporal accepts it. If this process exits
@@ -40,13 +40,13 @@ export class KillSwitchSignal implements AsyncDisposable {
       const row = this.#latest
       try {
         await this.#temporal.withAbortSignal(closing, () =>
-          this.#temporal.withDeadline(Date.now() + SIGNAL_MS, () => signal(this.#temporal, row)),
+          this.#temporal.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () => signal(this.#temporal, row)),
         )
         if (this.#latest === row) this.#latest = undefined
       } catch (err) {
         if (closing.aborted) return
         emit(this.#log, 'kill_switch.signal_failed', { err, version: row.version })
-        await sleep(PAUSE_MS, undefined, { signal: closing }).catch(() => {})
+        await sleep(RETRY_DELAY_MS, undefined, { signal: closing }).catch(() => {})
       }
     }
   }

@@ -1,13 +1,13 @@
 import type { Kysely } from 'kysely'
 import * as taskEstimateRepository from '../../../db/repositories/tasks/estimates.ts'
 import type { Database } from '../../../db/tables.ts'
-import { estimateMs, type Measured } from '../../../domain/estimates.ts'
-import { HeldAnswer } from './held-answer.ts'
+import { estimateMs, type MeanDuration } from '../../../domain/estimates.ts'
+import { CachedRead } from './cached-read.ts'
 
 /** The maximum age of the cached samples of all models. */
-const REMEMBERED_MS = 10_000
+const CACHE_TTL_MS = 10_000
 
-type What = Measured['what']
+type DurationKind = MeanDuration['what']
 
 /**
  * Estimates how long a model takes to load or to respond: from its own samples, otherwise from similar models,
@@ -16,15 +16,15 @@ type What = Measured['what']
 export class Estimates {
   readonly #db: Kysely<Database>
   /** The samples of all models. */
-  readonly #measured: HeldAnswer<Measured[]>
+  readonly #measured: CachedRead<MeanDuration[]>
 
   constructor(db: Kysely<Database>) {
     this.#db = db
-    this.#measured = new HeldAnswer(() => taskEstimateRepository.readMeasured(db), REMEMBERED_MS)
+    this.#measured = new CachedRead(() => taskEstimateRepository.readMeasured(db), CACHE_TTL_MS)
   }
 
   /** Returns a function that maps a model to milliseconds; 0 for a model that no longer exists. */
-  async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: What) => number> {
+  async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: DurationKind) => number> {
     const facts = new Map(
       (await taskEstimateRepository.readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]),
     )

@@ -15,14 +15,14 @@ import type { KeyMeters } from './key-meters.ts'
 const MAX_KEY = 200
 const MAX_UNKNOWN = 10_000
 /** Unknown keys are safe to cache: keys are random bits, so no request can have used one before its creation. */
-const UNKNOWN_MS = 10_000
+const UNKNOWN_KEY_TTL_MS = 10_000
 /** The pause between two queries. Each query looks up all keys requested so far. */
-const PAUSE_MS = 5
+const QUERY_DELAY_MS = 5
 const MAX_AT_ONCE = 500
 /** How often we record which keys were used. */
-const NOTE_MS = 60_000
+const USE_FLUSH_INTERVAL_MS = 60_000
 
-interface Known {
+interface CachedKey {
   readonly caller: AccountCaller
   isUsed: boolean
 }
@@ -37,8 +37,8 @@ interface Deps {
 export class KeyCache implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
-  readonly #known = new LRUCache<string, Known>({ max: 50_000, dispose: (known) => this.#noteUse(known) })
-  readonly #unknown = new LRUCache<string, true>({ max: MAX_UNKNOWN, ttl: UNKNOWN_MS })
+  readonly #known = new LRUCache<string, CachedKey>({ max: 50_000, dispose: (known) => this.#noteUse(known) })
+  readonly #unknown = new LRUCache<string, true>({ max: MAX_UNKNOWN, ttl: UNKNOWN_KEY_TTL_MS })
   readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
   readonly #meters: Pick<KeyMeters, 'load'>
   /** Used keys that are no longer cached. */
@@ -52,7 +52,7 @@ export class KeyCache implements AsyncDisposable {
     this.#watch = watch
     this.#meters = meters
     this.#loop = new BackgroundLoop(() => this.noteUses(), {
-      everyMs: NOTE_MS,
+      everyMs: USE_FLUSH_INTERVAL_MS,
       onError: (err) => emit(log, 'keys.use_unrecorded', { err }),
     }).start()
     watch.on('api_key', () => {
@@ -75,8 +75,8 @@ export class KeyCache implements AsyncDisposable {
 
   /** All requests with the same unknown key share a single query. */
   #fetch(keyHash: string): Promise<AccountCaller | undefined> {
-    const asked = this.#wanted.get(keyHash)
-    if (asked) return asked.promise
+    const pending = this.#wanted.get(keyHash)
+    if (pending) return pending.promise
     const wanted = Promise.withResolvers<AccountCaller | undefined>()
     this.#wanted.set(keyHash, wanted)
     if (!this.#isFetching) void outsideAccounts(() => this.#fetchBatches())
@@ -97,7 +97,7 @@ export class KeyCache implements AsyncDisposable {
           for (const [, { reject }] of batch) reject(err as Error)
         },
       )
-      if (this.#wanted.size > 0) await sleep(PAUSE_MS)
+      if (this.#wanted.size > 0) await sleep(QUERY_DELAY_MS)
     }
     this.#isFetching = false
   }
@@ -141,7 +141,7 @@ export class KeyCache implements AsyncDisposable {
     }
   }
 
-  #noteUse(known: Known): void {
+  #noteUse(known: CachedKey): void {
     if (known.isUsed) this.#used.add(known.caller.keyId)
     known.isUsed = false
   }

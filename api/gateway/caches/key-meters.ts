@@ -13,9 +13,9 @@ import { emit } from '../../events.ts'
 
 const MINUTE_MS = 60_000
 /** How often gateways share what they have admitted. */
-const SETTLE_MS = 500
+const SHARE_INTERVAL_MS = 500
 /** A meter stays active this long after its last request. */
-const ACTIVE_MS = 2 * MINUTE_MS
+const METER_TTL_MS = 2 * MINUTE_MS
 
 /** This gateway's row. */
 interface Registration {
@@ -88,7 +88,7 @@ export class KeyMeters implements AsyncDisposable {
     this.#gateway = gateway
     this.#registrations = gateway.registrations
     this.#loop = new BackgroundLoop(() => this.settle(), {
-      everyMs: SETTLE_MS,
+      everyMs: SHARE_INTERVAL_MS,
       onError: (err) => emit(log, 'keys.settle_failed', { err }),
     }).start()
   }
@@ -122,11 +122,12 @@ export class KeyMeters implements AsyncDisposable {
       throw exceeded('tokens_per_minute', `${tokens_per_minute} tokens a minute`, nextMinute(now))
     const isCharged = budget !== undefined && endpoint.price_micro > 0
     if (isCharged) {
-      const left = creditsToMicro(budget) - meter.spentMicro - meter.pendingMicro
-      if (endpoint.price_micro > left)
+      const remainingMicro = creditsToMicro(budget) - meter.spentMicro - meter.pendingMicro
+      if (endpoint.price_micro > remainingMicro)
         throw exceeded('budget_credits_per_month', `${budget} credits a month`, nextMonth(now))
       // Requests that fail release their holds, and a cost that another gateway booked may still count as its hold too.
-      if (endpoint.price_micro > left - meter.heldMicro - meter.othersMicro) throw budgetHeld(budget)
+      if (endpoint.price_micro > remainingMicro - meter.heldMicro - meter.othersMicro)
+        throw budgetHeld(budget)
     }
     meter.ownRequests += 1
     return isCharged ? new BudgetHold(meter, endpoint.price_micro) : undefined
@@ -143,7 +144,7 @@ export class KeyMeters implements AsyncDisposable {
     const now = Date.now()
     this.#forgetLostHolds()
     const active = [...this.#meters.entries()].filter(
-      ([, { usedAt, heldMicro, sharedMicro }]) => now - usedAt < ACTIVE_MS || heldMicro !== sharedMicro,
+      ([, { usedAt, heldMicro, sharedMicro }]) => now - usedAt < METER_TTL_MS || heldMicro !== sharedMicro,
     )
     if (active.length === 0) return
     const minute = minuteOf(now)
@@ -242,12 +243,12 @@ const exceeded = (limit: keyof KeyLimits, words: string, seconds: number): ApiEr
     details: { limit },
   })
 
-const HELD_RETRY_S = 1
+const HELD_RETRY_AFTER_S = 1
 
 const budgetHeld = (budget: number): ApiError =>
   temporaryError(
     'rate_limited',
-    `requests in flight reserve the rest of this key's ${budget} credits a month; try again in ${HELD_RETRY_S} s`,
-    HELD_RETRY_S,
+    `requests in flight reserve the rest of this key's ${budget} credits a month; try again in ${HELD_RETRY_AFTER_S} s`,
+    HELD_RETRY_AFTER_S,
     { details: { limit: 'budget_credits_per_month' } },
   )

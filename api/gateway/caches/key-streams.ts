@@ -18,7 +18,7 @@ export interface StreamAccess extends Disposable {
   readonly ended: AbortSignal
 }
 
-interface Watched {
+interface WatchedStream {
   readonly end: AbortController
   timer: NodeJS.Timeout | undefined
 }
@@ -32,7 +32,7 @@ type Caller = Pick<AccountCaller, 'keyId' | 'expiresAt'>
 export class KeyStreams implements Disposable {
   readonly #db: Kysely<Database>
   readonly #log: Logger
-  readonly #watched = new Map<string, Set<Watched>>()
+  readonly #watched = new Map<string, Set<WatchedStream>>()
   readonly #closing = new AbortController()
   /** The ids of keys to re-read. */
   readonly #stale = new Set<string>()
@@ -50,7 +50,7 @@ export class KeyStreams implements Disposable {
    * because it may have been revoked since the request was authenticated.
    */
   watch({ keyId, expiresAt }: Caller): StreamAccess {
-    const watched: Watched = { end: new AbortController(), timer: undefined }
+    const watched: WatchedStream = { end: new AbortController(), timer: undefined }
     const ofKey = this.#watched.get(keyId) ?? new Set()
     this.#watched.set(keyId, ofKey.add(watched))
     expireAt(watched, expiresAt)
@@ -102,10 +102,10 @@ export class KeyStreams implements Disposable {
 }
 
 /** Schedules the end of a stream, replacing an earlier schedule. */
-function expireAt(watched: Watched, time: number | undefined): void {
+function expireAt(watched: WatchedStream, time: number | undefined): void {
   clearTimeout(watched.timer)
   if (time === undefined) return
-  const left = time - Date.now()
-  if (left <= 0) return watched.end.abort()
-  watched.timer = setTimeout(() => expireAt(watched, time), Math.min(left, MAX_TIMER_MS)).unref()
+  const remainingMs = time - Date.now()
+  if (remainingMs <= 0) return watched.end.abort()
+  watched.timer = setTimeout(() => expireAt(watched, time), Math.min(remainingMs, MAX_TIMER_MS)).unref()
 }

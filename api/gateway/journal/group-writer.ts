@@ -6,7 +6,7 @@ import { backoff } from '../../../platform/async/retry.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-interface Waiting<T> {
+interface QueuedItem<T> {
   item: T
   bytes: number
   since: number
@@ -42,7 +42,7 @@ const MAX_QUEUED_BYTES = 128 * 1024 * 1024
 const TIMEOUT_MS = 10_000
 const FIRST_DELAY_MS = 20
 const MAX_DELAY_MS = 1_000
-const STOP_MS = 3_000
+const STOP_TIMEOUT_MS = 3_000
 
 /**
  * Writes the rows of many requests in few transactions: while one group is being written, the next one gathers. A write
@@ -50,8 +50,8 @@ const STOP_MS = 3_000
  */
 export class GroupWriter<T> implements AsyncDisposable {
   readonly #options: GroupWriterOptions<T>
-  #queue: Waiting<T>[] = []
-  #inFlight: readonly Waiting<T>[] = []
+  #queue: QueuedItem<T>[] = []
+  #inFlight: readonly QueuedItem<T>[] = []
   #bytes = 0
   #running: Promise<void> | undefined
   #stopAt = Number.POSITIVE_INFINITY
@@ -97,7 +97,7 @@ export class GroupWriter<T> implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#stopAt = performance.now() + STOP_MS
+    this.#stopAt = performance.now() + STOP_TIMEOUT_MS
     await this.#running
   }
 
@@ -116,7 +116,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     this.#running = undefined
   }
 
-  #nextGroup(): Waiting<T>[] {
+  #nextGroup(): QueuedItem<T>[] {
     let bytes = 0
     let count = 0
     for (const waiting of this.#queue) {
@@ -127,7 +127,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#queue.splice(0, count)
   }
 
-  async #write(group: readonly Waiting<T>[]): Promise<void> {
+  async #write(group: readonly QueuedItem<T>[]): Promise<void> {
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#attempt(group)
@@ -145,7 +145,7 @@ export class GroupWriter<T> implements AsyncDisposable {
   }
 
   /** Makes one attempt. Callers wait no longer for a hanging database than for one that refuses connections. */
-  async #attempt(group: readonly Waiting<T>[]): Promise<void> {
+  async #attempt(group: readonly QueuedItem<T>[]): Promise<void> {
     const silent = () => this.#losePatience(new Error('the database is not responding'))
     const timer = setInterval(silent, Math.min(MAX_DELAY_MS, this.#patienceMs))
     try {
@@ -155,7 +155,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     }
   }
 
-  async #halve(group: readonly Waiting<T>[], err: unknown): Promise<void> {
+  async #halve(group: readonly QueuedItem<T>[], err: unknown): Promise<void> {
     if (group.length === 1) {
       emit(this.#options.log, 'journal.row_refused', { err })
       return this.#refuse(group, err)
@@ -165,7 +165,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     await this.#write(group.slice(middle))
   }
 
-  #refuse(group: readonly Waiting<T>[], cause: unknown): void {
+  #refuse(group: readonly QueuedItem<T>[], cause: unknown): void {
     const err = new ApiError('internal', 'the result could not be recorded', { cause })
     for (const waiting of group) waiting.reject(this.#explain(waiting, err))
   }
@@ -182,7 +182,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     }
   }
 
-  #explain({ item }: Waiting<T>, err: ApiError): ApiError {
+  #explain({ item }: QueuedItem<T>, err: ApiError): ApiError {
     return this.#options.explain?.(err, item) ?? err
   }
 }

@@ -10,9 +10,9 @@ const INTERVAL_MS = 3_000
 const BATCH = 200
 
 /** Fails and refunds the open tasks of gateways with an expired lease, except `own`; returns their number. */
-export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string): Promise<number> {
+export async function reapOrphans(db: Kysely<Database>, now: Date, gatewayId?: string): Promise<number> {
   return db.transaction().execute(async (trx) => {
-    const tasks = await taskRepository.lockOrphans(trx, { own, limit: BATCH })
+    const tasks = await taskRepository.lockOrphans(trx, { own: gatewayId, limit: BATCH })
     if (tasks.length === 0) return 0
     const error = 'the gateway that ran this task was lost'
     const settlements = tasks.map((task) =>
@@ -26,10 +26,10 @@ export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string)
  * Periodically reaps the open rows of lost gateways. Every gateway runs this and skips rows that another one has
  * locked.
  */
-export const startReaper = (db: Kysely<Database>, log: Logger, own: string): BackgroundLoop =>
+export const startReaper = (db: Kysely<Database>, log: Logger, gatewayId: string): BackgroundLoop =>
   new BackgroundLoop(
     async () => {
-      const count = await reapOrphans(db, new Date(), own)
+      const count = await reapOrphans(db, new Date(), gatewayId)
       if (count > 0) emit(log, 'task.reaped', { count })
     },
     { everyMs: INTERVAL_MS, onError: (err) => emit(log, 'task.reap_failed', { err }) },

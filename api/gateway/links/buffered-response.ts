@@ -1,32 +1,32 @@
 import { ApiError } from '../../../domain/errors.ts'
-import { AnswerBuffer, type AnswerMemory, type AnswerRoom } from './answer-memory.ts'
-import { type Head, LinkError, type LinkStream, type LinkHandlers } from './link-request.ts'
+import { type ResponseHead, LinkError, type LinkStream, type LinkHandlers } from './link-request.ts'
+import { ResponseBuffer, type ResponseMemory, type MemoryReservation } from './response-memory.ts'
 
 /** A complete response of a model server. */
-export interface LinkAnswer {
-  head: Head
+export interface NodeResponse {
+  head: ResponseHead
   body: Buffer
   /** The memory of the body; release it once the body has been sent. */
-  room: AnswerRoom
+  room: MemoryReservation
 }
 
-const NO_HEAD: Head = { status: 0, contentType: '', tokens: undefined }
+const NO_HEAD: ResponseHead = { status: 0, contentType: '', tokens: undefined }
 
 /** Assembles a complete response; `answer` rejects with a `LinkError`, or with `no_capacity` if memory is short. */
 export class BufferedResponse implements LinkHandlers {
-  readonly answer: Promise<LinkAnswer>
-  readonly #resolve: (answer: LinkAnswer) => void
+  readonly answer: Promise<NodeResponse>
+  readonly #resolve: (answer: NodeResponse) => void
   readonly #reject: (error: Error) => void
   readonly #stream: LinkStream
-  readonly #room: AnswerRoom
+  readonly #room: MemoryReservation
   #head = NO_HEAD
   /** The only piece of a short response. */
   #first: Buffer | undefined
-  #body: AnswerBuffer | undefined
+  #body: ResponseBuffer | undefined
 
   /** @param request starts the request; it calls no handler before it returns. */
-  constructor(memory: AnswerMemory, accountId: string, request: (handlers: LinkHandlers) => LinkStream) {
-    const { promise, resolve, reject } = Promise.withResolvers<LinkAnswer>()
+  constructor(memory: ResponseMemory, accountId: string, request: (handlers: LinkHandlers) => LinkStream) {
+    const { promise, resolve, reject } = Promise.withResolvers<NodeResponse>()
     this.answer = promise
     this.#resolve = resolve
     this.#reject = reject
@@ -34,7 +34,7 @@ export class BufferedResponse implements LinkHandlers {
     this.#stream = request(this)
   }
 
-  onHead(head: Head): void {
+  onHead(head: ResponseHead): void {
     this.#head = head
   }
 
@@ -44,7 +44,7 @@ export class BufferedResponse implements LinkHandlers {
       return
     }
     try {
-      this.#body ??= new AnswerBuffer(this.#room)
+      this.#body ??= new ResponseBuffer(this.#room)
       if (this.#first) this.#body.append(this.#first)
       this.#first = undefined
       this.#body.append(chunk)

@@ -23,7 +23,7 @@ export class LinkError extends Error {
 }
 
 /** The subset of `AbortSignal` for work that only needs to be notified once. */
-export interface Aborting {
+export interface AbortSource {
   readonly aborted: boolean
   addEventListener(type: 'abort', listener: () => void): void
 }
@@ -45,11 +45,11 @@ export interface LinkRequest {
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
   /** The signal of the caller's request; it doesn't outlive that request. */
-  signal?: Aborting | undefined
+  signal?: AbortSource | undefined
 }
 
 /** The head of a model server's response. */
-export interface Head {
+export interface ResponseHead {
   status: number
   contentType: string
   /** The `usage` of a short chat response; undefined if it must still be parsed. */
@@ -58,7 +58,7 @@ export interface Head {
 
 /** The handlers of a response: one head, any number of chunks, one end; or an error at any point. */
 export interface LinkHandlers {
-  onHead(head: Head): void
+  onHead(head: ResponseHead): void
   onChunk(chunk: Buffer): void
   onEnd(): void
   onError(error: LinkError): void

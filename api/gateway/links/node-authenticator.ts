@@ -23,7 +23,7 @@ export interface SignedRequest {
   body: Buffer
 }
 
-interface KnownNode {
+interface NodeIdentity {
   key: KeyObject
   accountId: string
 }
@@ -38,7 +38,7 @@ const UNKNOWN = { max: 10_000, ttl: 10_000 }
 export class NodeAuthenticator {
   readonly #db: Kysely<Database>
   // Keys never change. Each signature check also checks whether the node was removed.
-  readonly #known = new LRUCache<string, KnownNode>({ max: 10_000 })
+  readonly #known = new LRUCache<string, NodeIdentity>({ max: 10_000 })
   readonly #unknown = new LRUCache<string, true>(UNKNOWN)
   readonly #questions = new RateLimiter(UNKNOWN_IDS)
 
@@ -77,14 +77,14 @@ export class NodeAuthenticator {
     return { nodeId, accountId }
   }
 
-  async #nodeOf({ nodeId, accountId }: Pick<SignedRequest, 'nodeId' | 'accountId'>): Promise<KnownNode> {
+  async #nodeOf({ nodeId, accountId }: Pick<SignedRequest, 'nodeId' | 'accountId'>): Promise<NodeIdentity> {
     const node = await this.#find(nodeId)
     if (!node || node.accountId !== accountId)
       throw refused('no node of this account has this id', 'node_unknown')
     return node
   }
 
-  async #find(nodeId: string): Promise<KnownNode | undefined> {
+  async #find(nodeId: string): Promise<NodeIdentity | undefined> {
     const known = this.#known.get(nodeId)
     if (known) return known
     if (!isCanonicalUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
@@ -100,7 +100,7 @@ export class NodeAuthenticator {
 }
 
 function signatureOf(
-  { key }: KnownNode,
+  { key }: NodeIdentity,
   request: Omit<SignedRequest, 'body'> & { bodySha256: string },
 ): { digest: Buffer; expiresAt: Date } {
   const checked = verifyRequest(key, request, request.signature)

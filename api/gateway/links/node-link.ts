@@ -26,8 +26,8 @@ import {
 } from '../../../schemas/nodes/link.ts'
 import { checkFrameJson } from './frame-weight.ts'
 import {
-  type Aborting,
-  type Head,
+  type AbortSource,
+  type ResponseHead,
   type LinkStream,
   LinkError,
   type LinkFault,
@@ -41,8 +41,8 @@ export interface LinkEvents {
   onHello(hello: HelloMeta): void
   onState(state: StateBody): void
   /** Stores one batch at a time; the link stops reading from the node while a second batch waits. */
-  onLogs(entries: LogEntry[], place: BatchPlace): Promise<void>
-  onMetrics(entries: MetricEntry[], place: BatchPlace): Promise<void>
+  onLogs(entries: LogEntry[], ack: BatchAck): Promise<void>
+  onMetrics(entries: MetricEntry[], ack: BatchAck): Promise<void>
   /** The node sent a frame of a type that this version does not know. */
   onUnknown(type: number): void
   onClose(reason: string): void
@@ -51,7 +51,7 @@ export interface LinkEvents {
 }
 
 /** The position that acknowledges a batch of log lines or losses, and the batch's size. */
-export interface BatchPlace {
+export interface BatchAck {
   ackedThrough: number
   bytes: number
 }
@@ -64,7 +64,7 @@ interface Pending {
 type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
 
 /** The last request meta for a model, and its JSON text. */
-interface KnownMeta {
+interface CachedMeta {
   meta: OwnMeta
   text: string
 }
@@ -96,8 +96,8 @@ export class NodeLink {
   readonly #events: LinkEvents
   readonly #wheel: TimerWheel
   readonly #pending = new StreamTable<Pending>()
-  readonly #metas = new Map<string, KnownMeta>()
-  readonly #heads = new Map<string, Head>()
+  readonly #metas = new Map<string, CachedMeta>()
+  readonly #heads = new Map<string, ResponseHead>()
   #lastStream = 0
   #retiring = false
   /** The batch of log lines or losses being stored, and the batches queued behind it. */
@@ -200,7 +200,7 @@ export class NodeLink {
   }
 
   /** The listener is never removed and lives as long as the signal; once the stream has ended, it does nothing. */
-  #follow(stream: number, signal: Aborting): void {
+  #follow(stream: number, signal: AbortSource): void {
     const abort = () => this.#fail(stream, 'cancelled', 'the caller disconnected')
     if (signal.aborted) queueMicrotask(abort)
     else signal.addEventListener('abort', abort)
@@ -237,11 +237,9 @@ export class NodeLink {
       case FRAME.hello:
         return this.#events.onHello(readHello(frame))
       case FRAME.log:
-        return this.#store(frame, readLogs(frame), (entries, place) => this.#events.onLogs(entries, place))
+        return this.#store(frame, readLogs(frame), (entries, ack) => this.#events.onLogs(entries, ack))
       case FRAME.metric:
-        return this.#store(frame, readMetrics(frame), (entries, place) =>
-          this.#events.onMetrics(entries, place),
-        )
+        return this.#store(frame, readMetrics(frame), (entries, ack) => this.#events.onMetrics(entries, ack))
       case FRAME.request:
       case FRAME.cancel:
       case FRAME.ack:
@@ -254,7 +252,7 @@ export class NodeLink {
    * A node should wait for the acknowledgement of a batch before it sends the next one. If it doesn't, we stop reading
    * from it until the batch is stored.
    */
-  #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
+  #store<T>(frame: Frame, entries: T[], store: (entries: T[], ack: BatchAck) => Promise<void>): void {
     const { upto: ackedThrough } = parseMeta<SpoolMeta>(frame)
     if (!Number.isSafeInteger(ackedThrough)) throw new LinkProtocolError('the batch has no position')
     this.#batches += 1
@@ -281,7 +279,7 @@ export class NodeLink {
   }
 
   /** The same short heads arrive again and again, so we cache them. */
-  #headOf(frame: Frame): Head {
+  #headOf(frame: Frame): ResponseHead {
     if (frame.meta.length > MAX_KEPT_LENGTH) return readHead(frame)
     const bytes = frame.meta.toString('latin1')
     let head = this.#heads.get(bytes)
@@ -332,7 +330,7 @@ function errorOf(frame: Frame): LinkError {
   return new LinkError(fault, typeof message === 'string' ? message.slice(0, MAX_ERROR) : 'no reason given')
 }
 
-function readHead(frame: Frame): Head {
+function readHead(frame: Frame): ResponseHead {
   const { status, content_type, tokens, tokens_out, needs } =
     parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
   const unknown = unknownNeed(needs)

@@ -17,13 +17,13 @@ import type { Logger } from '../../../platform/log.ts'
 import type { CancelMeta, HelloMeta, StateBody } from '../../../schemas/nodes/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
 import { emit } from '../../events.ts'
-import { AnswerMemory } from './answer-memory.ts'
-import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
-import { type Connected, connected, snapshotOf } from './connected.ts'
-import { type Decided, decidedIn, helloOf } from './decided.ts'
+import { type NodeResponse, BufferedResponse } from './buffered-response.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
-import { type BatchPlace, NodeLink } from './node-link.ts'
+import { type LinkedNode, createLinkedNode, snapshotOf } from './linked-node.ts'
+import { type NodeDecisions, decisionsOf, helloOf } from './node-decisions.ts'
+import { type BatchAck, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, isModelKey, MAX_MODELS } from './reports.ts'
+import { ResponseMemory } from './response-memory.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
@@ -36,7 +36,7 @@ export interface NodeLinksOptions extends StateWriterOptions {
 export type ModelListener = (nodeId: string, model: NodeModel) => void
 
 const GATEWAY_LIST_INTERVAL_MS = 5_000
-const FORGET_MS = 60_000
+const FORGET_DELAY_MS = 60_000
 const RETRY_DELAY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
 /** The maximum number of models per node that are compared with the deleted ones. */
@@ -51,12 +51,12 @@ export class NodeLinks implements AsyncDisposable {
   /** The addresses of all running gateways, in order. */
   gateways: readonly string[] = []
   /** The memory of responses that pass through this gateway. */
-  readonly memory: AnswerMemory
+  readonly memory: ResponseMemory
   readonly #db: Kysely<Database>
   readonly #log: Logger
   readonly #states: StateWriter
   readonly #wheel = new TimerWheel()
-  readonly #nodes = new Map<string, Connected>()
+  readonly #nodes = new Map<string, LinkedNode>()
   readonly #listeners = new Set<ModelListener>()
   readonly #linking = new LRUCache<string, TokenBucket>({ max: 10_000 })
   readonly #timers: NodeJS.Timeout[]
@@ -69,7 +69,7 @@ export class NodeLinks implements AsyncDisposable {
   constructor(options: NodeLinksOptions) {
     this.#db = options.db
     this.#log = options.log
-    this.memory = new AnswerMemory(options.answerBytes)
+    this.memory = new ResponseMemory(options.answerBytes)
     this.#states = new StateWriter(options)
     // Read and send decisions one after another, so the latest decision is sent last.
     options.watch.on('node', () => {
@@ -79,7 +79,7 @@ export class NodeLinks implements AsyncDisposable {
     })
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_INTERVAL_MS),
-      setInterval(() => void nodeRepository.forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
+      setInterval(() => void nodeRepository.forgetSignatures(this.#db).catch(() => {}), FORGET_DELAY_MS),
     ]
     for (const timer of this.#timers) timer.unref()
   }
@@ -103,7 +103,7 @@ export class NodeLinks implements AsyncDisposable {
    * Sends a request and resolves to the complete response; rejects with a `LinkError`, or with `no_capacity` if memory
    * is short.
    */
-  ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
+  ask(nodeId: string, request: LinkRequest): Promise<NodeResponse> {
     const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
     return new BufferedResponse(this.memory, request.accountId, ask).answer
   }
@@ -178,15 +178,15 @@ export class NodeLinks implements AsyncDisposable {
     const link = new NodeLink(nodeId, socket, this.#wheel, {
       onHello: (hello) => this.#hello(node, hello),
       onState: (state) => this.#state(node, state),
-      onLogs: (entries, place) =>
-        this.#store(node, place, () => nodeReportRepository.insertJobLogs(this.#db, nodeId, entries)),
-      onMetrics: (entries, place) =>
-        this.#store(node, place, () => nodeReportRepository.insertJobEpochs(this.#db, nodeId, entries)),
+      onLogs: (entries, ack) =>
+        this.#store(node, ack, () => nodeReportRepository.insertJobLogs(this.#db, nodeId, entries)),
+      onMetrics: (entries, ack) =>
+        this.#store(node, ack, () => nodeReportRepository.insertJobEpochs(this.#db, nodeId, entries)),
       onUnknown: (type) => this.#unknown(node, type),
       onClose: (reason) => this.#lost(node, reason),
       onFault: (err) => emit(this.#log, 'link.request_failed', { err, node_id: nodeId }),
     })
-    const node = connected(link, accountId)
+    const node = createLinkedNode(link, accountId)
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
     emit(this.#log, 'link.accepted', { node_id: nodeId, link_version: linkVersion })
@@ -201,7 +201,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Records the newest hello of a node, one at a time. */
-  #hello(node: Connected, { inventory }: HelloMeta): void {
+  #hello(node: LinkedNode, { inventory }: HelloMeta): void {
     if (!inventory) return
     node.inventory = boundedInventory(inventory)
     if (node.recording) return
@@ -209,7 +209,7 @@ export class NodeLinks implements AsyncDisposable {
     void this.#record(node).finally(() => (node.recording = false))
   }
 
-  async #record(node: Connected): Promise<void> {
+  async #record(node: LinkedNode): Promise<void> {
     let recorded: NodeInventory | undefined
     try {
       while (node.inventory && recorded !== node.inventory && !node.link.closed) {
@@ -220,7 +220,7 @@ export class NodeLinks implements AsyncDisposable {
         ])
         if (!row) return node.link.close('this node has been removed')
         recorded = inventory
-        const decided = decidedIn(row)
+        const decided = decisionsOf(row)
         node.decided = decided
         node.link.hello({ gateways: [...this.gateways], ...helloOf(decided) })
         if (node.report) this.#report(node, node.report)
@@ -247,11 +247,11 @@ export class NodeLinks implements AsyncDisposable {
     for (const row of rows ?? []) {
       const node = this.#nodes.get(row.id)
       if (row.status === 'removed') node?.link.close('this node has been removed')
-      else if (node?.decided) this.#decide(node, node.decided, decidedIn(row))
+      else if (node?.decided) this.#decide(node, node.decided, decisionsOf(row))
     }
   }
 
-  #decide(node: Connected, before: Decided, decided: Decided): void {
+  #decide(node: LinkedNode, before: NodeDecisions, decided: NodeDecisions): void {
     const { draining, sharing, ordered } = decided
     node.decided = decided
     const isTold = before.draining === draining && before.sharing === sharing
@@ -265,29 +265,29 @@ export class NodeLinks implements AsyncDisposable {
     for (const model of node.report.models) if (added.has(model.model_key)) this.#announce(node, model)
   }
 
-  #state(node: Connected, { report, model }: StateBody): void {
+  #state(node: LinkedNode, { report, model }: StateBody): void {
     if (report) this.#report(node, report)
     if (model) this.#model(node, model)
   }
 
-  #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
+  #report(node: LinkedNode, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
     node.reported = report.models
       .slice(0, MAX_REPORTED)
       .map(({ model_key }) => model_key)
       .filter(isModelKey)
-    const told = this.#bounded(node, report.models)
-    node.report = { ...report, models: told }
+    const reported = this.#bounded(node, report.models)
+    node.report = { ...report, models: reported }
     if (!inventory || !decided) return
-    this.#join(node, told, decided)
-    const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
+    this.#join(node, reported, decided)
+    const models = reported.filter(({ model_key }) => decided.ordered.has(model_key))
     const isFirst = node.snapshot === undefined
     const snapshot = snapshotOf({ nodeId: node.link.nodeId, accountId, inventory, decided, report, models })
     this.#put(node, snapshot, { soon: soon || isFirst })
   }
 
-  #model(node: Connected, told: NodeModel): void {
-    const [model] = boundedModels([told])
+  #model(node: LinkedNode, reported: NodeModel): void {
+    const [model] = boundedModels([reported])
     if (!model) return
     const { report, snapshot, decided } = node
     const isGone = model.state === 'cold' && model.error === undefined
@@ -309,7 +309,7 @@ export class NodeLinks implements AsyncDisposable {
    * Adds orders for models that a node loaded by itself, if its account may use them. The result arrives like any other
    * decision.
    */
-  #join(node: Connected, models: readonly NodeModel[], { ordered }: Decided): void {
+  #join(node: LinkedNode, models: readonly NodeModel[], { ordered }: NodeDecisions): void {
     const room = MAX_ASKED - node.asked.size
     const fresh = models
       .map(({ model_key }) => model_key)
@@ -324,11 +324,11 @@ export class NodeLinks implements AsyncDisposable {
     })
   }
 
-  #announce(node: Connected, model: NodeModel): void {
+  #announce(node: LinkedNode, model: NodeModel): void {
     for (const listener of this.#listeners) listener(node.link.nodeId, model)
   }
 
-  #bounded(node: Connected, models: readonly NodeModel[]): NodeModel[] {
+  #bounded(node: LinkedNode, models: readonly NodeModel[]): NodeModel[] {
     const bounded = boundedModels(models)
     if (bounded.length < models.length && !node.isCut) {
       node.isCut = true
@@ -341,20 +341,20 @@ export class NodeLinks implements AsyncDisposable {
     return bounded
   }
 
-  #put(node: Connected, snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
+  #put(node: LinkedNode, snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
     node.snapshot = snapshot
     this.placement.put(snapshot)
     this.#snapshots = undefined
     this.#states.note(snapshot, { soon: soon && node.soon.take() })
   }
 
-  #unknown(node: Connected, type: number): void {
+  #unknown(node: LinkedNode, type: number): void {
     node.unknownFrames += 1
     if (node.unknownFrames > 1) return
     emit(this.#log, 'link.unknown_frame', { node_id: node.link.nodeId, frame_type: type })
   }
 
-  #lost(node: Connected, reason: string): void {
+  #lost(node: LinkedNode, reason: string): void {
     const { nodeId } = node.link
     if (this.#nodes.get(nodeId) !== node) return
     this.#nodes.delete(nodeId)
@@ -370,8 +370,8 @@ export class NodeLinks implements AsyncDisposable {
    * otherwise resend forever.
    */
   async #store(
-    node: Connected,
-    { ackedThrough, bytes }: BatchPlace,
+    node: LinkedNode,
+    { ackedThrough, bytes }: BatchAck,
     write: () => Promise<void>,
   ): Promise<void> {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {

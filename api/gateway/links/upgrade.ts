@@ -13,7 +13,7 @@ const LINK_PATH = '/api/v1/nodes/link'
 const MAX_FRAME = 1024 * 1024
 
 /** Returns whether a request opens a link. We ignore the upgrade of any other request (RFC 9110, 7.8). */
-export const asksForLink = ({ url, headers }: IncomingMessage): boolean =>
+export const isLinkUpgrade = ({ url, headers }: IncomingMessage): boolean =>
   url?.split('?')[0] === LINK_PATH && headers.upgrade?.toLowerCase() === 'websocket'
 
 /** Upgrades `GET /api/v1/nodes/link` to a link; the handshake is signed like any node request. */

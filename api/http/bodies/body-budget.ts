@@ -1,7 +1,7 @@
 import { temporaryError } from '../../../domain/errors.ts'
 
 /** The memory reserved for one request, released after the response. */
-export interface Held {
+export interface BudgetReservation {
   readonly owner: string
   bytes: number
 }
@@ -41,12 +41,12 @@ export class BodyBudget {
 
   /** Returns whether this owner may reserve `bytes` more now. */
   fits(owner: string, bytes: number): boolean {
-    const own = this.#of(owner).bytes + bytes
+    const ownerBytes = this.#of(owner).bytes + bytes
     const isOver =
       owner === UNAUTHENTICATED
-        ? own > this.#bytes / UNAUTHENTICATED_FRACTION
-        : own > ALWAYS_BYTES && own > this.#bytes - this.#held - bytes
-    return !isOver && own <= this.share
+        ? ownerBytes > this.#bytes / UNAUTHENTICATED_FRACTION
+        : ownerBytes > ALWAYS_BYTES && ownerBytes > this.#bytes - this.#held - bytes
+    return !isOver && ownerBytes <= this.share
   }
 
   /** Throws if this owner may not reserve `bytes` more. */
@@ -60,7 +60,7 @@ export class BodyBudget {
   }
 
   /** Reserves `bytes` more, or throws and reserves nothing if that is too much. */
-  hold(held: Held, bytes: number): void {
+  hold(held: BudgetReservation, bytes: number): void {
     this.check(held.owner, bytes)
     held.bytes += bytes
     if (held.owner !== UNAUTHENTICATED) this.#held += bytes
@@ -68,7 +68,7 @@ export class BodyBudget {
   }
 
   /** Releases everything; safe to repeat. */
-  release(held: Held): void {
+  release(held: BudgetReservation): void {
     this.#of(held.owner).bytes -= held.bytes
     if (held.owner !== UNAUTHENTICATED) this.#held -= held.bytes
     held.bytes = 0

@@ -9,7 +9,7 @@ const ONE_PER_ACCOUNT = { ...ONE_AT_A_TIME, most: Infinity } as const
 const SMALL_BYTES = 1024 * 1024
 const RETRY_AFTER_S = 1
 /** Shorter work needs no pause. */
-const SHORT_MS = 2
+const MIN_PAUSE_MS = 2
 
 /**
  * Reads the large JSON bodies of all accounts one after another, with a separate queue for bodies of more than a
@@ -30,7 +30,7 @@ export class BodyTurns {
     reading: Iterator<void>,
     next: () => Promise<void>,
   ): Promise<void> {
-    const own = await take(this.#accounts, owner, signal)
+    const accountTurn = await take(this.#accounts, owner, signal)
     let tookMs = 0
     try {
       using _turn = await take(bytes > SMALL_BYTES ? this.#large : this.#small, owner, signal)
@@ -49,8 +49,8 @@ export class BodyTurns {
       // Not awaited: the turn ends as soon as the rest of the request waits for anything.
       return timed(next)
     } finally {
-      if (tookMs < SHORT_MS) own[Symbol.dispose]()
-      else setTimeout(() => own[Symbol.dispose](), tookMs).unref()
+      if (tookMs < MIN_PAUSE_MS) accountTurn[Symbol.dispose]()
+      else setTimeout(() => accountTurn[Symbol.dispose](), tookMs).unref()
     }
   }
 }

@@ -8,12 +8,12 @@ export class ClientGoneError extends Error {
 }
 
 const EMPTY = Buffer.alloc(0)
-const DRAIN_MS = 30_000
+const DRAIN_TIMEOUT_MS = 30_000
 const MIB = 1024 * 1024
 /** The default limit of JSON bodies. */
 export const MAX_JSON_BYTES = MIB
 /** The largest JSON body takes this long at 2 Mbit/s. Without a limit, a slow client would hold its memory forever. */
-const SLOWEST_MS = 5 * 60_000
+const BODY_TIMEOUT_MS = 5 * 60_000
 
 export const hasBody = (req: IncomingMessage): boolean =>
   req.headers['transfer-encoding'] !== undefined || (req.headers['content-length'] ?? '0') !== '0'
@@ -67,13 +67,13 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
 
 /** Throws if a body in memory whose first bytes arrived at `firstAt` is taking too long. */
 export function checkPace(firstAt: number): void {
-  if (performance.now() - firstAt > SLOWEST_MS)
+  if (performance.now() - firstAt > BODY_TIMEOUT_MS)
     throw new ApiError('request_timeout', 'the body arrived too slowly')
 }
 
 /** Creates a 413. `what` is the part that is too large; `hint` ends the sentence. */
 export const tooLarge = (maxBytes: number, what = 'body', hint = ''): ApiError =>
-  new ApiError('payload_too_large', `the ${what} is larger than ${inWords(maxBytes)}${hint}`, {
+  new ApiError('payload_too_large', `the ${what} is larger than ${formatBytes(maxBytes)}${hint}`, {
     details: { max_bytes: maxBytes },
   })
 
@@ -86,7 +86,7 @@ export interface FileLimit {
 
 export const fileTooLarge = ({ maxBytes, hint }: FileLimit): ApiError => tooLarge(maxBytes, 'file', hint)
 
-const inWords = (bytes: number): string =>
+const formatBytes = (bytes: number): string =>
   bytes % MIB === 0 ? `${bytes / MIB} MB (${bytes} bytes)` : `${bytes} bytes`
 
 /**
@@ -100,7 +100,7 @@ export function drain(req: IncomingMessage): void {
   req.removeAllListeners('data')
   req.on('error', () => {})
   req.resume()
-  const timer = setTimeout(() => socket.destroy(), DRAIN_MS).unref()
+  const timer = setTimeout(() => socket.destroy(), DRAIN_TIMEOUT_MS).unref()
   req.once('close', () => clearTimeout(timer))
 }
 

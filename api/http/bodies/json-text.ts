@@ -2,7 +2,7 @@ import { ApiError } from '../../../domain/errors.ts'
 
 const TEXT = Symbol('the JSON text of this object')
 
-type Known = object & { readonly [TEXT]?: Buffer }
+type RawJsonObject = object & { readonly [TEXT]?: Buffer }
 
 /**
  * Remembers the JSON text that an object was parsed from, such as a model's result. A response with this object as a
@@ -14,15 +14,15 @@ export function withText<T extends object>(value: T, text: Buffer): T {
 }
 
 /** An object that stays unparsed, because parsing megabytes would block the gateway's only thread. */
-class Unparsed {
+class UnparsedJson {
   toJSON(): unknown {
-    const { [TEXT]: text } = this as Known
+    const { [TEXT]: text } = this as RawJsonObject
     return JSON.parse((text ?? '').toString())
   }
 }
 
 /** Returns an object that represents a JSON text in a response body. */
-export const ofText = (text: Buffer): object => withText(new Unparsed(), text)
+export const ofText = (text: Buffer): object => withText(new UnparsedJson(), text)
 
 /** The maximum size of a result for callers that need its values. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024
@@ -34,8 +34,8 @@ const MAX_PARSED_BYTES = 4 * 1024 * 1024
 export function parsed(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
   const texts = Object.entries(body).flatMap(([name, member]: [string, unknown]) => {
-    const text = typeof member === 'object' && member !== null ? (member as Known)[TEXT] : undefined
-    return text ? [{ name, text, isParsed: !(member instanceof Unparsed) }] : []
+    const text = typeof member === 'object' && member !== null ? (member as RawJsonObject)[TEXT] : undefined
+    return text ? [{ name, text, isParsed: !(member instanceof UnparsedJson) }] : []
   })
   const large = texts.find(({ text }) => text.length > MAX_PARSED_BYTES)
   if (large) {
@@ -63,7 +63,7 @@ export function serialize(body: unknown): string | Buffer {
   // This runs for every response, so avoid building a list of entries.
   for (const name in body) {
     const member = (body as Record<string, unknown>)[name]
-    const text = typeof member === 'object' && member !== null ? (member as Known)[TEXT] : undefined
+    const text = typeof member === 'object' && member !== null ? (member as RawJsonObject)[TEXT] : undefined
     if (text) return spliced(body, name, text)
   }
   return JSON.stringify(body)

@@ -193,9 +193,9 @@ function isUnlike(hash: number, depth: number): boolean {
   const layout = mixed ^ (mixed >>> 15)
   layouts[depth] = layout
   // V8 tries the previous object's layout first, so equal rows are fast no matter what came before them.
-  const place = depth * (MAX_LAYOUT_MEMBERS + 1) + member
-  if (layoutsBefore[place] === layout) return false
-  layoutsBefore[place] = layout
+  const index = depth * (MAX_LAYOUT_MEMBERS + 1) + member
+  if (layoutsBefore[index] === layout) return false
+  layoutsBefore[index] = layout
   const slot = before & (branches.length - 1)
   const branched = branches[slot] ?? 0
   if (branched > MAX_BRANCHES) return true

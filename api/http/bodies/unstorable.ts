@@ -1,6 +1,6 @@
 import { type ApiError, invalid } from '../../../domain/errors.ts'
 import { isStorable } from '../../../domain/storable-text.ts'
-import type { Where } from '../issues.ts'
+import type { MessagePart } from '../issues.ts'
 
 /** The parts of a request that may contain text that the database rejects. */
 export interface Texts {
@@ -11,7 +11,7 @@ export interface Texts {
 
 /** Finds the text that Postgres rejected: one with a NUL or an unpaired surrogate. */
 export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
-  const places: [Where, unknown][] = [
+  const places: [MessagePart, unknown][] = [
     ['body', body],
     ['query', query],
     ['path', params],

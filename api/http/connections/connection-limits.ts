@@ -68,14 +68,14 @@ class ConnectionLimits {
 
   /** Counts a connection for its owner; throws if the owner is at its limit. */
   own(socket: Duplex, connection: Connection, { key, isPlatform }: ConnectionOwner): void {
-    const own = key === undefined ? 0 : (this.#byOwner.get(key) ?? 0)
-    if (own >= this.#perOwner)
+    const open = key === undefined ? 0 : (this.#byOwner.get(key) ?? 0)
+    if (open >= this.#perOwner)
       throw tooMany(`an account or node may have at most ${this.#perOwner} connections`)
     // Connections of the platform don't count against the accounts' share.
     const ofAccounts = this.#open - this.#unidentified.size - this.#ofPlatform
     if (!isPlatform && ofAccounts >= this.#most - this.#reserve)
       throw tooMany('this gateway has no free connections')
-    if (key !== undefined) this.#byOwner.set(key, own + 1)
+    if (key !== undefined) this.#byOwner.set(key, open + 1)
     if (isPlatform) this.#ofPlatform += 1
     connection.isOwned = true
     this.#unidentified.delete(socket)
@@ -86,9 +86,9 @@ class ConnectionLimits {
   }
 
   #release(key: string): void {
-    const left = (this.#byOwner.get(key) ?? 1) - 1
-    if (left === 0) this.#byOwner.delete(key)
-    else this.#byOwner.set(key, left)
+    const remaining = (this.#byOwner.get(key) ?? 1) - 1
+    if (remaining === 0) this.#byOwner.delete(key)
+    else this.#byOwner.set(key, remaining)
   }
 
   #add(socket: Socket): void {

@@ -17,18 +17,18 @@ interface Connection {
 }
 
 /** Longer than the timeout of common load balancers, so they are the ones to close idle connections. */
-const KEEP_ALIVE_S = 65
+const KEEP_ALIVE_TIMEOUT_S = 65
 /** The header value that announces the timeout to clients. */
-export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
+export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_TIMEOUT_S}`
 /** One extra second for a request that was sent at the last moment. */
-const IDLE_TIMEOUT_MS = (KEEP_ALIVE_S + 1) * 1_000
+const IDLE_TIMEOUT_MS = (KEEP_ALIVE_TIMEOUT_S + 1) * 1_000
 /** A body may be large and arrive slowly, but it must make progress. */
 const BODY_IDLE_TIMEOUT_MS = 30_000
 /** Responses must make progress too: a client that doesn't read ties up memory, and the file or model behind it. */
 const RESPONSE_IDLE_TIMEOUT_MS = 120_000
 /** After this time, a body must have averaged the minimum rate in bytes per millisecond. */
-const SLOW_MS = 5 * 60_000
-const SLOWEST_BYTES_PER_MS = 1
+const SLOW_BODY_TIMEOUT_MS = 5 * 60_000
+const MIN_BYTES_PER_MS = 1
 /** A connection is closed at most two sweeps late. */
 const SWEEP_INTERVAL_MS = 5_000
 
@@ -55,7 +55,7 @@ const LIMITS: Required<IdleLimits> = {
   idleMs: IDLE_TIMEOUT_MS,
   bodyIdleMs: BODY_IDLE_TIMEOUT_MS,
   answerIdleMs: RESPONSE_IDLE_TIMEOUT_MS,
-  slowMs: SLOW_MS,
+  slowMs: SLOW_BODY_TIMEOUT_MS,
   sweepMs: SWEEP_INTERVAL_MS,
 }
 
@@ -117,17 +117,17 @@ export class IdleConnections {
   }
 
   #lookAtBody(socket: Socket, connection: Connection, response: ServerResponse, now: number): void {
-    const came = socket.bytesRead
+    const bytesRead = socket.bytesRead
     if (connection.seen !== response) {
-      Object.assign(connection, { seen: response, seenAt: now, cameBefore: came, movedAt: now })
+      Object.assign(connection, { seen: response, seenAt: now, cameBefore: bytesRead, movedAt: now })
     }
     // If received bytes haven't been consumed, the client isn't the one delaying.
-    if (connection.bytes !== came || response.req.readableLength > 0) {
-      connection.bytes = came
+    if (connection.bytes !== bytesRead || response.req.readableLength > 0) {
+      connection.bytes = bytesRead
       connection.movedAt = now
     }
     const { bodyIdleMs, slowMs } = this.#limits
-    const slowest = slowMs + (came - connection.cameBefore) / SLOWEST_BYTES_PER_MS
+    const slowest = slowMs + (bytesRead - connection.cameBefore) / MIN_BYTES_PER_MS
     if (now - connection.movedAt < bodyIdleMs && now - connection.seenAt < slowest) return
     if (response.headersSent) socket.destroy()
     else this.#timeOut(response)
@@ -135,9 +135,9 @@ export class IdleConnections {
 
   #lookAtAnswer(socket: Socket, connection: Connection, now: number): void {
     // Bytes written, minus those that are still buffered here.
-    const gone = socket.bytesWritten - socket.writableLength
-    if (connection.bytes !== gone) {
-      connection.bytes = gone
+    const bytesSent = socket.bytesWritten - socket.writableLength
+    if (connection.bytes !== bytesSent) {
+      connection.bytes = bytesSent
       connection.movedAt = now
     } else if (now - connection.movedAt >= this.#limits.answerIdleMs) socket.destroy()
   }

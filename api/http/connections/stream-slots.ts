@@ -18,9 +18,9 @@ export class StreamSlots {
       [Symbol.dispose]: () => {
         if (!isHeld) return
         isHeld = false
-        const left = (this.#open.get(owner) ?? 1) - 1
-        if (left === 0) this.#open.delete(owner)
-        else this.#open.set(owner, left)
+        const remaining = (this.#open.get(owner) ?? 1) - 1
+        if (remaining === 0) this.#open.delete(owner)
+        else this.#open.set(owner, remaining)
       },
     }
   }

@@ -6,7 +6,7 @@ import { type ApiRouter, leadsToMalformed, routedPath, type RouterEntry } from '
 import type { Middleware } from './middleware.ts'
 
 type ApiMiddleware = RouterMiddleware<RequestContext>
-type Matched = NonNullable<RouterContext<RequestContext>['matched']>
+type RouteMatch = NonNullable<RouterContext<RequestContext>['matched']>
 
 /** Error responses quote at most this many characters of a path. */
 const MAX_PATH = 200
@@ -59,13 +59,13 @@ function notFound(path: string, setting?: string): ApiError {
   return new ApiError('not_found', `there is no ${path.slice(0, MAX_PATH)}; ${hint}`)
 }
 
-function methodNotAllowed({ path }: RequestContext, matched: Matched): ApiError {
+function methodNotAllowed({ path }: RequestContext, matched: RouteMatch): ApiError {
   const allow = allowed(matched)
   return new ApiError('method_not_allowed', `${path} takes ${allow}`, { headers: { allow } })
 }
 
 /** Returns the methods of the first path, in the order of their declaration. */
-function allowed(matched: Matched): string {
+function allowed(matched: RouteMatch): string {
   const methods = matched.filter(({ path }) => path === matched[0]?.path).flatMap((layer) => layer.methods)
   const names = methods.filter((method) => method !== 'HEAD')
   if (methods.includes('HEAD')) names.push('HEAD')

@@ -1,7 +1,7 @@
 import { isDataException } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { emit } from '../../events.ts'
-import type { RoomWatch } from '../../gateway/background/room-watch.ts'
+import type { StorageMonitor } from '../../gateway/background/storage-monitor.ts'
 import { ClientGoneError } from '../bodies/body.ts'
 import { unstorableText } from '../bodies/unstorable.ts'
 import type { UnauthenticatedRequests } from '../connections/unauthenticated-requests.ts'
@@ -16,7 +16,7 @@ import { sendError } from './respond.ts'
 export function renderErrors(
   families: readonly Family[],
   unauthenticated: UnauthenticatedRequests,
-  room: Pick<RoomWatch, 'note'>,
+  room: Pick<StorageMonitor, 'note'>,
 ): Middleware {
   function fail(state: RequestContext, err: unknown): void {
     const { response } = state

@@ -63,17 +63,22 @@ const SHORT_BYTES = 16 * 1024
 
 const JSON_UTF8 = 'application/json; charset=utf-8'
 
-interface Seen {
+interface HeaderPresence {
   etag: string | undefined
   cacheControl: boolean
   contentType: boolean
   contentLength: boolean
 }
 
-const NOTHING: Seen = { etag: undefined, cacheControl: false, contentType: false, contentLength: false }
+const NOTHING: HeaderPresence = {
+  etag: undefined,
+  cacheControl: false,
+  contentType: false,
+  contentLength: false,
+}
 
 /** Adds the handler's headers; returns which headers with a default it has set. */
-function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
+function addHeaders(head: string[], headers: ReplyHeaders | undefined): HeaderPresence {
   if (!headers) return NOTHING
   const seen = { ...NOTHING }
   // This runs for every response, so avoid building a list of entries.

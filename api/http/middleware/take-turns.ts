@@ -1,4 +1,4 @@
-import type { LongAnswers } from '../long-answers.ts'
+import type { LongResponses } from '../long-responses.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
@@ -6,7 +6,7 @@ import type { Middleware } from './middleware.ts'
  * so clients that don't read hold the memory of only one response.
  */
 export const takeTurns =
-  (longAnswers: LongAnswers): Middleware =>
+  (longAnswers: LongResponses): Middleware =>
   async ({ state }, next) => {
     const turn = await longAnswers.take(state.accountId ?? '', state.signal)
     let bytes = 0

@@ -146,14 +146,14 @@ function pathParameters({ path, params }: AnyRoute, components: Components): Jso
   }))
 }
 
-function fieldsOf(schema: TSchema | undefined, place: 'query' | 'header', components: Components): Json[] {
+function fieldsOf(schema: TSchema | undefined, location: 'query' | 'header', components: Components): Json[] {
   const { properties = {}, required = [] } = (schema ?? {}) as {
     properties?: Record<string, Json>
     required?: string[]
   }
   return Object.entries(properties).map(([name, property]) => ({
     name,
-    in: place,
+    in: location,
     required: required.includes(name),
     schema: components.place(property),
     ...(typeof property.description === 'string' && { description: property.description }),

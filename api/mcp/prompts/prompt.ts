@@ -1,11 +1,11 @@
 import type { GetPromptResult, Prompt as PromptEntry } from '@modelcontextprotocol/server'
-import type { CallContext, RequestOfAccount } from '../tool.ts'
+import type { CallContext, AccountRequestContext } from '../tool.ts'
 
 /** A text with which a user starts a conversation. */
 export interface Prompt extends PromptEntry {
   readonly get: (args: Readonly<Record<string, string>>, context: CallContext) => GetPromptResult
   /** Returns completions for an argument: what the account has that it could name. */
-  readonly complete?: (argument: string, on: RequestOfAccount) => Promise<string[]>
+  readonly complete?: (argument: string, on: AccountRequestContext) => Promise<string[]>
 }
 
 /** Returns a prompt of one message. */

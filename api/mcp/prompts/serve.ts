@@ -1,10 +1,10 @@
 import { ProtocolError, ProtocolErrorCode, type Server } from '@modelcontextprotocol/server'
 import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 
 /** Serves `prompts/list` and `prompts/get`. */
-export function servePrompts(server: Server, on: RequestOfAccount, { prompts }: Offer): void {
+export function servePrompts(server: Server, on: AccountRequestContext, { prompts }: Offer): void {
   server.setRequestHandler('prompts/list', () => ({
     prompts: prompts.map(({ get: _get, complete: _complete, ...shown }) => shown),
   }))

@@ -5,7 +5,7 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { Dataset, DatasetList } from '../../../schemas/dataset.ts'
 import { listDatasets } from '../../routes/builder/datasets/list-datasets.ts'
 import { operate } from '../operate.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 import { firstLines } from './first-lines.ts'
 import { idIn, type ResourceKind } from './kind.ts'
 
@@ -51,13 +51,13 @@ export const datasetRows: ResourceKind = {
 }
 
 /** Returns the account's newest datasets that are ready. */
-export async function recentDatasets(on: RequestOfAccount): Promise<Dataset[]> {
+export async function recentDatasets(on: AccountRequestContext): Promise<Dataset[]> {
   const inputs = { query: { status: 'ready', limit: RECENT } }
   return (await operate<Static<typeof DatasetList>>(listDatasets, on, inputs)).datasets
 }
 
 async function usableDataset(
-  { request: { caller }, services: { db } }: RequestOfAccount,
+  { request: { caller }, services: { db } }: AccountRequestContext,
   id: string,
 ): Promise<ListedDataset> {
   const row = await datasetRepository.findUsableDataset(db, caller.accountId, id)
@@ -67,7 +67,7 @@ async function usableDataset(
 }
 
 async function columnsOf(
-  { request: { caller }, services: { db } }: RequestOfAccount,
+  { request: { caller }, services: { db } }: AccountRequestContext,
   id: string,
 ): Promise<FullDataset['columns']> {
   return (await datasetRepository.findUsableDatasetInFull(db, caller.accountId, id))?.columns ?? null
@@ -75,7 +75,7 @@ async function columnsOf(
 
 async function startOf(
   { key, size, format }: { key: string; size: number; format: string },
-  { request, services: { objects } }: RequestOfAccount,
+  { request, services: { objects } }: AccountRequestContext,
 ): Promise<string> {
   const end = Math.min(size, START_BYTES) - 1
   if (end < 0) return ''

@@ -5,7 +5,7 @@ import type {
   TextResourceContents,
 } from '@modelcontextprotocol/server'
 import { isUuid } from '../../../domain/uuid.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 
 type Contents = TextResourceContents | BlobResourceContents
 
@@ -13,11 +13,11 @@ type Contents = TextResourceContents | BlobResourceContents
 export interface ResourceKind {
   readonly template?: ResourceTemplateType
   /** Returns the most recent resources for the list; agents can read others by the template. */
-  recent(on: RequestOfAccount): Promise<Resource[]>
+  recent(on: AccountRequestContext): Promise<Resource[]>
   /** Returns completions for the template's variable. */
-  complete?(argument: string, on: RequestOfAccount): Promise<string[]>
+  complete?(argument: string, on: AccountRequestContext): Promise<string[]>
   /** Returns undefined for a URI of another kind; throws `not_found` if the account doesn't have the resource. */
-  read(uri: string, on: RequestOfAccount): Promise<Contents[] | undefined>
+  read(uri: string, on: AccountRequestContext): Promise<Contents[] | undefined>
 }
 
 /** Returns the id in a URI of the form `hearth://runs/{run_id}/log`. */

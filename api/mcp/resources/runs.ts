@@ -4,7 +4,7 @@ import { getTrainingRunLogs } from '../../routes/builder/training-runs/get-train
 import { getTrainingRunMetrics } from '../../routes/builder/training-runs/get-training-run-metrics.ts'
 import { listTrainingRuns } from '../../routes/builder/training-runs/list-training-runs.ts'
 import { operate } from '../operate.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 import { idIn, type ResourceKind } from './kind.ts'
 
 const RECENT = 10
@@ -67,11 +67,11 @@ export const runMetrics: ResourceKind = {
   },
 }
 
-async function complete(_argument: string, on: RequestOfAccount): Promise<string[]> {
+async function complete(_argument: string, on: AccountRequestContext): Promise<string[]> {
   return (await recentRuns(on)).map(({ run_id }) => run_id)
 }
 
-async function recentRuns(on: RequestOfAccount): Promise<TrainingRun[]> {
+async function recentRuns(on: AccountRequestContext): Promise<TrainingRun[]> {
   const inputs = { query: { limit: RECENT } }
   return (await operate<Static<typeof TrainingRunList>>(listTrainingRuns, on, inputs)).runs
 }

@@ -2,10 +2,10 @@ import { ResourceNotFoundError, type Server } from '@modelcontextprotocol/server
 import { ApiError } from '../../../domain/errors.ts'
 import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 
 /** Serves `resources/list`, `resources/templates/list` and `resources/read`. */
-export function serveResources(server: Server, on: RequestOfAccount, { resources }: Offer): void {
+export function serveResources(server: Server, on: AccountRequestContext, { resources }: Offer): void {
   const { log } = on.request
   server.setRequestHandler('resources/list', () =>
     guarded(log, async () => {

@@ -6,7 +6,7 @@ import { cancelTask } from '../../routes/builder/tasks/cancel-task.ts'
 import { cancelTrainingRun } from '../../routes/builder/training-runs/cancel-training-run.ts'
 import { invocationResult } from '../invocation-result.ts'
 import { operate } from '../operate.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 import type { TaskKind } from './kinds.ts'
 import type { TaskState } from './state.ts'
 
@@ -23,10 +23,10 @@ export const invocationTasks: TaskKind = {
 
 const visibleInvocation = (
   id: string,
-  { caller, services, request: { signal, res } }: RequestOfAccount,
+  { caller, services, request: { signal, res } }: AccountRequestContext,
 ): Promise<Invocation> => findVisibleInvocation(services, caller, id, { signal, res, surface: 'mcp' })
 
-export function stateOfInvocation(invocation: Invocation, { services }: RequestOfAccount): TaskState {
+export function stateOfInvocation(invocation: Invocation, { services }: AccountRequestContext): TaskState {
   const { invocation_id, status, error, created_at, completed_at } = invocation
   const shared = {
     taskId: `invocation.${invocation_id}`,

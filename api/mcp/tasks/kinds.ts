@@ -1,15 +1,15 @@
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import { ApiError } from '../../../domain/errors.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 import type { TaskState } from './state.ts'
 
 /** One kind of work that may continue as a task. Its task ids have the form `<name>.<id>`. */
 export interface TaskKind {
   readonly name: string
   /** Throws `not_found` if the account has no task with this id. */
-  get(id: string, context: RequestOfAccount): Promise<TaskState>
+  get(id: string, context: AccountRequestContext): Promise<TaskState>
   /** Cancels a task; may throw `conflict` if it has already ended. */
-  cancel(id: string, context: RequestOfAccount): Promise<void>
+  cancel(id: string, context: AccountRequestContext): Promise<void>
 }
 
 /** The poll interval that we ask clients to use. */
@@ -22,14 +22,14 @@ export const taskFields = (state: TaskState) => ({ ...state, ttlMs: null, pollIn
 export const getTaskState = (
   kinds: readonly TaskKind[],
   taskId: string,
-  context: RequestOfAccount,
+  context: AccountRequestContext,
 ): Promise<TaskState> => withTask(kinds, taskId, (kind, id) => kind.get(id, context))
 
 /** Serves `tasks/cancel`. A task that has already ended isn't an error. */
 export const cancelTaskById = (
   kinds: readonly TaskKind[],
   taskId: string,
-  context: RequestOfAccount,
+  context: AccountRequestContext,
 ): Promise<void> =>
   withTask(kinds, taskId, async (kind, id) => {
     try {

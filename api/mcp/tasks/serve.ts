@@ -6,7 +6,7 @@ import {
 } from '@modelcontextprotocol/server'
 import { guarded } from '../guarded.ts'
 import type { Offer } from '../offer.ts'
-import type { RequestOfAccount } from '../tool.ts'
+import type { AccountRequestContext } from '../tool.ts'
 import { takesTasks, TASKS_EXTENSION } from './declared.ts'
 import { cancelTaskById, getTaskState, taskFields } from './kinds.ts'
 
@@ -21,7 +21,7 @@ const params = fromJsonSchema<TaskParams>({
 })
 
 /** Serves the methods of the tasks extension. None of our tasks requests input from its client. */
-export function serveTasks(server: Server, on: RequestOfAccount, { taskKinds }: Offer): void {
+export function serveTasks(server: Server, on: AccountRequestContext, { taskKinds }: Offer): void {
   const serve = (method: string, handle: (taskId: string) => Promise<object>) =>
     server.setRequestHandler(method, { params }, ({ taskId }, mcp) =>
       guarded(on.request.log, async () => {

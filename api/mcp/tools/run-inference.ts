@@ -5,7 +5,7 @@ import { InferBody, InferResponse } from '../../../schemas/inference-task.ts'
 import { requireRole, roleOf } from '../../http/auth.ts'
 import { infer } from '../../routes/builder/endpoints/infer.ts'
 import { InferParams } from '../../routes/builder/endpoints/params.ts'
-import { Patience } from '../await-task.ts'
+import { CallDeadline } from '../call-deadline.ts'
 import { answerOfTask, inferenceResult } from '../inference-result.ts'
 import { publicSchema } from '../json-schema.ts'
 import { operate } from '../operate.ts'
@@ -41,7 +41,7 @@ export const runInferenceTool: Tool = {
 
 async function runInference(args: Args, context: CallContext): Promise<ToolResult> {
   requireRole(context.request.caller, roleOf(infer))
-  const patience = new Patience(context)
+  const patience = new CallDeadline(context)
   const first = await answerTo(args, context, patience.firstS)
   if (isTerminalTask(first.status)) return inferenceResult(first)
   if (takesTasks(context.mcp)) {

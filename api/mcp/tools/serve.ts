@@ -14,13 +14,13 @@ import {
   type CallContext,
   type JsonObject,
   type ReadTool,
-  type RequestOfAccount,
+  type AccountRequestContext,
   StartedTask,
   type Tool,
 } from '../tool.ts'
 
 /** Serves `tools/list` and `tools/call`. */
-export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): void {
+export function serveTools(server: Server, on: AccountRequestContext, offer: Offer): void {
   const { log, query } = on.request
   const form = ((query as { names?: NameForm } | undefined)?.names ?? 'slugs') satisfies NameForm
 

@@ -77,13 +77,13 @@ export const putObject = route({
       )
       return reply(200, undefined, { etag: `"${sha256}"` })
     }
-    const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
-    const { sha256 } = await store.put(place, req, { ...options, maxBytes })
+    const putKey = isLeased ? `${INCOMING_PUTS}${newId()}` : key
+    const { sha256 } = await store.put(putKey, req, { ...options, maxBytes })
     if (isLeased) {
       // Don't replace a file that was completed or registered in the meantime.
       await db.transaction().execute(async (trx) => {
-        if (await leaseFileRepository.mayPutLeaseFile(trx, key)) return store.move(place, key)
-        await store.delete(place)
+        if (await leaseFileRepository.mayPutLeaseFile(trx, key)) return store.move(putKey, key)
+        await store.delete(putKey)
         throw over()
       })
     }

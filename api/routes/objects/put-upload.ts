@@ -2,14 +2,14 @@ import type { IncomingMessage } from 'node:http'
 import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
-import { INCOMING_PUTS, type UploadOfKey } from '../../../domain/object-keys.ts'
+import { INCOMING_PUTS, type DatasetUpload } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import type { Services } from '../../services.ts'
 import { contentLengthOf, StorageHold } from '../../storage/storage-hold.ts'
 
 interface PutUpload {
   key: string
-  upload: UploadOfKey
+  upload: DatasetUpload
   req: IncomingMessage
   maxBytes: number
   options: Parameters<ObjectStore['put']>[2]

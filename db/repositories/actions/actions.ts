@@ -53,8 +53,11 @@ const SUMMARY = [
   'endpoint.tags',
   'endpoint.price_micro',
 ] as const
-type Unqualified<T> = T extends `endpoint.${infer Column}` ? Column : never
-export type InvocableEndpoint = Pick<EndpointRow, Unqualified<(typeof SUMMARY)[number]> & keyof EndpointRow>
+type UnqualifiedColumn<T> = T extends `endpoint.${infer Column}` ? Column : never
+export type InvocableEndpoint = Pick<
+  EndpointRow,
+  UnqualifiedColumn<(typeof SUMMARY)[number]> & keyof EndpointRow
+>
 
 /**
  * Returns a page of the endpoints that this account may invoke, newest first: its own, and approved public ones of

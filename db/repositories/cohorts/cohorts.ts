@@ -258,7 +258,7 @@ export function readStages(db: Kysely<Database>, cohortId: string): Promise<Stag
 }
 
 /** A stage with its result. */
-export type KeptResult = Pick<
+export type StoredStageResult = Pick<
   CohortStageRow,
   'id' | 'name' | 'price_micro' | 'result' | 'outputs' | 'taken_from'
 >
@@ -271,7 +271,7 @@ export function readResults(
   db: Kysely<Database>,
   cohortId: string,
   mostBytes: number,
-): Promise<KeptResult[]> {
+): Promise<StoredStageResult[]> {
   const sized = db
     .selectFrom('cohort_stage')
     .select([

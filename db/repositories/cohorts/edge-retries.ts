@@ -8,7 +8,7 @@ import { EDGE_FACTS, type LockedCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
 /** The data that the platform needs to end or repeat an edge's attempt. */
-interface TriedEdge extends EdgeFacts {
+interface EdgeAttemptState extends EdgeFacts {
   is_inline: boolean
   is_offered: boolean
   is_held: boolean
@@ -26,8 +26,8 @@ async function readEdges(
   db: Kysely<Database>,
   where: RawBuilder<unknown>,
   then: RawBuilder<unknown>,
-): Promise<TriedEdge[]> {
-  const { rows } = await sql<TriedEdge>`
+): Promise<EdgeAttemptState[]> {
+  const { rows } = await sql<EdgeAttemptState>`
     select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at, tried.alone_since,
       tried.producer_offer is not null as is_offered,
       coalesce(tried.hold_until > now(), true) as is_held,
@@ -44,10 +44,10 @@ async function readEdges(
   return rows
 }
 
-const lockEdges = (trx: Transaction<Database>, where: RawBuilder<unknown>): Promise<TriedEdge[]> =>
+const lockEdges = (trx: Transaction<Database>, where: RawBuilder<unknown>): Promise<EdgeAttemptState[]> =>
   readEdges(trx, where, sql`for no key update of edge`)
 
-interface Retrying {
+interface EdgeRetry {
   stageId: string
   /** Nodes that no longer respond: the payloads that they held are lost. */
   lostNodeIds?: readonly string[]
@@ -63,13 +63,13 @@ interface Retrying {
  */
 export async function retryEdges(
   trx: Transaction<Database>,
-  { stageId, lostNodeIds = [], failure }: Retrying,
+  { stageId, lostNodeIds = [], failure }: EdgeRetry,
 ): Promise<string[]> {
   const edges = await lockEdges(
     trx,
     sql`(edge.to_stage_id = ${stageId}::uuid or edge.from_stage_id = ${stageId}::uuid)`,
   )
-  const gone = new Set<string>()
+  const lostProducers = new Set<string>()
   const events: NewCohortEvent[] = []
   for (const edge of edges) {
     const isIncoming = edge.to_stage_id === stageId
@@ -83,17 +83,17 @@ export async function retryEdges(
     const isRepeated = isIncoming
       ? edge.state !== 'planned'
       : edge.is_offered && !isStored && !hasArrived(edge)
-    if (isIncoming && isGone && edge.from_stage_id !== null) gone.add(edge.from_stage_id)
+    if (isIncoming && isGone && edge.from_stage_id !== null) lostProducers.add(edge.from_stage_id)
     if (isRepeated) events.push(...(await beginAttempt(trx, edge, why)))
     if (isGone || (isRepeated && !isIncoming)) await forgetPayload(trx, edge)
   }
   const [first] = edges
   if (first) await appendCohortEvents(trx, first.cohort_id, events)
-  return [...gone]
+  return [...lostProducers]
 }
 
 /** Returns whether the payload is in the row or the object store, so that no node is needed to fetch it. */
-const isInStore = (edge: TriedEdge): boolean => edge.is_inline || edge.payload_key !== null
+const isInStore = (edge: EdgeAttemptState): boolean => edge.is_inline || edge.payload_key !== null
 
 const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
@@ -291,7 +291,7 @@ export async function expireEdges(
   return failed
 }
 
-const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
+const failureOf = (edge: EdgeAttemptState): EdgeFailure | undefined =>
   overdueAs(
     {
       state: edge.state,

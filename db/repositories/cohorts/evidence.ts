@@ -6,7 +6,7 @@ import type { CompatibilityEvidenceRow, NewEvidence } from '../../tables/evaluat
 /** The states of evidence as its users see them. */
 export type EvidenceState = CompatibilityEvidenceRow['status'] | 'expired'
 
-export interface FoundEvidence extends Pick<
+export interface EvidenceMatch extends Pick<
   CompatibilityEvidenceRow,
   'id' | 'score' | 'metric' | 'relation' | 'adapter' | 'valid_until'
 > {
@@ -18,7 +18,7 @@ const COLUMNS = ['id', 'score', 'metric', 'relation', 'adapter', 'valid_until'] 
 /** Active evidence past its validity is expired; this is computed, not stored. */
 const STATE = sql<EvidenceState>`case when status = 'active' and valid_until <= now() then 'expired' else status end`
 
-interface Pair {
+interface SpacePair {
   sourceSpaceId: string
   targetSpaceId: string
 }
@@ -29,8 +29,8 @@ interface Pair {
  */
 export function findEvidence(
   db: Kysely<Database>,
-  { sourceSpaceId, targetSpaceId }: Pair,
-): Promise<FoundEvidence[]> {
+  { sourceSpaceId, targetSpaceId }: SpacePair,
+): Promise<EvidenceMatch[]> {
   const fingerprint = (id: string) => db.selectFrom('model_space').select('fingerprint').where('id', '=', id)
   return db
     .selectFrom('compatibility_evidence')
@@ -52,7 +52,7 @@ export function findEvidence(
 export function lockEvidence(
   trx: Transaction<Database>,
   evidenceId: string,
-): Promise<FoundEvidence | undefined> {
+): Promise<EvidenceMatch | undefined> {
   return trx
     .selectFrom('compatibility_evidence')
     .select([...COLUMNS, STATE.as('status')])
@@ -152,14 +152,14 @@ export async function supersedeOrphans(
   trx: Transaction<Database>,
   fingerprints: readonly string[],
 ): Promise<void> {
-  const gone = (column: 'source_fingerprint' | 'target_fingerprint') =>
+  const isOrphaned = (column: 'source_fingerprint' | 'target_fingerprint') =>
     sql<boolean>`${sql.ref(column)} = any(${fingerprints}::text[]) and not exists (
       select from model_space where status = 'active' and model_space.fingerprint = ${sql.ref(column)})`
   await trx
     .updateTable('compatibility_evidence')
     .set({ status: 'superseded', ended_at: sql<Date>`now()` })
     .where('status', '=', 'active')
-    .where((eb) => eb.or([gone('source_fingerprint'), gone('target_fingerprint')]))
+    .where((eb) => eb.or([isOrphaned('source_fingerprint'), isOrphaned('target_fingerprint')]))
     .execute()
 }
 

@@ -2,10 +2,10 @@ import { type Kysely, sql } from 'kysely'
 import type { CohortHealth } from '../../../schemas/cohorts/health.ts'
 import type { Database } from '../../tables.ts'
 
-type Counted = Pick<CohortHealth, 'cohorts' | 'edges' | 'evaluator'> & { reachable: number }
+type CohortCounts = Pick<CohortHealth, 'cohorts' | 'edges' | 'evaluator'> & { reachable: number }
 
 /** Counts an account's cohorts and hand-overs by state, and the evaluator's registrations. */
-export async function countCohorts(db: Kysely<Database>, accountId: string): Promise<Counted> {
+export async function countCohorts(db: Kysely<Database>, accountId: string): Promise<CohortCounts> {
   const { rows } = await sql<Record<string, string>>`
     with open as materialized (
       select id, status, deadline_at from cohort

@@ -3,7 +3,7 @@ import { MAPPED } from '../../../domain/cohorts/spaces/spaces.ts'
 import type { Neighbour } from '../../../schemas/cohorts/health.ts'
 import type { Database } from '../../tables.ts'
 
-interface Ends {
+interface NeighbourQuery {
   accountId: string
   endpointId: string
   /** The fingerprints of the endpoint's own spaces. */
@@ -17,7 +17,7 @@ const MAX_NEIGHBOURS = 50
 /** Finds the account's endpoints that an endpoint may hand a representation to, or receive one from. */
 export async function findNeighbours(
   db: Kysely<Database>,
-  { accountId, endpointId, fingerprints, side }: Ends,
+  { accountId, endpointId, fingerprints, side }: NeighbourQuery,
 ): Promise<Neighbour[]> {
   if (fingerprints.length === 0) return []
   const [own, other] = side === 'source' ? ['source', 'target'] : ['target', 'source']

@@ -20,7 +20,7 @@ export interface OverdueStage {
 
 const MAX_OVERDUE = 100
 /** The seconds before a workflow that has not reacted, because no worker runs it, is notified again. */
-const TOLD_EVERY_S = 60
+const NOTIFY_INTERVAL_S = 60
 
 /**
  * Finds stages that have exceeded their time limit, not counting the time before they had their inputs, and stages that
@@ -41,7 +41,7 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
       limit 1
     ) late on stage.status <> 'running'
     where stage.status in ('loading', 'waiting', 'running') and (${id}::uuid is null or stage.id = ${id}::uuid)
-      and (stage.overdue_at is null or stage.overdue_at < now() - make_interval(secs => ${TOLD_EVERY_S}))
+      and (stage.overdue_at is null or stage.overdue_at < now() - make_interval(secs => ${NOTIFY_INTERVAL_S}))
       and (late.failure is not null or (stage.status = 'running' and stage.started_at
         < now() - make_interval(secs => ${STAGE_GRACE_S} + (coalesce(stage.outline, stage.specification)->>'timeout_s')::int)))
     order by stage.overdue_at nulls first, stage.id limit ${MAX_OVERDUE}`.execute(db)

@@ -38,8 +38,8 @@ export class ResultPayloads {
     edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
   ): ValuePayload | undefined {
     if (!isByValue(edge.kind)) return undefined
-    const place = JSON.stringify([edge.kind, edge.from_path, edge.template])
-    if (!this.#known.has(place)) {
+    const cacheKey = JSON.stringify([edge.kind, edge.from_path, edge.template])
+    if (!this.#known.has(cacheKey)) {
       const value = carriedBy(edge, this.#result)
       const fault = value === undefined ? undefined : faultOfValue(edge.kind, value)
       if (fault !== undefined) throw new UnfitValuesError(`the value of an edge of ${edge.kind} ${fault}`)
@@ -49,20 +49,24 @@ export class ResultPayloads {
         throw new UnfitValuesError(
           `what its edges take of the result has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path", or hand it over as a file`,
         )
-      this.#known.set(place, payload)
+      this.#known.set(cacheKey, payload)
     }
-    return this.#known.get(place)
+    return this.#known.get(cacheKey)
   }
 }
 
-interface KeptValue {
+interface StoredValue {
   edge: Pick<CohortEdgeRow, 'id' | 'cohort_id'>
   accountId: string
   value: Pick<ValuePayload, 'sha256' | 'size_bytes'>
 }
 
 /** Returns the key of a value that is too large for a row; undefined for any other. */
-export function valueKey({ edge, accountId, value: { sha256, size_bytes } }: KeptValue): string | undefined {
+export function valueKey({
+  edge,
+  accountId,
+  value: { sha256, size_bytes },
+}: StoredValue): string | undefined {
   if (size_bytes <= COHORT_LIMITS.inlineBytes) return undefined
   return cohortValueKey({ accountId, cohortId: edge.cohort_id, edgeId: edge.id, sha256 })
 }

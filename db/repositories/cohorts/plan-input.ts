@@ -3,14 +3,14 @@ import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { unfitFallbacks, unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
 import { unknownOutputs } from '../../../domain/cohorts/known-outputs.ts'
 import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective.ts'
-import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-input.ts'
+import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/stage-operations.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohorts/plan.ts'
 import type { Database } from '../../tables.ts'
 import { readSnapshots, visibleNames } from '../nodes/loads.ts'
 import { readRates } from './edge-rates.ts'
-import { readHandOvers } from './hand-overs.ts'
+import { readHandoffs } from './handoffs.ts'
 import { type FallbackModel, readStageModels, type StageModels } from './stage-models.ts'
 
 /** The current state of everything that a plan of a graph depends on. */
@@ -43,7 +43,7 @@ export async function readPlanInput(
     ? await order({ graph: asked, models: read.models, fallbacks: modelsOf(read), nodes, wanted })
     : asked
   const stageModels = isCheapest ? await readStageModels(db, graph, accountId) : read
-  const { handOvers, reasons } = await readHandOvers(db, graph, stageModels)
+  const { handOvers, reasons } = await readHandoffs(db, graph, stageModels)
   const named = graph.stages.flatMap(({ placement }) => placement?.node_ids ?? [])
   const ids = nodes.map(({ node_id }) => node_id)
   // Only representations are transferred directly between nodes.

@@ -54,11 +54,7 @@ export async function readPlanBytes(
  * Returns whether an account may store another plan, that is, has fewer than `most`; deletes its expired ones if
  * necessary. Plans that are stored concurrently may exceed the limit by their number.
  */
-export async function hasRoomForPlan(
-  db: Kysely<Database>,
-  accountId: string,
-  most: number,
-): Promise<boolean> {
+export async function canAddPlan(db: Kysely<Database>, accountId: string, most: number): Promise<boolean> {
   if ((await countPlans(db, accountId, most)) < most) return true
   await db
     .deleteFrom('cohort_plan')

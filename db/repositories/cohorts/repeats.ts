@@ -31,8 +31,8 @@ export async function repeatProducers(
   trx: Transaction<Database>,
   { stageIds, lostNodeIds }: { stageIds: readonly string[]; lostNodeIds: readonly string[] },
 ): Promise<void> {
-  const gone = [...stageIds]
-  for (const id of gone) {
+  const pending = [...stageIds]
+  for (const id of pending) {
     const stage = await trx
       .selectFrom('cohort_stage')
       .select(STAGE_FACTS)
@@ -40,7 +40,7 @@ export async function repeatProducers(
       .where('status', '=', 'succeeded')
       .executeTakeFirst()
     if (!stage) continue
-    gone.push(...(await retryEdges(trx, { stageId: id, lostNodeIds, failure: 'payload_gone' })))
+    pending.push(...(await retryEdges(trx, { stageId: id, lostNodeIds, failure: 'payload_gone' })))
     await retryStage(trx, stage, { attempt: stage.attempt + 1, code: 'payload_gone' })
   }
 }

@@ -9,7 +9,7 @@ import { appendCohortEvents } from './events.ts'
 import { recallStages } from './stage-leases.ts'
 import { lockStagesAtWork, noteStageError } from './stages.ts'
 
-type Which = RawBuilder<boolean>
+type RowCondition = RawBuilder<boolean>
 
 export interface Revocation {
   kind: 'model' | 'evidence'
@@ -54,7 +54,7 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
 export const revokeEvidence = (trx: Transaction<Database>, id: string): Promise<string[]> =>
   endEvidence(trx, sql<boolean>`id = ${id}`)
 
-async function endEvidence(trx: Transaction<Database>, which: Which): Promise<string[]> {
+async function endEvidence(trx: Transaction<Database>, which: RowCondition): Promise<string[]> {
   const rows = await trx
     .updateTable('compatibility_evidence')
     .set({ status: 'revoked', ended_at: sql<Date>`now()` })
@@ -65,13 +65,13 @@ async function endEvidence(trx: Transaction<Database>, which: Which): Promise<st
   return rows.map(({ id }) => id).toSorted()
 }
 
-export interface Stopped {
+export interface StoppedEdges {
   edgesFailed: number
   cohortsAffected: string[]
 }
 
 /** Fails the hand-overs of open cohorts that rely on this evidence, unless their consumers have ended. */
-export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly string[]): Promise<Stopped> =>
+export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly string[]): Promise<StoppedEdges> =>
   failEdges(trx, 'evidence_revoked', sql<boolean>`evidence_id = any(${evidence}::uuid[])`)
 
 /**
@@ -82,7 +82,7 @@ export function failEdgesAt(
   trx: Transaction<Database>,
   versionId: string,
   evidence: readonly string[],
-): Promise<Stopped> {
+): Promise<StoppedEdges> {
   const spaces = sql`(select id from model_space where version_id = ${versionId})`
   const newest = sql`(select fingerprint from model_space where version_id = ${versionId}
     and generation = (select max(generation) from model_space where version_id = ${versionId}))`
@@ -96,7 +96,11 @@ export function failEdgesAt(
   )
 }
 
-async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which: Which): Promise<Stopped> {
+async function failEdges(
+  trx: Transaction<Database>,
+  failure: EdgeFailure,
+  which: RowCondition,
+): Promise<StoppedEdges> {
   const relying = await trx
     .selectFrom('cohort_edge')
     .innerJoin('cohort', 'cohort.id', 'cohort_edge.cohort_id')
@@ -134,14 +138,14 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
   }
   const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
   for (const cohortId of cohortsAffected) {
-    const own = edges.filter(({ cohort_id }) => cohort_id === cohortId)
-    const evidence = [...new Set(own.map(({ evidence_id }) => evidence_id))]
+    const cohortEdges = edges.filter(({ cohort_id }) => cohort_id === cohortId)
+    const evidence = [...new Set(cohortEdges.map(({ evidence_id }) => evidence_id))]
     await appendCohortEvents(trx, cohortId, [
       {
         type: 'evidence.revoked',
         data: { evidence_ids: evidence.filter((id) => id !== null), reason: failure },
       },
-      ...own.map(({ id, attempt }) => ({
+      ...cohortEdges.map(({ id, attempt }) => ({
         type: 'edge.failed' as const,
         edgeId: id,
         attempt,
@@ -156,7 +160,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
 export function storeRevocation(
   trx: Transaction<Database>,
   { kind, subjectId, generation, reason, effect }: Revocation,
-  { evidence, edgesFailed, cohortsAffected }: Stopped & { evidence: readonly string[] },
+  { evidence, edgesFailed, cohortsAffected }: StoppedEdges & { evidence: readonly string[] },
 ): Promise<EvaluatorRevocationRow> {
   const stopped = { effect, edges_failed: edgesFailed, cohorts_affected: cohortsAffected }
   return trx

@@ -187,7 +187,7 @@ export interface Registration {
   registeredBy: string
 }
 
-export interface Registered {
+export interface RegisteredSpaces {
   generation: number
   rows: ModelSpaceRow[]
   replaced: number
@@ -200,7 +200,7 @@ export interface Registered {
 export async function registerSpaces(
   trx: Transaction<Database>,
   { versionId, modelConfigId, spaces, registeredBy }: Registration,
-): Promise<Registered> {
+): Promise<RegisteredSpaces> {
   const files = await trx
     .selectFrom('version_file')
     .select(['path', 'sha256'])

@@ -38,7 +38,7 @@ export interface StageModels {
 /** The endpoint or model config that a stage calls, and its fallbacks. */
 type CallingStage = Pick<GraphStage, 'stage_id' | 'endpoint_id' | 'model_config_id' | 'fallbacks'>
 
-type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>
+type StageEndpointRow = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>
 
 /** Reads the models that a graph's stages call on behalf of an account, with the time that each is expected to take. */
 export async function readStageModels(
@@ -90,7 +90,7 @@ async function findByConfig(
   db: Kysely<Database>,
   accountId: string,
   configId: string,
-): Promise<Found | undefined> {
+): Promise<StageEndpointRow | undefined> {
   const row = await db
     .selectFrom('endpoint')
     .select('id')
@@ -119,7 +119,7 @@ async function readNames(db: Kysely<Database>, accountId: string): Promise<strin
   return rows.map(({ name }) => name)
 }
 
-const isKnown = (row: Found | undefined, accountId: string): row is Found =>
+const isKnown = (row: StageEndpointRow | undefined, accountId: string): row is StageEndpointRow =>
   row !== undefined && accessTo(row, accountId) !== 'none'
 
 const unknownFallback = (
@@ -140,12 +140,12 @@ interface Caller {
 
 /** Returns the end of a sentence about an endpoint that does not exist. */
 function question(name: string, meant: Caller['meant']): string {
-  const asked = meant(name)
-  return asked && `; ${asked}`
+  const suggestion = meant(name)
+  return suggestion && `; ${suggestion}`
 }
 
 function refusalOf(
-  row: Found | undefined,
+  row: StageEndpointRow | undefined,
   stage: CallingStage,
   { accountId, meant }: Caller,
 ): PlanReason | undefined {
@@ -173,7 +173,10 @@ function refusalOf(
   return undefined
 }
 
-async function estimator(db: Kysely<Database>, rows: readonly Found[]): Promise<(row: Found) => StageModel> {
+async function estimator(
+  db: Kysely<Database>,
+  rows: readonly StageEndpointRow[],
+): Promise<(row: StageEndpointRow) => StageModel> {
   const facts = new Map(
     (await readModelFacts(db, [...new Set(rows.map(({ model_key }) => model_key))])).map((one) => [
       one.model_key,

@@ -76,7 +76,11 @@ export async function recordReplan(
 }
 
 /** Records, for callers, that a stage waits for room on its node, or no longer does. */
-export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting: boolean): Promise<void> {
+export async function noteCapacityWait(
+  db: Kysely<Database>,
+  stageId: string,
+  isWaiting: boolean,
+): Promise<void> {
   if (!isWaiting) return noteWaiting(db, [{ stageId, why: null }])
   await sql`update cohort_stage stage set waiting_for = 'no_room: stage "' || stage.name || '" waits on node "'
       || node.name || '", which is full of what other stages hand over'

@@ -145,8 +145,8 @@ export function lockOwnDataset(
  * later.
  */
 export async function markDatasetDeleted(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
-  const gone = { deleted_at: now, description: '', columns: null }
-  await trx.updateTable('dataset').set(gone).where('id', '=', id).execute()
+  const deletion = { deleted_at: now, description: '', columns: null }
+  await trx.updateTable('dataset').set(deletion).where('id', '=', id).execute()
   await trx
     .updateTable('dataset_upload')
     .set({ status: 'failed', error_message: 'the dataset was deleted' })

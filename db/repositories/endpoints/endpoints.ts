@@ -163,8 +163,8 @@ export async function markEndpointDeleted(
   const empty = { description: '', tags: [], examples: '[]' }
   const schemas = { input_schema: '{}', output_schema: '{}' }
   const examples = { example_input: '{}', example_output: '{}' }
-  const gone = { deleted_at: at, status: 'inactive', ...(name !== undefined && { name }) } as const
-  const row = await updateEndpoint(trx, id, { ...gone, ...empty, ...schemas, ...examples }, at)
+  const deletion = { deleted_at: at, status: 'inactive', ...(name !== undefined && { name }) } as const
+  const row = await updateEndpoint(trx, id, { ...deletion, ...empty, ...schemas, ...examples }, at)
   if (!row) return undefined
   await trx
     .updateTable('tool_version')

@@ -58,8 +58,8 @@ function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefi
   return db.selectFrom(own.unionAll(offered).as('e'))
 }
 
-type Visible = { e: Pick<EndpointRow, (typeof COLUMNS)[number]> }
-type Facetless = Pick<EndpointFilter, 'source' | 'base_model' | 'model_category'>
+type ListedEndpointTable = { e: Pick<EndpointRow, (typeof COLUMNS)[number]> }
+type FacetFilter = Pick<EndpointFilter, 'source' | 'base_model' | 'model_category'>
 
 /** Selects active endpoints: those used or created within this number of days. */
 const activeSince = (days: number) =>
@@ -73,7 +73,7 @@ const taskTypesFor = (taskType: string): readonly string[] =>
   taskType === 'specialist' ? TASK_TYPES_BY_KIND.specialist : [taskType]
 
 /** The filters that also apply to facets. */
-function matches(eb: ExpressionBuilder<Visible, 'e'>, filter: EndpointFilter) {
+function matches(eb: ExpressionBuilder<ListedEndpointTable, 'e'>, filter: EndpointFilter) {
   const equals = (['visibility', 'review_status'] as const).flatMap((column) =>
     filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],
   )
@@ -91,7 +91,7 @@ function matches(eb: ExpressionBuilder<Visible, 'e'>, filter: EndpointFilter) {
   return eb.and([...equals, ...found, ...(days === undefined ? [] : [activeSince(days)])])
 }
 
-function matchesFacets(eb: ExpressionBuilder<Visible, 'e'>, filter: Facetless) {
+function matchesFacets(eb: ExpressionBuilder<ListedEndpointTable, 'e'>, filter: FacetFilter) {
   return eb.and(
     (['source', 'base_model', 'model_category'] as const).flatMap((column) =>
       filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],

@@ -7,7 +7,7 @@ import type { MemoryGrantRow } from '../../tables/memory.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
 /** A live key whose account has memory. */
-export interface KeyOfMemory {
+export interface MemoryKey {
   id: string
   account_id: string
   role: ApiKeyRow['role']
@@ -19,7 +19,7 @@ export interface KeyOfMemory {
 export async function findNamespaceOfKey(
   db: Kysely<Database>,
   keyId: string,
-): Promise<KeyOfMemory | undefined> {
+): Promise<MemoryKey | undefined> {
   return db
     .selectFrom('api_key')
     .innerJoin('memory_namespace', 'memory_namespace.account_id', 'api_key.account_id')
@@ -125,7 +125,7 @@ export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<M
 }
 
 /** The memory that a gateway knows of: a namespace that is switched on, and the keys with a grant. */
-export interface KnownMemory {
+export interface MemoryAccessRow {
   account_id: string
   namespace_id: string
   readers: string[]
@@ -133,8 +133,8 @@ export interface KnownMemory {
 }
 
 /** Lists every namespace that is switched on and that some key may use. */
-export async function listKnownMemory(db: Kysely<Database>): Promise<KnownMemory[]> {
-  const { rows } = await sql<KnownMemory>`
+export async function listKnownMemory(db: Kysely<Database>): Promise<MemoryAccessRow[]> {
+  const { rows } = await sql<MemoryAccessRow>`
     select n.account_id, n.id as namespace_id,
       coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'read'), '{}') as readers,
       coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'write'), '{}') as writers

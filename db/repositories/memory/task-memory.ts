@@ -29,7 +29,7 @@ export function findTaskMemory(db: Kysely<Database>, taskId: string): Promise<Ta
 }
 
 /** An entry that is given to a model. */
-export interface GivenEntry {
+export interface ProvidedEntry {
   id: string
   sealed: Buffer
   tokens: number
@@ -37,7 +37,7 @@ export interface GivenEntry {
 }
 
 /** A row of the statement; without entries there is one with the outcome alone. */
-interface Taken {
+interface MemoryReadRow {
   outcome: MemoryOutcome
   entry: string | null
   sealed: Buffer
@@ -68,14 +68,14 @@ export async function takeMemory(
   db: Kysely<Database>,
   reader: MemoryReader,
   { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
-): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome; gone: readonly string[] }> {
+): Promise<{ entries: ProvidedEntry[]; outcome: MemoryOutcome; gone: readonly string[] }> {
   const { taskId, accountId, keyId } = reader
   // As scalars these let the planner use the index of the newest entries for the order, whatever the memory's size.
   const entriesOf = (condition: RawBuilder<unknown>) => sql`
     select e.id, e.sealed, e.tokens, e.created_at from memory_entry e
     where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)
       and e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens} and ${condition}`
-  const { rows } = await sql<Taken>`
+  const { rows } = await sql<MemoryReadRow>`
     with granted as materialized (${readableBy(reader)}), frozen as (
       select s.id, s.version, s.namespace_id from granted
       -- A snapshot that was removed before its task was written gives way to the newest.
@@ -125,7 +125,7 @@ const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknow
     where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
 
 /** The outcome of the memory of a task that goes without. */
-export type WithoutMemory =
+export type MemoryMiss =
   | { outcome: 'unavailable'; reason: Extract<MemoryReason, 'too_late' | 'unreadable'> }
   | { outcome: 'refused'; reason?: undefined }
 
@@ -133,7 +133,7 @@ export type WithoutMemory =
 export async function noteWithout(
   db: Kysely<Database>,
   { taskId, accountId, keyId }: MemoryReader,
-  { outcome, reason }: WithoutMemory,
+  { outcome, reason }: MemoryMiss,
 ): Promise<void> {
   await sql`
     insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, reason, decided_at)

@@ -43,7 +43,7 @@ export async function listVectors(
 }
 
 /** An entry that has no vector yet. */
-export interface Unembedded {
+export interface UnembeddedEntry {
   id: string
   namespace_id: string
   account_id: string
@@ -57,10 +57,10 @@ export interface Unembedded {
 export async function claimUnembedded(
   db: Kysely<Database>,
   { claimS, limit, except }: { claimS: number; limit: number; except: readonly string[] },
-): Promise<Unembedded[]> {
+): Promise<UnembeddedEntry[]> {
   const isDue = sql`e.embedded_with is null and e.superseded_by is null
     and (e.embed_until is null or e.embed_until < now())`
-  const { rows } = await sql<Unembedded>`
+  const { rows } = await sql<UnembeddedEntry>`
     with drawn as (
       select n.id from memory_namespace n
       where n.enabled and n.account_id <> all (${except}::uuid[])

@@ -34,7 +34,7 @@ export interface ModelUsers {
   others: { endpoints: number; versions: number; jobs: number }
 }
 
-type Counted<T> = T & { account_id: string }
+type PerAccount<T> = T & { account_id: string }
 
 /**
  * Lists what uses a model's versions: the account's own users, newest first, and the number of other accounts' ones.
@@ -46,12 +46,12 @@ export async function findModelUsers(
   const own = sql`own as materialized (
     select id, model_key, job_id from model_version where model_id = ${modelId} and account_id = ${accountId}
   )`
-  const endpoints = await sql<Counted<ServingEndpoint>>`
+  const endpoints = await sql<PerAccount<ServingEndpoint>>`
     with ${own}
     select e.id as endpoint_id, e.name, e.status, e.version_id, e.account_id
     from own join endpoint e on e.model_key = own.model_key and e.version_id = own.id
     where e.deleted_at is null order by e.id desc`.execute(db)
-  const versions = await sql<Counted<DerivedVersion>>`
+  const versions = await sql<PerAccount<DerivedVersion>>`
     with ${own}, derived as (
       select v.id, 'base' as role, own.id as of_id from own join model_version v on v.base_model_version_id = own.id
       union
@@ -59,7 +59,7 @@ export async function findModelUsers(
     )
     select v.id as version_id, v.name, derived.role, derived.of_id as of_version_id, v.job_id, v.account_id
     from derived join model_version v on v.id = derived.id order by v.id desc, derived.role`.execute(db)
-  const jobs = await sql<Counted<StartingJob>>`
+  const jobs = await sql<PerAccount<StartingJob>>`
     with ${own}, open as materialized (
       select id, job_name, job_type, status, account_id, base from training_run
       where status in ('pending', 'running') and deleted_at is null
@@ -71,7 +71,7 @@ export async function findModelUsers(
     )
     select open.id as job_id, job_name, job_type, status, of_id as of_version_id, account_id
     from starting join open on open.id = starting.id order by open.id desc`.execute(db)
-  const mine = <T>({ rows }: { rows: Counted<T>[] }) =>
+  const mine = <T>({ rows }: { rows: PerAccount<T>[] }) =>
     rows.filter(({ account_id }) => account_id === accountId).slice(0, most)
   const others = ({ rows }: { rows: { account_id: string }[] }) =>
     rows.filter(({ account_id }) => account_id !== accountId).length

@@ -2,9 +2,9 @@ import { sql, type Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
 import { noteChangeBehind } from '../endpoints/changes.ts'
-import { FRESH_S } from '../nodes/loads.ts'
+import { LOAD_REPORT_TTL_S } from '../nodes/loads.ts'
 
-export interface Unusable {
+export interface UnusableVersion {
   modelKey: string
   /** The node that reported it. */
   nodeId: string
@@ -22,14 +22,14 @@ const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.shar
  */
 export async function markUnusable(
   trx: Transaction<Database>,
-  { modelKey, nodeId, reason }: Unusable,
+  { modelKey, nodeId, reason }: UnusableVersion,
 ): Promise<boolean> {
-  const said = storable(reason.slice(0, MAX_REASON))
+  const message = storable(reason.slice(0, MAX_REASON))
   const { numUpdatedRows } = await trx
     .updateTable('model_version')
     .set({
-      unusable: said,
-      lifecycle_note: sql`case lifecycle_status when 'disabled' then lifecycle_note else ${said} end`,
+      unusable: message,
+      lifecycle_note: sql`case lifecycle_status when 'disabled' then lifecycle_note else ${message} end`,
     })
     .where('model_key', '=', modelKey)
     .where('unusable', 'is', null)
@@ -39,7 +39,7 @@ export async function markUnusable(
     .where(
       sql<boolean>`not exists (
         select from node_state state join node on node.id = state.node_id, jsonb_array_elements(state.snapshot -> 'models') model
-        where state.updated_at > now() - make_interval(secs => ${FRESH_S}) and ${IS_BELIEVED}
+        where state.updated_at > now() - make_interval(secs => ${LOAD_REPORT_TTL_S}) and ${IS_BELIEVED}
           and model ->> 'model_key' = ${modelKey} and model ->> 'state' in ('warm', 'running', 'idle'))`,
     )
     .where((eb) =>

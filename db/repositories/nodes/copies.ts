@@ -8,7 +8,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 import { insertEvents } from '../webhooks/events.ts'
 
 /** Measurements older than this do not count. */
-const DEMAND_FRESH_S = 6
+const DEMAND_TTL_S = 6
 /** The number of queued tasks that are read; further ones would not change a decision. */
 const MAX_QUEUED = 2_000
 
@@ -57,7 +57,7 @@ export async function readDemand(
       select model_key, sum(in_flight) as in_flight, sum(waiting) as waiting,
         coalesce(sum(service_ms * in_flight) / nullif(sum(in_flight), 0), max(service_ms)) as service_ms
       from model_demand where model_key = any(${modelKeys}::text[])
-        and measured_at > now() - make_interval(secs => ${DEMAND_FRESH_S})
+        and measured_at > now() - make_interval(secs => ${DEMAND_TTL_S})
       group by model_key
     )
     select model_key, coalesce(in_flight, 0) as in_flight, coalesce(waiting, 0) + coalesce(tasks, 0) as waiting,

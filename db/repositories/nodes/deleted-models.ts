@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
 /** A run's version is assigned to an endpoint or a model within this time; until then its files stay. */
-const FRESH_HOURS = 1
+const ASSIGNMENT_TIMEOUT_HOURS = 1
 
 /**
  * Returns those of these models that no endpoint serves any more: unknown ones, and versions without an endpoint that
@@ -21,7 +21,7 @@ export async function listDeletedModels(
       and (
         v.lifecycle_status = 'disabled'
         or exists (select 1 from endpoint e where e.version_id = v.id)
-        or (v.model_id is null and v.created_at < now() - make_interval(hours => ${FRESH_HOURS}))
+        or (v.model_id is null and v.created_at < now() - make_interval(hours => ${ASSIGNMENT_TIMEOUT_HOURS}))
       )
     )`.execute(db)
   return rows.map(({ model_key }) => model_key)

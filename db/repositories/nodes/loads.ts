@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import type { LoadTimeTable } from '../../tables/models.ts'
 
 /** Reports older than this no longer count. */
-export const FRESH_S = 10
+export const LOAD_REPORT_TTL_S = 10
 /** The approximate number of samples that the mean covers. */
 const MEMORY = 10
 
@@ -14,7 +14,7 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
     .selectFrom('node_state')
     .innerJoin('node', 'node.id', 'node_state.node_id')
     .select(['node_state.snapshot', 'node.status', 'node.account_id', 'node.sharing'])
-    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
+    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${LOAD_REPORT_TTL_S})`)
     .where('node.status', '!=', 'removed')
     .execute()
   return rows.map(({ snapshot, status, account_id, sharing }) => {
@@ -33,7 +33,7 @@ export async function lostNodes(db: Kysely<Database>, justLost: string | null): 
     .where((eb) =>
       eb.or([
         eb('node_state.updated_at', 'is', null),
-        eb('node_state.updated_at', '<', sql<Date>`now() - make_interval(secs => ${FRESH_S})`),
+        eb('node_state.updated_at', '<', sql<Date>`now() - make_interval(secs => ${LOAD_REPORT_TTL_S})`),
       ]),
     )
     .execute()
@@ -69,7 +69,7 @@ export async function countWorkers(db: Kysely<Database>, accountId: string): Pro
     .selectFrom('node_state')
     .innerJoin('node', 'node.id', 'node_state.node_id')
     .select((eb) => eb.fn.countAll<number>().as('count'))
-    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
+    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${LOAD_REPORT_TTL_S})`)
     .where('node.status', '=', 'active')
     .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
     .executeTakeFirstOrThrow()

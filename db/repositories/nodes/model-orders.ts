@@ -4,14 +4,14 @@ import type { ModelVersionRow } from '../../tables/models.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
 /** The lifetime of signed URLs of hub files. */
-const GRANT_HOURS = 24
+const GRANT_TTL_HOURS = 24
 
 /** Returns whether the account of `node` may use the version `v`: its own, or one that is offered to all accounts. */
 const USABLE = sql<boolean>`(node.account_id = v.account_id or (v.lifecycle_status <> 'disabled' and exists (
   select 1 from endpoint e where e.version_id = v.id and e.visibility = 'public'
     and e.review_status = 'approved' and e.deleted_at is null)))`
 
-export interface ModelPlace {
+export interface NodeModelRef {
   nodeId: string
   modelKey: string
 }
@@ -22,7 +22,7 @@ export interface ModelPlace {
  */
 export async function orderModel(
   trx: Transaction<Database>,
-  { nodeId, modelKey }: ModelPlace,
+  { nodeId, modelKey }: NodeModelRef,
 ): Promise<void> {
   const { rows } = await sql<{ is_new: boolean }>`
     insert into node_model_order as o (node_id, model_key) values (${nodeId}::uuid, ${modelKey})
@@ -57,7 +57,7 @@ export async function grantModels(
   modelKeys: readonly string[],
 ): Promise<void> {
   if (modelKeys.length === 0) return
-  const expires_at = sql<Date>`now() + make_interval(hours => ${GRANT_HOURS})`
+  const expires_at = sql<Date>`now() + make_interval(hours => ${GRANT_TTL_HOURS})`
   await db
     .insertInto('node_model_grant')
     .values([...new Set(modelKeys)].map((model_key) => ({ node_id: nodeId, model_key, expires_at })))
@@ -95,7 +95,7 @@ export async function modelClaimOf(
 }
 
 /** Returns whether the platform ordered the load of a model on this node. */
-export async function isOrdered(db: Kysely<Database>, { nodeId, modelKey }: ModelPlace): Promise<boolean> {
+export async function isOrdered(db: Kysely<Database>, { nodeId, modelKey }: NodeModelRef): Promise<boolean> {
   const row = await db
     .selectFrom('node_model_order')
     .select('node_id')

@@ -64,7 +64,7 @@ const viewed = (db: Kysely<Database>) =>
     .select(['node_state.snapshot', 'node_state.updated_at', ordered])
 
 /** Work for which a node holds a lease. */
-export type HeldWork = Pick<
+export type LeasedWork = Pick<
   LeaseRow,
   'kind' | 'subject_id' | 'account_id' | 'attempt' | 'created_at' | 'expires_at'
 > & {
@@ -74,8 +74,8 @@ export type HeldWork = Pick<
 const MAX_HELD = 500
 
 /** Lists a node's work in progress, newest first. */
-export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promise<HeldWork[]> {
-  const { rows } = await sql<HeldWork>`
+export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promise<LeasedWork[]> {
+  const { rows } = await sql<LeasedWork>`
     select lease.kind, subject_id, lease.account_id, lease.attempt, lease.created_at, expires_at,
       case lease.kind when 'stage' then 'cohort/' || cohort_stage.cohort_id else lease.kind || '/' || subject_id end
         as workflow_id

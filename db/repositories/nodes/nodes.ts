@@ -7,7 +7,7 @@ import type { Database } from '../../tables.ts'
 import type { NodeRow } from '../../tables/nodes.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-const TOKEN_HOURS = 24
+const TOKEN_TTL_HOURS = 24
 const digest = (text: string) => createHash('sha256').update(text).digest()
 
 /** Creates a one-time token with which one machine may join for an account; only its hash is stored. */
@@ -22,13 +22,13 @@ export async function createNodeToken(
       token_hash: digest(token),
       account_id: accountId,
       sharing,
-      expires_at: sql<Date>`now() + make_interval(hours => ${TOKEN_HOURS})`,
+      expires_at: sql<Date>`now() + make_interval(hours => ${TOKEN_TTL_HOURS})`,
     })
     .execute()
   return token
 }
 
-export interface Joining {
+export interface JoinRequest {
   token: string
   name: string
   publicKey: Buffer
@@ -40,7 +40,10 @@ export interface Joining {
  * the join and the storing of its response is harmless. Undefined when the token is unknown, expired, or
  * redeemed with another key.
  */
-export async function joinNode(trx: Transaction<Database>, joining: Joining): Promise<NodeRow | undefined> {
+export async function joinNode(
+  trx: Transaction<Database>,
+  joining: JoinRequest,
+): Promise<NodeRow | undefined> {
   const tokenHash = digest(joining.token)
   const token = await trx
     .selectFrom('node_token')

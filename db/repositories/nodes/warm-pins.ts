@@ -1,6 +1,6 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { EndpointCopies } from '../../../domain/placement/copy-wants.ts'
-import type { PinPlace, PinPlan, WarmPin } from '../../../domain/placement/warm-pins.ts'
+import type { PinRef, PinPlan, WarmPin } from '../../../domain/placement/warm-pins.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
@@ -72,7 +72,7 @@ export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
 }
 
 /** Lists the copies that nodes are to unload. */
-export function listRetiring(db: Kysely<Database>): Promise<PinPlace[]> {
+export function listRetiring(db: Kysely<Database>): Promise<PinRef[]> {
   return db
     .selectFrom('warm_pin')
     .select(['model_key', 'node_id'])
@@ -127,7 +127,7 @@ export async function applyPinPlan(
   if (add.length + ended.length + retire.length > 0) await bumpCache(trx, 'node')
 }
 
-function isOneOf(places: readonly PinPlace[]): RawBuilder<boolean> {
+function isOneOf(places: readonly PinRef[]): RawBuilder<boolean> {
   const keys = places.map(({ model_key }) => model_key)
   const nodes = places.map(({ node_id }) => node_id)
   return sql<boolean>`(model_key, node_id) in (select * from unnest(${keys}::text[], ${nodes}::uuid[]))`

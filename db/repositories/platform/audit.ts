@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 import type { LedgerLineRow, TaskRow } from '../../tables/inference.ts'
 import type { TaskMemoryRow } from '../../tables/memory.ts'
 
-type Audited = Pick<
+type AuditedTask = Pick<
   TaskRow,
   'account_id' | 'endpoint_id' | 'status' | 'price_micro' | 'created_at' | 'completed_at'
 >
@@ -15,7 +15,7 @@ export type AuditedLine = LedgerLineRow & { stage: string | null }
 export async function findTaskAudit(
   db: Kysely<Database>,
   taskId: string,
-): Promise<{ task: Audited; entries: AuditedLine[]; memory: TaskMemoryRow | undefined } | undefined> {
+): Promise<{ task: AuditedTask; entries: AuditedLine[]; memory: TaskMemoryRow | undefined } | undefined> {
   const task = await db
     .selectFrom('task')
     .select(['account_id', 'endpoint_id', 'status', 'price_micro', 'created_at', 'completed_at'])

@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 import type { EventTable } from '../../tables/accounts.ts'
 
 /** An event as the feed shows it. */
-export type FedEvent = Pick<EventTable, 'id' | 'type' | 'payload'> & { created_at: Date }
+export type FeedEventRow = Pick<EventTable, 'id' | 'type' | 'payload'> & { created_at: Date }
 
 interface FeedPage {
   type: string | undefined
@@ -16,7 +16,7 @@ interface FeedPage {
 }
 
 /** Lists the events of an account except for tasks that succeeded, newest first. */
-export const listEvents = (...of: Parameters<typeof eventsQuery>): Promise<FedEvent[]> =>
+export const listEvents = (...of: Parameters<typeof eventsQuery>): Promise<FeedEventRow[]> =>
   eventsQuery(...of).execute()
 
 /** Returns the query of a page. Ids sort by creation, so times are bounds of ids. */
@@ -44,7 +44,7 @@ export function eventsQuery(
 /** Notified with the id of an account once per statement that writes events for its feed, or of its nodes. */
 export const EVENT_CHANNEL = 'hearth_event'
 
-interface Since {
+interface FeedRange {
   /** The smallest id. */
   from: string
   /** Ids that are left out. */
@@ -56,8 +56,8 @@ interface Since {
 export function listEventsSince(
   db: Kysely<Database>,
   accountId: string,
-  { from, except, limit }: Since,
-): Promise<FedEvent[]> {
+  { from, except, limit }: FeedRange,
+): Promise<FeedEventRow[]> {
   return db
     .selectFrom('event')
     .select(['id', 'type', 'payload', 'created_at'])
@@ -85,7 +85,7 @@ export interface PlatformEventRow {
 export async function listPlatformEventsSince(
   db: Kysely<Database>,
   accountId: string | undefined,
-  { from, except, limit }: Since,
+  { from, except, limit }: FeedRange,
 ): Promise<PlatformEventRow[]> {
   const conditions = [
     sql`id >= ${from}::uuid and id <> all(${except}::uuid[])`,

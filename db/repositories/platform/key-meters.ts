@@ -56,10 +56,10 @@ export async function writeHolds(
   gatewayId: string,
   holds: readonly KeyHold[],
 ): Promise<void> {
-  const gone = holds.filter(({ heldMicro }) => heldMicro === 0).map(({ keyId }) => keyId)
+  const releasedKeys = holds.filter(({ heldMicro }) => heldMicro === 0).map(({ keyId }) => keyId)
   const held = holds.filter(({ heldMicro }) => heldMicro !== 0)
-  if (gone.length > 0)
-    await sql`delete from key_hold where gateway_id = ${gatewayId} and key_id = any(${gone}::uuid[])`.execute(
+  if (releasedKeys.length > 0)
+    await sql`delete from key_hold where gateway_id = ${gatewayId} and key_id = any(${releasedKeys}::uuid[])`.execute(
       db,
     )
   if (held.length > 0)

@@ -4,13 +4,13 @@ import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 
 /** Younger rows are skipped, because their owner may still be creating the workflow. */
-const SETTLED_S = 20
+const START_DELAY_S = 20
 /** The time for which a gateway without a lease stays in the table. */
 const DEAD_GATEWAY = '1 hour'
 /** The delay before an expired lease is closed, because a node that was disconnected for a while may still renew it. */
 const LAPSED_LEASE = '5 minutes'
 
-interface PageAfter {
+interface PageRange {
   after: string | null
   limit: number
 }
@@ -41,12 +41,12 @@ export type OpenJob = Pick<
  * Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. A paused run
  * needs none, unless its result was handed in in the meantime.
  */
-export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenJob[]> {
+export async function openJobs(db: Kysely<Database>, { after, limit }: PageRange): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`
     with open as materialized (
       select id, account_id, job_type, model_config_id, job_name, operating_mode from training_run
       where status in ('pending', 'running') and deleted_at is null
-        and created_at < now() - make_interval(secs => ${SETTLED_S})
+        and created_at < now() - make_interval(secs => ${START_DELAY_S})
         and (paused_at is null or exists (
           select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'completed'))
     )
@@ -65,12 +65,12 @@ export interface OpenTask {
 }
 
 /** Lists open tasks without a gateway whose workflow should exist by now. */
-export async function openTasks(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenTask[]> {
+export async function openTasks(db: Kysely<Database>, { after, limit }: PageRange): Promise<OpenTask[]> {
   const { rows } = await sql<OpenTask>`
     with open as materialized (
       select id, account_id, model_key from task
       where status not in ('succeeded', 'failed') and gateway_id is null and surface <> 'cohort'
-        and created_at < now() - make_interval(secs => ${SETTLED_S})
+        and created_at < now() - make_interval(secs => ${START_DELAY_S})
     )
     select * from open
     where (${after}::uuid is null or id > ${after}::uuid)
@@ -90,12 +90,12 @@ export interface OpenCohort {
 }
 
 /** Lists open cohorts whose workflow should exist by now. */
-export async function openCohorts(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenCohort[]> {
+export async function openCohorts(db: Kysely<Database>, { after, limit }: PageRange): Promise<OpenCohort[]> {
   const { rows } = await sql<OpenCohort>`
     with open as materialized (
       select id, account_id, name from cohort
       where status not in ('succeeded', 'failed', 'cancelled')
-        and created_at < now() - make_interval(secs => ${SETTLED_S})
+        and created_at < now() - make_interval(secs => ${START_DELAY_S})
     )
     select open.*, of.stages, of.nodes, of.model_key
     from open, lateral (

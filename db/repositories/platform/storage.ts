@@ -4,7 +4,7 @@ import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 
 /** A hold that no gateway has renewed for this long belongs to a gateway that was killed. */
-const HOLD_S = 120
+const HOLD_TTL_S = 120
 /** Results that one upload folds; those of more tasks are still counted. */
 const MAX_FOLDED = 5_000
 
@@ -105,7 +105,7 @@ export async function insertHold(
   await sql`delete from storage_hold where account_id = ${accountId} and expires_at < now()`.execute(trx)
   await sql`
     insert into storage_hold (id, account_id, upload_id, bytes, expires_at)
-    values (${id}, ${accountId}, ${uploadId ?? null}, ${bytes}, now() + make_interval(secs => ${HOLD_S}))`.execute(
+    values (${id}, ${accountId}, ${uploadId ?? null}, ${bytes}, now() + make_interval(secs => ${HOLD_TTL_S}))`.execute(
     trx,
   )
   return id
@@ -114,7 +114,7 @@ export async function insertHold(
 /** Extends a hold while its transfer lasts. */
 export async function renewHold(db: Kysely<Database>, id: string): Promise<void> {
   await sql`
-    update storage_hold set expires_at = now() + make_interval(secs => ${HOLD_S}) where id = ${id}`.execute(
+    update storage_hold set expires_at = now() + make_interval(secs => ${HOLD_TTL_S}) where id = ${id}`.execute(
     db,
   )
 }

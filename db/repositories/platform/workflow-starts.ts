@@ -33,7 +33,7 @@ export async function enqueueWorkflow(trx: Transaction<Database>, start: Workflo
 }
 
 /** The time for which a claimed start belongs to its gateway, longer than one try can take. */
-const CLAIM_S = 10
+const CLAIM_TTL_S = 10
 const MAX_WAIT_S = 4
 
 /** Claims due starts; other gateways do not see them until the claim expires. */
@@ -49,7 +49,7 @@ export async function claimDueStarts(db: Kysely<Database>, limit: number): Promi
   return db
     .updateTable('workflow_start')
     .set({
-      next_attempt_at: sql<Date>`now() + make_interval(secs => ${CLAIM_S})`,
+      next_attempt_at: sql<Date>`now() + make_interval(secs => ${CLAIM_TTL_S})`,
       attempts: sql<number>`attempts + 1`,
     })
     .where('workflow_id', 'in', due)

@@ -14,7 +14,7 @@ export interface TaskEffects {
   readonly event: EventForm | undefined
 }
 
-export type Shared =
+export type TemplateColumn =
   | 'account_id'
   | 'endpoint_id'
   | 'status'
@@ -27,7 +27,7 @@ export type Shared =
   | 'key_id'
 
 /** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
-export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
+export interface TaskTemplate extends Readonly<Pick<TaskRow, TemplateColumn>>, TaskEffects {}
 
 /** The invocation of an action whose work a task does. */
 export type NewInvocation = Pick<InvocationRow, 'id' | 'slug' | 'kind'>

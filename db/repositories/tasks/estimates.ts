@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely'
-import type { Measured, ModelFacts } from '../../../domain/estimates.ts'
+import type { MeanDuration, ModelFacts } from '../../../domain/estimates.ts'
 import type { Database } from '../../tables.ts'
 
 export async function readModelFacts(
@@ -22,8 +22,8 @@ export async function readModelFacts(
 }
 
 /** Reads all samples by runtime profile and size class; each class spans a factor of four. */
-export async function readMeasured(db: Kysely<Database>): Promise<Measured[]> {
-  const { rows } = await sql<Measured>`
+export async function readMeasured(db: Kysely<Database>): Promise<MeanDuration[]> {
+  const { rows } = await sql<MeanDuration>`
     select runtime_profile, what, avg(memory_mb)::float8 as memory_mb, avg(ms)::float8 as ms
     from (
       select v.runtime_profile, l.start_state as what, v.memory_mb, l.mean_ms as ms

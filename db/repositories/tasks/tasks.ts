@@ -150,7 +150,7 @@ export async function requeueTask(trx: Transaction<Database>, task: TaskFacts): 
 }
 
 /** Hands a task from its gateway over to a workflow. */
-export async function handOverTask(
+export async function escalateTask(
   trx: Transaction<Database>,
   taskId: string,
   start: WorkflowStart,
@@ -359,7 +359,7 @@ export async function findEnded(db: Kysely<Database>, ids: readonly string[]): P
 }
 
 /** How long gateways have to renew their leases after a database restart; every live gateway renews in that time. */
-const RENEWAL_S = 10
+const LEASE_RENEWAL_TIMEOUT_S = 10
 
 /**
  * Locks open tasks of gateways whose lease has expired; tasks that another reaper has locked are skipped. A lease
@@ -372,7 +372,7 @@ export function lockOrphans(
 ): Promise<SettledTask[]> {
   const ranOut = sql<boolean>`gateway.lease_expires_at < now() and (
     gateway.lease_expires_at >= pg_postmaster_start_time()
-    or pg_postmaster_start_time() < now() - make_interval(secs => ${RENEWAL_S}))`
+    or pg_postmaster_start_time() < now() - make_interval(secs => ${LEASE_RENEWAL_TIMEOUT_S}))`
   return trx
     .selectFrom('task')
     .leftJoin('gateway', 'gateway.id', 'task.gateway_id')

@@ -1,9 +1,9 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import type { HeldModel, WaitingModel } from '../../../domain/placement/wake-ups.ts'
+import type { DispatchedModel, WaitingModel } from '../../../domain/placement/wake-ups.ts'
 import type { Database } from '../../tables.ts'
 
 /** A woken task that still waits after this long is woken again, because the signal may have been lost. */
-const WOKEN_S = 10
+const WAKE_RETRY_DELAY_S = 10
 /** Tasks are counted up to this number, beyond which the longest pause no longer grows. */
 const MAX_COUNTED = 10_000
 
@@ -51,7 +51,7 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
   const { rows } = await sql<WaitingModel>`
     with waiting as (
       select account_id, model_key, min(waiting_since) as since, count(*)::int as waiting,
-        (count(*) filter (where woken_at > now() - make_interval(secs => ${WOKEN_S})))::int as woken
+        (count(*) filter (where woken_at > now() - make_interval(secs => ${WAKE_RETRY_DELAY_S})))::int as woken
       from task where waiting_since is not null and status = 'queued'
       group by account_id, model_key
     )
@@ -62,8 +62,8 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
 }
 
 /** Returns the tasks that workflows have sent to nodes and that have not ended. */
-export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]> {
-  const { rows } = await sql<HeldModel>`
+export async function listHeldModels(db: Kysely<Database>): Promise<DispatchedModel[]> {
+  const { rows } = await sql<DispatchedModel>`
     with held as (
       select node_id, account_id, model_key, count(*)::int as tasks from task
       where ${isHeld}
@@ -84,7 +84,7 @@ export async function takeWaking(
       select id from task
       where waiting_since is not null and status = 'queued'
         and account_id = ${account_id} and model_key = ${model_key}
-        and (woken_at is null or woken_at <= now() - make_interval(secs => ${WOKEN_S}))
+        and (woken_at is null or woken_at <= now() - make_interval(secs => ${WAKE_RETRY_DELAY_S}))
       order by waiting_since, id limit ${count}
       for update skip locked
     ), woken as (

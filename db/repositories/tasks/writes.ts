@@ -10,7 +10,7 @@ import {
   payloadOf,
   runWrite,
   type Settlement,
-  type Shared,
+  type TemplateColumn,
   type TaskEntry,
 } from './entry.ts'
 import { insertInvocationEvents } from './invocation-events.ts'
@@ -116,7 +116,7 @@ export async function insertTasks(
   const [template] = templates
   if (template && templates.length === 1 && starts.length === 0 && invoked.length === 0)
     return insertUniformBatch(db, template, entries)
-  const ofTemplates = (name: Shared) => templates.map((template) => template[name])
+  const ofTemplates = (name: TemplateColumn) => templates.map((template) => template[name])
   const parameters = [
     ...effectParameters(templates),
     ...freshParameters(entries),

@@ -10,7 +10,7 @@ import type { Database } from '../../tables.ts'
 /** Notified with a run's id, once per statement that adds to its feed. */
 export const RUN_CHANNEL = 'hearth_run'
 
-interface Told {
+interface FeedData {
   log: { message: string }
   metric: {
     epoch: number
@@ -31,15 +31,15 @@ interface Told {
 }
 
 /** A log line with its place in the feed. */
-export interface FeedLine {
+export interface FeedLogEntry {
   place: number
   at: Date
-  data: Told['log']
+  data: FeedData['log']
 }
 
 /** An entry in a run's feed, with its place in the feed's order. Only entries with their own row have a time. */
 export type FeedEntry = {
-  [T in StreamedType]: { type: T; place: number; at: Date | null; data: Told[T] }
+  [T in StreamedType]: { type: T; place: number; at: Date | null; data: FeedData[T] }
 }[StreamedType]
 
 export interface FeedQuery {
@@ -78,7 +78,7 @@ export async function listFeed(
     progress: sql`(select progress_place as place, 'progress' as type, null::timestamptz as at, progress as data
       from training_run where id = ${jobId} and progress is not null and progress_place > ${after}::bigint)`,
   }
-  const told = sql.join(
+  const union = sql.join(
     types.map((type) => parts[type]),
     sql` union all `,
   )
@@ -86,7 +86,7 @@ export async function listFeed(
     select place, type, at, data from (
       select place, type, at, data, row_number() over (order by place) as nth,
         sum(octet_length(data::text)) over (order by place) as upto
-      from (select * from (${told}) any_type order by place limit ${limit}) told
+      from (select * from (${union}) any_type order by place limit ${limit}) told
     ) sized
     where upto <= ${maxBytes}::bigint or nth = 1
     order by place
@@ -99,7 +99,7 @@ export async function listLines(
   db: Kysely<Database>,
   jobId: string,
   bounds: Omit<FeedQuery, 'types'>,
-): Promise<FeedLine[]> {
+): Promise<FeedLogEntry[]> {
   const entries = await listFeed(db, jobId, { ...bounds, types: ['log'] })
-  return entries as FeedLine[]
+  return entries as FeedLogEntry[]
 }

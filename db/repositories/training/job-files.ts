@@ -109,13 +109,13 @@ export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep
     .where('job_id', '=', jobId)
     .orderBy('id', 'desc')
     .limit(keep)
-  const gone = await db
+  const deleted = await db
     .deleteFrom('job_checkpoint')
     .where('job_id', '=', jobId)
     .where('id', 'not in', newest)
     .returning('object_key')
     .execute()
-  return gone.map(({ object_key }) => object_key)
+  return deleted.map(({ object_key }) => object_key)
 }
 
 /** Returns the epoch of a job's newest checkpoint; -1 without any. */
@@ -137,8 +137,12 @@ export async function findResumePoint(
   job: Pick<JobRow, 'id' | 'account_id' | 'config_digest'>,
 ): Promise<JobCheckpointRow | undefined> {
   const checkpoints = db.selectFrom('job_checkpoint').selectAll('job_checkpoint')
-  const own = await checkpoints.where('job_id', '=', job.id).orderBy('id', 'desc').limit(1).executeTakeFirst()
-  if (own) return own
+  const latest = await checkpoints
+    .where('job_id', '=', job.id)
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  if (latest) return latest
   return checkpoints
     .innerJoin('training_run', 'training_run.id', 'job_checkpoint.job_id')
     .where('training_run.account_id', '=', job.account_id)

@@ -79,12 +79,12 @@ export async function insertJobNotes(
 }
 
 /** The position of a line in a job's log. */
-export interface LogPlace {
+export interface LogCursor {
   attempt: number
   seq: number
 }
 
-export type LogLine = LogPlace & { message: string; created_at: Date; place: number }
+export type LogLine = LogCursor & { message: string; created_at: Date; place: number }
 
 /**
  * Returns the newest lines of a job's log, oldest first: at most `limit`, and as many as fit into
@@ -97,7 +97,7 @@ export async function listJobLogs(
     limit,
     before,
     maxBytes = MAX_PAGE_BYTES,
-  }: { limit: number; before?: LogPlace | undefined; maxBytes?: number },
+  }: { limit: number; before?: LogCursor | undefined; maxBytes?: number },
 ): Promise<LogLine[]> {
   const older = before
     ? sql<boolean>`(attempt, seq) < (${before.attempt}::integer, ${before.seq}::integer)`
@@ -124,7 +124,7 @@ const MAX_PAGE_BYTES = 1024 * 1024
 export async function hasJobLogs(
   db: Kysely<Database>,
   jobId: string,
-  { attempt, seq }: LogPlace,
+  { attempt, seq }: LogCursor,
 ): Promise<boolean> {
   const { rows } = await sql`
     select 1 from job_log where job_id = ${jobId} and (attempt, seq) < (${attempt}::integer, ${seq}::integer) limit 1

@@ -5,7 +5,7 @@ import type { JobRow } from '../../tables/training.ts'
 import { insertJobLine } from './job-records.ts'
 
 /** A node is online if a gateway has received a report from it within this time. */
-const FRESH_S = 30
+const REPORT_TTL_S = 30
 
 /** Lists every node that has not been removed, with the facts that decide whether it can run a job. */
 export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEligibility[]> {
@@ -19,7 +19,7 @@ export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEli
       node.inventory -> 'train_slots' as train_slots
     from node
     left join node_state state on state.node_id = node.id
-      and state.updated_at > now() - make_interval(secs => ${FRESH_S})
+      and state.updated_at > now() - make_interval(secs => ${REPORT_TTL_S})
     where node.status <> 'removed'
     order by node.id
   `.execute(db)

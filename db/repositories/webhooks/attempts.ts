@@ -27,10 +27,10 @@ export interface ClosedAttempt {
 }
 
 /** The time that a sender has to close the attempt; after that it counts as interrupted. */
-const SENDING_S = 40
+const SEND_TIMEOUT_S = 40
 
 /** The free capacity of a dispatcher. */
-export interface Picking {
+export interface DispatcherCapacity {
   /** The attempts in flight, by endpoint. */
   busy: readonly { endpointId: string; accountId: string; count: number }[]
   perEndpoint: number
@@ -62,7 +62,7 @@ interface PickedRow {
  */
 export async function pickFreshDeliveries(
   db: Kysely<Database>,
-  { busy, perEndpoint, perAccount, slow, perSlowEndpoint, perAllSlow, limit, now }: Picking,
+  { busy, perEndpoint, perAccount, slow, perSlowEndpoint, perAllSlow, limit, now }: DispatcherCapacity,
 ): Promise<OpenedAttempt[]> {
   const { rows } = await sql<PickedRow>`
     with recursive waiting as (
@@ -106,7 +106,7 @@ export async function pickFreshDeliveries(
       for update skip locked
     ), begun as (
       update webhook_delivery d set status = 'delivering', attempts = 1,
-        next_attempt_at = ${now}::timestamptz + make_interval(secs => ${SENDING_S})
+        next_attempt_at = ${now}::timestamptz + make_interval(secs => ${SEND_TIMEOUT_S})
       from picked where d.id = picked.id
       returning d.*
     ), opened as (
@@ -197,7 +197,7 @@ export async function openAttempt(
   const { rows } = await sql<PickedRow>`
     with begun as (
       update webhook_delivery d set status = 'delivering', attempts = ${number}::int,
-        next_attempt_at = ${now}::timestamptz + make_interval(secs => ${SENDING_S})
+        next_attempt_at = ${now}::timestamptz + make_interval(secs => ${SEND_TIMEOUT_S})
       from webhook_endpoint e
       where d.id = ${deliveryId} and d.status = 'retrying' and d.attempts = ${number - 1}::int
         and d.deadline_at > ${now} and e.id = d.endpoint_id and e.enabled and e.deleted_at is null and e.verification_status = 'active'
@@ -249,7 +249,7 @@ export async function closeAttempts(
 }
 
 /** An attempt whose sender died: it is closed as interrupted, and its delivery is planned again. */
-export interface Interrupted {
+export interface InterruptedAttempt {
   deliveryId: string
   accountId: string
   number: number
@@ -257,7 +257,11 @@ export interface Interrupted {
 }
 
 /** Finds open attempts whose time is up. */
-export function findInterrupted(db: Kysely<Database>, now: Date, limit: number): Promise<Interrupted[]> {
+export function findInterrupted(
+  db: Kysely<Database>,
+  now: Date,
+  limit: number,
+): Promise<InterruptedAttempt[]> {
   return db
     .selectFrom('webhook_delivery')
     .select(['id as deliveryId', 'account_id as accountId', 'attempts as number', 'created_at as createdAt'])
@@ -272,6 +276,6 @@ export async function closeAbandonedAttempts(db: Kysely<Database>, now: Date): P
   await sql`
     update webhook_attempt a set outcome = 'interrupted', error_code = 'interrupted', finished_at = ${now}
     from webhook_delivery d
-    where a.outcome is null and a.started_at < ${now}::timestamptz - make_interval(secs => ${SENDING_S})
+    where a.outcome is null and a.started_at < ${now}::timestamptz - make_interval(secs => ${SEND_TIMEOUT_S})
       and d.id = a.delivery_id and d.status <> 'delivering'`.execute(db)
 }

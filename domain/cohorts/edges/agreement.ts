@@ -11,7 +11,7 @@ export interface EdgeTerms {
 }
 
 /** The offers of both sides, plus what the platform knows about the pair. */
-export interface Parties {
+export interface NegotiationContext {
   producer: EdgeOffer
   consumer: EdgeOffer
   isSameNode: boolean
@@ -32,7 +32,7 @@ const DEFAULT_WINDOW = 4_194_304
  */
 export function agree(
   terms: EdgeTerms,
-  parties: Parties,
+  parties: NegotiationContext,
 ): Omit<Agreement, 'adapter'> | EdgeFailure | undefined {
   const { producer, consumer, isReachable } = parties
   const allowed = PREFERENCE.filter(
@@ -60,7 +60,7 @@ export function agree(
   }
 }
 
-function isPossible(transport: Transport, { isInline, isSameNode }: Parties): boolean {
+function isPossible(transport: Transport, { isInline, isSameNode }: NegotiationContext): boolean {
   if (transport === 'inline') return isInline ?? false
   return transport !== 'local' || isSameNode
 }
@@ -69,7 +69,7 @@ function isPossible(transport: Transport, { isInline, isSameNode }: Parties): bo
 function modeOf(
   wanted: EdgeMode,
   transport: Transport,
-  { producer, consumer }: Parties,
+  { producer, consumer }: NegotiationContext,
 ): EdgeMode | undefined {
   const both = (mode: EdgeMode) => producer.modes.includes(mode) && consumer.modes.includes(mode)
   if (wanted === 'session' && transport === 'direct' && both('session')) return 'session'

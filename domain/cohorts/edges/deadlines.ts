@@ -27,7 +27,7 @@ export const EDGE_SECONDS = {
   unreachable: 600,
 } as const
 
-interface Standing {
+interface EdgeTiming {
   state: EdgeState
   /** The time of the last call. */
   calledAt: Date
@@ -49,7 +49,7 @@ const after = (from: Date, seconds: number, latest: Date) =>
   new Date(Math.min(from.getTime() + seconds * 1_000, latest.getTime()))
 
 /** Returns the time at which an attempt in this state fails. */
-export function deadlineOf({ state, calledAt, readyAt, isStated, latest }: Standing): Date {
+export function deadlineOf({ state, calledAt, readyAt, isStated, latest }: EdgeTiming): Date {
   switch (state) {
     case 'planned':
     case 'negotiating':
@@ -80,7 +80,7 @@ const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
  * Returns whether the node that holds the payload has been silent for too long. Its process may have restarted, so the
  * node may be online although the payload is gone.
  */
-function isKeeperSilent(standing: Standing, now: Date): boolean {
+function isKeeperSilent(standing: EdgeTiming, now: Date): boolean {
   const { state, calledAt, aloneSince } = standing
   if (!standing.readyAt || !standing.isStated || standing.isStored) return false
   switch (state) {
@@ -99,7 +99,7 @@ function isKeeperSilent(standing: Standing, now: Date): boolean {
 }
 
 /** Returns the failure of an attempt that is overdue or whose payload seems to be lost. */
-export function overdueAs(standing: Standing, now: Date): EdgeFailure | undefined {
+export function overdueAs(standing: EdgeTiming, now: Date): EdgeFailure | undefined {
   if (isKeeperSilent(standing, now)) return 'payload_gone'
   return deadlineOf(standing) <= now ? OVERDUE[standing.state] : undefined
 }

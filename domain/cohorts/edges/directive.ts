@@ -2,7 +2,7 @@ import type { Directive, EdgeRole } from '../../../schemas/cohorts/edge.ts'
 import type { EdgeFailure, EdgeState, Transport } from '../../../schemas/cohorts/vocabulary.ts'
 
 /** The state of an edge that decides what its nodes do next. */
-export interface EdgeStanding {
+export interface EdgeSnapshot {
   state: EdgeState
   attempt: number
   failure: EdgeFailure | null
@@ -23,17 +23,17 @@ export interface EdgeStanding {
 /** How long a node pauses before it polls again without long polling. */
 const RETRY_DELAY_MS = 1_000
 
-const isAgreed = ({ state, isClosed }: EdgeStanding) =>
+const isAgreed = ({ state, isClosed }: EdgeSnapshot) =>
   !isClosed && state !== 'planned' && state !== 'negotiating' && state !== 'failed'
 
-function isReleased(edge: EdgeStanding, role: EdgeRole): boolean {
+function isReleased(edge: EdgeSnapshot, role: EdgeRole): boolean {
   if (edge.isClosed) return true
   // A consumer learns of its failed attempt from the state; only a closed edge is left out of its input.
   return role === 'producer' && (edge.isDone || edge.isStored)
 }
 
 /** Returns what the node on one side of an edge has to do. */
-export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
+export function directiveOf(edge: EdgeSnapshot, role: EdgeRole): Directive {
   const [proceed, release] = [isAgreed(edge), isReleased(edge, role)]
   const isWaiting = !proceed && !release && edge.state !== 'failed'
   return {
@@ -49,7 +49,7 @@ export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
 }
 
 /** Returns whether a waiting node has something to do; until then its request stays open. */
-export function isNews(edge: EdgeStanding, role: EdgeRole): boolean {
+export function isNews(edge: EdgeSnapshot, role: EdgeRole): boolean {
   if (edge.state === 'failed' || isReleased(edge, role)) return true
   if (!isAgreed(edge)) return false
   if (role === 'consumer') {

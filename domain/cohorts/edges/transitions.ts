@@ -18,7 +18,7 @@ export type EdgeMove =
 export type EdgeMover = 'producer' | 'consumer' | 'platform'
 
 /** A size and digest, either as stated by the producer or as observed. */
-export interface Statement {
+export interface PayloadDigest {
   bytes: number
   sha256: string
 }
@@ -36,7 +36,7 @@ export interface EdgeFacts {
   /** True once a space at either end is revoked. */
   isSpaceRevoked?: boolean
   /** The bytes that the producer stated, and those that arrived. */
-  payload?: { stated: Statement | null; seen: Statement }
+  payload?: { stated: PayloadDigest | null; seen: PayloadDigest }
   shape?: { stated: readonly number[] | null; seen: readonly number[] | null }
   /** The digest of the map that the consumer applied, and of the one it was given. */
   adapter?: { seen: string | null; expected: string | null }

@@ -12,7 +12,7 @@ const WHOLE_GRAPH = 8
 const EXCHANGES = 5
 const MAX_MOVES = 12
 
-export interface Planned {
+export interface PlanningResult {
   schedule: Schedule
   /** Each stage that decides the makespan, in execution order. */
   criticalPath: number[]
@@ -27,7 +27,7 @@ export interface Planned {
  * best nodes of each stage. Then tries the whole graph on one node, then moves stages of the critical path. Returns
  * undefined when a stage fits on no node.
  */
-export function planSchedule(problem: PlannerProblem): Planned | undefined {
+export function planSchedule(problem: PlannerProblem): PlanningResult | undefined {
   const { stages } = problem
   const incoming = incomingOf(problem)
   const best = stages.map((stage) => bestNodes(stage))
@@ -212,12 +212,12 @@ const neighbours = ({ problem }: Search, { nodes }: Schedule, stage: number): nu
 
 /** Returns the stages on the best nodes of a stage, each with other nodes for it, including that of the stage. */
 function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Generator<Move> {
-  const own = numberAt(nodes, stage)
+  const currentNode = numberAt(nodes, stage)
   for (const wanted of at(best, stage).slice(0, EXCHANGES)) {
-    if (wanted === own) continue
+    if (wanted === currentNode) continue
     for (let other = 0; other < nodes.length; other++) {
       if (nodes[other] !== wanted) continue
-      const elsewhere = new Set([own, ...at(best, other).slice(0, EXCHANGES)])
+      const elsewhere = new Set([currentNode, ...at(best, other).slice(0, EXCHANGES)])
       for (const node of elsewhere) if (node !== wanted) yield [other, node]
     }
   }

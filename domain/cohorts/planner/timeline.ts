@@ -108,12 +108,12 @@ export class Timeline {
     for (const other of tied) if (other.node !== NOWHERE && other.node !== node) return false
     if (spread && here.some((other) => !tied.includes(other))) return false
     if (isLoaded[node] !== 0) return true
-    let left = numberAt(freeMb, node)
+    let remainingMb = numberAt(freeMb, node)
     for (const other of here) {
       if (other.stage.model === model) return true
-      if (other.stage.isLoaded[node] === 0 && isFirstOfModel(here, other)) left -= other.stage.memoryMb
+      if (other.stage.isLoaded[node] === 0 && isFirstOfModel(here, other)) remainingMb -= other.stage.memoryMb
     }
-    return memoryMb <= left
+    return memoryMb <= remainingMb
   }
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import Type from 'typebox'
 import { request } from 'undici'
-import { jsonWithFile, readHeldFile } from '../../../api/http/bodies/held-file.ts'
+import { jsonWithFile, readBufferedFile } from '../../../api/http/bodies/buffered-file.ts'
 import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
 import { callOf, formOf } from '../../support/builders/forms.ts'
@@ -22,7 +22,7 @@ const keep = route({
 
   async handler(request) {
     const form = { file: 'file', limit: LIMIT, fields: Type.Object({ name: Type.Optional(Type.String()) }) }
-    const { fields, file } = await readHeldFile(request, form)
+    const { fields, file } = await readBufferedFile(request, form)
     return JSON.parse(jsonWithFile(fields, 'file', file).toString()) as object
   },
 })
@@ -36,7 +36,7 @@ const pieces = route({
   success: { status: 200, schema: Type.Object({ pieces: Type.Integer() }) },
 
   async handler(request) {
-    const { file } = await readHeldFile(request, { file: 'file', limit: LIMIT, fields: Type.Object({}) })
+    const { file } = await readBufferedFile(request, { file: 'file', limit: LIMIT, fields: Type.Object({}) })
     return { pieces: file.base64.length }
   },
 })

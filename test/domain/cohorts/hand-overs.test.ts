@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { GraphEdge } from '../../../domain/cohorts/graph.ts'
 import {
-  type KnownEvidence,
-  type KnownSpace,
+  type PairEvidence,
+  type RegisteredSpace,
   type SpaceEdge,
   spaceHandOver,
-} from '../../../domain/cohorts/hand-overs.ts'
+} from '../../../domain/cohorts/handoffs.ts'
 import { Metric } from '../../../schemas/cohorts/evaluator.ts'
 import { valuesOf } from '../../../schemas/common.ts'
 
@@ -18,7 +18,7 @@ const EDGE: GraphEdge & SpaceEdge = {
   max_bytes: 1_024,
 }
 
-const space = (name: string, role: KnownSpace['role']): KnownSpace => ({
+const space = (name: string, role: RegisteredSpace['role']): RegisteredSpace => ({
   id: `space-${name}`,
   name,
   role,
@@ -27,7 +27,7 @@ const space = (name: string, role: KnownSpace['role']): KnownSpace => ({
   status: 'active',
 })
 
-const evidence = (metric: Metric, more: Partial<KnownEvidence> = {}): KnownEvidence => ({
+const evidence = (metric: Metric, more: Partial<PairEvidence> = {}): PairEvidence => ({
   id: `by-${metric}`,
   metric,
   score: 0.95,
@@ -36,7 +36,7 @@ const evidence = (metric: Metric, more: Partial<KnownEvidence> = {}): KnownEvide
   ...more,
 })
 
-const decide = (found: readonly KnownEvidence[]) =>
+const decide = (found: readonly PairEvidence[]) =>
   spaceHandOver(EDGE, {
     source: [space('output', 'produces')],
     target: [space('input', 'accepts')],
@@ -44,7 +44,11 @@ const decide = (found: readonly KnownEvidence[]) =>
     minScore: 0.9,
   })
 
-const between = (from: Partial<KnownSpace>, to: Partial<KnownSpace>, found: readonly KnownEvidence[] = []) =>
+const between = (
+  from: Partial<RegisteredSpace>,
+  to: Partial<RegisteredSpace>,
+  found: readonly PairEvidence[] = [],
+) =>
   spaceHandOver(EDGE, {
     source: [{ ...space('output', 'produces'), ...from }],
     target: [{ ...space('input', 'accepts'), ...to }],
@@ -129,7 +133,7 @@ describe('the evidence of an edge', () => {
 })
 
 describe('an edge between spaces of different kinds', () => {
-  const kinds = (source: KnownSpace['kind'], target: KnownSpace['kind']) =>
+  const kinds = (source: RegisteredSpace['kind'], target: RegisteredSpace['kind']) =>
     spaceHandOver(EDGE, {
       source: [{ ...space('output', 'produces'), kind: source }],
       target: [{ ...space('input', 'accepts'), kind: target }],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { graphOf } from '../../../domain/cohorts/graph.ts'
-import { operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
+import { operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/stage-operations.ts'
 import type { StageOperation } from '../../../schemas/cohorts/plan.ts'
 import type { SpaceKind } from '../../../schemas/cohorts/vocabulary.ts'
 

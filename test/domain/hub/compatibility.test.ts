@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
-import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../../domain/hub/compatibility.ts'
+import {
+  checkHubRepo,
+  type HubRepoFacts,
+  type CompatibilityContext,
+} from '../../../domain/hub/compatibility.ts'
 import { entersAs } from '../../../domain/models/lifecycle.ts'
 import { kvCacheMb, readModelShape } from '../../../domain/models/shape.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
@@ -36,7 +40,7 @@ const repo = (overrides: Partial<HubRepoFacts> = {}): HubRepoFacts => ({
   ...overrides,
 })
 
-const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
+const around = (overrides: Partial<CompatibilityContext> = {}): CompatibilityContext => ({
   task: 'text-generation',
   profiles: loadCatalog().profiles,
   largestNodeMb: 64_000,

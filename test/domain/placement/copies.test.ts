@@ -3,7 +3,7 @@ import { randomNumbers } from '../../../bench/random-numbers.ts'
 import {
   type CopyDemand,
   type CopyScale,
-  type CopyWant,
+  type CopyTarget,
   decideCopies,
   NO_COPIES,
 } from '../../../domain/placement/copies.ts'
@@ -11,7 +11,7 @@ import {
 const TICK_S = 2
 const CONCURRENCY = 4
 
-const buildWant = (overrides: Partial<CopyWant> = {}): CopyWant => ({
+const buildWant = (overrides: Partial<CopyTarget> = {}): CopyTarget => ({
   min: 0,
   minBy: 'min',
   max: 8,
@@ -147,7 +147,7 @@ describe('the number of loaded copies of a model', () => {
   })
 
   it('follows the target requests or target wait that an endpoint sets', () => {
-    const most = (want: Partial<CopyWant>) => simulate(() => 12, { want: buildWant(want), forS: 400 }).most
+    const most = (want: Partial<CopyTarget>) => simulate(() => 12, { want: buildWant(want), forS: 400 }).most
 
     assert.equal(most({}), 3)
     assert.equal(most({ targetInFlight: 12 }), 1)
@@ -158,7 +158,7 @@ describe('the number of loaded copies of a model', () => {
   })
 
   it('follows new limits at once', () => {
-    const at = (want: CopyWant, copies: number, clients: number) =>
+    const at = (want: CopyTarget, copies: number, clients: number) =>
       decideCopies(
         want,
         { loaded: copies, loading: 0, concurrency: CONCURRENCY, loadS: 10 },

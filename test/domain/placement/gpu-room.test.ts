@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import {
-  roomOn,
+  freeMemoryOn,
   trainingCapacity,
   trainingProcesses,
   usesGpus,
-  withoutRoom,
-} from '../../../domain/placement/gpu-room.ts'
+  reserveCapacity,
+} from '../../../domain/placement/gpu-capacity.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed } from '../../../domain/placement/placement.ts'
 import { planPins } from '../../../domain/placement/warm-pins.ts'
@@ -191,10 +191,10 @@ describe('GPU memory of a node', () => {
       const wanted = need(1 + whole(120), profile)
       const enough = reach.filter((mb) => mb >= wanted.memory_mb / count).length >= count
 
-      assert.equal(roomOn(reach, count) >= wanted.memory_mb, enough)
+      assert.equal(freeMemoryOn(reach, count) >= wanted.memory_mb, enough)
       assert.equal(faultOf(node, wanted) === undefined, enough)
       if (!enough) continue
-      const { snapshot, gpus } = withoutRoom(node, wanted)
+      const { snapshot, gpus } = reserveCapacity(node, wanted)
       assert.equal(new Set(gpus).size, count)
       for (const [gpu, { free_mb }] of (snapshot.gpus ?? []).entries()) {
         assert.ok(free_mb >= 0)

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import {
-  LOST_AFTER_MS,
-  type PinPlace,
+  LOST_TIMEOUT_MS,
+  type PinRef,
   planPins,
   type WarmPin,
-  type WarmWant,
+  type WarmRequirement,
 } from '../../../domain/placement/warm-pins.ts'
 import type { NodeModel } from '../../../schemas/nodes/node.ts'
 
@@ -32,7 +32,7 @@ const buildModel = (overrides: Partial<NodeModel> = {}): NodeModel => ({
   memory_mb: 100,
   ...overrides,
 })
-const buildWant = (overrides: Partial<WarmWant> = {}): WarmWant => ({
+const buildWant = (overrides: Partial<WarmRequirement> = {}): WarmRequirement => ({
   model_key: 'm',
   account_id: null,
   runtime_profile: 'tabular',
@@ -48,8 +48,12 @@ const pin = (node_id: string, overrides: Partial<WarmPin> = {}): WarmPin => ({
   missing_since: null,
   ...overrides,
 })
-const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[], retiring: PinPlace[] = []) =>
-  planPins({ wants, pins, retiring, snapshots, now: NOW, random: () => 0.5 })
+const plan = (
+  wants: WarmRequirement[],
+  pins: WarmPin[],
+  snapshots: NodeSnapshot[],
+  retiring: PinRef[] = [],
+) => planPins({ wants, pins, retiring, snapshots, now: NOW, random: () => 0.5 })
 const nodesOf = (places: readonly { node_id: string }[]) => places.map(({ node_id }) => node_id)
 
 describe('warm pin planning', () => {
@@ -92,9 +96,9 @@ describe('warm pin planning', () => {
     const lostAt = (ms: number) => pin('a', { missing_since: new Date(NOW.getTime() - ms) })
 
     const first = plan([buildWant()], [pin('a')], snapshots)
-    const early = plan([buildWant()], [lostAt(LOST_AFTER_MS - 1)], snapshots)
-    const late = plan([buildWant()], [lostAt(LOST_AFTER_MS)], snapshots)
-    const back = plan([buildWant()], [lostAt(LOST_AFTER_MS - 1)], [buildNode('a')])
+    const early = plan([buildWant()], [lostAt(LOST_TIMEOUT_MS - 1)], snapshots)
+    const late = plan([buildWant()], [lostAt(LOST_TIMEOUT_MS)], snapshots)
+    const back = plan([buildWant()], [lostAt(LOST_TIMEOUT_MS - 1)], [buildNode('a')])
 
     assert.deepEqual([nodesOf(first.missing), first.add, first.drop], [['a'], [], []])
     assert.deepEqual([early.add, early.drop], [[], []])
@@ -130,7 +134,7 @@ describe('warm pin planning', () => {
     const snapshots = ['a', 'b', 'c'].map((id) => buildNode(id, { models: [buildModel()] }))
     const pins = [pin('a'), pin('b'), pin('c')]
     const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
-    const ending = (wants: WarmWant[]) => {
+    const ending = (wants: WarmRequirement[]) => {
       const { drop, retire } = plan(wants, pins, snapshots)
       return [drop.length, retire.length]
     }
@@ -152,7 +156,7 @@ describe('warm pin planning', () => {
       buildNode('d', { models: [loading] }),
     ]
     const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
-    const pinAt = (node_id: string): PinPlace => ({ model_key: 'm', node_id })
+    const pinAt = (node_id: string): PinRef => ({ model_key: 'm', node_id })
     const retiring = ['b', 'c', 'd', 'absent'].map(pinAt)
 
     const lower = plan([want(1)], [pin('a')], snapshots, retiring)
@@ -166,7 +170,7 @@ describe('warm pin planning', () => {
 
   it('keeps a copy that requests need again before it was unloaded', () => {
     const snapshots = ['a', 'b'].map((id) => buildNode(id, { models: [buildModel()] }))
-    const retiring = ['a', 'b'].map((node_id): PinPlace => ({ model_key: 'm', node_id }))
+    const retiring = ['a', 'b'].map((node_id): PinRef => ({ model_key: 'm', node_id }))
 
     const { add, gone } = plan([buildWant({ nodes: 0, copies: 1, isScaled: true })], [], snapshots, retiring)
 

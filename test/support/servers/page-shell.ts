@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readdirSync, symlinkSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { Ready } from '../../../embedded/supervisor.ts'
+import type { ReadyFile } from '../../../embedded/supervisor.ts'
 import type { Command } from '../builders/pages/commands.ts'
 import { fillIn } from '../builders/pages/placeholders.ts'
 
@@ -16,7 +16,7 @@ export function linkCheckout(folder: string): void {
 }
 
 /** What runs before the commands of a page. A command that fails, or an HTTP error, ends the shell. */
-const prologue = ({ base_url, api_key, operations_key }: Ready): string => `
+const prologue = ({ base_url, api_key, operations_key }: ReadyFile): string => `
 set -euo pipefail
 shopt -s expand_aliases
 . docs/examples/cohorts/functions.sh
@@ -31,7 +31,7 @@ completed() {
 `
 
 /** Returns a command with its placeholders filled in, some from the response to the command before it. */
-function typed(page: string, { text, comment }: Command, ready: Ready): string {
+function typed(page: string, { text, comment }: Command, ready: ReadyFile): string {
   const [, member] = /^# (\w+) from the response/.exec(comment) ?? []
   const [, variable] = /^(\w+)=\.\.\.$/.exec(text) ?? []
   if (member === undefined || variable === undefined) return fillIn(page, text, ready)
@@ -43,11 +43,11 @@ function typed(page: string, { text, comment }: Command, ready: Ready): string {
 export class PageShell implements Disposable {
   readonly #folder: string
   readonly #dataDir: string
-  readonly #ready: Ready
+  readonly #ready: ReadyFile
   #child: ChildProcess | undefined
 
   /** `folder` is where the commands run. */
-  constructor({ folder, dataDir, ready }: { folder: string; dataDir: string; ready: Ready }) {
+  constructor({ folder, dataDir, ready }: { folder: string; dataDir: string; ready: ReadyFile }) {
     this.#folder = folder
     this.#dataDir = dataDir
     this.#ready = ready

@@ -155,7 +155,7 @@ describe('reading the files of several accounts', () => {
     )
     const { body } = await large.call('GET', `/${large.id}`)
     assert.equal(body.status, 'failed')
-    assert.match(body.error_message, /may have 150 MB/)
+    assert.match(body.error_message, /its limit is 150 MB/)
     for (const answer of read) assert.deepEqual([answer.status, answer.body.status], [200, 'ready'])
   })
 })

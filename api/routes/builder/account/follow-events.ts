@@ -11,7 +11,7 @@ const MAX_EVENTS = 500
  * Ids sort by creation time, but transactions commit in any order. Events up to this much older than the newest may
  * still appear after it.
  */
-const LATE_MS = 10_000
+const MAX_COMMIT_DELAY_MS = 10_000
 /**
  * Maximum events remembered within that time. Beyond it we forget the oldest, and don't send events that appear late.
  */
@@ -30,7 +30,7 @@ interface Range {
   limit: number
 }
 
-interface Following<T> {
+interface EventStreamOptions<T> {
   /** Lists events of every type, oldest first, so that each read continues after everything that the last one saw. */
   read: (range: Range) => Promise<T[]>
   /** The only type to send; all types when undefined. */
@@ -53,8 +53,8 @@ export function placeOf(
 ): string | undefined {
   // A reconnecting browser repeats the original URL and sends its position in the header.
   const last = headers['last-event-id']
-  const place = last ?? query.after
-  if (place === undefined || isUuidV7(place)) return place
+  const eventId = last ?? query.after
+  if (eventId === undefined || isUuidV7(eventId)) return eventId
   const loc = last === undefined ? ['query', 'after'] : ['header', 'Last-Event-ID']
   throw invalid(loc, 'must be the id of an event')
 }
@@ -62,24 +62,24 @@ export function placeOf(
 /** Sends events as they arrive, until the client disconnects, its key ends, an hour passes or the gateway stops. */
 export async function followEvents<T extends { id: string; type: string }>(
   { now, stopping, config }: Services,
-  following: Following<T>,
+  following: EventStreamOptions<T>,
 ): Promise<void> {
   const { type, present, after, watch, res, ended } = following
   const signal = AbortSignal.any([following.signal, stopping.signal, ...(ended ? [ended] : [])])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + MAX_DURATION_MS
   const quietMs = config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
-  const lateFrom = (time: number) => firstIdAt(new Date(time - LATE_MS))
+  const lateFrom = (time: number) => firstIdAt(new Date(time - MAX_COMMIT_DELAY_MS))
   const read = (from: string, seen: ReadonlySet<string>) =>
     following.read({ from, except: [...seen], limit: MAX_EVENTS })
 
-  let place = after ?? firstIdAt(now())
-  let from = lateFrom(timeOfId(place))
-  const told = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
-  await writer.open(RETRY_DELAY_MS, place)
+  let position = after ?? firstIdAt(now())
+  let from = lateFrom(timeOfId(position))
+  const sent = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
+  await writer.open(RETRY_DELAY_MS, position)
   let spokenAt = performance.now()
   while (!signal.aborted && performance.now() < until) {
-    const events = await read(from, told)
+    const events = await read(from, sent)
     const wanted = type === undefined ? events : events.filter((event) => event.type === type)
     if (wanted.length > 0) {
       await writer.send(wanted.map((event) => ({ event: event.type, id: event.id, data: present(event) })))
@@ -87,17 +87,17 @@ export async function followEvents<T extends { id: string; type: string }>(
     }
     const newest = events.at(-1)
     if (newest) {
-      place = later(place, newest.id)
-      for (const { id } of events) told.add(id)
+      position = later(position, newest.id)
+      for (const { id } of events) sent.add(id)
       from = later(from, lateFrom(timeOfId(newest.id)))
-      for (const id of told) {
-        if (told.size > MAX_REPORTED) from = later(from, id)
-        if (id < from || told.size > MAX_REPORTED) told.delete(id)
+      for (const id of sent) {
+        if (sent.size > MAX_REPORTED) from = later(from, id)
+        if (id < from || sent.size > MAX_REPORTED) sent.delete(id)
       }
     }
     const silentMs = quietMs - (performance.now() - spokenAt)
     if (silentMs <= 0) {
-      await writer.comment('keep-alive', place)
+      await writer.comment('keep-alive', position)
       spokenAt = performance.now()
     } else if (!newest) await watch.next(Math.min(silentMs, REREAD_INTERVAL_MS), signal)
   }

@@ -8,7 +8,7 @@ import { periodOf } from './period.ts'
 
 const DAY_MS = 86_400_000
 /** The period in days when the query does not set one. */
-const USUAL_DAYS = 30
+const DEFAULT_PERIOD_DAYS = 30
 
 export const getUsage = route({
   operationId: 'getUsage',
@@ -37,9 +37,9 @@ export async function readAccountUsage(
 
 /** Returns the period of a query, or the last 30 days. */
 export function usagePeriod(query: { from?: string; to?: string }, now: Date): { from: Date; until: Date } {
-  const asked = periodOf(query)
-  const until = asked.until ?? new Date(now.getTime() + DAY_MS)
-  return { until, from: asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS) }
+  const period = periodOf(query)
+  const until = period.until ?? new Date(now.getTime() + DAY_MS)
+  return { until, from: period.from ?? startOfDay(until.getTime() - DEFAULT_PERIOD_DAYS * DAY_MS) }
 }
 
 export const presentUsage = (

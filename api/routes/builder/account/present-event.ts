@@ -1,8 +1,8 @@
-import type { FedEvent, PlatformEventRow } from '../../../../db/repositories/platform/event-feed.ts'
+import type { FeedEventRow, PlatformEventRow } from '../../../../db/repositories/platform/event-feed.ts'
 import type { FeedEvent, PlatformEvent } from '../../../../schemas/event.ts'
 
 /** Presents an event. The payload is final, so it equals what webhooks receive. */
-export function presentEvent({ id, type, payload, created_at }: FedEvent): FeedEvent {
+export function presentEvent({ id, type, payload, created_at }: FeedEventRow): FeedEvent {
   const { data } = JSON.parse(payload.toString()) as { data: Pick<FeedEvent, 'resource' | 'resource_url'> }
   return {
     id,

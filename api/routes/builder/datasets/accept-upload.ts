@@ -10,7 +10,7 @@ import { datasetIngestStart } from '../../../../workflows/contract/starts.ts'
 import { noDataset } from './present.ts'
 
 /** The account, dataset and id of an upload. */
-export interface UploadPlace {
+export interface UploadRef {
   accountId: string
   datasetId: string
   uploadId: string
@@ -41,17 +41,17 @@ const RETRY_AFTER_S = 30
 export async function acceptUpload(
   trx: Transaction<Database>,
   dataset: Pick<DatasetRow, 'id' | 'status'>,
-  place: UploadPlace,
+  uploadRef: UploadRef,
 ): Promise<void> {
-  if (!(await ingestRepository.beginIngest(trx, dataset, place.uploadId))) return
-  if ((await ingestRepository.countUnread(trx, place.accountId)) > MAX_UNREAD) {
+  if (!(await ingestRepository.beginIngest(trx, dataset, uploadRef.uploadId))) return
+  if ((await ingestRepository.countUnread(trx, uploadRef.accountId)) > MAX_UNREAD) {
     throw temporaryError(
       'rate_limited',
       `${MAX_UNREAD} files of this account wait to be read, which is the limit; send this one again later`,
       RETRY_AFTER_S,
     )
   }
-  await workflowStartRepository.enqueueWorkflow(trx, datasetIngestStart(place))
+  await workflowStartRepository.enqueueWorkflow(trx, datasetIngestStart(uploadRef))
 }
 
 /**
@@ -60,18 +60,18 @@ export async function acceptUpload(
  */
 export async function awaitIngest(
   db: Kysely<Database>,
-  place: UploadPlace,
+  uploadRef: UploadRef,
   signal: AbortSignal,
 ): Promise<DatasetUploadRow> {
   const since = performance.now()
   for (let pause = FIRST_POLL_INTERVAL_MS; ; pause = Math.min(pause * 1.5, MAX_POLL_INTERVAL_MS)) {
-    const upload = await datasetRepository.findUpload(db, place)
+    const upload = await datasetRepository.findUpload(db, uploadRef)
     if (!upload) throw noDataset()
     const waited = performance.now() - since
     if (upload.status !== 'ingesting' || waited > MAX_WAIT_MS) return upload
     if (
       waited > MAX_START_MS &&
-      (await workflowStartRepository.isEnqueued(db, datasetIngestStart(place).workflowId))
+      (await workflowStartRepository.isEnqueued(db, datasetIngestStart(uploadRef).workflowId))
     )
       return upload
     await sleep(pause, undefined, { signal })

@@ -10,7 +10,7 @@ import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
 import { admitBytes } from '../../../storage/storage-quota.ts'
-import { acceptUpload, awaitIngest, stillReading, type UploadPlace } from './accept-upload.ts'
+import { acceptUpload, awaitIngest, stillReading, type UploadRef } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
 export const commitUpload = route({
@@ -25,22 +25,22 @@ export const commitUpload = route({
   errors: ['not_found', 'conflict', 'payload_too_large', 'validation_failed', 'storage_quota_exceeded'],
 
   async handler({ caller: { accountId }, params, signal }, services) {
-    const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
-    const upload = await datasetRepository.findUpload(services.db, place)
+    const uploadRef = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
+    const upload = await datasetRepository.findUpload(services.db, uploadRef)
     if (!upload) throw new ApiError('not_found', 'there is no upload with this id')
     // Safe to repeat, because a later request waits for the same read and gets the same response.
-    if (upload.status === 'initialised') await begin(services, place, upload)
+    if (upload.status === 'initialised') await begin(services, uploadRef, upload)
 
-    const read = await awaitIngest(services.db, place, signal)
+    const read = await awaitIngest(services.db, uploadRef, signal)
     if (read.status === 'failed')
-      throw refusedFile(place.datasetId, read.error_message ?? 'it could not be read')
-    return answer(services, place, read.status === 'ingesting' ? stillReading(read) : undefined)
+      throw refusedFile(uploadRef.datasetId, read.error_message ?? 'it could not be read')
+    return answer(services, uploadRef, read.status === 'ingesting' ? stillReading(read) : undefined)
   },
 })
 
 async function begin(
   { db, objects, outbox, config }: Services,
-  place: UploadPlace,
+  uploadRef: UploadRef,
   { object_key: key, stored_at: storedAt }: DatasetUploadRow,
 ): Promise<void> {
   const file = await objects.head(key)
@@ -48,14 +48,14 @@ async function begin(
     throw new ApiError('conflict', 'no file has been PUT to the signed URL of this upload yet')
   }
   await db.transaction().execute(async (trx) => {
-    const dataset = await datasetRepository.lockOwnDataset(trx, place.accountId, place.datasetId)
+    const dataset = await datasetRepository.lockOwnDataset(trx, uploadRef.accountId, uploadRef.datasetId)
     if (!dataset) throw noDataset()
     if (await datasetRepository.isDatasetInUse(trx, dataset.id)) {
       throw new ApiError('conflict', 'a pending or running job uses this dataset; its data cannot change now')
     }
     // Files that a gateway stored are already counted; files that were PUT to S3 are measured here.
-    if (storedAt === null) await countFile(trx, config, { ...place, bytes: file.sizeBytes })
-    await acceptUpload(trx, dataset, place)
+    if (storedAt === null) await countFile(trx, config, { ...uploadRef, bytes: file.sizeBytes })
+    await acceptUpload(trx, dataset, uploadRef)
   })
   outbox.poke()
 }
@@ -63,14 +63,14 @@ async function begin(
 async function countFile(
   trx: Transaction<Database>,
   config: Config,
-  { accountId, uploadId, bytes }: UploadPlace & { bytes: number },
+  { accountId, uploadId, bytes }: UploadRef & { bytes: number },
 ): Promise<void> {
   const reservedBytes = await storageRepository.reservedBytes(trx, uploadId)
   await admitBytes(trx, config, { accountId, bytes, reservedBytes })
   await datasetRepository.noteStored(trx, uploadId, bytes)
 }
 
-async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, message: string | undefined) {
+async function answer({ db }: Services, { accountId, datasetId }: UploadRef, message: string | undefined) {
   const dataset = await datasetRepository.readOwnDataset(db, accountId, datasetId)
   const body = {
     dataset_id: dataset.id,

@@ -7,7 +7,7 @@ import { admitBytes } from '../../../storage/storage-quota.ts'
 import { noDataset } from './present.ts'
 
 /** The time within which the PUT must start; its duration is not limited. */
-const URL_LIFETIME_S = 3_600
+const URL_TTL_S = 3_600
 
 export const initUpload = route({
   operationId: 'initUpload',
@@ -28,7 +28,7 @@ export const initUpload = route({
     const key = datasetKey('incoming', { accountId, datasetId: dataset.id, uploadId })
     const sizeBytes = body.size_bytes ?? undefined
     const { url, expiresAt } = await objects.signPut(key, {
-      expiresInS: URL_LIFETIME_S,
+      expiresInS: URL_TTL_S,
       contentType: body.content_type,
       ...(sizeBytes !== undefined && { sizeBytes }),
     })

@@ -3,14 +3,14 @@ import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
 /** Datasets whose file is being read, by id, with what the reader waits for, if anything. */
-type Reading = ReadonlyMap<string, string | null>
+type ReadsInProgress = ReadonlyMap<string, string | null>
 
 /** The message of a dataset whose columns an earlier version stored, and which are too large for this one. */
 const LARGE_COLUMNS =
   'The names of its columns take more than 1 MB together, the limit, so they are not shown or checked; it can still be trained on. To see them, upload its file again with shorter names.'
 
 /** Returns a dataset in full. */
-export function presentDataset(row: FullDataset, reading: Reading = new Map()): Dataset {
+export function presentDataset(row: FullDataset, reading: ReadsInProgress = new Map()): Dataset {
   const listed = presentListed(row, reading)
   const hasLargeColumns = row.status === 'ready' && row.columns === null
   return {
@@ -21,7 +21,7 @@ export function presentDataset(row: FullDataset, reading: Reading = new Map()): 
 }
 
 /** Returns a dataset as a list shows it; counts are numbers from the start. */
-export const presentListed = (row: ListedDataset, reading: Reading): Dataset => ({
+export const presentListed = (row: ListedDataset, reading: ReadsInProgress): Dataset => ({
   dataset_id: row.id,
   account_id: row.account_id,
   dataset_name: row.dataset_name,

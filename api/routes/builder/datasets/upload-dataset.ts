@@ -9,7 +9,7 @@ import { assertMayPublish } from '../../../registry/may-publish.ts'
 import type { Services } from '../../../services.ts'
 import { assertItemLimit } from '../../../storage/account-items.ts'
 import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'
-import { acceptUpload, awaitIngest, stillReading, type UploadPlace } from './accept-upload.ts'
+import { acceptUpload, awaitIngest, stillReading, type UploadRef } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
 /** Larger files need init, PUT and commit. */
@@ -43,8 +43,8 @@ export const uploadDataset = route({
   async handler({ caller, req, signal }, services) {
     const { accountId } = caller
     const { db, objects, outbox } = services
-    const place = { accountId, datasetId: newId(), uploadId: newId() }
-    const key = datasetKey('incoming', place)
+    const uploadRef = { accountId, datasetId: newId(), uploadId: newId() }
+    const key = datasetKey('incoming', uploadRef)
     await using hold = await StorageHold.take(services, {
       accountId,
       bytes: contentLengthOf(req),
@@ -64,17 +64,17 @@ export const uploadDataset = route({
         },
       })
       assertMayPublish(caller, fields.visibility)
-      await createWithUpload(services, place, { fields, ...file, key, hold })
+      await createWithUpload(services, uploadRef, { fields, ...file, key, hold })
     } catch (err) {
       await objects.delete(key)
       throw err
     }
     outbox.poke()
 
-    const read = await awaitIngest(db, place, signal)
+    const read = await awaitIngest(db, uploadRef, signal)
     if (read.status === 'failed')
-      throw refusedFile(place.datasetId, read.error_message ?? 'it could not be read')
-    return answer(services, place, read.status === 'ingesting' ? stillReading(read) : undefined)
+      throw refusedFile(uploadRef.datasetId, read.error_message ?? 'it could not be read')
+    return answer(services, uploadRef, read.status === 'ingesting' ? stillReading(read) : undefined)
   },
 })
 
@@ -88,24 +88,24 @@ interface NewUpload {
 
 async function createWithUpload(
   { db, now, config }: Services,
-  place: UploadPlace,
+  uploadRef: UploadRef,
   { fields, filename, sizeBytes, key, hold }: NewUpload,
 ): Promise<void> {
   await db.transaction().execute(async (trx) => {
     const dataset = await datasetRepository.insertDataset(trx, {
-      id: place.datasetId,
-      account_id: place.accountId,
+      id: uploadRef.datasetId,
+      account_id: uploadRef.accountId,
       dataset_name: fields.name,
       description: fields.description ?? '',
       status: 'pending',
       storage_format: fields.storage_format,
       visibility: fields.visibility ?? 'private',
     })
-    await assertItemLimit(trx, config, { accountId: place.accountId, kind: 'datasets' })
+    await assertItemLimit(trx, config, { accountId: uploadRef.accountId, kind: 'datasets' })
     await datasetRepository.insertUpload(trx, {
-      id: place.uploadId,
-      dataset_id: place.datasetId,
-      account_id: place.accountId,
+      id: uploadRef.uploadId,
+      dataset_id: uploadRef.datasetId,
+      account_id: uploadRef.accountId,
       filename,
       content_type: CONTENT_TYPE,
       object_key: key,
@@ -115,11 +115,11 @@ async function createWithUpload(
       stored_at: now(),
     })
     await hold.release(trx)
-    await acceptUpload(trx, dataset, place)
+    await acceptUpload(trx, dataset, uploadRef)
   })
 }
 
-async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, message: string | undefined) {
+async function answer({ db }: Services, { accountId, datasetId }: UploadRef, message: string | undefined) {
   const dataset = await datasetRepository.findOwnDataset(db, accountId, datasetId)
   if (!dataset) throw noDataset()
   const body = {

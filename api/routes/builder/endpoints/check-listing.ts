@@ -29,7 +29,7 @@ export async function checkListing(
     })
 }
 
-interface Checked {
+interface ExampleCheck {
   owner: string
   name: 'input_schema' | 'output_schema'
   schema: Record<string, unknown>
@@ -40,7 +40,7 @@ interface Checked {
 
 async function issueOfExample(
   checks: SchemaChecks,
-  { owner, name, schema, value, loc }: Checked,
+  { owner, name, schema, value, loc }: ExampleCheck,
 ): Promise<Issue | undefined> {
   const result = await checks.check({
     owner,

@@ -6,7 +6,7 @@ import { inputTypeOf } from '../../../../domain/input-type.ts'
 import { inputKey } from '../../../../domain/object-keys.ts'
 import {
   INPUT_TYPES,
-  INPUT_URL_LIFETIME_S,
+  INPUT_URL_TTL_S,
   MAX_INPUT_BYTES,
   UploadedInput,
 } from '../../../../schemas/inference-task.ts'
@@ -84,7 +84,7 @@ export const uploadInput = route({
       })
       await hold.release(trx)
     })
-    const { url } = await objects.signGet(key, { expiresInS: INPUT_URL_LIFETIME_S })
-    return { input_url: url, expires_in: INPUT_URL_LIFETIME_S, size_bytes: file.sizeBytes }
+    const { url } = await objects.signGet(key, { expiresInS: INPUT_URL_TTL_S })
+    return { input_url: url, expires_in: INPUT_URL_TTL_S, size_bytes: file.sizeBytes }
   },
 })

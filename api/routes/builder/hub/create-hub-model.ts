@@ -9,10 +9,10 @@ import { newId } from '../../../../domain/ids.ts'
 import { importedListing } from '../../../../domain/task-types/index.ts'
 import { modelKeyOf } from '../../../../domain/training/training-run.ts'
 import { publishVersion } from '../../../registry/publish.ts'
-import type { HubLook } from './look-at-repo.ts'
+import type { RepoAssessment } from './look-at-repo.ts'
 
 /** A repository that may be imported, with the digest of every file that nodes will download. */
-export interface HubImport extends HubLook {
+export interface HubImport extends RepoAssessment {
   accountId: string
   task: HubTask
   files: readonly { path: string; size_bytes: number; sha256: string }[]

@@ -1,25 +1,30 @@
 import {
   checkHubRepo,
-  type HubSurroundings,
+  type CompatibilityContext,
   type HubTask,
   type HubVerdict,
   taskOfPipeline,
 } from '../../../../domain/hub/compatibility.ts'
 import { GGUF_HEAD_BYTES, isTextTask, readGgufHead } from '../../../../domain/hub/gguf.ts'
-import { type InConfig, readDecoder, readHead, readModules } from '../../../../domain/hub/specialists.ts'
+import {
+  type ModelConfigFacts,
+  readDecoder,
+  readHead,
+  readModules,
+} from '../../../../domain/hub/specialists.ts'
 import { chooseEncoderWeights, shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
 import { quantizationOf } from '../../../../domain/models/readable.ts'
 import { readModelShape } from '../../../../domain/models/shape.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
 import type { HubEntry } from '../../../../schemas/hub.ts'
-import type { SeenRepo } from '../../../hub/reader.ts'
+import type { RepoAccess } from '../../../hub/reader.ts'
 import type { Services } from '../../../services.ts'
 
-type Needs = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
+type Deps = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
 
 /** A repository, and whether and how it can be served here. */
-export interface HubLook {
+export interface RepoAssessment {
   info: HubRepoInfo
   verdict: HubVerdict
 }
@@ -35,10 +40,10 @@ export interface LookOptions {
 
 /** Reads a repository from the hub and decides whether it can be served. */
 export async function lookAtRepo(
-  services: Needs,
+  services: Deps,
   { accountId, repoId, revision }: { accountId: string; repoId: string; revision?: string | undefined },
   options: LookOptions,
-): Promise<HubLook> {
+): Promise<RepoAssessment> {
   const { hub, hubReader, catalog, links } = services
   const { info, isOpen } = options.thorough
     ? await hubReader.see(accountId, repoId, revision)
@@ -56,7 +61,10 @@ export async function lookAtRepo(
   return { info, verdict }
 }
 
-type Access = Pick<HubSurroundings, 'access' | 'shape' | 'quantization' | 'shards' | 'gguf' | keyof InConfig>
+type Access = Pick<
+  CompatibilityContext,
+  'access' | 'shape' | 'quantization' | 'shards' | 'gguf' | keyof ModelConfigFacts
+>
 
 const UNREAD = {
   shape: null,
@@ -69,8 +77,8 @@ const UNREAD = {
 } as const
 
 function accessTo(
-  services: Needs,
-  { info, isOpen }: SeenRepo,
+  services: Deps,
+  { info, isOpen }: RepoAccess,
   { task, thorough }: LookOptions,
 ): Access | Promise<Access> {
   if (!isOpen) return { access: 'not_listed', ...UNREAD }
@@ -78,7 +86,7 @@ function accessTo(
   return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', ...UNREAD }
 }
 
-async function lookInside({ hub }: Needs, info: HubRepoInfo, task: HubTask | undefined): Promise<Access> {
+async function lookInside({ hub }: Deps, info: HubRepoInfo, task: HubTask | undefined): Promise<Access> {
   const fileAt = (wanted: string) => info.files.find(({ path }) => path === wanted)
   const [config, moduleList] = [fileAt('config.json'), fileAt('modules.json')]
   try {
@@ -130,7 +138,7 @@ function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
   return bytes > 0 ? Math.max(0.01, Math.round((bytes / MB) * 100) / 100) : null
 }
 
-export const presentHubEntry = ({ info, verdict }: HubLook): HubEntry => ({
+export const presentHubEntry = ({ info, verdict }: RepoAssessment): HubEntry => ({
   repo_id: info.repoId,
   size_mb: sizeMb(info, verdict),
   compatibility: verdict.compatibility,

@@ -13,7 +13,7 @@ import { route } from '../../../http/route.ts'
 import { askingHub } from '../../../hub/errors.ts'
 import { createHubModel, type HubImport } from './create-hub-model.ts'
 import { commitOnDefaultBranch } from './default-branch.ts'
-import { type HubLook, lookAtRepo } from './look-at-repo.ts'
+import { type RepoAssessment, lookAtRepo } from './look-at-repo.ts'
 
 /** The hub omits digests only for small files; a larger file without one is an error. */
 const MAX_SMALL_FILE_BYTES = 64 * 1024 * 1024
@@ -49,7 +49,7 @@ export const registerHubModel = route({
   },
 })
 
-function refuseIncompatible({ info, verdict: { compatibility } }: HubLook): void {
+function refuseIncompatible({ info, verdict: { compatibility } }: RepoAssessment): void {
   if (compatibility.status !== 'incompatible') return
   const failed = compatibility.checks.filter(({ check, passed }) => !passed && check !== 'licence')
   const issues = failed.map(({ check, message }): Issue => ({
@@ -69,7 +69,7 @@ function refuseIncompatible({ info, verdict: { compatibility } }: HubLook): void
 /** Adds the digest of every file that a node will download: from the hub for large files, computed for small ones. */
 async function withDigests(
   hub: Pick<HubClient, 'read'>,
-  { info, verdict }: HubLook,
+  { info, verdict }: RepoAssessment,
 ): Promise<HubImport['files']> {
   const files: HubImport['files'][number][] = []
   for (const file of info.files.filter(({ path }) => verdict.files.includes(path))) {

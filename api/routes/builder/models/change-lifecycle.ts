@@ -46,7 +46,7 @@ export function requireReason({ lifecycle_status, reason }: Static<typeof Change
 async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, id, to, reason }: Change) {
   const model = catalog.model(id)
   if (!model) throw noModel()
-  const said = await db.transaction().execute(async (trx) => {
+  const lifecycle = await db.transaction().execute(async (trx) => {
     const row = {
       account_id: accountId,
       model_config_id: id,
@@ -57,5 +57,5 @@ async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, i
     await configLifecycleRepository.saveConfigLifecycle(trx, row)
     return row
   })
-  return presentCatalogEntry(model, said)
+  return presentCatalogEntry(model, lifecycle)
 }

@@ -16,7 +16,7 @@ export const listRegistry = route({
   isLong: true,
 
   async handler({ caller: { accountId }, query: { limit = MAX_REGISTRY_PAGE, cursor } }, { db, catalog }) {
-    const [{ items, next_cursor }, said] = await Promise.all([
+    const [{ items, next_cursor }, lifecycles] = await Promise.all([
       readPage({ limit, ...(cursor !== undefined && { cursor }) }, ['registry', accountId], (request) =>
         hubModelRepository.listHubModels(db, accountId, request),
       ),
@@ -27,7 +27,7 @@ export const listRegistry = route({
     return {
       models: [
         ...items.map((row) => presentHubImport(row, accountId, catalog)),
-        ...configs.map((model) => presentCatalogEntry(model, said.get(model.config.model_id))),
+        ...configs.map((model) => presentCatalogEntry(model, lifecycles.get(model.config.model_id))),
       ],
       next_cursor,
     }

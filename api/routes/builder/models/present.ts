@@ -35,14 +35,14 @@ export const presentModel = (
 /** Returns a config of the catalog with the account's own setting. */
 export const presentCatalogEntry = (
   { config, listEntry }: CatalogModel,
-  said: ModelConfigLifecycleRow | undefined,
+  lifecycle: ModelConfigLifecycleRow | undefined,
 ): RegistryEntry => ({
   ...listEntry,
   model_config_id: config.model_id,
   model_name: config.model_id,
-  is_active: config.is_active && said?.lifecycle_status !== 'disabled',
-  lifecycle_status: said?.lifecycle_status ?? config.lifecycle_status,
-  lifecycle_note: said?.reason ?? null,
+  is_active: config.is_active && lifecycle?.lifecycle_status !== 'disabled',
+  lifecycle_status: lifecycle?.lifecycle_status ?? config.lifecycle_status,
+  lifecycle_note: lifecycle?.reason ?? null,
   source: 'catalog',
   visibility: 'public',
   is_base_model: false,

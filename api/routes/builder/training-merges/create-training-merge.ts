@@ -21,7 +21,7 @@ import { mergeStart } from '../../../../workflows/contract/starts.ts'
 import { canonicalDigest } from '../../../http/canonical.ts'
 import { route } from '../../../http/route.ts'
 import { assertQuota } from '../training-runs/assert-quota.ts'
-import { queuedMessage, waitOf } from '../training-runs/wait-of-job.ts'
+import { queuedMessage, jobWaitOf } from '../training-runs/job-wait.ts'
 import { resolveSources } from './resolve-sources.ts'
 
 const OPERATING_MODE = 'balanced'
@@ -41,8 +41,8 @@ export const createTrainingMerge = route({
   async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
     const method = body.method ?? 'adapter_merge'
     assertMergeable(body, method)
-    const asked = { trx, accountId, catalog, storage: { config, objects } }
-    const { sources, model, base } = await resolveSources(asked, body, method)
+    const options = { trx, accountId, catalog, storage: { config, objects } }
+    const { sources, model, base } = await resolveSources(options, body, method)
     const model_config_id = model?.model_config_id ?? catalog.tunerOf('chat')?.config.model_id
     if (model_config_id === undefined) throw noModel(method)
     const parentId = base?.version?.job_id
@@ -51,7 +51,7 @@ export const createTrainingMerge = route({
     const { field } = MERGE_ARITY[method]
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.mergeCpu
-    const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
+    const wait = await jobWaitOf(trx, { account_id: accountId, task_queue }, now())
     const job = await jobRepository.insertJob(trx, {
       id: newId(),
       account_id: accountId,

@@ -18,7 +18,7 @@ import { taskTypeOf } from '../../../registry/task-type-of.ts'
 import { assertVersionEnabled } from '../training-runs/assert-enabled.ts'
 import { baseOfRun } from '../training-runs/present.ts'
 
-type Place = readonly (string | number)[]
+type Loc = readonly (string | number)[]
 type Kind = 'model' | 'adapter'
 
 interface ResolveSourcesOptions {
@@ -29,7 +29,7 @@ interface ResolveSourcesOptions {
 }
 
 /** The resolved inputs of a merge. */
-interface Resolved {
+interface MergeInputs {
   sources: NewMergeSource[]
   /** The version whose description the result copies; undefined when no model is a version. */
   model: VersionFacts | undefined
@@ -39,10 +39,10 @@ interface Resolved {
 
 /** Resolves the references of a merge and checks each of them. */
 export async function resolveSources(
-  asked: ResolveSourcesOptions,
+  options: ResolveSourcesOptions,
   body: CreateTrainingMerge,
   method: MergeMethod,
-): Promise<Resolved> {
+): Promise<MergeInputs> {
   const isFolding = method === 'adapter_merge'
   const field = isFolding ? 'adapters' : 'sources'
   const role = isFolding ? 'adapter' : 'source'
@@ -50,14 +50,14 @@ export async function resolveSources(
   const weights = weightsFor(method, body.weights, refs.length)
   const parts: { source: NewMergeSource; version: VersionFacts | undefined }[] = []
   for (const [i, ref] of refs.entries()) {
-    const version = await resolve(asked, ref, { place: [field, i], kind: isFolding ? 'adapter' : 'model' })
+    const version = await resolve(options, ref, { place: [field, i], kind: isFolding ? 'adapter' : 'model' })
     parts.push({
       source: { role, ref, version_id: version?.id ?? null, weight: weights[i] ?? 1 },
       version,
     })
   }
-  const ref = body.base ?? (isFolding ? await recordedBase(asked, parts) : undefined)
-  const given = ref && { ref, version: await resolve(asked, ref, { place: ['base'], kind: 'model' }) }
+  const ref = body.base ?? (isFolding ? await recordedBase(options, parts) : undefined)
+  const given = ref && { ref, version: await resolve(options, ref, { place: ['base'], kind: 'model' }) }
   // slerp does not use its base in the computation.
   const base = method === 'slerp' ? undefined : given
   if (base) {
@@ -71,11 +71,11 @@ export async function resolveSources(
 
 /** Returns the version behind a reference, locked until the merge is committed; `undefined` for any other reference. */
 async function resolve(
-  asked: ResolveSourcesOptions,
+  options: ResolveSourcesOptions,
   ref: ArtifactRef,
-  { place, kind }: { place: Place; kind: Kind },
+  { place, kind }: { place: Loc; kind: Kind },
 ): Promise<VersionFacts | undefined> {
-  const { trx, accountId, catalog, storage } = asked
+  const { trx, accountId, catalog, storage } = options
   if (ref.type === 'storage') {
     const prefix = storagePrefix(ref.uri, accountId, storage, place)
     const paths: string[] = []
@@ -86,7 +86,7 @@ async function resolve(
   }
   const version =
     ref.type === 'hf'
-      ? await importOf(asked, ref, place)
+      ? await importOf(options, ref, place)
       : await artifactRefRepository.shareLockUsableVersion(trx, accountId, ref)
   // The node discovers the files of an unregistered repository when it downloads them.
   if (!version && ref.type === 'hf') return undefined
@@ -100,50 +100,47 @@ async function resolve(
   return version
 }
 
-const absent = ({ type }: ArtifactRef, place: Place) =>
+const absent = ({ type }: ArtifactRef, loc: Loc) =>
   type === 'job'
-    ? invalid(['body', ...place, 'job_id'], 'there is no such job with a finished model in your account')
-    : invalid(['body', ...place, 'version_id'], 'there is no such version')
+    ? invalid(['body', ...loc, 'job_id'], 'there is no such job with a finished model in your account')
+    : invalid(['body', ...loc, 'version_id'], 'there is no such version')
 
 /** Finds the import of a repository, if it is of the requested revision. */
 async function importOf(
   { trx, accountId, storage }: ResolveSourcesOptions,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
-  place: Place,
+  loc: Loc,
 ): Promise<VersionFacts | undefined> {
   const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repo_id)
-  if (imported) assertVersionEnabled(imported, ['body', ...place])
+  if (imported) assertVersionEnabled(imported, ['body', ...loc])
   if (imported && (revision === undefined || revision === imported.revision)) return imported
   if (storage.config.HEARTH_HUB_ENDPOINT) return undefined
   throw invalid(
-    ['body', ...place, 'repo_id'],
+    ['body', ...loc, 'repo_id'],
     'this repository has not been registered here, and there is no model hub to fetch it from (the operator sets HEARTH_HUB_ENDPOINT)',
   )
 }
 
-function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
+function assertHolds(paths: readonly string[], kind: Kind, loc: Loc): void {
   const holds = (at: string, config: string) =>
     paths.includes(`${at}${config}`) &&
     paths.some((path) => path.startsWith(at) && path.endsWith('.safetensors'))
   if (kind === 'adapter') {
     if (holds('', 'adapter_config.json') || holds('adapter/', 'adapter_config.json')) return
-    throw invalid(
-      ['body', ...place],
-      'holds no LoRA adapter with adapter_config.json and safetensors weights',
-    )
+    throw invalid(['body', ...loc], 'holds no LoRA adapter with adapter_config.json and safetensors weights')
   }
   if (holds('', 'config.json') || holds('model/', 'config.json')) return
-  throw invalid(['body', ...place], 'holds no language model with config.json and safetensors weights')
+  throw invalid(['body', ...loc], 'holds no language model with config.json and safetensors weights')
 }
 
 /** Returns the base that all adapters were trained on, regardless of the kind of reference that names it. */
 async function recordedBase(
-  asked: ResolveSourcesOptions,
+  options: ResolveSourcesOptions,
   adapters: readonly { version: VersionFacts | undefined }[],
 ): Promise<ArtifactRef> {
   const bases = new Map<string, ArtifactRef>()
   for (const { version } of adapters) {
-    const base = version && (await baseOf(asked, version))
+    const base = version && (await baseOf(options, version))
     if (!base)
       throw invalid(['body', 'base'], 'the platform does not know the base of these adapters; name it')
     bases.set(JSON.stringify(base), base)

@@ -9,7 +9,7 @@ import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
 import { noModelConfig } from '../model-configs/require-model.ts'
 
-interface Chosen {
+interface ModelChoice {
   model: CatalogModel
   /** The base of the run: as requested, or the import that the config refers to. */
   base: CreateTrainingRun['base']
@@ -23,7 +23,7 @@ export async function chooseModel(
   db: Kysely<Database>,
   catalog: Catalog,
   { accountId, body }: { accountId: string; body: CreateTrainingRun },
-): Promise<Chosen> {
+): Promise<ModelChoice> {
   const { model_config_id, model, base } = body
   const field = model_config_id === undefined ? 'model' : 'model_config_id'
   // The schema requires one of the two.
@@ -48,7 +48,7 @@ function chooseImport(
   catalog: Catalog,
   { repo_id, version_id, lifecycle_status, task_type }: HubImportRow,
   { field, base }: { field: string; base: CreateTrainingRun['base'] },
-): Chosen {
+): ModelChoice {
   const refuse = (reason: string) => invalid(['body', field], `${repo_id} ${reason}`)
   if (lifecycle_status === 'disabled') throw refuse('is disabled')
   if (base)

@@ -18,13 +18,13 @@ const RETRY_DELAY_MS = 2_000
 /** A lost NOTIFY delays entries by at most this time. */
 const REREAD_INTERVAL_MS = 5_000
 /** The read interval for a run that reports continuously. */
-const PACE_MS = 100
+const READ_INTERVAL_MS = 100
 /** A run's last log lines arrive over another connection than its end, and may be this much later. */
-const LATE_MS = 2_000
+const LAST_LOGS_DELAY_MS = 2_000
 /** The stream ends after this time, so that a reconnecting client's key and access are checked again. */
 const MAX_DURATION_MS = 60 * 60_000
 
-interface Following {
+interface RunStreamOptions {
   accountId: string
   runId: string
   after: number
@@ -41,14 +41,14 @@ interface Following {
  * Streams a run until it ends, the client disconnects, its key ends or the gateway stops. Sends `done` only when the
  * run has ended.
  */
-export async function followRun(services: Services, following: Following): Promise<void> {
+export async function followRun(services: Services, following: RunStreamOptions): Promise<void> {
   const { db, now, stopping } = services
   const { accountId, runId, types, watch, res, ended } = following
   const signal = AbortSignal.any([following.signal, stopping.signal, ended])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + MAX_DURATION_MS
   const quietMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
-  let place = following.after
+  let position = following.after
   await writer.open(RETRY_DELAY_MS)
   let spokenAt = performance.now()
 
@@ -56,20 +56,22 @@ export async function followRun(services: Services, following: Following): Promi
     // Read the status before the entries, so that no entry written before the run ended is missed.
     const run = await jobRepository.findOwnJob(db, accountId, runId)
     if (!run) break
-    const entries = await feedRepository.listFeed(db, runId, { after: place, types, ...PAGE })
+    const entries = await feedRepository.listFeed(db, runId, { after: position, types, ...PAGE })
     const last = entries.at(-1)
     if (last) {
       await writer.send(
         entries.map((entry) => ({ ...present(entry), id: encodeFeedCursor(runId, entry.place) })),
       )
-      place = last.place
+      position = last.place
       spokenAt = performance.now()
-      await pause(PACE_MS, signal, entries.length)
+      await pause(READ_INTERVAL_MS, signal, entries.length)
       continue
     }
     const lateMs = lateness(run, now())
     if (lateMs <= 0) {
-      await writer.send([{ event: 'done', id: encodeFeedCursor(runId, place), data: await showRun(db, run) }])
+      await writer.send([
+        { event: 'done', id: encodeFeedCursor(runId, position), data: await showRun(db, run) },
+      ])
       break
     }
     const silentMs = quietMs - (performance.now() - spokenAt)
@@ -91,7 +93,7 @@ async function pause(ms: number, signal: AbortSignal, entries: number): Promise<
 /** Returns how long new entries of the run may still arrive, in milliseconds. */
 function lateness({ status, completed_at }: JobView, now: Date): number {
   if (!isTerminal(status)) return Number.POSITIVE_INFINITY
-  return completed_at === null ? 0 : completed_at.getTime() + LATE_MS - now.getTime()
+  return completed_at === null ? 0 : completed_at.getTime() + LAST_LOGS_DELAY_MS - now.getTime()
 }
 
 function present(entry: FeedEntry): { event: StreamedType; data: object } {

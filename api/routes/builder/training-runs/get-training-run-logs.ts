@@ -3,7 +3,7 @@ import Type from 'typebox'
 import { cursorScope } from '../../../../db/keyset.ts'
 import * as feedRepository from '../../../../db/repositories/training/feed.ts'
 import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
-import type { LogPlace } from '../../../../db/repositories/training/job-records.ts'
+import type { LogCursor } from '../../../../db/repositories/training/job-records.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { FeedCursor, TrainingRunLogs, TrainingRunParams } from '../../../../schemas/training-run.ts'
@@ -36,7 +36,7 @@ export const getTrainingRunLogs = route({
       if (cursor !== undefined) throw invalid(['query', 'after'], 'cannot be combined with cursor')
       return linesAfter(db, run.id, decodeFeedCursor(run.id, after, ['query', 'after']), limit)
     }
-    const before = cursor === undefined ? undefined : decodePlace(run.id, cursor)
+    const before = cursor === undefined ? undefined : decodeLogCursor(run.id, cursor)
     const lines = await jobRecordRepository.listJobLogs(db, run.id, { limit, before })
     const [oldest] = lines
     const isMore = oldest !== undefined && (await jobRecordRepository.hasJobLogs(db, run.id, oldest))
@@ -44,7 +44,7 @@ export const getTrainingRunLogs = route({
     return {
       run_id: run.id,
       logs: lines.map(({ created_at, message }) => ({ timestamp: created_at.toISOString(), message })),
-      next_cursor: isMore ? encodePlace(run.id, oldest) : null,
+      next_cursor: isMore ? encodeLogCursor(run.id, oldest) : null,
       after: before === undefined ? encodeFeedCursor(run.id, newest) : null,
     }
   },
@@ -66,15 +66,15 @@ async function linesAfter(
   }
 }
 
-const encodePlace = (jobId: string, { attempt, seq }: LogPlace): string =>
+const encodeLogCursor = (jobId: string, { attempt, seq }: LogCursor): string =>
   Buffer.from(`${cursorScope('logs', jobId)}.${attempt}.${seq}`).toString('base64url')
 
-function decodePlace(jobId: string, cursor: string): LogPlace {
+function decodeLogCursor(jobId: string, cursor: string): LogCursor {
   const [scope, attempt, seq] = Buffer.from(cursor, 'base64url').toString().split('.')
-  const place = { attempt: Number(attempt), seq: Number(seq) }
-  const isPlace = [place.attempt, place.seq].every(
+  const position = { attempt: Number(attempt), seq: Number(seq) }
+  const isPlace = [position.attempt, position.seq].every(
     (part) => Number.isInteger(part) && Math.abs(part) < 2 ** 31,
   )
-  if (scope === cursorScope('logs', jobId) && isPlace) return place
+  if (scope === cursorScope('logs', jobId) && isPlace) return position
   throw invalid(['query', 'cursor'], 'unknown cursor', 'cursor')
 }

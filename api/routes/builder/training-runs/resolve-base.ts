@@ -83,9 +83,9 @@ async function assertImportFits(
 ): Promise<void> {
   const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repoId)
   if (!imported) return
-  const place = ['body', 'hyperparameters', 'base_model']
-  assertVersionEnabled(imported, place)
-  await assertFits(trx, { ...options, place }, imported)
+  const loc = ['body', 'hyperparameters', 'base_model']
+  assertVersionEnabled(imported, loc)
+  await assertFits(trx, { ...options, place: loc }, imported)
 }
 
 function ignoredBase(
@@ -146,12 +146,12 @@ async function assertStoredModel(model: CatalogModel, prefix: string, objects: O
   if (model.config.trainer.base === 'required') assertModelFolder(paths, ['body', 'base'])
 }
 
-function assertModelFolder(paths: readonly string[], place: readonly string[]): void {
+function assertModelFolder(paths: readonly string[], loc: readonly string[]): void {
   const isFolder = ['', 'model/'].some(
     (at) =>
       paths.includes(`${at}config.json`) &&
       paths.some((path) => path.startsWith(at) && path.endsWith('.safetensors')),
   )
   if (isFolder) return
-  throw invalid(place, 'holds no model with config.json and safetensors weights')
+  throw invalid(loc, 'holds no model with config.json and safetensors weights')
 }

@@ -8,8 +8,8 @@ import { trainingRunResume } from '../../../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../../../http/kill-switch-gate.ts'
 import { route } from '../../../http/route.ts'
 import { assertQuota } from './assert-quota.ts'
+import { jobWaitOf } from './job-wait.ts'
 import { noSuchRun, requireRun } from './require-run.ts'
-import { waitOf } from './wait-of-job.ts'
 
 export const resumeTrainingRun = route({
   operationId: 'resumeTrainingRun',
@@ -24,7 +24,7 @@ export const resumeTrainingRun = route({
 
   async handler({ caller: { accountId }, params }, { db, now, outbox }) {
     const found = await requireRun(db, accountId, params.run_id)
-    const wait = await waitOf(db, found, now())
+    const wait = await jobWaitOf(db, found, now())
     const { status } = await db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, found.id)
       if (!run) throw noSuchRun()

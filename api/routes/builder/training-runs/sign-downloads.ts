@@ -4,7 +4,7 @@ import { DownloadUrls, DownloadUrlsQuery, TrainingRunParams } from '../../../../
 import { route } from '../../../http/route.ts'
 import { requireRun } from './require-run.ts'
 
-const DEFAULT_LIFETIME_S = 3_600
+const DEFAULT_URL_TTL_S = 3_600
 
 export const signDownloads = route({
   operationId: 'signDownloads',
@@ -17,7 +17,7 @@ export const signDownloads = route({
   success: { status: 200, schema: DownloadUrls },
   errors: ['not_found'],
 
-  async handler({ caller, params, query: { files, expiration = DEFAULT_LIFETIME_S } }, { db, objects }) {
+  async handler({ caller, params, query: { files, expiration = DEFAULT_URL_TTL_S } }, { db, objects }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
     const artifacts = await jobFileRepository.listArtifacts(db, run.id)
     const wanted = files?.split(',').map((name) => name.trim())

@@ -16,9 +16,9 @@ import type { Services } from '../../../services.ts'
 import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
 import { chooseModel } from './choose-model.ts'
+import { queuedMessage, jobWaitOf } from './job-wait.ts'
 import { assertTrainable, chooseHardware, prefersGpu, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
-import { queuedMessage, waitOf } from './wait-of-job.ts'
 
 interface NewRun {
   accountId: string
@@ -54,14 +54,14 @@ export async function startRun(
   const gpuPreferred = prefersGpu(model, hardware_preference)
   // A preference alone does not wait for a GPU if no node offers one now.
   const onGpu = { account_id: accountId, task_queue: QUEUES.train('gpu') }
-  const gpuOnline = gpuPreferred && (await waitOf(trx, onGpu, now())).reason === null
+  const gpuOnline = gpuPreferred && (await jobWaitOf(trx, onGpu, now())).reason === null
   const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {
     values,
     gpuOnline,
   })
   await assertQuota(trx, accountId)
   const task_queue = QUEUES.train(hardware)
-  const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
+  const wait = await jobWaitOf(trx, { account_id: accountId, task_queue }, now())
   const run = await jobRepository.insertJob(trx, {
     id: newId(),
     account_id: accountId,

@@ -13,11 +13,11 @@ import { newWebhookSecret } from '../../../../platform/webhook-signature.ts'
 import { webhookVerificationStart } from '../../../../workflows/contract/starts.ts'
 
 /** How long an endpoint has to answer its challenge. */
-const VERIFICATION_WINDOW_MS = 15 * 60_000
+const VERIFICATION_TIMEOUT_MS = 15 * 60_000
 /** The number of hosts that an account may have challenged, each up to the limit per host. */
 const CHALLENGED_HOSTS = 3
 /** The `Retry-After` in seconds. */
-const CROWDED_RETRY_S = 300
+const CROWDED_RETRY_AFTER_S = 300
 
 /**
  * Returns the encrypted text of a URL, and the origin that responses show. Throws a 422 for a URL that is not allowed.
@@ -72,10 +72,10 @@ export async function startVerification(
     throw temporaryError(
       'rate_limited',
       `an account may send ${perHost} challenges an hour to one host and ${perAccount} in total`,
-      CROWDED_RETRY_S,
+      CROWDED_RETRY_AFTER_S,
     )
   }
-  const windowEndsAt = new Date(now().getTime() + VERIFICATION_WINDOW_MS)
+  const windowEndsAt = new Date(now().getTime() + VERIFICATION_TIMEOUT_MS)
   await webhookEndpointRepository.openVerification(trx, {
     endpointId: id,
     accountId,

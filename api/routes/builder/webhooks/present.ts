@@ -5,7 +5,7 @@ import type {
   WebhookEndpointRow,
 } from '../../../../db/tables/webhooks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { challengeFailureInWords } from '../../../../domain/webhooks/challenge.ts'
+import { formatChallengeFailure } from '../../../../domain/webhooks/challenge.ts'
 import { sanitizedCode } from '../../../../domain/webhooks/outcome.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../../schemas/webhook.ts'
 
@@ -33,7 +33,7 @@ function verificationErrorOf({
   return {
     error_code: sanitizedCode(error_code),
     status_class,
-    message: challengeFailureInWords(failure),
+    message: formatChallengeFailure(failure),
   }
 }
 

@@ -1,12 +1,12 @@
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CreateSpeech } from '../../../../schemas/openai/audio.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
-import type { ReadAnswer } from '../calls/answer-whole.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'
 import { readFiles } from '../calls/read-files.ts'
+import type { ClientResponse } from '../calls/respond-buffered.ts'
 
 const USUAL_TYPE = 'audio/mpeg'
 const OTHER_TYPES = ['audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']
@@ -43,7 +43,7 @@ export const createSpeech = route({
     ),
 })
 
-async function readSpeech(answer: LinkAnswer): Promise<ReadAnswer | ApiError> {
+async function readSpeech(answer: NodeResponse): Promise<ClientResponse | ApiError> {
   const output = await readFiles(answer)
   if (output instanceof ApiError) return output
   const [file] = output.files

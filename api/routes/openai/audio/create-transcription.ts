@@ -1,6 +1,6 @@
 import { invalid } from '../../../../domain/errors.ts'
 import { CreateTranscription, Transcription, TranscriptionFields } from '../../../../schemas/openai/audio.ts'
-import { jsonWithFile, readHeldFile } from '../../../http/bodies/held-file.ts'
+import { jsonWithFile, readBufferedFile } from '../../../http/bodies/buffered-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'
@@ -24,7 +24,7 @@ const speechRoute = (operationId: string, path: `/audio/${string}`, summary: str
     async handler(request, services) {
       const { caller, disconnect } = request
       const form = { file: 'file', limit: FILE_LIMIT, fields: TranscriptionFields }
-      const { fields, file } = await readHeldFile(request, form)
+      const { fields, file } = await readBufferedFile(request, form)
       checkTogether(fields)
       const { response_format: format = 'json', stream: _, ...asked } = fields
       return answerCall(

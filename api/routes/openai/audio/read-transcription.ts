@@ -2,10 +2,10 @@ import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
 import type { Transcription, TranscriptionFields } from '../../../../schemas/openai/audio.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import { objectIn } from '../calls/answer-text.ts'
-import type { ReadAnswer } from '../calls/answer-whole.ts'
 import { refusalOf } from '../calls/model-call.ts'
+import type { ClientResponse } from '../calls/respond-buffered.ts'
 
 type Format = NonNullable<TranscriptionFields['response_format']>
 
@@ -24,9 +24,9 @@ const WRITE: Record<keyof typeof TRANSCRIPT_TYPES, (heard: Transcription) => str
 
 /** Converts a transcription from the model server's verbose format to the format that the client requested. */
 export function readTranscription(
-  { head: { status }, body, room }: LinkAnswer,
+  { head: { status }, body, room }: NodeResponse,
   format: Format,
-): ReadAnswer | ApiError {
+): ClientResponse | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)
   if (format === 'verbose_json') return { body, tokens: NO_TOKENS }
   room.holdValues(body)

@@ -2,9 +2,9 @@ import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
-import { answerWhole, type CallOptions } from './answer-whole.ts'
 import { admitCall } from './model-call.ts'
 import { modelEndpoint, type Purpose } from './model-endpoint.ts'
+import { respondBuffered, type CallOptions } from './respond-buffered.ts'
 
 interface CallRequest {
   readonly caller: AccountCaller
@@ -29,5 +29,5 @@ export async function answerCall(
   const found = modelEndpoint(services, { accountId: caller.accountId, model }, purpose)
   const endpoint = found instanceof Promise ? await found : found
   const call = admitCall(services, { caller, endpoint, path, body, disconnect })
-  return answerWhole(services, call, { bytesFor: () => body, read })
+  return respondBuffered(services, call, { bytesFor: () => body, read })
 }

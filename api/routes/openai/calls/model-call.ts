@@ -28,7 +28,7 @@ export interface ModelCall {
 }
 
 /** The part of a call that its route knows once the endpoint is found. */
-type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affinity'> & {
+type ResolvedCall = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affinity'> & {
   caller: AccountCaller
   /** The `service_tier` of the body. */
   serviceTier?: unknown
@@ -40,7 +40,7 @@ type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affi
  */
 export function admitCall(
   services: Pick<Services, 'journal' | 'keyMeters' | 'memory' | 'now'>,
-  { caller: { accountId, keyId, limits }, serviceTier, ...found }: Found,
+  { caller: { accountId, keyId, limits }, serviceTier, ...found }: ResolvedCall,
 ): ModelCall & { modelPlace: ValueSpan } {
   const modelPlace = modelIn(found.body)
   // Parsers differ in whether the first or the last of two members counts.
@@ -65,14 +65,14 @@ export function admitCall(
 /** Finds the name of the model in the bytes of a call. */
 export const modelIn = memberFinder('model')
 
-const DEADLINE_MS = 60 * 60 * 1000
+const INFERENCE_TIMEOUT_MS = 60 * 60 * 1000
 
 export const linkRequest = ({ endpoint, disconnect, draft, path }: ModelCall, body: Buffer): LinkRequest => ({
   accountId: draft.accountId,
   modelKey: endpoint.model_key,
   path,
   body,
-  deadlineMs: DEADLINE_MS,
+  deadlineMs: INFERENCE_TIMEOUT_MS,
   signal: disconnect,
 })
 

@@ -14,7 +14,7 @@ export interface Purpose {
 }
 
 /** A caller's account and the model that the caller names. */
-interface Wanted {
+interface ModelRequest {
   accountId: string
   model: string
 }
@@ -25,7 +25,7 @@ interface Wanted {
  */
 export function modelEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,
-  { accountId, model }: Wanted,
+  { accountId, model }: ModelRequest,
   purpose: Purpose,
 ): CallableEndpointRow | Promise<CallableEndpointRow> {
   const found = endpoints.find(model)
@@ -36,7 +36,7 @@ export function modelEndpoint(
 
 function check(
   endpoint: CallableEndpointRow | undefined,
-  { accountId, model }: Wanted,
+  { accountId, model }: ModelRequest,
   { serves, words }: Purpose,
 ): CallableEndpointRow {
   if (!endpoint || accessTo(endpoint, accountId) === 'none') throw noModel(model)

@@ -3,7 +3,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import { ClientGoneError } from '../../../http/bodies/body.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
-import type { ModelPlace } from '../../../inference/model-places.ts'
+import type { ModelSlot } from '../../../inference/model-slots.ts'
 import type { Services } from '../../../services.ts'
 import type { ModelCall } from './model-call.ts'
 
@@ -12,7 +12,7 @@ const MAX_MISSED = 8
 /** After a node or model server broke before the first byte, one more node is tried. */
 const MAX_BROKEN = 1
 /** The longest time that a node needs to notice that its model server has exited. */
-const NOTICE_MS = 200
+const EXIT_NOTICE_DELAY_MS = 200
 
 /** Picks a node with the model loaded, and waits for a load if there is none. */
 export class NodePicker {
@@ -32,13 +32,13 @@ export class NodePicker {
    * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
    * and `rate_limited` when too many requests of the account wait for one. Calls `onQueue` if the call has to queue.
    */
-  pick(onQueue = () => {}): ModelPlace | Promise<ModelPlace> {
-    const place = this.#place()
-    if (place instanceof Promise) {
+  pick(onQueue = () => {}): ModelSlot | Promise<ModelSlot> {
+    const slot = this.#place()
+    if (slot instanceof Promise) {
       onQueue()
-      return this.#orWait(place)
+      return this.#orWait(slot)
     }
-    return place ?? this.#wait()
+    return slot ?? this.#wait()
   }
 
   /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
@@ -53,7 +53,7 @@ export class NodePicker {
     if (this.#missed > MAX_MISSED) throw new ApiError('no_capacity', err.message)
   }
 
-  #place(): ModelPlace | Promise<ModelPlace | undefined> | undefined {
+  #place(): ModelSlot | Promise<ModelSlot | undefined> | undefined {
     const { affinity, endpoint, draft, disconnect } = this.#call
     const { model_key, runtime_profile, memory_mb } = endpoint
     return this.#services.places.take({
@@ -69,19 +69,19 @@ export class NodePicker {
     })
   }
 
-  async #orWait(place: Promise<ModelPlace | undefined>): Promise<ModelPlace> {
-    const taken = await place
+  async #orWait(slot: Promise<ModelSlot | undefined>): Promise<ModelSlot> {
+    const taken = await slot
     if (!taken && this.#call.disconnect.aborted) throw leftWhileWaiting()
     return taken ?? this.#wait()
   }
 
-  async #wait(): Promise<ModelPlace> {
+  async #wait(): Promise<ModelSlot> {
     const { loads } = this.#services
     const { endpoint, body, disconnect, draft } = this.#call
     const { model_key, runtime_profile, memory_mb } = endpoint
     const need = { model_key, account_id: draft.accountId, runtime_profile, memory_mb }
     draft.modelState = modelStateOf(this.#services, draft)
-    if (this.#exclude) await sleep(NOTICE_MS)
+    if (this.#exclude) await sleep(EXIT_NOTICE_DELAY_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(need))
     for (;;) {
       // Nodes that failed may have loaded the model again.
@@ -92,8 +92,8 @@ export class NodePicker {
       } catch (err) {
         throw disconnect.aborted ? leftWhileWaiting() : err
       }
-      const place = await this.#place()
-      if (place) return place
+      const slot = await this.#place()
+      if (slot) return slot
       if (disconnect.aborted) throw leftWhileWaiting()
     }
   }

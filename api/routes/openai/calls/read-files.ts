@@ -6,16 +6,16 @@ import {
   type OutputFile,
   readOutput,
 } from '../../../../platform/model-output.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import { refusalOf } from './model-call.ts'
 
 /** A file that a model produced, in the memory of its response. */
-export interface MadeFile extends OutputFile {
+export interface ProducedFile extends OutputFile {
   data: Buffer
 }
 
 /** Returns the files of a multi-step response. */
-export async function readFiles({ head, body }: LinkAnswer): Promise<Output<MadeFile> | ApiError> {
+export async function readFiles({ head, body }: NodeResponse): Promise<Output<ProducedFile> | ApiError> {
   if (head.status !== 200) return refusalOf(head.status, body, undefined)
   if (head.contentType !== OUTPUT_TYPE) return new ApiError('internal', 'the model returned no files')
   try {
@@ -31,7 +31,7 @@ async function* piecesOf(body: Buffer): AsyncGenerator<Buffer> {
   yield body
 }
 
-async function take(file: OutputFile, bytes: AsyncIterable<Buffer>): Promise<MadeFile> {
+async function take(file: OutputFile, bytes: AsyncIterable<Buffer>): Promise<ProducedFile> {
   // The whole response is in memory, so a file is one piece of it.
   let data: Buffer = Buffer.alloc(0)
   for await (const piece of bytes) data = piece

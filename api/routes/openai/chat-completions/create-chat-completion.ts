@@ -2,12 +2,12 @@ import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { checkMessages } from '../../../../domain/chat/messages.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai/openai.ts'
 import { route } from '../../../http/route.ts'
-import { answerWhole } from '../calls/answer-whole.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'
+import { respondBuffered } from '../calls/respond-buffered.ts'
 import { admitChat } from './admit-chat.ts'
-import { answerStream } from './answer-stream.ts'
 import { type Chat, chatBytes } from './chat.ts'
 import { readAnswer } from './read-answer.ts'
+import { respondStreamed } from './respond-streamed.ts'
 
 /** The maximum size of a chat's body. */
 export const MAX_CHAT_BYTES = 16 * 1024 * 1024
@@ -38,8 +38,8 @@ export const createChatCompletion = route({
     checkMessages(body.messages, MESSAGES)
     const answer = (chat: Chat) =>
       body.stream
-        ? answerStream(services, chat, request.res)
-        : answerWhole(services, chat, {
+        ? respondStreamed(services, chat, request.res)
+        : respondBuffered(services, chat, {
             bytesFor: chatBytes(chat),
             read: (whole) => readAnswer(whole, chat.memory),
           })

@@ -1,6 +1,6 @@
 import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/chat.ts'
 import { compact } from '../../../../platform/link/codec.ts'
-import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+import type { MemoryReservation } from '../../../gateway/links/response-memory.ts'
 import { dataOf } from '../calls/event-data.ts'
 
 const LF = 0x0a
@@ -16,13 +16,13 @@ const FIRST_HELD = 64 * 1024
  * `[DONE]`. It reads the usage in events but never changes it.
  */
 export class EventStream {
-  readonly #room: Pick<AnswerRoom, 'grow'>
+  readonly #room: Pick<MemoryReservation, 'grow'>
   #held: Buffer = Buffer.alloc(0)
   #heldBytes = 0
   #lastUsage: Buffer | undefined
   #isDone = false
 
-  constructor(room: Pick<AnswerRoom, 'grow'>) {
+  constructor(room: Pick<MemoryReservation, 'grow'>) {
     this.#room = room
   }
 

@@ -1,8 +1,13 @@
 import { NO_TOKENS, type TokenCounts, tokensIn } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
-import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
-import type { Head, LinkError, LinkStream, LinkHandlers } from '../../../gateway/links/link-request.ts'
+import type {
+  ResponseHead,
+  LinkError,
+  LinkStream,
+  LinkHandlers,
+} from '../../../gateway/links/link-request.ts'
+import { ResponseBuffer, type MemoryReservation } from '../../../gateway/links/response-memory.ts'
 import { toApiError } from '../../../http/errors.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
 import { objectIn } from '../calls/answer-text.ts'
@@ -12,7 +17,7 @@ import { singleChunk } from './single-chunk.ts'
 import type { StreamClient } from './sse-client.ts'
 
 /** The end of a stream, for its row. */
-export interface Streamed {
+export interface StreamResult {
   tokens: TokenCounts
   /** The reason why the stream is incomplete. */
   error: string | undefined
@@ -32,11 +37,11 @@ export class StreamRelay implements LinkHandlers {
   readonly #opened: Promise<void>
   readonly #events: EventStream
   /** A response that arrives in one piece. */
-  readonly #whole: AnswerBuffer
-  readonly #room: AnswerRoom
+  readonly #whole: ResponseBuffer
+  readonly #room: MemoryReservation
   /** The account's memory that the request may contain. */
   readonly #memory: RequestMemory | undefined
-  readonly #result = Promise.withResolvers<Streamed>()
+  readonly #result = Promise.withResolvers<StreamResult>()
   #stream: LinkStream | undefined
   #status = 0
   #isStreamed = false
@@ -54,7 +59,7 @@ export class StreamRelay implements LinkHandlers {
       wantsEvents,
       room,
       memory,
-    }: { wantsEvents: boolean; room: AnswerRoom; memory: RequestMemory | undefined },
+    }: { wantsEvents: boolean; room: MemoryReservation; memory: RequestMemory | undefined },
   ) {
     this.#client = client
     this.#opened = opened
@@ -62,11 +67,11 @@ export class StreamRelay implements LinkHandlers {
     this.#room = room
     this.#memory = memory
     this.#events = new EventStream(room)
-    this.#whole = new AnswerBuffer(room)
+    this.#whole = new ResponseBuffer(room)
   }
 
   /** Resolves when the client has received everything. Rejects while another node may still be tried. */
-  async run(request: (handlers: LinkHandlers) => LinkStream): Promise<Streamed> {
+  async run(request: (handlers: LinkHandlers) => LinkStream): Promise<StreamResult> {
     this.#stream = request(this)
     this.#opened.then(
       () => this.#open(),
@@ -78,7 +83,7 @@ export class StreamRelay implements LinkHandlers {
     return this.#result.promise
   }
 
-  onHead({ status, contentType }: Head): void {
+  onHead({ status, contentType }: ResponseHead): void {
     this.#status = status
     this.#isStreamed = this.wantsEvents && status === 200 && contentType.startsWith('text/event-stream')
   }

@@ -24,11 +24,11 @@ export const createCompletion = route({
   errors: CALL_ERRORS,
 
   async handler({ caller, body, disconnect, res }, services) {
-    const asked = chatOfCompletion(body)
-    checkChatLimits(asked, ['body'], { messages: 'prompt' })
-    const bytes = Buffer.from(JSON.stringify(asked))
+    const chatRequest = chatOfCompletion(body)
+    checkChatLimits(chatRequest, ['body'], { messages: 'prompt' })
+    const bytes = Buffer.from(JSON.stringify(chatRequest))
     const { model } = body
-    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, asked })
+    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, asked: chatRequest })
     const builder = new CompletionBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,

@@ -5,11 +5,11 @@ import {
   ImageList,
   ImageVariationFields,
 } from '../../../../schemas/openai/images.ts'
-import { jsonWithFile, readHeldFile } from '../../../http/bodies/held-file.ts'
+import { jsonWithFile, readBufferedFile } from '../../../http/bodies/buffered-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'
-import { readPictures } from './read-pictures.ts'
+import { readImages } from './read-images.ts'
 
 interface Change {
   operationId: string
@@ -34,7 +34,7 @@ const changeRoute = ({ operationId, path, summary, form, fields: schema }: Chang
 
     async handler(request, services) {
       const { caller, disconnect } = request
-      const { fields, file } = await readHeldFile(request, {
+      const { fields, file } = await readBufferedFile(request, {
         file: 'image',
         limit: FILE_LIMIT,
         fields: schema,
@@ -46,7 +46,7 @@ const changeRoute = ({ operationId, path, summary, form, fields: schema }: Chang
           path: `/v1${path}`,
           serves: (taskType) => taskType === 'image-to-image',
           words: 'for editing images',
-          read: (answer, call) => readPictures(services, call, answer, fields.response_format),
+          read: (answer, call) => readImages(services, call, answer, fields.response_format),
         },
       )
     },

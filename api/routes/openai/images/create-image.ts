@@ -2,7 +2,7 @@ import { CreateImage, ImageList } from '../../../../schemas/openai/images.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'
-import { readPictures } from './read-pictures.ts'
+import { readImages } from './read-images.ts'
 
 export const createImage = route({
   operationId: 'createImage',
@@ -23,7 +23,7 @@ export const createImage = route({
         path: '/v1/images/generations',
         serves: (taskType) => taskType === 'text-to-image',
         words: 'for generating images',
-        read: (answer, call) => readPictures(services, call, answer, body.response_format),
+        read: (answer, call) => readImages(services, call, answer, body.response_format),
       },
     ),
 })

@@ -30,16 +30,16 @@ export const createResponse = route({
   errors: CALL_ERRORS,
 
   async handler({ caller, body, disconnect, res }, services) {
-    const asked = chatOf(body)
-    checkChatLimits(asked, ['body'], NAMES)
-    const bytes = Buffer.from(JSON.stringify(asked))
+    const chatRequest = chatOf(body)
+    checkChatLimits(chatRequest, ['body'], NAMES)
+    const bytes = Buffer.from(JSON.stringify(chatRequest))
     const { model } = body
     const chat = await admitChat(services, {
       caller,
       model,
       body: bytes,
       disconnect,
-      asked: { ...body, ...asked },
+      asked: { ...body, ...chatRequest },
     })
     const builder = new ResponseBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {

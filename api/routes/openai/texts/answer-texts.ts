@@ -1,14 +1,14 @@
 import { ApiError } from '../../../../domain/errors.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/connections/client-disconnect.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { seemsWhole } from '../calls/answer-text.ts'
-import type { ReadAnswer } from '../calls/answer-whole.ts'
 import { refusalOf } from '../calls/model-call.ts'
 import type { Purpose } from '../calls/model-endpoint.ts'
+import type { ClientResponse } from '../calls/respond-buffered.ts'
 import { usageTokens } from './usage-tokens.ts'
 
 interface TextsRequest {
@@ -31,7 +31,7 @@ export const answerTexts = (
 ): Promise<Reply> =>
   answerCall(services, { caller, model: body.model, body: rawBody, disconnect }, { ...route, read })
 
-function read({ head: { status, tokens }, body }: LinkAnswer): ReadAnswer | ApiError {
+function read({ head: { status, tokens }, body }: NodeResponse): ClientResponse | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)
   if (seemsWhole(body)) return { body, tokens: tokens ?? usageTokens(body) }
   return new ApiError('internal', 'the model did not return a JSON object with its usage')

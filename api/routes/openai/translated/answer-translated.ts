@@ -1,13 +1,13 @@
 import type { ServerResponse } from 'node:http'
 import { ApiError } from '../../../../domain/errors.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
 import { objectIn } from '../calls/answer-text.ts'
-import { answerWhole, type ReadAnswer } from '../calls/answer-whole.ts'
-import { answerStream } from '../chat-completions/answer-stream.ts'
+import { respondBuffered, type ClientResponse } from '../calls/respond-buffered.ts'
 import { type Chat, chatBytes } from '../chat-completions/chat.ts'
 import { readAnswer } from '../chat-completions/read-answer.ts'
+import { respondStreamed } from '../chat-completions/respond-streamed.ts'
 import { type EventTranslator, TranslatedStream } from './translated-stream.ts'
 
 /** How to translate the responses of a chat for another route. */
@@ -25,8 +25,9 @@ export function answerTranslated(
   res: ServerResponse,
   { isStreamed, whole, events }: Translation,
 ): Promise<Reply> {
-  if (isStreamed) return answerStream(services, chat, res, (client) => new TranslatedStream(client, events()))
-  const read = (answer: LinkAnswer): ReadAnswer | ApiError => {
+  if (isStreamed)
+    return respondStreamed(services, chat, res, (client) => new TranslatedStream(client, events()))
+  const read = (answer: NodeResponse): ClientResponse | ApiError => {
     const given = readAnswer(answer, chat.memory)
     if (given instanceof ApiError) return given
     answer.room.holdValues(given.body)
@@ -34,5 +35,5 @@ export function answerTranslated(
     if (!completion) return new ApiError('internal', 'the model did not return a JSON object')
     return { body: Buffer.from(JSON.stringify(whole(completion))), tokens: given.tokens }
   }
-  return answerWhole(services, chat, { bytesFor: chatBytes(chat), read })
+  return respondBuffered(services, chat, { bytesFor: chatBytes(chat), read })
 }

@@ -55,9 +55,9 @@ export const claimStage = route({
       // A tool starts for each stage, so it is never loaded.
       const isTool = isToolKey(stage.model_key)
       const isLoaded = isTool || warmthOf(links.placement.model(nodeId, stage.model_key)) === 'warm'
-      const place = { modelKey: stage.model_key, nodeId }
-      if (!isLoaded) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
-      if (!isTool) await modelOrderRepository.orderModel(trx, place)
+      const order = { modelKey: stage.model_key, nodeId }
+      if (!isLoaded) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(order))
+      if (!isTool) await modelOrderRepository.orderModel(trx, order)
       const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
       const isNews = isLoaded
         ? await cohortStartRepository.takeLoaded(trx, stage.id)
@@ -156,10 +156,10 @@ async function knownInput(
   trx: Transaction<Database>,
   { stage, incoming }: Pick<cohortStageRepository.LockedStage, 'stage' | 'incoming'>,
 ): Promise<Record<string, unknown>> {
-  const own = (await cohortRepository.readSpecifications(trx, [stage.id])).get(stage.id)?.input ?? {}
+  const stageInput = (await cohortRepository.readSpecifications(trx, [stage.id])).get(stage.id)?.input ?? {}
   const carried = incoming.filter(({ from_stage_id }) => from_stage_id === null)
-  if (carried.length === 0) return own
+  if (carried.length === 0) return stageInput
   const input = await cohortRepository.readRunInput(trx, stage.cohort_id)
   const edges = await cohortStageRepository.withTemplates(trx, carried)
-  return edges.reduce((known, edge) => withCarried(known, edge, carriedBy(edge, input)), own)
+  return edges.reduce((known, edge) => withCarried(known, edge, carriedBy(edge, input)), stageInput)
 }

@@ -101,7 +101,11 @@ export const stageWork = {
     if (!step) return
     // Skip `generating` and `uploading_output`, which models report several times a second.
     if (step === status)
-      await cohortStartRepository.noteRoom(services.db, lease.subject_id, metadata['waits_for'] === 'no_room')
+      await cohortStartRepository.noteCapacityWait(
+        services.db,
+        lease.subject_id,
+        metadata['waits_for'] === 'no_room',
+      )
     const stage = await services.db.transaction().execute(async (trx) => {
       const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
       const isNews = locked && (await cohortStageRepository.recordStep(trx, locked.stage, step))

@@ -27,7 +27,7 @@ export const planCohort = route({
   async handler({ caller: { accountId }, body, signal }, services) {
     const { db, now, longAnswers, planner } = services
     using turn = await longAnswers.take(accountId, signal)
-    if (!(await planRepository.hasRoomForPlan(db, accountId, MAX_PLANS))) throw tooManyPlans()
+    if (!(await planRepository.canAddPlan(db, accountId, MAX_PLANS))) throw tooManyPlans()
     const began = performance.now()
     try {
       await ensureSpacesOf(services, body)

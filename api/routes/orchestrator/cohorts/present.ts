@@ -17,7 +17,7 @@ const iso = (date: Date | null): string | null => date?.toISOString() ?? null
 const between = (from: Date | null, to: Date | null): number | null =>
   from && to ? Math.max(0, to.getTime() - from.getTime()) : null
 
-interface Named {
+interface PresentationContext {
   /** The names of the stages' endpoints. */
   names: ReadonlyMap<string, string>
   /** The names of the nodes that the account may see. */
@@ -30,7 +30,7 @@ export function presentCohort(
   cohort: CohortFacts,
   stages: readonly StageFacts[],
   edges: readonly ShownEdge[],
-  { names, nodeNames, now }: Named,
+  { names, nodeNames, now }: PresentationContext,
 ): CohortSummary {
   const byId = new Map(stages.map((stage) => [stage.id, stage]))
   return {

@@ -27,8 +27,8 @@ export const registerModelSpaces = route({
     const names = [...own, ...same_as].map(({ name }) => name)
     const twice = names.findIndex((name, i) => names.indexOf(name) < i)
     if (twice !== -1) {
-      const place = twice < own.length ? ['spaces', twice] : ['same_as', twice - own.length]
-      throw invalid(['body', ...place, 'name'], 'another space of this request has this name')
+      const loc = twice < own.length ? ['spaces', twice] : ['same_as', twice - own.length]
+      throw invalid(['body', ...loc, 'name'], 'another space of this request has this name')
     }
     const spaces = [...own, ...(await equalsOf(services, same_as))]
 

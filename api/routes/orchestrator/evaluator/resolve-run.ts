@@ -67,17 +67,17 @@ export async function resolveAnchors(
   db: Kysely<Database>,
   { dataset_id, text_field, fit_count = 2000, test_count = 1000 }: StructuredEvaluationRun['anchors'],
 ): Promise<ListedDataset & { object_key: string }> {
-  const place = ['body', 'anchors']
+  const loc = ['body', 'anchors']
   const dataset = await datasetRepository.findDataset(db, dataset_id)
   if (!dataset?.object_key || dataset.status !== 'ready') {
-    throw invalid([...place, 'dataset_id'], 'there is no dataset with this id that is ready')
+    throw invalid([...loc, 'dataset_id'], 'there is no dataset with this id that is ready')
   }
   if (!(await datasetRepository.hasColumn(db, dataset_id, text_field))) {
-    throw invalid([...place, 'text_field'], 'the dataset has no such column')
+    throw invalid([...loc, 'text_field'], 'the dataset has no such column')
   }
   if ((dataset.num_samples ?? 0) < fit_count + test_count) {
     throw invalid(
-      [...place, 'fit_count'],
+      [...loc, 'fit_count'],
       `the dataset has ${dataset.num_samples ?? 0} rows for both counts together`,
     )
   }
@@ -90,12 +90,12 @@ export async function resolveConsumer(
   { endpoint_id, input_path, answer_path }: NonNullable<StructuredEvaluationRun['consumer']>,
   dimensions: number,
 ): Promise<EndpointRow> {
-  const place = ['body', 'consumer']
+  const loc = ['body', 'consumer']
   const endpoint = await endpointRepository.findEndpoint(db, endpoint_id)
   if (!endpoint || endpoint.deleted_at)
-    throw invalid([...place, 'endpoint_id'], 'there is no endpoint with this id')
+    throw invalid([...loc, 'endpoint_id'], 'there is no endpoint with this id')
   if (valueAt(endpoint.example_input, input_path) === undefined) {
-    throw invalid([...place, 'input_path'], 'is not in the example input of the endpoint')
+    throw invalid([...loc, 'input_path'], 'is not in the example input of the endpoint')
   }
   if (
     withVector(
@@ -104,10 +104,10 @@ export async function resolveConsumer(
       Array.from({ length: dimensions }, () => 0),
     ) === undefined
   ) {
-    throw invalid([...place, 'input_path'], `leads to columns, but not to ${dimensions} of them`)
+    throw invalid([...loc, 'input_path'], `leads to columns, but not to ${dimensions} of them`)
   }
   if (valueAt(endpoint.example_output, answer_path) === undefined) {
-    throw invalid([...place, 'answer_path'], 'is not in the example output of the endpoint')
+    throw invalid([...loc, 'answer_path'], 'is not in the example output of the endpoint')
   }
   return endpoint
 }

@@ -1,7 +1,7 @@
 import type { Transaction } from 'kysely'
 import type { Static } from 'typebox'
 import * as revocationRepository from '../../../../db/repositories/cohorts/revocations.ts'
-import type { Revocation, Stopped } from '../../../../db/repositories/cohorts/revocations.ts'
+import type { Revocation, StoppedEdges } from '../../../../db/repositories/cohorts/revocations.ts'
 import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EvaluatorRevocationRow } from '../../../../db/tables/evaluator.ts'
@@ -16,10 +16,10 @@ interface Steps {
   /** Revokes the subject; returns the evidence that was revoked with it. */
   revoke(trx: Trx): Promise<string[]>
   /** Stops the hand-overs that rely on the evidence. */
-  stop(trx: Trx, evidence: readonly string[]): Promise<Stopped>
+  stop(trx: Trx, evidence: readonly string[]): Promise<StoppedEdges>
 }
 
-const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [] }
+const NOTHING: StoppedEdges = { edgesFailed: 0, cohortsAffected: [] }
 
 /**
  * Revokes in one transaction, so that no hand-over is consumed afterwards, and work that relies on a consumed one is

@@ -12,7 +12,7 @@ import { storagePrefix } from '../../../registry/storage-ref.ts'
 import type { Services } from '../../../services.ts'
 import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
 
-const URL_LIFETIME_S = 3_600
+const URL_TTL_S = 3_600
 /** Temporary failures: the run waits and the node retries its claim. */
 const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
 
@@ -32,7 +32,7 @@ export async function baseOf(
     const version = await artifactRefRepository.findUsableVersion(db, run.account_id, base)
     return version
       ? { type: 'version', model_key: version.model_key }
-      : gone('The base of this run no longer exists.')
+      : unavailable('The base of this run no longer exists.')
   }
   // An `hf` base and no base both mean the config's own base: for a language model, the repository in its
   // hyperparameters.
@@ -41,7 +41,7 @@ export async function baseOf(
     : null
 }
 
-export const gone = (message: string): JobBase => ({ type: 'unavailable', message })
+export const unavailable = (message: string): JobBase => ({ type: 'unavailable', message })
 
 /** Returns the files below an address of the object store that a job names. */
 export async function storedFiles(
@@ -52,10 +52,12 @@ export async function storedFiles(
   const prefix = storagePrefix(uri, account_id, { config })
   const files: Extract<JobBase, { type: 'files' }>['files'] = []
   for await (const { key, sizeBytes } of objects.list(prefix)) {
-    const { url } = await objects.signGet(key, { expiresInS: URL_LIFETIME_S })
+    const { url } = await objects.signGet(key, { expiresInS: URL_TTL_S })
     files.push({ path: key.slice(prefix.length), size_bytes: sizeBytes, url })
   }
-  return files.length === 0 ? gone(`There are no longer any files at ${uri}.`) : { type: 'files', files }
+  return files.length === 0
+    ? unavailable(`There are no longer any files at ${uri}.`)
+    : { type: 'files', files }
 }
 
 /**
@@ -78,7 +80,7 @@ async function hubModel(
   })
 }
 
-interface Fetching {
+interface HubFetch {
   reader: HubFileReader
   /** The name in messages. */
   what: string
@@ -96,7 +98,7 @@ export async function hubRepository(
   services: Services,
   accountId: string,
   repo: { repoId: string; revision: string | undefined },
-  fetching: Fetching,
+  fetching: HubFetch,
 ): Promise<JobBase> {
   const { what, pin, choose, reader } = fetching
   const { db, hubReader } = services
@@ -119,11 +121,12 @@ export async function hubRepository(
     }
     const needed = filesOf(services, { repoId, revision, files: choose(files) }, reader)
     if (!needed.some(({ path }) => path.endsWith('.safetensors')))
-      return gone(
+      return unavailable(
         `${what} ${repoId} contains no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
       )
     const lacking = choose === trainingFiles ? chooseWeights(files, null)?.missing[0] : undefined
-    if (lacking !== undefined) return gone(`The weights of ${repoId} are incomplete: ${lacking} is missing.`)
+    if (lacking !== undefined)
+      return unavailable(`The weights of ${repoId} are incomplete: ${lacking} is missing.`)
     // Don't cache an adapter: it is small, and would be mistaken for the whole repository.
     return {
       type: 'files',
@@ -132,7 +135,7 @@ export async function hubRepository(
     }
   } catch (err) {
     if (err instanceof HubError && !PASSING.includes(err.code))
-      return gone(`${what} ${repoId} is not available: ${err.message}.`)
+      return unavailable(`${what} ${repoId} is not available: ${err.message}.`)
     throw err instanceof HubError ? toHubApiError(err) : err
   }
 }

@@ -61,7 +61,7 @@ export const jobWork = {
     }
     await Promise.all(
       artifacts.map((file) =>
-        assertStored(objects, (told) => fileKey(lease, { kind: 'artifact', ...told }), file),
+        assertStored(objects, (reported) => fileKey(lease, { kind: 'artifact', ...reported }), file),
       ),
     )
   },

@@ -11,7 +11,7 @@ import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
 import type { Services } from '../../../services.ts'
 import type { HubFileReader } from '../nodes/hub-file-url.ts'
-import { gone, hubRepository, storedFiles } from './base-of.ts'
+import { unavailable, hubRepository, storedFiles } from './base-of.ts'
 
 /** Returns everything that a node needs for one attempt at a merge. */
 export async function specifyMerge(
@@ -82,7 +82,7 @@ async function placeOf(
   if (source.model_key) return { type: 'version', model_key: source.model_key }
   const ref = source.ref as ArtifactRef
   if (ref.type === 'storage') return storedFiles(services, job, ref.uri)
-  if (ref.type !== 'hf') return gone('A source of this merge no longer exists.')
+  if (ref.type !== 'hf') return unavailable('A source of this merge no longer exists.')
   const repo = { repoId: ref.repo_id, revision: ref.revision }
   return hubRepository(services, job.account_id, repo, {
     what: 'The model',

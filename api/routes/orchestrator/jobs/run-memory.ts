@@ -12,7 +12,7 @@ import {
   typicalEncoder,
   typicalShape,
 } from '../../../../domain/models/tuning-memory.ts'
-import { trainingCapacity } from '../../../../domain/placement/gpu-room.ts'
+import { trainingCapacity } from '../../../../domain/placement/gpu-capacity.ts'
 import { type NodeSnapshot, serves } from '../../../../domain/placement/node-snapshot.ts'
 import type { JobBase } from '../../../../schemas/nodes/lease.ts'
 import { QUEUES } from '../../../../workflows/contract/policy.ts'

@@ -15,7 +15,7 @@ import type { JobClaim } from '../../../../schemas/nodes/lease.ts'
 import type { Services } from '../../../services.ts'
 import type { RunWithMemory } from './run-memory.ts'
 
-const URL_LIFETIME_S = 3_600
+const URL_TTL_S = 3_600
 
 /** Finds the checkpoint that an attempt resumes from. */
 export const resumePoint = jobFileRepository.findResumePoint
@@ -69,7 +69,7 @@ export async function specify(
   const dataset = run.dataset_id ? await datasetRepository.findDatasetFile(db, run.dataset_id) : undefined
   if (!dataset?.object_key) throw new ApiError('conflict', 'the dataset of this job no longer exists')
 
-  const sign = async (key: string) => (await objects.signGet(key, { expiresInS: URL_LIFETIME_S })).url
+  const sign = async (key: string) => (await objects.signGet(key, { expiresInS: URL_TTL_S })).url
   const { trainer } = model.config
   const size = dataset.total_size_bytes ?? 0
   return {

@@ -4,7 +4,7 @@ import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { ObjectInfo, ObjectStore } from '../../../../platform/object-store/store.ts'
 
 /** A file that a node claims to have PUT. */
-interface ToldFile {
+interface ReportedFile {
   filename: string
   size_bytes: number
   sha256: string
@@ -16,27 +16,30 @@ interface ToldFile {
  */
 export async function assertStored(
   objects: ObjectStore,
-  placeOf: (file: Omit<LeaseFile, 'kind'>) => string,
-  { filename, size_bytes, sha256 }: ToldFile,
+  keyOf: (file: Omit<LeaseFile, 'kind'>) => string,
+  { filename, size_bytes, sha256 }: ReportedFile,
 ): Promise<string> {
-  const told = { filename, size_bytes, sha256 }
-  const key = placeOf({ filename, sha256 })
+  const reported = { filename, size_bytes, sha256 }
+  const key = keyOf({ filename, sha256 })
   const stored = await objects.head(key)
   if (stored) {
-    assertTold(stored, told)
+    assertReported(stored, reported)
     return key
   }
   // A node that announced no digest can write to this key until its URL expires, so move the file before checking it.
-  const open = placeOf({ filename })
+  const open = keyOf({ filename })
   if (!(await objects.head(open))) throw new ApiError('conflict', `${filename} has not been stored`)
-  const apart = placeOf({ filename: `checking=${newId()}` })
-  await objects.move(open, apart)
-  assertTold(await objects.head(apart), told)
-  await objects.move(apart, key)
+  const checkingKey = keyOf({ filename: `checking=${newId()}` })
+  await objects.move(open, checkingKey)
+  assertReported(await objects.head(checkingKey), reported)
+  await objects.move(checkingKey, key)
   return key
 }
 
-function assertTold(stored: ObjectInfo | undefined, { filename, size_bytes, sha256 }: ToldFile): void {
+function assertReported(
+  stored: ObjectInfo | undefined,
+  { filename, size_bytes, sha256 }: ReportedFile,
+): void {
   if (!stored) throw new ApiError('conflict', `${filename} has not been stored`)
   if (stored.sizeBytes !== size_bytes) {
     throw new ApiError(

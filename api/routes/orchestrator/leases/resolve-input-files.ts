@@ -1,7 +1,7 @@
 import * as stageFileRepository from '../../../../db/repositories/cohorts/stage-files.ts'
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { INPUT_URL_LIFETIME_S, MAX_INPUT_BYTES } from '../../../../schemas/inference-task.ts'
+import { INPUT_URL_TTL_S, MAX_INPUT_BYTES } from '../../../../schemas/inference-task.ts'
 import { InputFiles } from '../../../../schemas/nodes/lease.ts'
 import { route } from '../../../http/route.ts'
 import { signUploads } from '../../../inference/input-files.ts'
@@ -36,7 +36,7 @@ export const resolveInputFiles = route({
       throw invalid(['body', 'files'], message)
     }
     const signed = known.map(async ({ field, file }) => {
-      const { url } = await objects.signGet(file.object_key, { expiresInS: INPUT_URL_LIFETIME_S })
+      const { url } = await objects.signGet(file.object_key, { expiresInS: INPUT_URL_TTL_S })
       return { field, url }
     })
     const uploads = await signUploads({ db, objects }, lease.account_id, body.files)

@@ -5,7 +5,7 @@ import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
-const URL_LIFETIME_S = 3_600
+const URL_TTL_S = 3_600
 const OCTETS = 'application/octet-stream'
 
 export const signLeaseUrls = route({
@@ -25,11 +25,11 @@ export const signLeaseUrls = route({
     if (lease.state !== 'active') throw leaseLost(lease)
 
     const { fileKey, noteSigned } = workOf(lease)
-    await noteSigned?.(db, lease, new Date(now().getTime() + 1_000 * URL_LIFETIME_S))
+    await noteSigned?.(db, lease, new Date(now().getTime() + 1_000 * URL_TTL_S))
     const sign = async (file: UploadUrlsRequest['files'][number]) => {
       const contentType = file.content_type ?? OCTETS
       const signed = await objects.signPut(fileKey(lease, file), {
-        expiresInS: URL_LIFETIME_S,
+        expiresInS: URL_TTL_S,
         contentType,
         ...(file.sha256 !== undefined && { sha256: file.sha256 }),
       })

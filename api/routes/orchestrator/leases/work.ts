@@ -4,7 +4,7 @@ import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { StatusDetail } from '../../../../schemas/inference-task.ts'
-import type { CompleteLease, FailLease, RoomWait } from '../../../../schemas/nodes/lease.ts'
+import type { CompleteLease, FailLease, StorageWait } from '../../../../schemas/nodes/lease.ts'
 import type { Services } from '../../../services.ts'
 
 /** The input of a step on the work behind a lease, within the transaction that also closes the lease. */
@@ -33,7 +33,7 @@ export interface LeaseWork<Checked = void, Locked = unknown> {
   /** Records the progress of the work. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
   /** Records that the work waits for room, or, with null, that it no longer does. */
-  waits?: (services: Services, lease: LeaseRow, kind: RoomWait | null) => Promise<void>
+  waits?: (services: Services, lease: LeaseRow, kind: StorageWait | null) => Promise<void>
   /** Returns whether the work is paused, in which case its node must stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
   /** Checks the stored files before anything is locked. */

@@ -2,7 +2,7 @@ import * as nodeViewRepository from '../../../../db/repositories/nodes/node-view
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { NodeLogs, NodeLogsQuery } from '../../../../schemas/nodes/node.ts'
 import { route } from '../../../http/route.ts'
-import { askForLines } from './ask-for-lines.ts'
+import { fetchNodeLogs } from './fetch-node-logs.ts'
 import { nodeNotFound, params } from './move.ts'
 
 export const getNodeLogs = route({
@@ -20,7 +20,7 @@ export const getNodeLogs = route({
     const { db } = services
     const names = await nodeRepository.nodeNames(db, [node_id])
     if (names.size === 0) throw nodeNotFound()
-    if (source !== 'jobs') return { node_id, logs: await askForLines(services, node_id, { source, limit }) }
+    if (source !== 'jobs') return { node_id, logs: await fetchNodeLogs(services, node_id, { source, limit }) }
     const lines = await nodeViewRepository.listNodeLogs(db, node_id, limit)
     return {
       node_id,

@@ -10,7 +10,7 @@ import { route } from '../../../http/route.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
 import { hubFileUrl } from './hub-file-url.ts'
 
-const URL_LIFETIME_S = 3600
+const URL_TTL_S = 3600
 
 export const getNodeModel = route({
   operationId: 'getNodeModel',
@@ -50,7 +50,7 @@ export const getNodeModel = route({
         files.map(async ({ path, size_bytes, sha256, object_key }) => {
           const onHub = parseHubKey(object_key)
           if (onHub) return { path, size_bytes, sha256, ...hubFileUrl(services, onHub, reader) }
-          const { url } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S })
+          const { url } = await objects.signGet(object_key, { expiresInS: URL_TTL_S })
           return { path, size_bytes, sha256, url }
         }),
       ),

@@ -5,7 +5,7 @@ import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'
 
 /** Long enough to download the largest models over slow connections. */
-const LIFETIME_MS = 24 * 3_600_000
+const URL_TTL_MS = 24 * 3_600_000
 const CONTEXT = 'hub-file'
 
 /** The node that a URL is for, and the job that it runs or the model that it may load. */
@@ -24,7 +24,7 @@ export function hubFileUrl(
   reader: HubFileReader,
 ): { url: string; from_hub?: true } {
   if (!hub.hasToken) return { url: hub.fileUrl(ref.repoId, ref.revision, ref.path), from_hub: true }
-  const grant: Grant = { ...ref, expires: now().getTime() + LIFETIME_MS, reader }
+  const grant: Grant = { ...ref, expires: now().getTime() + URL_TTL_MS, reader }
   const sealed = secretBox.seal(JSON.stringify(grant), CONTEXT).toString('base64url')
   return { url: `${gateway.baseUrl}/api/v1/hub-files/${sealed}` }
 }

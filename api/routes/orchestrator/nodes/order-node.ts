@@ -1,7 +1,7 @@
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 
-interface Order {
+interface NodeOrder {
   order: NonNullable<LinkRequest['order']>
   /** The owner of the node. */
   accountId: string
@@ -14,7 +14,7 @@ interface Order {
 export async function orderNode(
   { links }: Pick<Services, 'links'>,
   nodeId: string,
-  { modelKey = '', body = Buffer.alloc(0), ...order }: Order,
+  { modelKey = '', body = Buffer.alloc(0), ...order }: NodeOrder,
 ): Promise<Buffer> {
   const { body: answer, room } = await links.ask(nodeId, { ...order, modelKey, path: '', body })
   room.release()

@@ -54,9 +54,9 @@ export const claimTask = route({
       const isTool = isToolKey(task.model_key)
       const isWarm = isTool || warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // A workflow shows operators the load that this claim causes.
-      const place = { modelKey: task.model_key, nodeId }
-      if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
-      await modelOrderRepository.orderModel(trx, place)
+      const order = { modelKey: task.model_key, nodeId }
+      if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(order))
+      await modelOrderRepository.orderModel(trx, order)
       return { task, lease, endpoint: await taskRepository.findEndpointFacts(trx, task.endpoint_id) }
     })
     afterCommit(() => outbox.poke())

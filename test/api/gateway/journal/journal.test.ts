@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { GroupWriter } from '../../../../api/gateway/journal/group-writer.ts'
 import { Journal } from '../../../../api/gateway/journal/journal.ts'
 import { reapOrphans } from '../../../../api/gateway/journal/reaper.ts'
-import type { Admitted } from '../../../../api/inference/admission.ts'
+import type { AdmittedRequest } from '../../../../api/inference/admission.ts'
 import {
   endedEntry,
   runningEntry,
@@ -32,7 +32,7 @@ describe('the journal', () => {
   let accountId: string
   let ownerId: string
   let nodeId: string
-  let endpoint: Admitted['endpoint']
+  let endpoint: AdmittedRequest['endpoint']
   before(async () => {
     database = await startDatabase()
     const { db } = database

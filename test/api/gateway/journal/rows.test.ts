@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Admitted } from '../../../../api/inference/admission.ts'
+import type { AdmittedRequest } from '../../../../api/inference/admission.ts'
 import { endedEntry, queuedEntry, runningEntry, type TaskDraft } from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
@@ -16,7 +16,7 @@ const isBuffer = (value: unknown): value is { data: number[] } =>
 
 describe('journal rows', () => {
   let database: TestDatabase
-  let endpoint: Admitted['endpoint']
+  let endpoint: AdmittedRequest['endpoint']
   const [accountId, nodeId, keyId] = [newId(), newId(), newId()]
   before(async () => {
     database = await startDatabase()

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { AnswerMemory } from '../../../../api/gateway/links/answer-memory.ts'
+import { ResponseMemory } from '../../../../api/gateway/links/response-memory.ts'
 
 const MIB = 1024 * 1024
 
 describe('the answer memory', () => {
-  const room = () => new AnswerMemory(64 * MIB).room('a')
+  const room = () => new ResponseMemory(64 * MIB).room('a')
   const hold = (text: string) => room().holdValues(Buffer.from(text))
 
   it('rejects answers that would take long to parse, because a tenant may own the node', () => {

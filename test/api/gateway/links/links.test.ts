@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import WebSocket from 'ws'
-import type { LinkAnswer } from '../../../../api/gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../../api/gateway/links/buffered-response.ts'
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
 import { recallStages } from '../../../../db/repositories/cohorts/stage-leases.ts'
 import { openLease } from '../../../../db/repositories/nodes/leases.ts'
@@ -42,7 +42,7 @@ describe('a link', () => {
       body: Buffer.from(JSON.stringify(body)),
       ...options,
     })
-  const json = ({ body }: LinkAnswer) => JSON.parse(body.toString()) as Record<string, unknown>
+  const json = ({ body }: NodeResponse) => JSON.parse(body.toString()) as Record<string, unknown>
   const serverCounts = async () => {
     using use = node.parts.models.use(model)!
     const { body } = await use.server.pool.request({ method: 'GET', path: '/stats' })

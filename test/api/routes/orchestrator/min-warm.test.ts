@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { LOST_AFTER_MS } from '../../../../domain/placement/warm-pins.ts'
+import { LOST_TIMEOUT_MS } from '../../../../domain/placement/warm-pins.ts'
 import { ModelUnavailableError } from '../../../../node-runtime/models/manager.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
@@ -92,7 +92,7 @@ describe('min_warm', function () {
     assert.deepEqual([(await lost())?.node_id, isLoaded(second, row)], [first.nodeId, false])
     await db
       .updateTable('warm_pin')
-      .set({ missing_since: sql<Date>`missing_since - make_interval(secs => ${LOST_AFTER_MS / 1_000})` })
+      .set({ missing_since: sql<Date>`missing_since - make_interval(secs => ${LOST_TIMEOUT_MS / 1_000})` })
       .execute()
 
     await until(() => isLoaded(second, row))

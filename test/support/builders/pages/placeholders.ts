@@ -1,10 +1,10 @@
-import type { Ready } from '../../../../embedded/supervisor.ts'
+import type { ReadyFile } from '../../../../embedded/supervisor.ts'
 
 const DAY_MS = 86_400_000
 const dateIn = (days: number): string => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
 
 /** Placeholders of every page, with the value that a user of the platform puts there. */
-const common = (ready: Ready): [string | RegExp, string][] => [
+const common = (ready: ReadyFile): [string | RegExp, string][] => [
   [/http:\/\/127\.0\.0\.1:8420|https:\/\/hearth\.your-company\.com/g, ready.base_url],
   [/hk_\.\.\./g, ready.api_key],
   ['HEARTH_OPERATIONS_KEY=...', `HEARTH_OPERATIONS_KEY=${ready.operations_key}`],
@@ -37,7 +37,7 @@ export const PLACEHOLDERS: Readonly<Record<string, readonly [string, string][]>>
 }
 
 /** Returns a command of a page as a user types it: with the values for its placeholders. */
-export function fillIn(page: string, text: string, ready: Ready): string {
+export function fillIn(page: string, text: string, ready: ReadyFile): string {
   const replacements = [...(PLACEHOLDERS[page] ?? []), ...common(ready)]
   return replacements.reduce((filled, [from, to]) => filled.replaceAll(from, () => to), text)
 }

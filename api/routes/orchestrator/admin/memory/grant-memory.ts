@@ -36,7 +36,7 @@ export const grantMemory = route({
 })
 
 /** Throws a 422 for a grant that the key could not use. */
-function requireUse({ role, tools }: memoryGrantRepository.KeyOfMemory, access: MemoryAccess): void {
+function requireUse({ role, tools }: memoryGrantRepository.MemoryKey, access: MemoryAccess): void {
   if (access !== 'write') return
   if (role === 'viewer')
     throw invalid(

@@ -8,7 +8,7 @@ import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
 import { servedBy } from './served-by.ts'
 
-const URL_LIFETIME_S = 6 * 3_600
+const URL_TTL_S = 6 * 3_600
 
 const OCTETS = 'application/octet-stream'
 
@@ -29,7 +29,7 @@ export const startModelImport = route({
     const version_id = newId()
     const sign = async (path: string) => {
       const key = importKey(version_id, path)
-      const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
+      const { url } = await objects.signPut(key, { expiresInS: URL_TTL_S, contentType: OCTETS })
       return { path, url, content_type: OCTETS }
     }
     // Create the row first, so that retention finds uploads that are never completed.

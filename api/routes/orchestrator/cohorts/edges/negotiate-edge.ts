@@ -3,7 +3,7 @@ import { EdgeNegotiated, EdgeNegotiateRequest, EdgeParams } from '../../../../..
 import { route } from '../../../../http/route.ts'
 import { agreeOnEdge, negotiated, statementIn, takeOffer } from './negotiation.ts'
 import { atEdge, endOverdue, standingOf } from './step.ts'
-import { askUntilNews } from './wait.ts'
+import { pollUntilChange } from './wait.ts'
 
 export const negotiateEdge = route({
   operationId: 'negotiateEdge',
@@ -31,7 +31,7 @@ export const negotiateEdge = route({
       isLive: true,
       body,
     }
-    return askUntilNews(services, { edgeId: params.edge_id, waitMs: wait_ms, signal }, () =>
+    return pollUntilChange(services, { edgeId: params.edge_id, waitMs: wait_ms, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {
         if (role === 'consumer') await endOverdue(step)
         if (!isRepeat) await takeOffer(step, offer)

@@ -8,7 +8,7 @@ import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts
 import type { EdgeChange } from '../../../../../db/repositories/cohorts/edges.ts'
 import { agree } from '../../../../../domain/cohorts/edges/agreement.ts'
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
-import { EDGE_RULES, type Statement } from '../../../../../domain/cohorts/edges/transitions.ts'
+import { EDGE_RULES, type PayloadDigest } from '../../../../../domain/cohorts/edges/transitions.ts'
 import { invalid } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
 import {
@@ -20,7 +20,7 @@ import {
 import type { Services } from '../../../../services.ts'
 import { type EdgeStep, groundFacts, failStep, standingOf, takeStep, write } from './step.ts'
 
-const URL_SECONDS = 3_600
+const URL_TTL_S = 3_600
 
 /** Records one side's offer. A broken rule ends the attempt. */
 export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void> {
@@ -125,7 +125,7 @@ export function statementIn({
   inline,
   size_bytes: bytes,
   sha256,
-}: Pick<EdgeOffer, 'inline' | 'size_bytes' | 'sha256'>): Statement | undefined {
+}: Pick<EdgeOffer, 'inline' | 'size_bytes' | 'sha256'>): PayloadDigest | undefined {
   if (inline !== undefined) {
     const payload = Buffer.from(inline, 'base64')
     return { bytes: payload.length, sha256: sha256Hex(payload) }
@@ -249,6 +249,6 @@ async function withAdapter(
   objects: Services['objects'],
 ): Promise<Agreement | null> {
   if (!agreed?.adapter || !evidence?.adapter || call.role === 'producer') return agreed
-  const { url } = await objects.signGet(evidence.adapter.object_key, { expiresInS: URL_SECONDS })
+  const { url } = await objects.signGet(evidence.adapter.object_key, { expiresInS: URL_TTL_S })
   return { ...agreed, adapter: { ...agreed.adapter, url } }
 }

@@ -2,10 +2,10 @@ import { EdgeParams, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../.
 import { route } from '../../../../http/route.ts'
 import { hasMet, meet, met } from './rendezvous.ts'
 import { atEdge } from './step.ts'
-import { askUntilNews } from './wait.ts'
+import { pollUntilChange } from './wait.ts'
 
 /** The longest wait for the other side. */
-const WAIT_MS = 10_000
+const WAIT_TIMEOUT_MS = 10_000
 
 export const rendezvousEdge = route({
   operationId: 'rendezvousEdge',
@@ -33,8 +33,8 @@ export const rendezvousEdge = route({
       ...(phase !== undefined && { phase }),
     }
     // A call that states something returns immediately; a poll waits for the other side.
-    const waitMs = phase === undefined ? WAIT_MS : 0
-    return askUntilNews(services, { edgeId: params.edge_id, waitMs, signal }, () =>
+    const waitMs = phase === undefined ? WAIT_TIMEOUT_MS : 0
+    return pollUntilChange(services, { edgeId: params.edge_id, waitMs, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {
         if (!isRepeat) await meet(step, body, services)
         return { answer: await met(step, body, services), isNews: hasMet(step) }

@@ -6,10 +6,10 @@ import { cohortEdgeKey } from '../../../../../domain/object-keys.ts'
 import { addressOfCandidate, type EdgeAddresses } from '../../../../../platform/egress/edge-addresses.ts'
 import type { Candidate, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohorts/edge.ts'
 import type { Services } from '../../../../services.ts'
-import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, tell, write } from './step.ts'
+import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, recordStepEvent, write } from './step.ts'
 
 const RELAYED_TYPE = 'application/octet-stream'
-const URL_SECONDS = 3_600
+const URL_TTL_S = 3_600
 
 /** Records the producer's candidates, or which of them the consumer could reach. */
 export async function meet(
@@ -24,12 +24,12 @@ export async function meet(
   const { edge, attempt, locked, call } = step
   if (call.role === 'consumer' && selected !== undefined) return select(step, { probes, selected })
   if (call.role === 'producer' && candidates && spki_sha256 !== undefined && attempt.consumer_node_id) {
-    const place = { edgeId: edge.id, attempt: edge.attempt, consumerId: attempt.consumer_node_id }
+    const edgeRef = { edgeId: edge.id, attempt: edge.attempt, consumerId: attempt.consumer_node_id }
     await write(step, {
       attempt: {
         candidates: JSON.stringify(permitted(candidates, edgeAddresses)),
         spki_sha256,
-        ticket_sha256: edgeTickets.digestOf(place),
+        ticket_sha256: edgeTickets.digestOf(edgeRef),
         ticket_expires_at: new Date(locked.now.getTime() + EDGE_SECONDS.ticket * 1_000),
       },
     })
@@ -83,7 +83,7 @@ async function relay(step: EdgeStep): Promise<void> {
     edge: { transport: 'relay' },
     attempt: { agreed: agreed && JSON.stringify(agreed) },
   })
-  tell(step, 'edge.relayed')
+  recordStepEvent(step, 'edge.relayed')
 }
 
 /** Returns the response to a node's rendezvous. */
@@ -101,8 +101,8 @@ export async function met(
   if (!candidates || spki_sha256 === null || ticket_sha256 === null) return answer
   const expiry = ticket_expires_at && { ticket_expires_at: ticket_expires_at.toISOString() }
   if (call.role === 'producer') return { ...answer, ticket_sha256, ...expiry }
-  const place = { edgeId: edge.id, attempt: edge.attempt, consumerId: call.nodeId }
-  const ticket = edgeTickets.find(place, ticket_sha256)
+  const edgeRef = { edgeId: edge.id, attempt: edge.attempt, consumerId: call.nodeId }
+  const ticket = edgeTickets.find(edgeRef, ticket_sha256)
   const isSameMachine = local_keys.includes(spki_sha256)
   const reachable = candidates.filter(({ url }) => edgeAddresses.allows(url, { isSameMachine }))
   return { ...answer, candidates: reachable, spki_sha256, ...(ticket !== undefined && { ticket }), ...expiry }
@@ -117,14 +117,14 @@ async function relayOf(
 ): Promise<Relay | null> {
   if (call.role === 'consumer') {
     if (edge.payload_key === null) return null
-    const { url, expiresAt } = await objects.signGet(edge.payload_key, { expiresInS: URL_SECONDS })
+    const { url, expiresAt } = await objects.signGet(edge.payload_key, { expiresInS: URL_TTL_S })
     return { get_url: url, content_type: RELAYED_TYPE, expires_at: expiresAt.toISOString() }
   }
   // The store accepts only the bytes that the producer stated.
   if (edge.sha256 === null) return null
   const key = relayKey(edge, locked.account_id)
   const signed = await objects.signPut(key, {
-    expiresInS: URL_SECONDS,
+    expiresInS: URL_TTL_S,
     contentType: RELAYED_TYPE,
     sha256: edge.sha256,
   })

@@ -4,7 +4,7 @@ import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import { appendCohortEvents, type NewCohortEvent } from '../../../../../db/repositories/cohorts/events.ts'
 import {
-  type FoundEvidence,
+  type EvidenceMatch,
   isDraining,
   lockEvidence,
 } from '../../../../../db/repositories/cohorts/evidence.ts'
@@ -15,12 +15,12 @@ import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges
 import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../../../../domain/canonical-json.ts'
 import { deadlineOf, overdueAs } from '../../../../../domain/cohorts/edges/deadlines.ts'
-import type { EdgeStanding } from '../../../../../domain/cohorts/edges/directive.ts'
+import type { EdgeSnapshot } from '../../../../../domain/cohorts/edges/directive.ts'
 import {
   type EdgeFacts,
   type EdgeMove,
   moveEdge,
-  type Statement,
+  type PayloadDigest,
 } from '../../../../../domain/cohorts/edges/transitions.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
@@ -51,7 +51,7 @@ export interface EdgeStep {
   readonly sides: edgeRepository.EdgeSides
   readonly events: NewCohortEvent[]
   /** The evidence that allows the edge; undefined when its spaces are equal. */
-  readonly evidence: FoundEvidence | undefined
+  readonly evidence: EvidenceMatch | undefined
   /** Whether a space at either end is revoked. */
   readonly isSpaceRevoked: boolean
   /** The time of the previous call; null for the first. */
@@ -132,7 +132,7 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
 }
 
 /** Locks evidence. Evidence that is draining stays valid for the cohorts that rely on it. */
-async function evidenceOf(trx: Transaction<Database>, id: string): Promise<FoundEvidence | undefined> {
+async function evidenceOf(trx: Transaction<Database>, id: string): Promise<EvidenceMatch | undefined> {
   const evidence = await lockEvidence(trx, id)
   const isGood = evidence?.status === 'revoked' && (await isDraining(trx, id))
   return evidence && isGood ? { ...evidence, status: 'active' } : evidence
@@ -150,7 +150,7 @@ export function groundFacts({
 }
 
 /** Returns the producer's statement about the payload. */
-export const statedOf = ({ size_bytes: bytes, sha256 }: CohortEdgeRow): Statement | null =>
+export const statedOf = ({ size_bytes: bytes, sha256 }: CohortEdgeRow): PayloadDigest | null =>
   bytes === null || sha256 === null ? null : { bytes, sha256 }
 
 const notFound = () => new ApiError('not_found', 'this node does not take part in this edge')
@@ -168,7 +168,7 @@ const EVENTS: Partial<Record<EdgeMove, CohortEventType>> = {
   consume: 'edge.consumed',
 }
 
-interface Taking extends edgeRepository.EdgeChange {
+interface EdgeStepChange extends edgeRepository.EdgeChange {
   facts?: EdgeFacts
   /** The data of the step's event. */
   data?: Record<string, unknown>
@@ -181,7 +181,7 @@ interface Taking extends edgeRepository.EdgeChange {
 export async function takeStep(
   step: EdgeStep,
   move: EdgeMove,
-  { facts, edge, attempt, data }: Taking = {},
+  { facts, edge, attempt, data }: EdgeStepChange = {},
 ): Promise<boolean> {
   const { state } = step.edge
   const outcome = moveEdge({ state, move, by: step.call.role }, facts)
@@ -192,7 +192,7 @@ export async function takeStep(
   }
   await write(step, { edge: { ...edge, state: outcome.to }, ...(attempt && { attempt }) })
   const type = EVENTS[move]
-  if (type) tell(step, type, data)
+  if (type) recordStepEvent(step, type, data)
   return true
 }
 
@@ -209,7 +209,7 @@ export async function failStep(
   const outcome = moveEdge({ state: step.edge.state, move: 'fail', by: step.call.role })
   if (!('to' in outcome)) throw impossible(step)
   await write(step, { edge: { state: outcome.to, failure } })
-  tell(step, 'edge.failed', { failure, ...data })
+  recordStepEvent(step, 'edge.failed', { failure, ...data })
 }
 
 /** Ends an attempt that was overdue before this call. `endOverdueWork` does the same for attempts without calls. */
@@ -242,13 +242,17 @@ export async function write(step: EdgeStep, change: edgeRepository.EdgeChange): 
   Object.assign(step, await edgeRepository.changeEdge(step.trx, step.edge, change))
 }
 
-export function tell(step: EdgeStep, type: CohortEventType, data: Record<string, unknown> = {}): void {
+export function recordStepEvent(
+  step: EdgeStep,
+  type: CohortEventType,
+  data: Record<string, unknown> = {},
+): void {
   const { edge, call } = step
   step.events.push({ type, edgeId: edge.id, nodeId: call.nodeId, attempt: edge.attempt, data })
 }
 
 /** Returns the state of the edge after the steps so far. */
-export function standingOf(step: EdgeStep): EdgeStanding {
+export function standingOf(step: EdgeStep): EdgeSnapshot {
   const { edge, attempt, sides } = step
   const times = timesOf(step)
   return {

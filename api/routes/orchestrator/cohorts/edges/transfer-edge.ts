@@ -4,12 +4,12 @@ import { route } from '../../../../http/route.ts'
 import type { Services } from '../../../../services.ts'
 import { atEdge } from './step.ts'
 import { transfer, transferred } from './transfer.ts'
-import { askUntilNews } from './wait.ts'
+import { pollUntilChange } from './wait.ts'
 
 /** How long to wait for the producer's statement, which may arrive after the bytes of a direct transfer. */
-const STATEMENT_MS = 10_000
+const STATEMENT_TIMEOUT_MS = 10_000
 
-interface Attempting {
+interface AttemptCall {
   caller: { nodeId: string }
   params: EdgeParams
   body: EdgeAttemptRequest
@@ -19,7 +19,7 @@ interface Attempting {
 /** Takes a step of a transfer or session. Progress may be reported repeatedly, every other step once. */
 async function attemptEdge(
   operation: 'transfer' | 'session',
-  { caller, params, body, signal }: Attempting,
+  { caller, params, body, signal }: AttemptCall,
   services: Services,
 ): Promise<EdgeAttempted> {
   const { phase, role } = body
@@ -39,7 +39,7 @@ async function attemptEdge(
     const { phase: _, ...asking } = call
     // Check the caller first: only the consumer itself may wait.
     await atEdge(services, asking, async () => ({}))
-    await askUntilNews(services, { edgeId, waitMs: STATEMENT_MS, signal }, async () => ({
+    await pollUntilChange(services, { edgeId, waitMs: STATEMENT_TIMEOUT_MS, signal }, async () => ({
       answer: undefined,
       isNews: await edgeRepository.isStated(services.db, edgeId),
     }))

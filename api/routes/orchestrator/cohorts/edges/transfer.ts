@@ -6,15 +6,15 @@ import { newId } from '../../../../../domain/ids.ts'
 import type { EdgeAttempted, EdgeAttemptRequest } from '../../../../../schemas/cohorts/edge.ts'
 import type { Services } from '../../../../services.ts'
 import { relayKey } from './rendezvous.ts'
-import { type EdgeStep, failStep, standingOf, statedOf, takeStep, tell, write } from './step.ts'
+import { type EdgeStep, failStep, standingOf, statedOf, takeStep, recordStepEvent, write } from './step.ts'
 
 /** Limits for progress events: the minimum interval, and the maximum number per attempt. */
-const PROGRESS_MS = 2_000
+const PROGRESS_INTERVAL_MS = 2_000
 const MAX_PROGRESS = 100
 /** For fewer bytes, the rate would mostly measure round trips. */
-const MEASURED_BYTES = 1024 * 1024
+const MIN_MEASURED_BYTES = 1024 * 1024
 /** A shorter time is below the resolution of the nodes' clocks. */
-const MEASURED_MS = 1
+const MIN_MEASURED_MS = 1
 
 /** Takes one step of a transfer or session. */
 export async function transfer(
@@ -57,7 +57,7 @@ async function progress(step: EdgeStep, { bytes = 0, acknowledged }: EdgeAttempt
   const { attempt, locked } = step
   const isTold =
     attempt.progress_events < MAX_PROGRESS &&
-    locked.now.getTime() - (attempt.progress_at?.getTime() ?? 0) >= PROGRESS_MS
+    locked.now.getTime() - (attempt.progress_at?.getTime() ?? 0) >= PROGRESS_INTERVAL_MS
   const most = Math.max(bytes, attempt.bytes ?? 0)
   const isTaken = await takeStep(step, 'progress', {
     attempt: {
@@ -66,7 +66,7 @@ async function progress(step: EdgeStep, { bytes = 0, acknowledged }: EdgeAttempt
       ...(isTold && { progress_at: locked.now, progress_events: attempt.progress_events + 1 }),
     },
   })
-  if (isTaken && isTold) tell(step, 'edge.progress', { bytes: most })
+  if (isTaken && isTold) recordStepEvent(step, 'edge.progress', { bytes: most })
 }
 
 async function end(step: EdgeStep, body: EdgeAttemptRequest): Promise<void> {
@@ -82,7 +82,7 @@ async function end(step: EdgeStep, body: EdgeAttemptRequest): Promise<void> {
   const { producer_node_id: from, consumer_node_id: to } = attempt
   // A session takes as long as the producer works, so its time says nothing about the connection.
   const isAsOne = edge.transport === 'direct' && attempt.agreed?.mode === 'transfer'
-  const isMeasured = isAsOne && bytes >= MEASURED_BYTES && ms >= MEASURED_MS
+  const isMeasured = isAsOne && bytes >= MIN_MEASURED_BYTES && ms >= MIN_MEASURED_MS
   if (isTaken && from && to && isMeasured)
     await edgeRateRepository.recordRate(trx, { from, to }, bytes / ms / 1_000)
 }

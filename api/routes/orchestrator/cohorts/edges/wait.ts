@@ -3,24 +3,24 @@ import type { Services } from '../../../../services.ts'
 /** A lost NOTIFY delays the response by at most this time. */
 const REREAD_INTERVAL_MS = 5_000
 
-interface Waiting {
+interface EdgeWait {
   edgeId: string
   waitMs: number
   signal: AbortSignal
 }
 
 /** Calls `ask` whenever the edge changes, until it reports news or the time is up; returns the last answer. */
-export async function askUntilNews<A>(
+export async function pollUntilChange<A>(
   { edgeWaiters }: Pick<Services, 'edgeWaiters'>,
-  { edgeId, waitMs, signal }: Waiting,
+  { edgeId, waitMs, signal }: EdgeWait,
   ask: () => Promise<{ answer: A; isNews: boolean }>,
 ): Promise<A> {
   using watch = edgeWaiters.watch(edgeId)
   const until = performance.now() + waitMs
   for (;;) {
     const { answer, isNews } = await ask()
-    const left = until - performance.now()
-    if (isNews || left <= 0 || signal.aborted || edgeWaiters.isClosing) return answer
-    await watch.next(Math.min(left, REREAD_INTERVAL_MS), signal)
+    const remainingMs = until - performance.now()
+    if (isNews || remainingMs <= 0 || signal.aborted || edgeWaiters.isClosing) return answer
+    await watch.next(Math.min(remainingMs, REREAD_INTERVAL_MS), signal)
   }
 }

@@ -15,15 +15,15 @@ const SHORT_BYTES = 16 * 1024
  * Builds an account's long responses one after another. A pause after each, in proportion to its length, lets other
  * requests run in between.
  */
-export class LongAnswers {
+export class LongResponses {
   readonly #turns = new FairSemaphore(TURNS)
 
   /**
    * Waits for the account's turn and holds it until disposed; throws `rate_limited` if too many requests are waiting.
    */
-  async take(accountId: string, signal: AbortSignal): Promise<LongAnswer> {
+  async take(accountId: string, signal: AbortSignal): Promise<LongResponseTurn> {
     try {
-      return new LongAnswer(await this.#turns.take(accountId, signal))
+      return new LongResponseTurn(await this.#turns.take(accountId, signal))
     } catch (err) {
       if (!(err instanceof QueueFullError)) throw err
       throw temporaryError(
@@ -36,7 +36,7 @@ export class LongAnswers {
 }
 
 /** The turn of one response. It ends on disposal, or after the pause that the response's length requires. */
-class LongAnswer implements Disposable {
+class LongResponseTurn implements Disposable {
   readonly #turn: Disposable
   #restMs = 0
 

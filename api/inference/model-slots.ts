@@ -4,32 +4,32 @@ import type { TokenCounts } from '../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../domain/errors.ts'
 import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
 import type { CopyDemand } from '../../domain/placement/copies.ts'
-import { type PlacedNode, type PlacementNeed, rejectReason } from '../../domain/placement/placement.ts'
+import { type IndexedNode, type PlacementNeed, rejectReason } from '../../domain/placement/placement.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { ServiceTier } from '../../schemas/api-key.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
-import type { Aborting } from '../gateway/links/link-request.ts'
+import type { AbortSource } from '../gateway/links/link-request.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
 
 /** A request for a loaded model. */
-export interface PlaceRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast' | 'now'> {
+export interface SlotRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast' | 'now'> {
   readonly account_id: string
   readonly key_id: string
   readonly tier?: ServiceTier | undefined
   /** Returns a key shared by requests with the same prefix. Called only if several nodes have the model. */
   readonly affinity?: (() => string) | undefined
   /** Ends the wait for a place. */
-  readonly signal: Aborting
+  readonly signal: AbortSource
 }
 
 /** A place at a model on a node, freed on disposal. */
-export interface ModelPlace extends Disposable {
+export interface ModelSlot extends Disposable {
   readonly nodeId: string
   /** Frees the place; safe to repeat. `tokens` is the response's usage, if known. */
   end(tokens?: TokenCounts): void
 }
 
-export interface ModelPlacesOptions {
+export interface ModelSlotsOptions {
   links: Pick<NodeLinks, 'placement' | 'onModel' | 'gateways'>
   catalog: Pick<Catalog, 'profile'>
   /** The address of this gateway. */
@@ -37,8 +37,8 @@ export interface ModelPlacesOptions {
 }
 
 interface Waiter {
-  readonly request: PlaceRequest
-  readonly resolve: (place: ModelPlace | undefined) => void
+  readonly request: SlotRequest
+  readonly resolve: (slot: ModelSlot | undefined) => void
   readonly reject: (err: unknown) => void
 }
 
@@ -81,20 +81,20 @@ const MAX_RETRY_AFTER_S = 60
 const POLL_INTERVAL_MS = 250
 const MIN_USE = 0.01
 /** How long a model's averages are kept after its last request. */
-const FORGET_AFTER_MS = 10 * 60_000
+const AVERAGES_TTL_MS = 10 * 60_000
 
 /**
  * Admits requests to loaded models. A node gets at most the model's budget at once; all other requests wait here, where
  * accounts and their keys take turns, weighted by served tokens. A queue inside the node would be first come, first
  * served.
  */
-export class ModelPlaces implements Disposable {
-  readonly #options: ModelPlacesOptions
+export class ModelSlots implements Disposable {
+  readonly #options: ModelSlotsOptions
   readonly #queues = new Map<string, ModelQueue>()
   readonly #stopListening: () => void
   readonly #timer: NodeJS.Timeout
 
-  constructor(options: ModelPlacesOptions) {
+  constructor(options: ModelSlotsOptions) {
     this.#options = options
     this.#stopListening = options.links.onModel((_nodeId, { model_key }: NodeModel) => {
       const queue = this.#queues.get(model_key)
@@ -108,7 +108,7 @@ export class ModelPlaces implements Disposable {
    * Returns a place at a node that has the model loaded, synchronously if one is free. Returns undefined if no node has
    * the model loaded, or once the signal aborts. Throws `rate_limited` if the account has too many waiting requests.
    */
-  take(request: PlaceRequest): ModelPlace | Promise<ModelPlace | undefined> | undefined {
+  take(request: SlotRequest): ModelSlot | Promise<ModelSlot | undefined> | undefined {
     const queue = this.#queueOf(request)
     const nodes = this.#loadedOn(request)
     if (nodes.length === 0) return undefined
@@ -154,7 +154,7 @@ export class ModelPlaces implements Disposable {
       for (const { reject } of waiting.requests()) reject(stopping)
   }
 
-  #wait(queue: ModelQueue, request: PlaceRequest): Promise<ModelPlace | undefined> {
+  #wait(queue: ModelQueue, request: SlotRequest): Promise<ModelSlot | undefined> {
     return new Promise((resolve, reject) => {
       if (request.signal.aborted) return resolve(undefined)
       const waiter: Waiter = { request, resolve, reject }
@@ -167,7 +167,7 @@ export class ModelPlaces implements Disposable {
     })
   }
 
-  #checkShare(queue: ModelQueue, accountId: string, nodes: readonly PlacedNode[]): void {
+  #checkShare(queue: ModelQueue, accountId: string, nodes: readonly IndexedNode[]): void {
     let places = 0
     for (const node of nodes) places += this.#budget(node, queue)
     const waiting = queue.waiting.waitingOf(accountId) + queue.waiting.waitingOf(flexOf(accountId))
@@ -189,7 +189,7 @@ export class ModelPlaces implements Disposable {
     )
   }
 
-  #enter(queue: ModelQueue, nodeId: string, ticket: Ticket<Waiter>): ModelPlace {
+  #enter(queue: ModelQueue, nodeId: string, ticket: Ticket<Waiter>): ModelSlot {
     const { placement } = this.#options.links
     const began = performance.now()
     queue.inFlight.set(nodeId, (queue.inFlight.get(nodeId) ?? 0) + 1)
@@ -199,8 +199,8 @@ export class ModelPlaces implements Disposable {
       if (hasEnded) return
       hasEnded = true
       placement.addPending(nodeId, -1)
-      const left = (queue.inFlight.get(nodeId) ?? 1) - 1
-      if (left > 0) queue.inFlight.set(nodeId, left)
+      const remaining = (queue.inFlight.get(nodeId) ?? 1) - 1
+      if (remaining > 0) queue.inFlight.set(nodeId, remaining)
       else queue.inFlight.delete(nodeId)
       const tookMs = performance.now() - began
       const cost = tokens && costOf(tokens)
@@ -267,20 +267,20 @@ export class ModelPlaces implements Disposable {
       queue.waitingSum += queue.waiting.size
       for (const count of queue.inFlight.values()) queue.inFlightSum += count
       if (queue.waiting.size > 0) this.#dispatch(queue)
-      else if (queue.waiting.isIdle && performance.now() - queue.usedAt > FORGET_AFTER_MS)
+      else if (queue.waiting.isIdle && performance.now() - queue.usedAt > AVERAGES_TTL_MS)
         this.#queues.delete(modelKey)
     }
   }
 
   /** Returns a node with room for the request: its affinity's node, or else the one with the least busy copy. */
-  #freeNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
+  #freeNode(queue: ModelQueue, request: SlotRequest, nodes: readonly IndexedNode[]): string | undefined {
     const free = nodes.filter((node) => this.#shareOf(node, queue) < 1)
     if (free.length < 2) return free[0]?.snapshot.node_id
     return this.#preferredNode(queue, request, nodes) ?? this.#leastBusy(free, queue).snapshot.node_id
   }
 
   /** Several gateways see the same nodes, so break ties at random. */
-  #leastBusy(nodes: readonly PlacedNode[], queue: ModelQueue): PlacedNode {
+  #leastBusy(nodes: readonly IndexedNode[], queue: ModelQueue): IndexedNode {
     const start = Math.floor(Math.random() * nodes.length)
     let best = at(nodes, start)
     let bestShare = this.#shareOf(best, queue)
@@ -296,7 +296,7 @@ export class ModelPlaces implements Disposable {
   }
 
   /** Returns the node that has already processed the request's prefix, unless it is busier than others. */
-  #preferredNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
+  #preferredNode(queue: ModelQueue, request: SlotRequest, nodes: readonly IndexedNode[]): string | undefined {
     if (!request.affinity) return undefined
     const ids = nodes.map(({ snapshot }) => snapshot.node_id)
     const nodeId = preferredNode(ids, request.account_id, request.affinity())
@@ -309,7 +309,7 @@ export class ModelPlaces implements Disposable {
   }
 
   /** Returns the nodes that have the model loaded and can take the request. */
-  #loadedOn(request: PlaceRequest): PlacedNode[] {
+  #loadedOn(request: SlotRequest): IndexedNode[] {
     const { model_key, account_id } = request
     const need: PlacementNeed = { ...request, atLeast: 'warm', now: Date.now() }
     const nodes = this.#options.links.placement
@@ -321,12 +321,12 @@ export class ModelPlaces implements Disposable {
   }
 
   /** Returns the used share of a node's budget; 1 or more if it has no room. */
-  #shareOf(node: PlacedNode, queue: ModelQueue): number {
+  #shareOf(node: IndexedNode, queue: ModelQueue): number {
     return (queue.inFlight.get(node.snapshot.node_id) ?? 0) / this.#budget(node, queue)
   }
 
   /** This gateway's share of the requests that the model serves at once on a node. */
-  #budget(node: PlacedNode, { modelKey, runtimeProfile }: ModelQueue): number {
+  #budget(node: IndexedNode, { modelKey, runtimeProfile }: ModelQueue): number {
     const { catalog, links, baseUrl } = this.#options
     const most =
       node.models.get(modelKey)?.max_concurrency ??
@@ -339,7 +339,7 @@ export class ModelPlaces implements Disposable {
     return Math.max(1, Math.floor(most / count) + (hasRest ? 1 : 0))
   }
 
-  #queueOf({ model_key: modelKey, runtime_profile: runtimeProfile }: PlaceRequest): ModelQueue {
+  #queueOf({ model_key: modelKey, runtime_profile: runtimeProfile }: SlotRequest): ModelQueue {
     let queue = this.#queues.get(modelKey)
     if (!queue) {
       queue = {
@@ -373,7 +373,7 @@ const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 
  * Requests of tier `flex` have their own share, a quarter of an account's. Tier `priority` only gets more turns among
  * the requests of the same account, so any account may use it.
  */
-function requesterOf({ account_id, key_id, tier = 'default' }: PlaceRequest): Requester {
+function requesterOf({ account_id, key_id, tier = 'default' }: SlotRequest): Requester {
   if (tier === 'default') return { accountId: account_id, keyId: key_id }
   if (tier === 'flex') return { accountId: flexOf(account_id), keyId: key_id, accountWeight: FLEX_WEIGHT }
   return { accountId: account_id, keyId: `${key_id} priority`, keyWeight: PRIORITY_WEIGHT }

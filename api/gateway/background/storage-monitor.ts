@@ -1,13 +1,13 @@
 import type { Kysely } from 'kysely'
 import { isDatabaseFull } from '../../../db/errors.ts'
-import { refusesWrites } from '../../../db/repositories/platform/room.ts'
+import { refusesWrites } from '../../../db/repositories/platform/free-space.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import type { ObjectStore, StoreSpace } from '../../../platform/object-store/store.ts'
 import type { StorageHealth } from '../../../schemas/health.ts'
 
 /** How long a refused write marks a store as full that doesn't report its free space. */
-const NOTED_MS = 30_000
+const FULL_MARK_TTL_MS = 30_000
 
 /** The state of the two systems that store data, with the free space of the object store's disk if known. */
 export interface Storage extends StorageHealth {
@@ -18,7 +18,7 @@ export interface Storage extends StorageHealth {
  * Watches whether the object store and PostgreSQL have free space. We read the disk of a local object store. PostgreSQL
  * doesn't report its free space, so after a refused write it counts as full until a write of a megabyte succeeds.
  */
-export class RoomWatch {
+export class StorageMonitor {
   readonly #db: Kysely<Database>
   readonly #objects: Pick<ObjectStore, 'room'>
   #isDatabaseFull = false
@@ -42,7 +42,7 @@ export class RoomWatch {
     if (this.#isDatabaseFull) this.#isDatabaseFull = await refusesWrites(this.#db)
     const isObjectsFull = room
       ? room.freeBytes <= room.reserveBytes
-      : performance.now() - this.#objectsFullAt < NOTED_MS
+      : performance.now() - this.#objectsFullAt < FULL_MARK_TTL_MS
     return {
       room,
       objects: isObjectsFull ? 'full' : 'ok',

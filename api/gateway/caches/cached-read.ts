@@ -4,7 +4,7 @@ import { outsideAccounts } from '../../../db/account-share.ts'
 const MAX_READ_MS = 10_000
 
 /** Caches the result of a costly read for a while; concurrent callers share one read. */
-export class HeldAnswer<T> {
+export class CachedRead<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number
   #reading: Promise<T> | undefined

@@ -6,7 +6,7 @@ import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
 import { emit } from '../../../events.ts'
 import type { OpenRow } from '../../../gateway/journal/journal.ts'
-import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+import type { MemoryReservation } from '../../../gateway/links/response-memory.ts'
 import { toApiError } from '../../../http/errors.ts'
 import { EVENT_STREAM_HEADERS } from '../../../http/event-stream.ts'
 import { HANDLED } from '../../../http/reply.ts'
@@ -17,17 +17,17 @@ import { linkRequest, naming, TASK_HEADER } from '../calls/model-call.ts'
 import { NodePicker } from '../calls/node-picker.ts'
 import { type Chat, chatBytes } from './chat.ts'
 import { SseClient, type StreamClient } from './sse-client.ts'
-import { type Streamed, StreamRelay } from './stream-relay.ts'
+import { type StreamResult, StreamRelay } from './stream-relay.ts'
 
 /** A stream's row, and the last node that worked on it. */
 interface Row {
   open: OpenRow | undefined
   nodeId: string | undefined
   startedAt: Date
-  room: AnswerRoom | undefined
+  room: MemoryReservation | undefined
 }
 
-function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
+function reservationFor({ links }: Services, { draft, disconnect }: Chat): MemoryReservation {
   const room = links.memory.room(draft.accountId)
   disconnect.whenOver(() => room.release())
   return room
@@ -38,7 +38,7 @@ function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
  * last. Nothing is sent before the model is loaded, so that a status other than 200 stays possible. `translate` wraps
  * the client for a route whose events differ from those of a chat.
  */
-export async function answerStream(
+export async function respondStreamed(
   services: Services,
   chat: Chat,
   res: ServerResponse,
@@ -64,14 +64,14 @@ export async function answerStream(
   return HANDLED
 }
 
-async function stream(services: Services, chat: Chat, client: StreamClient, row: Row): Promise<Streamed> {
+async function stream(services: Services, chat: Chat, client: StreamClient, row: Row): Promise<StreamResult> {
   const { links, journal, gateway } = services
   const { memory } = chat
   const picker = new NodePicker(services, chat)
   const bytesFor = chatBytes(chat)
   for (;;) {
-    using place = await picker.pick(() => client.keepAlive())
-    const { nodeId } = place
+    using slot = await picker.pick(() => client.keepAlive())
+    const { nodeId } = slot
     try {
       const version = links.versionOf(nodeId) ?? ''
       const bytes = await bytesFor(version)
@@ -84,12 +84,12 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
       client.keepAlive()
       const relay = new StreamRelay(client, row.open.opened, {
         wantsEvents: canStream(version),
-        room: (row.room ??= roomFor(services, chat)),
+        room: (row.room ??= reservationFor(services, chat)),
         memory,
       })
       const body = relay.wantsEvents ? bytes : withoutStream(bytes)
       const streamed = await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
-      place.end(streamed.tokens)
+      slot.end(streamed.tokens)
       return streamed
     } catch (err) {
       client.stopKeepAlive()
@@ -109,7 +109,7 @@ function withoutStream(body: Buffer): Buffer {
 }
 
 /** Settles the task's row. By now the client has its response, or got an error before the row was durable. */
-function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
+function close(services: Services, chat: Chat, row: Row, { tokens, error }: StreamResult): void {
   const { journal, log, now } = services
   const { draft, endpoint } = chat
   const { open, nodeId, startedAt } = row

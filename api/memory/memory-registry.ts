@@ -20,7 +20,7 @@ const POLL_INTERVAL_MS = 5_000
 const MAX_READ_MS = 2_000
 const NOBODY: ReadonlyMap<string, AccountMemoryView> = new Map()
 
-export interface KnownMemoryOptions {
+export interface MemoryRegistryOptions {
   db: Kysely<Database>
   watch: Pick<CacheWatch, 'on'>
   log: Logger
@@ -32,14 +32,14 @@ export interface KnownMemoryOptions {
  * memory at all, so all others cost nothing; the read itself checks the grant in the database. A change is acknowledged
  * once all reads that started before it have ended.
  */
-export class KnownMemory implements AsyncDisposable {
-  readonly #options: KnownMemoryOptions
+export class MemoryRegistry implements AsyncDisposable {
+  readonly #options: MemoryRegistryOptions
   readonly #loop: BackgroundLoop
   readonly #reads = new Set<Promise<unknown>>()
   readonly #listeners: ((accountId: string) => void)[] = []
   #accounts = NOBODY
 
-  constructor(options: KnownMemoryOptions) {
+  constructor(options: MemoryRegistryOptions) {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#refresh(), {
       everyMs: POLL_INTERVAL_MS,

@@ -10,24 +10,24 @@ const MAX_PLACES = 3
 export function belongsTo(schema: unknown, name: string, at: readonly (string | number)[]): string {
   const places = new Set<string>()
   collect(schema, { name, place: '', depth: 0, places })
-  places.delete(at.reduce<string>((place, step) => inside(place, step), ''))
+  places.delete(at.reduce<string>((path, step) => inside(path, step), ''))
   if (places.size === 0 || places.size > MAX_PLACES) return ''
-  return `it belongs to ${[...places].map((place) => place || 'the top-level object').join(' or ')}`
+  return `it belongs to ${[...places].map((path) => path || 'the top-level object').join(' or ')}`
 }
 
-function inside(place: string, step: string | number): string {
-  if (typeof step === 'number') return `${place}[]`
-  return place === '' ? step : `${place}.${step}`
+function inside(path: string, step: string | number): string {
+  if (typeof step === 'number') return `${path}[]`
+  return path === '' ? step : `${path}.${step}`
 }
 
-interface Walk {
+interface SchemaWalk {
   name: string
   place: string
   depth: number
   places: Set<string>
 }
 
-function collect(schema: unknown, walk: Walk): void {
+function collect(schema: unknown, walk: SchemaWalk): void {
   if (typeof schema !== 'object' || schema === null || walk.depth > MAX_DEPTH) return
   const { properties, items, anyOf, oneOf, allOf } = schema as Record<string, unknown>
   const into = (inner: unknown, place: string) => collect(inner, { ...walk, place, depth: walk.depth + 1 })

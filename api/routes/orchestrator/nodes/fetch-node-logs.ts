@@ -1,6 +1,6 @@
 import { ApiError } from '../../../../domain/errors.ts'
-import type { LinesTold, LinesWanted } from '../../../../schemas/nodes/link.ts'
-import type { NodeLine } from '../../../../schemas/nodes/node.ts'
+import type { LogsResponse, LogsRequest } from '../../../../schemas/nodes/link.ts'
+import type { NodeLogEntry } from '../../../../schemas/nodes/node.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 import { orderNode } from './order-node.ts'
@@ -10,11 +10,11 @@ const TIMEOUT_MS = 5_000
 const MAX_LENGTH = 4_000
 
 /** Reads a node's own logs over its link; throws a 409 if the node does not respond. */
-export async function askForLines(
+export async function fetchNodeLogs(
   services: Pick<Services, 'links'>,
   nodeId: string,
-  wanted: LinesWanted,
-): Promise<NodeLine[]> {
+  wanted: LogsRequest,
+): Promise<NodeLogEntry[]> {
   const accountId = services.links.ownerOf(nodeId)
   if (accountId === undefined) {
     throw new ApiError(
@@ -33,10 +33,10 @@ export async function askForLines(
 }
 
 /** Parses a node's response. The node may send anything, so skip entries that are not valid lines. */
-function linesOf(body: Buffer, limit: number): NodeLine[] {
-  const { lines } = (parsed(body) ?? {}) as Partial<LinesTold>
+function linesOf(body: Buffer, limit: number): NodeLogEntry[] {
+  const { lines } = (parsed(body) ?? {}) as Partial<LogsResponse>
   if (!Array.isArray(lines)) throw new LinkError('internal', 'its response has no lines')
-  return lines.slice(-limit).flatMap((line: Partial<NodeLine> | null) => {
+  return lines.slice(-limit).flatMap((line: Partial<NodeLogEntry> | null) => {
     const { at, message, model_key } = line ?? {}
     const time = new Date(typeof at === 'string' ? at : Number.NaN)
     if (typeof message !== 'string' || Number.isNaN(time.getTime())) return []

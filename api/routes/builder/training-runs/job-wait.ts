@@ -5,7 +5,7 @@ import type { JobRow } from '../../../../db/tables/training.ts'
 import { waitingReason } from '../../../../domain/waiting.ts'
 
 /** The reason why a new job waits for a node; null if a suitable node is online, busy or not. */
-export interface Wait {
+export interface JobWait {
   /** Columns of the run's row. */
   readonly columns: Pick<JobRow, 'waiting_reason' | 'waiting_since'>
   readonly reason: string | null
@@ -13,11 +13,11 @@ export interface Wait {
   readonly notes: readonly string[]
 }
 
-export async function waitOf(
+export async function jobWaitOf(
   db: Kysely<Database>,
   job: Pick<JobRow, 'account_id' | 'task_queue'>,
   now: Date,
-): Promise<Wait> {
+): Promise<JobWait> {
   const reason = waitingReason(await waitingJobRepository.listNodeEligibility(db), job)
   return {
     columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
@@ -30,7 +30,7 @@ export async function waitOf(
 const MAX_REPORTED = 10
 
 /** Builds the message of a queued job: whether it waits for a node, and which fields have no effect. */
-export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
+export function queuedMessage({ reason }: JobWait, queued: string, ignored: readonly string[] = []): string {
   const waits =
     reason === null
       ? queued

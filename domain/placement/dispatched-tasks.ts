@@ -2,7 +2,7 @@ import { getOrThrow } from '../at.ts'
 import { isToolKey } from '../tools/catalog.ts'
 import { PLACED_SLOTS, WARM_SLOTS } from './node-queues.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
-import type { Chosen, PlacementIndex, PlacementNeed, Verdict } from './placement.ts'
+import type { NodeChoice, PlacementIndex, PlacementNeed, Verdict } from './placement.ts'
 
 /** The slots of a node's own queue that accounts share; the others are reserved for loads. */
 export const sharedOf = (slots: number): number => (3 * slots) / 4
@@ -11,10 +11,11 @@ export const sharedOf = (slots: number): number => (3 * slots) / 4
  * Returns whether an account gets another shared slot: as long as it has fewer than twice the free ones. One account
  * alone gets half of the node's slots, which leaves some for accounts that come later.
  */
-export const hasShare = (own: number, taken: number, shared: number): boolean => own < 2 * (shared - taken)
+export const hasShare = (accountTasks: number, taken: number, shared: number): boolean =>
+  accountTasks < 2 * (shared - taken)
 
 /** Tasks of one account for a model that were sent to a node and haven't ended. */
-export interface HeldTasksOf {
+export interface DispatchedTaskCount {
   readonly node_id: string
   readonly account_id: string
   readonly model_key: string
@@ -26,8 +27,8 @@ export type AccountNeed = PlacementNeed & { readonly account_id: string }
 
 /** The placement of a task: the best node, and the best node with a free slot. */
 export interface SlotPlacement {
-  chosen: Chosen | undefined
-  free: Chosen | undefined
+  chosen: NodeChoice | undefined
+  free: NodeChoice | undefined
   explain: () => Verdict[]
 }
 
@@ -44,15 +45,15 @@ export function hasWarmQueue({ sharing, models }: NodeSnapshot, modelKey: string
  * Counts the tasks that were sent to nodes. We never send a node more than it has slots for, because it would only
  * return them immediately.
  */
-export class HeldTasks {
+export class DispatchedTasks {
   /** The tasks of each account, by node and model. */
   readonly #held = new Map<string, Map<string, Map<string, number>>>()
 
-  constructor(held: Iterable<HeldTasksOf>) {
+  constructor(held: Iterable<DispatchedTaskCount>) {
     for (const one of held) this.add(one)
   }
 
-  add({ node_id, account_id, model_key, tasks }: HeldTasksOf): void {
+  add({ node_id, account_id, model_key, tasks }: DispatchedTaskCount): void {
     let models = this.#held.get(node_id)
     if (!models) this.#held.set(node_id, (models = new Map()))
     let accounts = models.get(model_key)
@@ -81,16 +82,16 @@ export class HeldTasks {
    */
   hasSlot(
     node: NodeSnapshot,
-    { account_id, model_key }: Pick<HeldTasksOf, 'account_id' | 'model_key'>,
+    { account_id, model_key }: Pick<DispatchedTaskCount, 'account_id' | 'model_key'>,
   ): boolean {
-    let [own, taken, hasRoom] = [0, 0, hasWarmQueue(node, model_key)]
+    let [accountTasks, taken, hasRoom] = [0, 0, hasWarmQueue(node, model_key)]
     for (const [key, accounts] of this.#held.get(node.node_id) ?? []) {
       const tasks = accounts.values().reduce((sum, count) => sum + count, 0)
       const placed = Math.max(0, tasks - (hasWarmQueue(node, key) ? WARM_SLOTS : 0))
       if (key === model_key && tasks >= WARM_SLOTS) hasRoom = false
       taken += placed
-      own += (placed * (accounts.get(account_id) ?? 0)) / tasks
+      accountTasks += (placed * (accounts.get(account_id) ?? 0)) / tasks
     }
-    return hasRoom || hasShare(own, taken, sharedOf(PLACED_SLOTS))
+    return hasRoom || hasShare(accountTasks, taken, sharedOf(PLACED_SLOTS))
   }
 }

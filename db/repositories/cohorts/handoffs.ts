@@ -2,14 +2,14 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { getOrThrow } from '../../../domain/at.ts'
 import { type Graph, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import {
-  type HandOver,
-  type KnownSpace,
+  type Handoff,
+  type RegisteredSpace,
   type SpaceEdge,
-  type Sides,
+  type EdgeSpaces,
   spaceHandOver,
   spaceOf,
-  valueHandOver,
-} from '../../../domain/cohorts/hand-overs.ts'
+  valueHandoff,
+} from '../../../domain/cohorts/handoffs.ts'
 import type { PlanReason } from '../../../schemas/cohorts/plan.ts'
 import type { Database } from '../../tables.ts'
 import { findEvidence } from './evidence.ts'
@@ -17,29 +17,29 @@ import type { StageModels } from './stage-models.ts'
 import type { LockedStage } from './stages.ts'
 
 /** How the edges of a graph connect, by `edge_id`, and the reasons why some cannot. */
-export interface HandOvers {
-  handOvers: Map<string, HandOver>
+export interface Handoffs {
+  handOvers: Map<string, Handoff>
   reasons: PlanReason[]
 }
 
 /** Reads how the edges of a graph connect, with the models of its stages and with each of their fallbacks. */
-export async function readHandOvers(
+export async function readHandoffs(
   db: Kysely<Database>,
   { edges, constraints }: Pick<Graph, 'edges' | 'constraints'>,
   { configs, models, fallbacks }: Pick<StageModels, 'configs' | 'models' | 'fallbacks'>,
-): Promise<HandOvers> {
+): Promise<Handoffs> {
   const between = edges.filter(({ space }) => space)
   const others = [...fallbacks.values()].flatMap((all) => all.map(({ version_id }) => version_id))
   const spaces =
     between.length > 0 ? await readSpaces(db, [...new Set([...configs.values(), ...others])]) : new Map()
-  const spacesOf = (stage: string): readonly KnownSpace[] => spaces.get(configs.get(stage) ?? '') ?? []
+  const spacesOf = (stage: string): readonly RegisteredSpace[] => spaces.get(configs.get(stage) ?? '') ?? []
   const nameOf = (stage: string) => models.get(stage)?.model_name ?? stage
   const minScore = constraints.min_score
-  const result: HandOvers = { handOvers: new Map(), reasons: [] }
+  const result: Handoffs = { handOvers: new Map(), reasons: [] }
   for (const edge of edges) {
     const { edge_id, space, from, to } = edge
     if (!space || from.stage_id === RUN_INPUT) {
-      result.handOvers.set(edge_id, valueHandOver(edge))
+      result.handOvers.set(edge_id, valueHandoff(edge))
       continue
     }
     const spaceEdge = { ...edge, space }
@@ -73,12 +73,12 @@ export async function readHandOvers(
  * Returns, by id, how the hand-overs to and from a stage connect when this version replaces its model; undefined when
  * one of them cannot. Values fit every model.
  */
-export async function handOversWith(
+export async function handoffsWith(
   db: Kysely<Database>,
   { incoming, outgoing }: Pick<LockedStage, 'incoming' | 'outgoing'>,
   versionId: string,
-): Promise<Map<string, HandOver> | undefined> {
-  const found = new Map<string, HandOver>()
+): Promise<Map<string, Handoff> | undefined> {
+  const found = new Map<string, Handoff>()
   for (const [side, edges] of [
     ['to', incoming],
     ['from', outgoing],
@@ -96,8 +96,8 @@ export async function handOversWith(
       const [producer, consumer] = side === 'to' ? [from.version_id, versionId] : [versionId, to.version_id]
       const spaces = await readSpaces(db, [producer, consumer])
       const [source, target] = [spaces.get(producer) ?? [], spaces.get(consumer) ?? []]
-      const asked = { edge_id, space: { source: from.name, target: to.name } }
-      const now = await connect(db, asked, { source, target, minScore: min_score })
+      const edgeSpaces = { edge_id, space: { source: from.name, target: to.name } }
+      const now = await connect(db, edgeSpaces, { source, target, minScore: min_score })
       const instead = insteadOf({ ...edge, score: null }, side, now, edge_id)
       if ('code' in instead) return undefined
       found.set(id, instead)
@@ -108,7 +108,7 @@ export async function handOversWith(
 /** Changes how hand-overs connect, from their next attempt on. */
 export async function reconnectEdges(
   trx: Transaction<Database>,
-  handOvers: ReadonlyMap<string, HandOver>,
+  handOvers: ReadonlyMap<string, Handoff>,
 ): Promise<void> {
   for (const [id, { kind: _, score: __, ...connects }] of handOvers)
     await trx.updateTable('cohort_edge').set(connects).where('id', '=', id).execute()
@@ -119,11 +119,11 @@ export async function reconnectEdges(
  * may accept another space if active evidence allows it, but it must produce the space of the model that it replaces.
  */
 function insteadOf(
-  planned: HandOver,
+  planned: Handoff,
   side: 'from' | 'to',
-  now: HandOver | PlanReason,
+  now: Handoff | PlanReason,
   edge_id: string,
-): HandOver | PlanReason {
+): Handoff | PlanReason {
   if ('code' in now) return now
   if (now.kind === planned.kind && now.source_fingerprint === planned.source_fingerprint) return now
   const message =
@@ -136,8 +136,8 @@ function insteadOf(
 async function connect(
   db: Kysely<Database>,
   edge: SpaceEdge,
-  sides: Omit<Sides, 'evidence'>,
-): Promise<HandOver | PlanReason> {
+  sides: Omit<EdgeSpaces, 'evidence'>,
+): Promise<Handoff | PlanReason> {
   const { source, target } = sides
   const evidence = await evidenceOf(db, [
     spaceOf(edge, source, { name: edge.space.source, side: 'source' }),
@@ -148,7 +148,7 @@ async function connect(
 
 const evidenceOf = (
   db: Kysely<Database>,
-  [from, to]: readonly [KnownSpace | PlanReason, KnownSpace | PlanReason],
+  [from, to]: readonly [RegisteredSpace | PlanReason, RegisteredSpace | PlanReason],
 ) =>
   'code' in from || 'code' in to || from.fingerprint === to.fingerprint
     ? []
@@ -158,7 +158,7 @@ const evidenceOf = (
 async function readSpaces(
   db: Kysely<Database>,
   versionIds: readonly string[],
-): Promise<Map<string, KnownSpace[]>> {
+): Promise<Map<string, RegisteredSpace[]>> {
   const rows = await db
     .selectFrom('model_space')
     .select([

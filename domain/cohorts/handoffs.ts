@@ -6,7 +6,7 @@ import { MAPPED, takesEvidence } from './spaces/spaces.ts'
 import { VALUE_FINGERPRINTS } from './values.ts'
 
 /** A registered space of a model, newest generation first. */
-export interface KnownSpace {
+export interface RegisteredSpace {
   id: string
   name: string
   role: 'produces' | 'accepts' | 'both'
@@ -18,7 +18,7 @@ export interface KnownSpace {
 }
 
 /** Known evidence for a pair of spaces, by metric. */
-export interface KnownEvidence {
+export interface PairEvidence {
   id: string
   metric: Metric
   score: number
@@ -28,7 +28,7 @@ export interface KnownEvidence {
 }
 
 /** How an edge connects its two sides. */
-export interface HandOver {
+export interface Handoff {
   kind: SpaceKind
   source_space_id: string | null
   target_space_id: string | null
@@ -39,7 +39,7 @@ export interface HandOver {
 }
 
 /** Returns how an edge hands over a value. Any text fits any text, and any JSON fits any JSON. */
-export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
+export function valueHandoff({ to }: Pick<GraphEdge, 'to'>): Handoff {
   const kind = to.template === undefined ? 'json' : 'text'
   const fingerprint = VALUE_FINGERPRINTS[kind]
   return {
@@ -56,11 +56,11 @@ export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
 /** An edge that names its spaces. */
 export type SpaceEdge = Pick<GraphEdge, 'edge_id' | 'min_score'> & Required<Pick<GraphEdge, 'space'>>
 
-export interface Sides {
-  source: readonly KnownSpace[]
-  target: readonly KnownSpace[]
+export interface EdgeSpaces {
+  source: readonly RegisteredSpace[]
+  target: readonly RegisteredSpace[]
   /** Evidence between the two spaces that the edge names. */
-  evidence: readonly KnownEvidence[]
+  evidence: readonly PairEvidence[]
   minScore: number
   /** The endpoints of both sides. Left out for a run in progress, where error messages don't name them. */
   endpoints?: { source: string; target: string } | undefined
@@ -69,9 +69,9 @@ export interface Sides {
 /** Returns the named space of one side, or the reason why the edge cannot use it. */
 export function spaceOf(
   { edge_id }: Pick<GraphEdge, 'edge_id'>,
-  spaces: readonly KnownSpace[],
+  spaces: readonly RegisteredSpace[],
   { name, side }: { name: string; side: 'source' | 'target' },
-): KnownSpace | PlanReason {
+): RegisteredSpace | PlanReason {
   const named = spaces.filter((space) => space.name === name)
   const active = named.find(({ status }) => status === 'active')
   const allowed = side === 'source' ? 'produces' : 'accepts'
@@ -84,7 +84,7 @@ export function spaceOf(
 }
 
 /** A table model takes vectors as its columns, but only an evaluator can know which model produced them. */
-function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
+function kindsDiffer(from: RegisteredSpace, to: RegisteredSpace): string {
   const kinds = `"${from.name}" of its source is ${from.kind}, and "${to.name}" of its target is ${to.kind}`
   return from.kind === 'embedding' && to.kind === 'json'
     ? `${kinds} until an evaluator registers which space its columns hold (same_as)`
@@ -97,8 +97,8 @@ function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
  */
 export function spaceHandOver(
   edge: SpaceEdge,
-  { source, target, evidence, minScore, endpoints }: Sides,
-): HandOver | PlanReason {
+  { source, target, evidence, minScore, endpoints }: EdgeSpaces,
+): Handoff | PlanReason {
   const { edge_id } = edge
   const from = spaceOf(edge, source, { name: edge.space.source, side: 'source' })
   if ('code' in from) return from
@@ -151,9 +151,9 @@ export function spaceHandOver(
 /** Files may be handed over if the consumer accepts every type that the source can produce. */
 function mediaHandOver(
   edge_id: string,
-  handOver: HandOver,
-  [from, to]: readonly [KnownSpace, KnownSpace],
-): HandOver | PlanReason {
+  handOver: Handoff,
+  [from, to]: readonly [RegisteredSpace, RegisteredSpace],
+): Handoff | PlanReason {
   const taken = to.content_types ?? []
   const takes = (type: string) =>
     taken.some((one) => one === type || (one.endsWith('/*') && type.startsWith(one.slice(0, -1))))
@@ -175,7 +175,7 @@ const STRONGEST_FIRST: readonly Metric[] = ['consumer_agreement', 'retrieval_ove
  * Returns the deciding evidence. Agreement of the consumer's answers outranks search results, and both outrank the
  * similarity of vectors. A stronger metric decides even if its evidence has expired or scores poorly.
  */
-function decidingEvidence(evidence: readonly KnownEvidence[]): KnownEvidence | undefined {
+function decidingEvidence(evidence: readonly PairEvidence[]): PairEvidence | undefined {
   for (const metric of STRONGEST_FIRST) {
     const found = evidence.find((one) => one.metric === metric)
     if (found) return found

@@ -2,7 +2,7 @@ import type { PlanReason, StageOperation } from '../../schemas/cohorts/plan.ts'
 import type { SpaceKind } from '../../schemas/cohorts/vocabulary.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
-import type { HandOver } from './hand-overs.ts'
+import type { Handoff } from './handoffs.ts'
 import { isByValue } from './values.ts'
 
 /**
@@ -42,7 +42,7 @@ interface Candidates {
 /** Returns reasons for edges whose stages cannot produce or consume the representation that the edge hands over. */
 export function unmadeKinds(
   { stages, edges }: Pick<Graph, 'stages' | 'edges'>,
-  handOvers: ReadonlyMap<string, Pick<HandOver, 'kind'>>,
+  handOvers: ReadonlyMap<string, Pick<Handoff, 'kind'>>,
   { models, fallbacks }: Candidates,
 ): PlanReason[] {
   const operations = new Map(stages.map(({ stage_id, operation }) => [stage_id, operation]))
@@ -81,7 +81,7 @@ export function unmadeKinds(
 /** Returns reasons for stages with edges in different spaces: a stage produces its output once, in one space. */
 export function severalSpaces(
   { edges }: Pick<Graph, 'edges'>,
-  handOvers: ReadonlyMap<string, Pick<HandOver, 'kind' | 'source_fingerprint'>>,
+  handOvers: ReadonlyMap<string, Pick<Handoff, 'kind' | 'source_fingerprint'>>,
 ): PlanReason[] {
   const made = edges.flatMap(({ edge_id, from }) => {
     const handOver = handOvers.get(edge_id)

@@ -3,7 +3,7 @@ import type { HelloMeta } from '../../../schemas/nodes/link.ts'
 import type { NodeSharing } from '../../../schemas/nodes/node.ts'
 
 /** The decisions of operators and the platform about a linked node. */
-export interface Decided {
+export interface NodeDecisions {
   readonly draining: boolean
   readonly sharing: NodeSharing
   /** Models that are pinned on the node. */
@@ -16,7 +16,7 @@ export interface Decided {
   readonly ordered: ReadonlySet<string>
 }
 
-export const decidedIn = (row: NodeDecision): Decided => ({
+export const decisionsOf = (row: NodeDecision): NodeDecisions => ({
   draining: row.status === 'draining',
   sharing: row.sharing,
   pinned: row.pinned,
@@ -26,7 +26,7 @@ export const decidedIn = (row: NodeDecision): Decided => ({
 })
 
 /** Returns the hello fields that inform a node of the decisions about it. */
-export const helloOf = ({ draining, sharing, pinned, retiring, idleTimeouts }: Decided): HelloMeta => ({
+export const helloOf = ({ draining, sharing, pinned, retiring, idleTimeouts }: NodeDecisions): HelloMeta => ({
   draining,
   sharing,
   pinned: [...pinned],

@@ -1,29 +1,29 @@
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../../../domain/errors.ts'
 import type { ImageList } from '../../../../schemas/openai/images.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import { storeOutputs } from '../../../inference/stored-outputs.ts'
 import { signOutputs } from '../../../inference/task-result.ts'
 import type { Services } from '../../../services.ts'
-import type { ReadAnswer } from '../calls/answer-whole.ts'
 import type { ModelCall } from '../calls/model-call.ts'
-import { type MadeFile, readFiles } from '../calls/read-files.ts'
+import { type ProducedFile, readFiles } from '../calls/read-files.ts'
+import type { ClientResponse } from '../calls/respond-buffered.ts'
 
 type Facts = Omit<ImageList, 'data'>
 
-interface Shown {
-  answer: LinkAnswer
-  files: readonly MadeFile[]
+interface ImageResponse {
+  answer: NodeResponse
+  files: readonly ProducedFile[]
   facts: Facts
 }
 
 /** Returns images as the client requested them: in the response itself, or stored with URLs. */
-export async function readPictures(
+export async function readImages(
   services: Services,
   { draft }: ModelCall,
-  answer: LinkAnswer,
+  answer: NodeResponse,
   format: 'b64_json' | 'url' = 'b64_json',
-): Promise<ReadAnswer | ApiError> {
+): Promise<ClientResponse | ApiError> {
   const output = await readFiles(answer)
   if (output instanceof ApiError) return output
   const { files, metadata } = output
@@ -51,7 +51,7 @@ const BASE64_FACTOR = 4 / 3
 /**
  * Returns the JSON text with the bytes of the files; serializing them as strings would take two more copies in memory.
  */
-function inside({ answer: { room }, files, facts }: Shown): Buffer {
+function inside({ answer: { room }, files, facts }: ImageResponse): Buffer {
   const bytes = files.reduce((sum, { data }) => sum + data.length, 0)
   if (!room.grow(Math.ceil(bytes * BASE64_FACTOR))) {
     throw temporaryError(

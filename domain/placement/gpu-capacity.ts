@@ -5,7 +5,7 @@ import type { NodeSnapshot } from './node-snapshot.ts'
  * Returns the largest model that `count` GPUs can share in equal parts; the GPU with the least memory is the limit.
  * Zero when there are fewer GPUs.
  */
-export function roomOn(roomByGpu: readonly number[], count: number): number {
+export function freeMemoryOn(roomByGpu: readonly number[], count: number): number {
   return count * (roomByGpu.toSorted((a, b) => b - a)[count - 1] ?? 0)
 }
 
@@ -33,7 +33,7 @@ export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): nu
 /** Returns the largest model of a profile that an otherwise empty node could load, in MB. */
 export const capacityFor = (snapshot: Gpus, profileId: string): number =>
   snapshot.gpus
-    ? roomOn(
+    ? freeMemoryOn(
         snapshot.gpus.map(({ memory_mb }) => memory_mb),
         gpusFor(snapshot, profileId),
       )
@@ -45,7 +45,7 @@ export const capacityFor = (snapshot: Gpus, profileId: string): number =>
  */
 export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 'memory_total_mb'>): number =>
   gpus
-    ? roomOn(
+    ? freeMemoryOn(
         gpus.map(({ memory_mb }) => memory_mb),
         1,
       )
@@ -68,14 +68,14 @@ export const trainingProcesses = (
 ): number => (sharesWork({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
 /** Returns why a model of a profile does not fit into the reachable memory of a node; undefined when it fits. */
-export function roomFault(
+export function gpuCapacityFault(
   snapshot: Gpus,
   reach: readonly number[],
   { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
 ): string | undefined {
   const { gpus } = snapshot
   const count = gpus ? gpusFor(snapshot, runtime_profile) : 1
-  const most = Math.floor(roomOn(reach, count))
+  const most = Math.floor(freeMemoryOn(reach, count))
   // A model that needs no GPU memory always fits.
   if (most >= memory_mb || memory_mb === 0) return undefined
   if (!gpus) return `has ${most} MB within reach, ${memory_mb} MB are needed`
@@ -91,7 +91,7 @@ export function roomFault(
  * Returns the snapshot with a model of a profile placed on it, on the smallest GPUs that fit, as the node itself would
  * choose.
  */
-export function withoutRoom(
+export function reserveCapacity(
   snapshot: NodeSnapshot,
   { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
 ): { snapshot: NodeSnapshot; gpus: number[] } {
@@ -105,8 +105,10 @@ export function withoutRoom(
     .toSorted((a, b) => b.mb - a.mb)
   const first = Math.max(0, byReach.filter(({ mb }) => mb >= part).length - count)
   const chosen = byReach.slice(first, first + count).map(({ gpu }) => gpu)
-  const left = gpus.map((one, gpu) => (chosen.includes(gpu) ? { ...one, free_mb: one.free_mb - part } : one))
-  return { snapshot: { ...snapshot, memory_free_mb, gpus: left }, gpus: chosen }
+  const remaining = gpus.map((one, gpu) =>
+    chosen.includes(gpu) ? { ...one, free_mb: one.free_mb - part } : one,
+  )
+  return { snapshot: { ...snapshot, memory_free_mb, gpus: remaining }, gpus: chosen }
 }
 
 const COUNTS = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']

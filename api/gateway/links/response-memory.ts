@@ -1,7 +1,7 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
-import { BodyBudget, type Held } from '../../http/bodies/body-budget.ts'
+import { BodyBudget, type BudgetReservation } from '../../http/bodies/body-budget.ts'
 import { isDear, weighJson } from '../../http/bodies/json-weight.ts'
-import { LongAnswers } from '../../http/long-answers.ts'
+import { LongResponses } from '../../http/long-responses.ts'
 
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
@@ -13,10 +13,10 @@ const UNCOUNTED = 64 * 1024
 export const isCounted = (answer: Buffer): boolean => answer.length > UNCOUNTED
 
 /** The memory for model responses while this gateway assembles and sends them; one account may use half of it. */
-export class AnswerMemory {
+export class ResponseMemory {
   readonly #budget: BodyBudget
   /** Lets accounts take turns having long responses parsed. */
-  readonly reading = new LongAnswers()
+  readonly reading = new LongResponses()
 
   constructor(bytes: number) {
     this.#budget = new BodyBudget(bytes)
@@ -28,16 +28,16 @@ export class AnswerMemory {
   }
 
   /** @param accountId the account that the response is for. */
-  room(accountId: string): AnswerRoom {
-    return new AnswerRoom(this.#budget, accountId)
+  room(accountId: string): MemoryReservation {
+    return new MemoryReservation(this.#budget, accountId)
   }
 }
 
 /** The memory that one response uses, until it is released. */
-export class AnswerRoom {
+export class MemoryReservation {
   readonly #budget: BodyBudget
   readonly #owner: string
-  #held: Held | undefined
+  #held: BudgetReservation | undefined
   #isOver = false
 
   constructor(budget: BodyBudget, owner: string) {
@@ -83,12 +83,12 @@ export class AnswerRoom {
 }
 
 /** Assembles bytes that arrive in pieces. Copies each piece, which may be a small view of a large buffer. */
-export class AnswerBuffer {
-  readonly #room: AnswerRoom
+export class ResponseBuffer {
+  readonly #room: MemoryReservation
   #bytes: Buffer = Buffer.alloc(0)
   #length = 0
 
-  constructor(room: AnswerRoom) {
+  constructor(room: MemoryReservation) {
     this.#room = room
   }
 

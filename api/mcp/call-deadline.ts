@@ -1,6 +1,6 @@
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import type { InferenceTask } from '../../schemas/inference-task.ts'
-import { stepInWords } from './inference-result.ts'
+import { formatStep } from './inference-result.ts'
 import { progressOf } from './progress.ts'
 import { takesTasks } from './tasks/declared.ts'
 import { readInferenceTask } from './tasks/inference-tasks.ts'
@@ -12,7 +12,7 @@ const TIMEOUT_MS = 40_000
 const FIRST_PROGRESS_DELAY_MS = 2_000
 
 /** How one call waits for its model. */
-export class Patience {
+export class CallDeadline {
   readonly #context: CallContext
   readonly #began = performance.now()
 
@@ -38,12 +38,12 @@ export class Patience {
     const progress = progressOf(mcp)
     for (;;) {
       const task = await readInferenceTask(this.#context, taskId)
-      const left = TIMEOUT_MS - this.elapsedMs
-      if (isTerminalTask(task.status) || left <= 0 || request.disconnect.aborted) return task
-      await progress?.(Math.round(this.elapsedMs / 1000), stepInWords(task))
+      const remainingMs = TIMEOUT_MS - this.elapsedMs
+      if (isTerminalTask(task.status) || remainingMs <= 0 || request.disconnect.aborted) return task
+      await progress?.(Math.round(this.elapsedMs / 1000), formatStep(task))
       await services.taskWaiters.wait(
         taskId,
-        progress ? Math.min(left, FIRST_PROGRESS_DELAY_MS) : left,
+        progress ? Math.min(remainingMs, FIRST_PROGRESS_DELAY_MS) : remainingMs,
         request.signal,
       )
     }

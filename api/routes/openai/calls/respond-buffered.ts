@@ -3,8 +3,8 @@ import type { TaskOutputFile } from '../../../../db/tables/inference.ts'
 import type { TokenCounts } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
-import { isCounted } from '../../../gateway/links/answer-memory.ts'
-import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
+import { isCounted } from '../../../gateway/links/response-memory.ts'
 import { toApiError } from '../../../http/errors.ts'
 import { reply, type Reply, type ReplyHeaders } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
@@ -15,7 +15,7 @@ import { linkRequest, type ModelCall, naming, TASK_HEADER } from './model-call.t
 import { NodePicker } from './node-picker.ts'
 
 /** The part of a model's response that the client gets, and its tokens. */
-export interface ReadAnswer {
+export interface ClientResponse {
   body: Buffer
   /** Headers in addition to the task id; the content type is JSON by default. */
   headers?: ReplyHeaders
@@ -29,14 +29,17 @@ export interface CallOptions {
   /** Returns the body for a node of this version; called again for each node that is tried. */
   bytesFor: (version: string) => Buffer | Promise<Buffer>
   /** Reads the response of a model server; a returned error goes to the client instead. */
-  read: (answer: LinkAnswer, call: ModelCall) => ReadAnswer | ApiError | Promise<ReadAnswer | ApiError>
+  read: (
+    answer: NodeResponse,
+    call: ModelCall,
+  ) => ClientResponse | ApiError | Promise<ClientResponse | ApiError>
 }
 
 /**
  * Responds to a call in one piece, once the row of its task is durable. Only the client gets the content; it is stored
  * only if `read` returns `stored`. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
  */
-export async function answerWhole(
+export async function respondBuffered(
   services: Services,
   call: ModelCall,
   { bytesFor, read: readAnswer }: CallOptions,
@@ -44,22 +47,22 @@ export async function answerWhole(
   const { links } = services
   const { memory } = call
   const picker = new NodePicker(services, call)
-  let asked: Omit<WarmWork, 'outcome'> | undefined
-  let answer: LinkAnswer | undefined
-  let read: ReadAnswer | ApiError
+  let attempt: Omit<WarmWork, 'outcome'> | undefined
+  let answer: NodeResponse | undefined
+  let read: ClientResponse | ApiError
   try {
     do {
       const picked = picker.pick()
-      using place = picked instanceof Promise ? await picked : picked
-      const { nodeId } = place
+      using slot = picked instanceof Promise ? await picked : picked
+      const { nodeId } = slot
       const bytes = bytesFor(links.versionOf(nodeId) ?? '')
       const body = bytes instanceof Promise ? await bytes : bytes
-      asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
+      attempt = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
       const began = performance.now()
       try {
         answer = await links.ask(nodeId, linkRequest(call, body))
-        place.end(answer.head.tokens)
-        asked.inferenceTimeMs = performance.now() - began
+        slot.end(answer.head.tokens)
+        attempt.inferenceTimeMs = performance.now() - began
         if (memory?.isGiven && isInputRefused(answer.head.status)) {
           answer.room.release()
           answer = undefined
@@ -75,9 +78,9 @@ export async function answerWhole(
     read = reading instanceof Promise ? await reading : reading
   } catch (err) {
     // A call that no node received, or whose client has disconnected, does not become a task.
-    if (!asked || call.disconnect.aborted) throw err
+    if (!attempt || call.disconnect.aborted) throw err
     const error = toApiError(err)
-    await record(services, call, { ...asked, outcome: { status: 'failed', error: error.message } })
+    await record(services, call, { ...attempt, outcome: { status: 'failed', error: error.message } })
     throw naming(call, error)
   }
   const outcome =
@@ -85,7 +88,7 @@ export async function answerWhole(
       ? { status: 'failed' as const, error: read.message }
       : { status: 'succeeded' as const, result: read.stored?.result ?? null, tokens: read.tokens }
   if (outcome.status === 'succeeded') services.keyMeters.spend(call.draft.keyId, outcome.tokens)
-  await record(services, call, { ...asked, outcome })
+  await record(services, call, { ...attempt, outcome })
   if (read instanceof ApiError) throw naming(call, read)
   if (read.stored) await taskRepository.addOutputs(services.db, call.draft.taskId, read.stored.outputs)
   return reply(200, read.body, {

@@ -1,7 +1,7 @@
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
-import type { Decided } from './decided.ts'
+import type { NodeDecisions } from './node-decisions.ts'
 import type { NodeLink } from './node-link.ts'
 
 /** Bytes of log lines and losses per node. */
@@ -9,7 +9,7 @@ const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const SOON = { perSecond: 10, burst: 40 }
 
 /** The gateway's state for a linked node. */
-export interface Connected {
+export interface LinkedNode {
   link: NodeLink
   /** The account that owns the node. */
   accountId: string
@@ -19,7 +19,7 @@ export interface Connected {
   recording: boolean
   snapshot: NodeSnapshot | undefined
   /** The platform's decisions about the node; undefined until its hello is recorded. Until then it gets no work. */
-  decided: Decided | undefined
+  decided: NodeDecisions | undefined
   /** The last report, including models without an order. */
   report: NodeReport | undefined
   /** The keys of all models of the last report. */
@@ -37,7 +37,7 @@ export interface Connected {
 }
 
 /** Creates the state of a node whose link has just been opened. */
-export const connected = (link: NodeLink, accountId: string): Connected => ({
+export const createLinkedNode = (link: NodeLink, accountId: string): LinkedNode => ({
   link,
   accountId,
   inventory: undefined,
@@ -65,7 +65,7 @@ export function snapshotOf({
   nodeId: string
   accountId: string
   inventory: NodeInventory
-  decided: Decided
+  decided: NodeDecisions
   report: NodeReport
   models: readonly NodeModel[]
 }): NodeSnapshot {

@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import * as killSwitchRepository from '../../db/repositories/platform/kill-switch.ts'
-import * as operationsRepository from '../../db/repositories/platform/operations.ts'
+import * as operationsRepository from '../../db/repositories/platform/operator-views.ts'
 import type { Database } from '../../db/tables.ts'
 import { attentionOf } from '../../domain/attention.ts'
 import { silentSince } from '../../domain/placement/silence.ts'
@@ -11,34 +11,34 @@ import type { Overview, Queues } from '../../schemas/operations.ts'
 import type { Workers } from '../../schemas/platform-views.ts'
 import type { CopyPlanner } from '../gateway/background/copy-planner.ts'
 import type { HealthProbe } from '../gateway/background/health-probe.ts'
-import type { RoomWatch } from '../gateway/background/room-watch.ts'
-import { HeldAnswer } from '../gateway/caches/held-answer.ts'
+import type { StorageMonitor } from '../gateway/background/storage-monitor.ts'
+import { CachedRead } from '../gateway/caches/cached-read.ts'
 import { describeQueues } from './task-queues.ts'
 import { listPollers } from './workers.ts'
 
 /** A gateway queries Temporal at most once in this time, however many consoles are open. */
-const QUEUES_FRESH_MS = 5_000
-const OVERVIEW_FRESH_MS = 2_000
+const QUEUES_TTL_MS = 5_000
+const OVERVIEW_TTL_MS = 2_000
 const RECENT_MS = 5 * 60_000
 
-interface Needs {
+interface Deps {
   readonly db: Kysely<Database>
   readonly temporal: Client
   readonly config: Pick<Config, 'TEMPORAL_NAMESPACE'>
   readonly health: HealthProbe
-  readonly room: Pick<RoomWatch, 'read'>
+  readonly room: Pick<StorageMonitor, 'read'>
   readonly copyPlanner: Pick<CopyPlanner, 'preview'>
   readonly now: () => Date
 }
 
 /** The operators' view of the platform as a whole. */
-export class Operations {
-  readonly #services: Needs
-  readonly #queues = new HeldAnswer(() => this.#readQueues(), QUEUES_FRESH_MS)
-  readonly #workers = new HeldAnswer(() => this.#readWorkers(), QUEUES_FRESH_MS)
-  readonly #overview = new HeldAnswer(() => this.#readOverview(), OVERVIEW_FRESH_MS)
+export class OperatorViews {
+  readonly #services: Deps
+  readonly #queues = new CachedRead(() => this.#readQueues(), QUEUES_TTL_MS)
+  readonly #workers = new CachedRead(() => this.#readWorkers(), QUEUES_TTL_MS)
+  readonly #overview = new CachedRead(() => this.#readOverview(), OVERVIEW_TTL_MS)
 
-  constructor(services: Needs) {
+  constructor(services: Deps) {
     this.#services = services
   }
 

@@ -1,4 +1,4 @@
-import { formInWords } from '../schemas/forms.ts'
+import { formatPattern } from '../schemas/forms.ts'
 
 /** A JSON Schema violation: the keyword and the parameters of ajv's error. */
 export interface SchemaFault {
@@ -43,10 +43,10 @@ const COMPARISONS: Readonly<Record<string, string>> = {
  * Returns which expectation a value broke, in words that need no knowledge of JSON Schema. It never quotes the value;
  * callers add the location.
  */
-export function faultInWords({ keyword, params, parentSchema }: SchemaFault): string {
+export function formatFault({ keyword, params, parentSchema }: SchemaFault): string {
   switch (keyword) {
     case 'type':
-      return `must be ${typesInWords(params.type)}`
+      return `must be ${formatTypes(params.type)}`
     case 'enum':
       return oneOf(params.allowedValues as unknown[])
     case 'const':
@@ -75,7 +75,7 @@ export function faultInWords({ keyword, params, parentSchema }: SchemaFault): st
     case 'contains':
       return 'lacks an item that the schema requires'
     case 'pattern':
-      return formInWords(String(params.pattern)) ?? ANOTHER_FORM
+      return formatPattern(String(params.pattern)) ?? ANOTHER_FORM
     case 'format':
       return FORMATS[String(params.format)] ?? ANOTHER_FORM
     case 'propertyNames':
@@ -100,7 +100,7 @@ export function faultInWords({ keyword, params, parentSchema }: SchemaFault): st
   }
 }
 
-const typesInWords = (types: unknown): string =>
+const formatTypes = (types: unknown): string =>
   [types]
     .flat()
     .flatMap((type) => String(type).split(','))

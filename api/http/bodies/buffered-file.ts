@@ -7,7 +7,7 @@ import { checkPace } from './body.ts'
 import { type MultipartForm, readMultipart } from './multipart.ts'
 
 /** A form's file in memory, encoded for a `data:` URL. */
-export interface HeldFile {
+export interface BufferedFile {
   readonly sizeBytes: number
   /** The base64 of the bytes, in pieces. */
   readonly base64: readonly Buffer[]
@@ -20,17 +20,17 @@ export interface HeldFile {
 const PIECE = 48 * 1024
 
 /** Reads a form, with its file in memory. Rejects an empty file. */
-export async function readHeldFile<F extends TSchema>(
+export async function readBufferedFile<F extends TSchema>(
   { req, hold }: Pick<AnyRequest, 'req' | 'hold'>,
-  form: Pick<MultipartForm<F, HeldFile>, 'file' | 'limit' | 'fields'>,
-): Promise<{ fields: Static<F>; file: HeldFile }> {
+  form: Pick<MultipartForm<F, BufferedFile>, 'file' | 'limit' | 'fields'>,
+): Promise<{ fields: Static<F>; file: BufferedFile }> {
   const read = await readMultipart(req, { ...form, consume: ({ stream }) => holdFile(stream, hold) })
   if (read.file.sizeBytes === 0) throw invalid(['body', form.file], 'the file is empty', 'too_short')
   return read
 }
 
 /** Reads a file into memory that `hold` reserves piece by piece. */
-async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
+async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<BufferedFile> {
   const base64: Buffer[] = []
   const piece = Buffer.allocUnsafe(PIECE)
   let [sizeBytes, filled] = [0, 0]
@@ -56,7 +56,7 @@ async function holdFile(stream: Readable, hold: (bytes: number) => void): Promis
 }
 
 /** Returns the JSON text of an object with the file as an additional member, a `data:` URL. */
-export function jsonWithFile(values: object, name: string, { base64 }: HeldFile): Buffer {
+export function jsonWithFile(values: object, name: string, { base64 }: BufferedFile): Buffer {
   const json = JSON.stringify(values).slice(0, -1)
   const begun = `${json}${json === '{' ? '' : ','}${JSON.stringify(name)}:"${BYTES_URL}`
   return Buffer.concat([Buffer.from(begun), ...base64, Buffer.from('"}')])
