@@ -3,9 +3,23 @@
 A refused call fails with an error instead of ending the process, so that libraries fall back to
 other means. Both filters refuse the numbers of other ABIs (32 bits, x32), which would avoid them."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import struct
+
+# Constant for the type checker, because loading `typing` takes longer than this program runs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeVar
+
+    # A call's number; None where a machine has no such call.
+    Number = TypeVar("Number", bound=int | None)
+
+# One instruction of a filter: its code, how many steps to skip if true and if false, and its value.
+Step = tuple[int, int, int, int]
 
 MACHINE = os.uname().machine
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -29,7 +43,7 @@ REFUSED_CALLS = {
 
 # Calls whose memory or processor time the kernel counts for no process, with the numbers of x86_64 and aarch64.
 # Files in /tmp, which has a quota, replace shared memory.
-UNCOUNTED_CALLS = {
+UNCOUNTED_CALLS: dict[str, tuple[int, int | None]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -105,16 +119,18 @@ CLONE_FILES, CLONE_THREAD, CLOSE_RANGE_UNSHARE = 0x400, 0x10000, 2
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
 
-def number_of(numbers):
+def number_of(numbers: tuple[Number, Number]) -> Number:
+    """Returns the number for this machine out of those of x86_64 and aarch64."""
     return numbers[0 if MACHINE == "x86_64" else 1]
 
 
-def argument(index):
+def argument(index: int) -> Step:
     """Loads the lower half of an argument, which is all that the kernel reads of an int."""
     return (LOAD, 0, 0, 16 + 8 * index)
 
 
-def preamble(other_abi):
+def preamble(other_abi: int) -> list[Step]:
+    """Loads the call's number, and answers `other_abi` or EPERM to calls of other ABIs."""
     return [
         (LOAD, 0, 0, 4),
         (JUMP_EQUAL, 1, 0, AUDIT[MACHINE]),
@@ -125,32 +141,33 @@ def preamble(other_abi):
     ]
 
 
-def refuse(numbers, error):
+def refuse(numbers: Iterable[int], error: int) -> list[Step]:
     """Answers `error` instead of running the calls; 0 skips them and reports success."""
     return [step for number in numbers for step in ((JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error))]
 
 
-def rule(name, steps):
+def rule(name: str, steps: list[Step]) -> list[Step]:
     """Runs `steps` for this call alone. They end with a decision, because they replace the loaded number."""
     return [(JUMP_EQUAL, 0, len(steps), number_of(NUMBERS[name])), *steps]
 
 
-def unless_any(index, allowed, error):
-    """Allows the call when the argument is among `allowed`."""
+def unless_any(index: int, allowed: tuple[int, ...], error: int) -> list[Step]:
+    """Allows the call when the argument is among `allowed`, and answers `error` otherwise."""
     tests = [(JUMP_EQUAL, len(allowed) - nth, 0, value) for nth, value in enumerate(allowed)]
     return [argument(index), *tests, (RETURN, 0, 0, ERROR | error), (RETURN, 0, 0, ALLOW)]
 
 
-def if_any(index, refused, error):
+def if_any(index: int, refused: tuple[int, ...], error: int) -> list[Step]:
     """Answers `error` when the argument is among `refused`; 0 skips the call and reports success."""
     tests = [(JUMP_EQUAL, len(refused) - nth, 0, value) for nth, value in enumerate(refused)]
     return [argument(index), *tests, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | error)]
 
 
-def filter_tool():
+def filter_tool() -> None:
     """Refuses what no tool needs, and what holds memory or processors outside of the node's count.
 
-    `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist."""
+    `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist. Raises OSError if the
+    kernel refuses the filter."""
     refused = [int(number) for number in REFUSED_CALLS[MACHINE].split()]
     refused += [number for number in map(number_of, UNCOUNTED_CALLS.values()) if number is not None]
     mapping = [
@@ -214,9 +231,10 @@ def filter_tool():
     )
 
 
-def filter_child():
+def filter_child() -> None:
     """Refuses AF_VSOCK, which no network namespace holds, io_uring, which opens sockets by other means, and writing out
-    whole disks. A trainer makes its own checkpoints durable with fsync, so that stays."""
+    whole disks. A trainer makes its own checkpoints durable with fsync, so that stays. Raises OSError if the kernel
+    refuses the filter."""
     rings = [number_of(NUMBERS[name]) for name in ("io_uring_setup", "io_uring_enter")]
     install(
         [
@@ -229,8 +247,10 @@ def filter_child():
     )
 
 
-def install(steps):
-    """Holds this process and all that it starts to the filter. Needs no_new_privs."""
+def install(steps: list[Step]) -> None:
+    """Holds this process and all that it starts to the filter. Needs no_new_privs.
+
+    Raises OSError if the kernel refuses it."""
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(buffer))

@@ -4,6 +4,8 @@ Each measure is tried separately, because kernels and their administrators diffe
 allow an ordinary user. The result lists those in force. All of it uses system calls through
 ctypes, because only the standard library is available here."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import os
@@ -13,6 +15,17 @@ import socket
 import struct
 
 from call_filter import AUDIT, filter_child
+
+# Constant for the type checker, because loading `typing` takes longer than this program runs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import TypeVarTuple, Unpack
+
+    from orders import Confinement
+
+    Arguments = TypeVarTuple("Arguments")
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -47,15 +60,15 @@ class Refused(Exception):
     """The kernel refused a call."""
 
 
-def call(name, *arguments):
-    """Calls a function of the C library and raises an exception on failure."""
-    answer = getattr(libc, name)(*arguments)
+def call(name: str, *arguments: object) -> int:
+    """Calls a function of the C library; raises Refused if its result is negative."""
+    answer: int = getattr(libc, name)(*arguments)
     if answer < 0:
         raise Refused(f"{name}: {os.strerror(ctypes.get_errno())}")
     return answer
 
 
-def confine(order):
+def confine(order: Confinement) -> dict[str, str]:
     """Applies `order` and returns the measures in force; process-driver.ts describes its fields."""
     global libc
     set_limits(order)
@@ -80,7 +93,8 @@ def confine(order):
     return held
 
 
-def attempt(measure, *arguments):
+def attempt(measure: Callable[[Unpack[Arguments]], object], *arguments: Unpack[Arguments]) -> bool:
+    """Returns whether the measure succeeded; the kernel's refusals and OSError count as failures."""
     try:
         measure(*arguments)
         return True
@@ -88,13 +102,14 @@ def attempt(measure, *arguments):
         return False
 
 
-def set_limits(order):
+def set_limits(order: Confinement) -> None:
+    """Limits the memory, file size and priority of this process, as far as `order` names limits."""
     # Not 0, with which the kernel still starts the program that core_pattern names.
     lower(resource.RLIMIT_CORE, 1)
-    if order.get("data_mb"):
-        lower(resource.RLIMIT_DATA, order["data_mb"] << 20)
-    if order.get("file_mb"):
-        lower(resource.RLIMIT_FSIZE, order["file_mb"] << 20)
+    if data_mb := order.get("data_mb"):
+        lower(resource.RLIMIT_DATA, data_mb << 20)
+    if file_mb := order.get("file_mb"):
+        lower(resource.RLIMIT_FSIZE, file_mb << 20)
     try:
         # When the whole machine runs out of memory, the kernel ends this process before the
         # node and other programs.
@@ -104,14 +119,15 @@ def set_limits(order):
         pass
 
 
-def lower(limit, most):
+def lower(limit: int, most: int) -> None:
+    """Sets both limits to `most`, in the unit of the limit, or to the hard limit if that is lower."""
     _, hard = resource.getrlimit(limit)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
     resource.setrlimit(limit, (most, most))
 
 
-def enter_namespaces(own_network):
+def enter_namespaces(own_network: bool) -> None:
     """Enters new namespaces: directly with root's privileges, otherwise in a user namespace."""
     wanted = CLONE_NEWNS | CLONE_NEWIPC | (CLONE_NEWNET if own_network else 0)
     user, group = os.geteuid(), os.getegid()
@@ -126,12 +142,13 @@ def enter_namespaces(own_network):
         attempt(raise_loopback)
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
+    """Replaces the content of a file; raises OSError."""
     with open(path, "w") as file:
         file.write(text)
 
 
-def raise_loopback():
+def raise_loopback() -> None:
     """Processes of one run may connect to each other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         name = struct.pack("16sh14x", b"lo", 0)
@@ -139,7 +156,7 @@ def raise_loopback():
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
 
 
-def mount_read_only(order):
+def mount_read_only(order: Confinement) -> None:
     """Makes every folder but `writes` read-only, even for the owner of its files. Other
     processes are not affected."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -148,8 +165,8 @@ def mount_read_only(order):
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k")
     if os.path.isdir("/dev/shm"):
         mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
-    if order.get("folder"):
-        hide_neighbours(order["folder"])
+    if folder := order.get("folder"):
+        hide_neighbours(folder)
     writable = [path for path in order["writes"] if os.path.exists(path)]
     for path in writable:
         mount(path, path, None, MS_BIND | MS_REC)
@@ -164,7 +181,7 @@ def mount_read_only(order):
     os.chdir(order.get("cwd", "/"))
 
 
-def separate_process_files():
+def separate_process_files() -> None:
     """Prepares /proc so that the files of processes alone can become writable. NVIDIA's drivers from
     570 on name their threads in /proc/self/task/<tid>/comm, and cuInit fails if they cannot. The
     workers of a server do the same, so opening this process's own folder would be too narrow.
@@ -181,14 +198,14 @@ def separate_process_files():
             mount(entry.path, entry.path, None, MS_BIND | MS_REC)
 
 
-def has_mounts_below_proc():
+def has_mounts_below_proc() -> bool:
     """Container engines mask files with such mounts, and a second /proc would reveal those files."""
     with open("/proc/self/mountinfo") as mounts:
         points = [line.split()[4] for line in mounts]
     return any(point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc" for point in points)
 
 
-def hide_neighbours(folder):
+def hide_neighbours(folder: str) -> None:
     """Model servers listen at sockets in such folders, which other processes must not find."""
     own = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -199,18 +216,20 @@ def hide_neighbours(folder):
         os.close(own)
 
 
-def mount(source, target, kind, flags, options=None):
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """Calls mount(2); raises Refused."""
     texts = [text and os.fsencode(text) for text in (source, target, kind, options)]
     call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3])
 
 
-def change_mount(path, flags, add=0, remove=0):
+def change_mount(path: str, flags: int, add: int = 0, remove: int = 0) -> None:
+    """Adds and removes attributes of a mount; raises Refused."""
     attributes = struct.pack("QQQQ", add, remove, 0, 0)
     call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
 
 
-def drop_privileges():
-    """Drops root's capabilities, also for programs that would restore them."""
+def drop_privileges() -> None:
+    """Drops root's capabilities, also for programs that would restore them; raises Refused."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
@@ -220,13 +239,14 @@ def drop_privileges():
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def landlock_version():
+def landlock_version() -> int:
+    """Returns the kernel's version of Landlock; 0 without it."""
     return max(0, libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
-def restrict(order, version, has_mounts):
+def restrict(order: Confinement, version: int, has_mounts: bool) -> None:
     """Allows only the listed paths. A second name for a file in another folder
-    gives no further rights."""
+    gives no further rights. Raises Refused or OSError."""
     known = (1 << RIGHTS_OF[min(version, len(RIGHTS_OF)) - 1]) - 1
     connections = 0
     if version >= 4:
@@ -254,7 +274,7 @@ def restrict(order, version, has_mounts):
         os.close(ruleset)
 
 
-def without(path, hidden):
+def without(path: str, hidden: str) -> Iterator[str]:
     """Yields the path, or its entries without `hidden`, because a rule for a folder cannot
     be revoked further below."""
     if not hidden.startswith(f"{path}/"):
@@ -265,7 +285,8 @@ def without(path, hidden):
             yield from without(entry.path, hidden)
 
 
-def allow(ruleset, path, rights):
+def allow(ruleset: int, path: str, rights: int) -> None:
+    """Adds a rule for a path and all below it to the ruleset of this descriptor; skips paths that don't open."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

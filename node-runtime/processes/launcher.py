@@ -11,12 +11,21 @@ its own root (sandbox.py), or `null`. The measures in `require` of a confinement
 force, otherwise the command is not run. Without a command the launcher only tries the measures and
 prints those in force."""
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
 import select
 import signal
 import sys
+
+# Constant for the type checker, because loading `typing` takes longer than this program runs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orders import Confinement, SandboxOrder
 
 # The modules that confine a process; each is loaded only where it is needed, because that takes time.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -26,14 +35,19 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def load_prctl():
+def load_prctl() -> Callable[..., int] | None:
+    """Returns the C library's prctl; None where there is none."""
     try:
         return ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
         return None  # Not Linux: the lifeline and the process group remain.
 
 
-def start(command, order, prctl):
+def start(command: list[str], order: Confinement | SandboxOrder | None, prctl: Callable[..., int] | None) -> int:
+    """Returns the process id of the new child, which becomes `command` as ordered.
+
+    The child never returns. It exits with 126 if a required measure is not in force, with 127 if the program cannot
+    run, and with 1 if the launcher has ended already."""
     launcher = os.getpid()
     pid = os.fork()
     if pid:
@@ -69,9 +83,9 @@ def start(command, order, prctl):
         os._exit(127)
 
 
-def descendants(root):
+def descendants(root: int) -> list[int]:
     """Returns the process ids below `root`; empty without /proc."""
-    children = {}
+    children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -83,7 +97,8 @@ def descendants(root):
         except (OSError, ValueError, IndexError):
             continue
         children.setdefault(parent, []).append(int(name))
-    found, queue = [], [root]
+    found: list[int] = []
+    queue = [root]
     while queue:
         below = children.get(queue.pop(), [])
         found += below
@@ -91,8 +106,8 @@ def descendants(root):
     return found
 
 
-def kill_tree(group):
-    """Kills until nothing is left. As subreaper this process inherits every
+def kill_tree(group: int) -> None:
+    """Kills the process group and all descendants until nothing is left. As subreaper this process inherits every
     orphan, so it can see them all."""
     try:
         os.killpg(group, signal.SIGKILL)
@@ -110,13 +125,16 @@ def kill_tree(group):
             return
 
 
-def main():
-    order, command = json.loads(sys.argv[1]), sys.argv[2:]
+def main() -> None:
+    """Runs the command line; exits with the command's status, or 128 plus the number of the signal that ended it."""
+    command = sys.argv[2:]
     if not command:
         from confinement import confine
 
-        print(json.dumps(confine(order)))
+        measures: Confinement = json.loads(sys.argv[1])
+        print(json.dumps(confine(measures)))
         return
+    order: Confinement | SandboxOrder | None = json.loads(sys.argv[1])
     prctl = load_prctl()
     if prctl:
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -5,12 +5,21 @@ its own in memory with a few read-only folders mounted into it, a user without p
 limits. Every measure must succeed, otherwise the command is not run. All of it uses system calls
 through ctypes, because only the standard library is available here."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import resource
 import struct
 
 from call_filter import filter_tool
+
+# Constant for the type checker, because loading `typing` takes longer than this program runs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from orders import Sandbox
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
@@ -74,14 +83,15 @@ class Refused(Exception):
     """The kernel refused a step."""
 
 
-def call(name, *arguments):
-    answer = getattr(libc, name)(*arguments)
+def call(name: str, *arguments: object) -> int:
+    """Calls a function of the C library; raises Refused if its result is negative."""
+    answer: int = getattr(libc, name)(*arguments)
     if answer < 0:
         raise Refused(f"{name} {arguments[0] if arguments else ''}: {os.strerror(ctypes.get_errno())}")
     return answer
 
 
-def become(order, command):
+def become(order: Sandbox, command: list[str]) -> NoReturn:
     """Runs the command apart, and exits with its status."""
     global libc
     libc = ctypes.CDLL(None, use_errno=True)
@@ -91,12 +101,14 @@ def become(order, command):
         fail(error)
 
 
-def fail(error):
+def fail(error: Exception) -> NoReturn:
+    """Reports the failed measure and exits with 126."""
     os.write(2, f"this node cannot confine the tool: {error}\n".encode())
     os._exit(126)
 
 
-def apart(order, command):
+def apart(order: Sandbox, command: list[str]) -> NoReturn:
+    """Enters the namespaces and runs the command in them; raises Refused or OSError before its first process starts."""
     for folder in order["groups"]:
         write(f"{folder}/cgroup.procs", "0")
     set_limits(order)
@@ -130,7 +142,7 @@ def apart(order, command):
         fail(error)
 
 
-def enter_user_namespace():
+def enter_user_namespace() -> None:
     """Enters a user namespace, which owns the other namespaces where root's privileges are missing. In it the current
     user has the id 65534."""
     user, group = os.geteuid(), os.getegid()
@@ -140,12 +152,13 @@ def enter_user_namespace():
     write("/proc/self/gid_map", f"{NOBODY} {group} 1")
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
+    """Replaces the content of a file; raises OSError."""
     with open(path, "w") as file:
         file.write(text)
 
 
-def set_limits(order):
+def set_limits(order: Sandbox) -> None:
     """Limits that an unprivileged process can set; that of processes follows with the user."""
     for limit, most in (
         # Not 0, with which the kernel still starts the program that core_pattern names.
@@ -174,14 +187,16 @@ def set_limits(order):
         pass
 
 
-def lower(limit, most):
+def lower(limit: int, most: int) -> None:
+    """Sets both limits to `most`, in the unit of the limit, or to the hard limit if that is lower."""
     _, hard = resource.getrlimit(limit)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
     resource.setrlimit(limit, (most, most))
 
 
-def new_root(order):
+def new_root(order: Sandbox) -> None:
+    """Mounts the root of the sandbox and makes it this process's own; raises Refused or OSError."""
     root = order["root"]
     # The folders of the root are for another user than this one, whatever this one keeps to itself.
     os.umask(0o022)
@@ -230,7 +245,7 @@ def new_root(order):
     set_mount("/", 0, MOUNT_ATTR_RDONLY)
 
 
-def hide_process_files():
+def hide_process_files() -> None:
     """Refuses to open the other files of processes in /proc; their folders and links stay.
 
     The kernel writes the whole text of such a file into memory that stays as long as the file is open. Some have a line
@@ -253,7 +268,7 @@ def hide_process_files():
     os.close(rules)
 
 
-def bind(source, target, is_device=False):
+def bind(source: str, target: str, is_device: bool = False) -> None:
     """Mounts a file or folder read-only, with everything below it."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -265,18 +280,20 @@ def bind(source, target, is_device=False):
         set_mount(target, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 
-def mount(source, target, kind, flags, options=None):
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """Calls mount(2); raises Refused."""
     texts = [text and os.fsencode(text) for text in (source, target, kind, options)]
     if libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]) < 0:
         raise Refused(f"mount of {os.path.basename(target)}: {os.strerror(ctypes.get_errno())}")
 
 
-def set_mount(path, flags, attributes):
+def set_mount(path: str, flags: int, attributes: int) -> None:
+    """Adds attributes to a mount; raises Refused."""
     given = struct.pack("QQQQ", attributes, 0, 0, 0)
     call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, given, len(given))
 
 
-def set_user(order, user):
+def set_user(order: Sandbox, user: int | None) -> None:
     """Permanently drops all privileges, also for programs that would restore them."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:

@@ -42,7 +42,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Step]:
 
 def number(name: str) -> int:
     table = {**calls.NUMBERS, **calls.UNCOUNTED_CALLS, **calls.DISK_SYNCS, **calls.FILE_SYNCS, **calls.PINNING_CALLS}
-    return calls.number_of(table[name])
+    found = calls.number_of(table[name])
+    assert found is not None
+    return found
 
 
 needs_known_machine = pytest.mark.skipif(calls.MACHINE not in calls.AUDIT, reason="the filter has no table of this CPU")
