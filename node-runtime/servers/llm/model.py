@@ -123,7 +123,7 @@ class LanguageModel:
         self.device = torch.device("cuda" if is_on_gpu() else "cpu")
         self._layout: list[CacheLayer] | None = None
         check_quantization(folder)
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, dtype="auto", use_safetensors=True
         )
@@ -171,7 +171,10 @@ class LanguageModel:
         return frozenset(token for token, text in self._specials.items() if text not in shown)
 
     def remaining_tokens(self, generation: Generation) -> int:
-        """Returns the largest number of tokens for the response."""
+        """Returns the largest number of tokens for the response. Raises Unusable for a prompt that is empty or too
+        long."""
+        if not generation.prompt:
+            raise Unusable("the messages have no tokens: this model needs at least one to answer", "messages")
         free = self.context - len(generation.prompt)
         if free < 1:
             raise Unusable(
@@ -229,12 +232,14 @@ class LanguageModel:
     def _read(self, generation: Generation, cache: DynamicCache) -> ReadPrompt:
         prompt = generation.prompt
         chunk = PREFILL_CHUNK[self.device.type]
+        logits: torch.Tensor | None = None
         for start in range(0, len(prompt), chunk):
             if generation.cancelled.is_set():
                 raise Cancelled
             logits = self._forward(prompt[start : start + chunk], cache)
-        # A prompt has at least one token.
-        return ReadPrompt(prompt, cache, logits)  # pyright: ignore[reportPossiblyUnboundVariable]
+        if logits is None:
+            raise ValueError("a prompt has at least one token")
+        return ReadPrompt(prompt, cache, logits)
 
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
         ids = torch.tensor([tokens], device=self.device)

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -29,34 +29,35 @@ Member = Callable[[], IO[bytes]]
 
 def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
     """Reads one split of the dataset: `train`, otherwise the only or the first one. Class labels
-    are replaced by their names."""
-    members = dict(_members(path))
-    names = _train_split(sorted(members))
-    if not names:
-        raise JobError("The dataset contains no .arrow or .parquet file.", code="bad_dataset")
-    tables = [_read(name, members[name], budget) for name in names]
+    are replaced by their names. Raises JobError for a file that is no dataset."""
+    with ExitStack() as archives:
+        members = dict(_members(path, archives))
+        names = _train_split(sorted(members))
+        if not names:
+            raise JobError("The dataset contains no .arrow or .parquet file.", code="bad_dataset")
+        tables = [_read(name, members[name], budget) for name in names]
     return _named_labels(pa.concat_tables(tables, promote_options="permissive"))
 
 
-def _members(path: Path) -> Iterator[tuple[str, Member]]:
+def _members(path: Path, archives: ExitStack) -> Iterator[tuple[str, Member]]:
+    """Yields the data files and how to open them, which works until `archives` closes."""
     if path.is_dir():
         for file in path.rglob("*"):
             if file.suffix in _SUFFIXES:
                 yield file.relative_to(path).as_posix(), lambda file=file: file.open("rb")
     elif zipfile.is_zipfile(path):
-        archive = zipfile.ZipFile(path)
+        archive = archives.enter_context(zipfile.ZipFile(path))
         for name in archive.namelist():
             if name.endswith(_SUFFIXES):
                 yield name, lambda name=name: archive.open(name)
     elif tarfile.is_tarfile(path):
-        yield from _tar_members(path)
+        yield from _tar_members(archives.enter_context(tarfile.TarFile.open(path)))
     else:
         raise JobError("The dataset is neither a directory nor a zip, tar or tar.gz file.", code="bad_dataset")
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
+def _tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, Member]]:
     # Members are not extracted to disk by name, so none can be written outside.
-    archive = tarfile.open(path)  # noqa: SIM115 (its members are read after this has ended)
     for member in archive:
         if member.isfile() and member.name.endswith(_SUFFIXES):
             stream = archive.extractfile(member)
