@@ -77,9 +77,9 @@ def serve(app: App, options: argparse.Namespace) -> None:
     """Listens, prints the ready line on standard output, and serves until SIGTERM or the loss of its GPU."""
     # The server finishes the requests in flight and then raises the signal
     # again, which is a normal end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     listener = _listen(options)
-    where = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
+    where: dict[str, Any] = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
     config = uvicorn.Config(
         until_gpu_is_lost(app),
         lifespan="off",

@@ -103,8 +103,11 @@ class GenerativeApp:
         def put(kind: str, value: Any) -> None:
             loop.call_soon_threadsafe(events.put_nowait, (kind, value))
 
+        def on_step(step: int, steps: int) -> None:
+            put("step", (step, steps))
+
         seed = integer_of(fields, "seed", 0, MAX_SEED)
-        job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, lambda *step: put("step", step))
+        job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, on_step)
         leaving = asyncio.create_task(until_disconnected(receive, job.cancelled))
         try:
             async with self._turn:

@@ -10,6 +10,7 @@ import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, send_json
 from gpu_loss import note_failure
+from json_values import is_object
 
 
 class CallerDisconnected(Exception):
@@ -44,7 +45,7 @@ async def answer_object(receive: Receive, largest: int, work: Work) -> tuple[int
     """Like `answer_json`, for a body that must be an object."""
 
     async def work_on_object(body: Any) -> Mapping[str, Any]:
-        if not isinstance(body, dict):
+        if not is_object(body):
             raise InputProblem("The body must be an object.", "")
         return await work(body)
 

@@ -54,7 +54,7 @@ class Chat:
     answer: Answer
     guide: Guided | None
     # The ids of the tokens generated so far, excluding the end token.
-    written: list[int] = field(default_factory=list)
+    written: list[int] = field(default_factory=list[int])
 
 
 @dataclass
@@ -209,14 +209,14 @@ class ChatApp:
             return await send_json(send, 500, _error(_message_of(error), "server_error"))
         text = "".join(piece.text for piece in pieces)
         calls = gather([piece.tool_call for piece in pieces if piece.tool_call])
-        message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         reasoning = "".join(piece.reasoning for piece in pieces)
         if reasoning:
             message["reasoning_content"] = reasoning
         if calls:
             message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
-        head = _head("chat.completion", chat.request.model)
+        choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
+        head: dict[str, Any] = _head("chat.completion", chat.request.model)
         if chat.request.with_ids:
             choice["token_ids"] = chat.written
             head["prompt_token_ids"] = chat.generation.prompt

@@ -9,7 +9,10 @@ from llm.output import NOTHING, Output
 from llm.request import SERVED_NAME, ChatRequest, ReadRequest
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {}}},
+}
 
 
 def read(**fields: Any) -> ChatRequest:
@@ -67,7 +70,7 @@ def test_chat_request_joins_parts_and_renames_developers() -> None:
 
 
 def test_chat_request_refuses_images() -> None:
-    parts = [{"type": "image_url", "image_url": {}}]
+    parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {}}]
 
     assert refused_field(messages=[{"role": "user", "content": parts}]) == "messages[0].content"
 
@@ -100,7 +103,7 @@ def test_read_request_prefers_a_prompt_to_messages() -> None:
 
 def test_output_reduces_the_tools_to_the_chosen_one() -> None:
     other = {"type": "function", "function": {"name": "sub"}}
-    body = {"tools": [TOOL, other], "tool_choice": {"type": "function", "function": {"name": "sub"}}}
+    body: dict[str, Any] = {"tools": [TOOL, other], "tool_choice": {"type": "function", "function": {"name": "sub"}}}
 
     output = Output.read(body)
 
@@ -127,20 +130,20 @@ def test_output_reads_a_json_schema() -> None:
     assert output.strict
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"tools": {}}, "tools"),
-        ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
-        ({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name"),
-        ({"tools": [{"function": {"name": "a", "parameters": []}}]}, "tools[0].function.parameters"),
-        ({"tools": [TOOL], "tool_choice": "always"}, "tool_choice"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"response_format": {"type": "yaml"}}, "response_format.type"),
-        ({"response_format": "json"}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
-    ],
-)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"tools": {}}, "tools"),
+    ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
+    ({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name"),
+    ({"tools": [{"function": {"name": "a", "parameters": []}}]}, "tools[0].function.parameters"),
+    ({"tools": [TOOL], "tool_choice": "always"}, "tool_choice"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"response_format": {"type": "yaml"}}, "response_format.type"),
+    ({"response_format": "json"}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+]
+
+
+@pytest.mark.parametrize(("body", "field"), REFUSED)
 def test_output_names_the_invalid_field(body: dict[str, Any], field: str) -> None:
     with pytest.raises(Unusable) as problem:
         Output.read(body)

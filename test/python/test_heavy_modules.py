@@ -44,7 +44,7 @@ def model() -> Iterator[Any]:
 @pytest.fixture
 def hf_dataset() -> Iterator[Any]:
     libraries = ("pyarrow", "pyarrow.compute", "pyarrow.ipc", "pyarrow.parquet")
-    with imported("hearth_trainers.hf_dataset", *libraries) as module:
+    with imported("hearth_trainers.datasets.hf_dataset", *libraries) as module:
         yield module
 
 

@@ -1,25 +1,32 @@
+from __future__ import annotations
+
 import ast
 import json
 import math
 import operator
 import sys
+from collections.abc import Callable
+from typing import Any
+
+Number = int | float
 
 # Results beyond this many bits are refused before they are computed.
 MAX_BITS = 100_000
 MAX_FACTORIAL = 5_000
 sys.set_int_max_str_digits(0)
 
-OPERATORS = {
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+    # The library of types leaves these two without any.
+    ast.Div: operator.truediv,  # pyright: ignore[reportUnknownMemberType]
+    ast.FloorDiv: operator.floordiv,  # pyright: ignore[reportUnknownMemberType]
     ast.Mod: operator.mod,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
 CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
     for name in """sqrt exp log log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
         degrees radians hypot floor ceil trunc gcd lcm isqrt cbrt""".split()
@@ -31,39 +38,48 @@ class Refused(Exception):
     """The expression cannot be computed; the message is for its author."""
 
 
-def power(base, exponent):
+def power(base: Number, exponent: Number) -> Number:
+    """Returns the power; raises Refused for one with too many bits or without a real value."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * abs(exponent) > MAX_BITS:
         raise Refused(f"the power has more than {MAX_BITS} bits")
-    result = base**exponent
+    result: Number | complex = base**exponent
     if isinstance(result, complex):
         raise Refused("the power of a negative number is not a real number")
     return result
 
 
-def product(left, right):
+def product(left: Number, right: Number) -> Number:
+    """Returns the product; raises Refused for one with too many bits."""
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MAX_BITS:
         raise Refused(f"the product has more than {MAX_BITS} bits")
     return left * right
 
 
-def factorial(number):
+def factorial(number: Number) -> int:
+    """Returns the factorial; raises Refused for a number that is not whole, negative or too large."""
     if not isinstance(number, int) or not 0 <= number <= MAX_FACTORIAL:
         raise Refused(f"factorial takes a whole number from 0 to {MAX_FACTORIAL}")
     return math.factorial(number)
 
 
-def choose(number, chosen):
-    if not all(isinstance(one, int) and 0 <= one <= MAX_FACTORIAL for one in (number, chosen)):
+def choose(number: Number, chosen: Number) -> int:
+    """Returns the binomial coefficient; raises Refused for numbers that are not whole, negative or too large."""
+    if (
+        not (isinstance(number, int) and isinstance(chosen, int))
+        or not 0 <= number <= MAX_FACTORIAL
+        or not 0 <= chosen <= MAX_FACTORIAL
+    ):
         raise Refused(f"comb takes two whole numbers from 0 to {MAX_FACTORIAL}")
     return math.comb(number, chosen)
 
 
 OPERATORS[ast.Pow] = power
 OPERATORS[ast.Mult] = product
-FUNCTIONS |= {"factorial": factorial, "comb": choose, "pow": power}
+FUNCTIONS.update({"factorial": factorial, "comb": choose, "pow": power})
 
 
-def value(node):
+def value(node: ast.AST) -> Number:
+    """Returns the value of an expression's tree; raises Refused for anything but arithmetic."""
     match node:
         case ast.Expression(body=body):
             return value(body)
@@ -81,10 +97,12 @@ def value(node):
             return FUNCTIONS[name](*map(value, args))
         case ast.Call(func=ast.Name(id=name)):
             raise Refused(f"{name} is no function; there are {', '.join(sorted(FUNCTIONS))}")
-    raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} holds something else than arithmetic")
+        case _:
+            raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} holds something else than arithmetic")
 
 
-def compute(expression):
+def compute(expression: str) -> Number:
+    """Returns the value of an expression; raises Refused with a message for its author."""
     try:
         # With `^` for powers, the tree must bind it as `**` does.
         return value(ast.parse(expression.strip().replace("^", "**"), mode="eval"))
@@ -100,7 +118,8 @@ def compute(expression):
         raise Refused(str(error)) from error
 
 
-def main():
+def main() -> None:
+    """Reads the expression from the input file and prints the result; exits with 2 if it cannot be computed."""
     with open("/hearth/input/input.json", encoding="utf-8") as file:
         expression = json.load(file)["expression"]
     try:

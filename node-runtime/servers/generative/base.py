@@ -19,7 +19,7 @@ class GenerationOutput:
     """The output of a generation."""
 
     files: list[OutputFile]
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 # Checks the fields of a request, and returns the function that generates.

@@ -29,7 +29,7 @@ class Route:
     # Makes of fields of the request others of the task.
     more: Callable[[Fields], Fields] = lambda _: {}
     # The fields of the request that those others come from.
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def prepare(self, prepare: Prepare) -> Prepare:
         """Returns what takes the fields of the request instead of those of the task."""

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from json_values import is_list, is_object
+
 from .options import Unusable
 
 NAME = re.compile(r"[^\s\"\\]{1,128}")
@@ -47,7 +49,7 @@ class Output:
     def read(cls, body: dict[str, Any]) -> Output:
         """Checks `tools`, `tool_choice`, `parallel_tool_calls` and `response_format`."""
         described, choice = body.get("tools"), body.get("tool_choice")
-        if described is not None and not isinstance(described, list):
+        if described is not None and not is_list(described):
             raise Unusable("tools must be a list", "tools")
         described = described or []
         tools = tuple(_tool(number, tool) for number, tool in enumerate(described))
@@ -70,10 +72,10 @@ class Output:
 
 
 def _named(choice: Any) -> str | None:
-    if not isinstance(choice, dict):
+    if not is_object(choice):
         return None
     function = choice.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
+    name = function.get("name") if is_object(function) else None
     if choice.get("type", "function") != "function" or not isinstance(name, str):
         raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
     return name
@@ -81,15 +83,15 @@ def _named(choice: Any) -> str | None:
 
 def _tool(number: int, tool: Any) -> Tool:
     at = f"tools[{number}]"
-    if not isinstance(tool, dict) or tool.get("type", "function") != "function":
+    if not is_object(tool) or tool.get("type", "function") != "function":
         raise Unusable(f"{at}.type must be function", f"{at}.type")
     function = tool.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(name, str) or not NAME.fullmatch(name):
+    name = function.get("name") if is_object(function) else None
+    if not is_object(function) or not isinstance(name, str) or not NAME.fullmatch(name):
         raise Unusable(f"{at}.function.name must be a name without spaces", f"{at}.function.name")
     field = f"{at}.function.parameters"
     parameters = function.get("parameters")
-    if parameters is not None and not isinstance(parameters, dict):
+    if parameters is not None and not is_object(parameters):
         raise Unusable(f"{field} must be a JSON schema of an object", field)
     # Arguments are always an object, whether the schema says so or not.
     schema = NOTHING if parameters is None else {**parameters, "type": "object"}
@@ -99,7 +101,7 @@ def _tool(number: int, tool: Any) -> Tool:
 def _schema(form: Any) -> tuple[dict[str, Any] | None, str, bool]:
     if form is None:
         return None, "", False
-    form = form if isinstance(form, dict) else {}
+    form = form if is_object(form) else {}
     kind = form.get("type")
     if kind == "text":
         return None, "", False
@@ -109,7 +111,7 @@ def _schema(form: Any) -> tuple[dict[str, Any] | None, str, bool]:
         raise Unusable(f"response_format.type must be {FORMATS}", "response_format.type")
     field = "response_format.json_schema.schema"
     inner = form.get("json_schema")
-    schema = inner.get("schema") if isinstance(inner, dict) else None
-    if not isinstance(inner, dict) or not isinstance(schema, dict):
+    schema = inner.get("schema") if is_object(inner) else None
+    if not is_object(inner) or not is_object(schema):
         raise Unusable(f"{field} must be a JSON schema", field)
     return schema, field, inner.get("strict") is True

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from json_values import is_list, is_object
+
 from .options import Sampling, Unusable
 from .output import Output
 
@@ -36,7 +38,7 @@ class ChatRequest:
     @classmethod
     def read(cls, body: Any, *, with_messages: bool = True) -> ChatRequest:
         """Checks the fields that are used. A prompt that has been read elsewhere needs no messages."""
-        if not isinstance(body, dict):
+        if not is_object(body):
             raise Unusable("the body must be an object")
         if body.get("n") not in (None, 1):
             raise Unusable("n must be 1: this model gives one answer", "n")
@@ -55,7 +57,7 @@ class ChatRequest:
             sampling=_sampling(body),
             stops=_stops(body.get("stop")),
             stream=bool(body.get("stream")),
-            include_usage=bool(stream_options.get("include_usage")) if isinstance(stream_options, dict) else False,
+            include_usage=bool(stream_options.get("include_usage")) if is_object(stream_options) else False,
         )
 
 
@@ -73,7 +75,7 @@ class ReadRequest:
     @classmethod
     def read(cls, body: Any) -> ReadRequest:
         """Checks the fields that are used."""
-        if not isinstance(body, dict):
+        if not is_object(body):
             raise Unusable("the body must be an object")
         prompt, fingerprint = body.get("prompt"), body.get("space_fingerprint")
         if not isinstance(fingerprint, str) or not fingerprint:
@@ -91,7 +93,7 @@ class ReadRequest:
 def _tokens(body: dict[str, Any]) -> list[int] | None:
     """Returns a prompt that comes as ids; a text, which chats have never read here, is ignored as before."""
     prompt = body.get("prompt")
-    if not isinstance(prompt, list):
+    if not is_list(prompt):
         return None
     if body.get("messages") is not None:
         raise Unusable("prompt and messages can't be used together", "prompt")
@@ -101,17 +103,17 @@ def _tokens(body: dict[str, Any]) -> list[int] | None:
 
 
 def _messages(messages: Any) -> list[dict[str, Any]]:
-    if not isinstance(messages, list) or not messages:
+    if not is_list(messages) or not messages:
         raise Unusable("messages must be a list with at least one message", "messages")
     return [_message(number, message) for number, message in enumerate(messages)]
 
 
 def _message(number: int, message: Any) -> dict[str, Any]:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+    if not is_object(message) or not isinstance(message.get("role"), str):
         raise Unusable(f"messages[{number}] must be an object with a role", f"messages[{number}].role")
     role = "system" if message["role"] == "developer" else message["role"]
     read = {**message, "role": role, "content": _text(number, message.get("content"))}
-    if isinstance(message.get("tool_calls"), list):
+    if is_list(message.get("tool_calls")):
         read["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     return read
 
@@ -119,10 +121,10 @@ def _message(number: int, message: Any) -> dict[str, Any]:
 def _text(number: int, content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    if not isinstance(content, list):
+    if not is_list(content):
         raise Unusable(f"messages[{number}].content must be a text or a list of parts", f"messages[{number}].content")
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        kind = part.get("type") if is_object(part) else type(part).__name__
         if kind != "text":
             at = f"messages[{number}].content"
             raise Unusable(f"{at} has a part of type {kind}; this model reads text only", at)
@@ -163,6 +165,6 @@ def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool
 
 def _stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(one, str) for one in stops):
+    if not is_list(stops) or len(stops) > MAX_STOPS or not all(isinstance(one, str) for one in stops):
         raise Unusable(f"stop must be a text or a list of at most {MAX_STOPS} texts", "stop")
     return tuple(one for one in stops if one)

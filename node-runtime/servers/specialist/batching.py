@@ -121,7 +121,8 @@ class Batcher:
         while True:
             count = high - low
             longest = len(self._by_length[high - 1].tokens)
-            candidates = []
+            # Padding in tokens, the longest text of the forward, and the side.
+            candidates: list[tuple[int, int, int]] = []
             if low > 0:
                 candidates.append((longest - len(self._by_length[low - 1].tokens), longest, -1))
             if high < len(self._by_length):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from answers import InputProblem
+from json_values import is_list
 
 if TYPE_CHECKING:
     from specialist.texts import Tokens
@@ -18,14 +19,14 @@ def texts_of(body: Mapping[str, Any], name: str) -> tuple[list[str], bool]:
     value = body.get(name)
     if isinstance(value, str):
         return [value], True
-    if not isinstance(value, list) or not value:
+    if not is_list(value) or not value:
         raise InputProblem(f"{name} must be a text or a list of texts, at least one", f"/{name}")
     return list_of(value, name), False
 
 
 def list_of(value: Any, name: str) -> list[str]:
     """Checks a list of texts."""
-    if not isinstance(value, list) or not value:
+    if not is_list(value) or not value:
         raise InputProblem(f"{name} must be a list of texts, at least one", f"/{name}")
     if len(value) > MAX_TEXTS:
         raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from json_values import is_list, is_object
+
 HEADED = "ForSequenceClassification"
 MULTI_LABEL = "multi_label_classification"
 TYPES = "token_type_ids"
@@ -101,7 +103,7 @@ def read_layout(folder: Path) -> Layout:
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     names = config.get("id2label")
-    if isinstance(names, dict) and names:
+    if is_object(names) and names:
         try:
             return tuple(str(names[key]) for key in sorted(names, key=int))
         except ValueError:
@@ -114,7 +116,7 @@ def _pooling(folder: Path) -> Pooling:
     modules = _read(folder, "modules.json")
     if modules is None:
         return Pooling()
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+    if not is_list(modules) or not all(is_object(module) for module in modules):
         raise BadModel("its modules.json is not a list of modules")
     found = Pooling(normalizes=False)
     for module in modules:
@@ -151,7 +153,7 @@ def _has_types(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> bool:
     if int(config.get("type_vocab_size") or 0) < 2:
         return False
     listed = tokenizer.get("model_input_names")
-    if isinstance(listed, list):
+    if is_list(listed):
         return TYPES in listed
     # The only class of transformers that leaves them out unless they are listed.
     return tokenizer.get("tokenizer_class") != "TokenizersBackend"
@@ -168,7 +170,7 @@ def _max_tokens(config: Mapping[str, Any], tokenizer: Mapping[str, Any], transfo
 
 def _dimensions(config: Mapping[str, Any], sentence: Mapping[str, Any]) -> tuple[int, ...] | bool:
     listed = config.get("matryoshka_dimensions")
-    if isinstance(listed, list):
+    if is_list(listed):
         return tuple(sorted(size for size in listed if isinstance(size, int) and size > 0))
     if config.get("is_matryoshka") is True or isinstance(sentence.get("truncate_dim"), int):
         return True
@@ -177,7 +179,7 @@ def _dimensions(config: Mapping[str, Any], sentence: Mapping[str, Any]) -> tuple
 
 def _object(folder: Path, name: str) -> dict[str, Any] | None:
     content = _read(folder, name)
-    return content if isinstance(content, dict) else None
+    return content if is_object(content) else None
 
 
 def _inside(folder: Path, place: str) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_urls import MAX_BODY
+from json_values import is_object
 from sequential_app import SequentialApp, SequentialModel
 
 IMAGE_TO_TEXT = "vision-encoder-decoder"
@@ -22,7 +23,7 @@ def open_app(folder: Path, threads: int) -> Any:
     path = folder / "config.json"
     # Without the file transformers says what is missing.
     config = json.loads(path.read_text()) if path.is_file() else {}
-    if isinstance(config, dict) and _encodes(config):
+    if is_object(config) and _encodes(config):
         return _encoder(folder, threads)
     return SequentialApp(_writer(folder, config, threads), MAX_BODY)
 
@@ -44,7 +45,7 @@ def _encoder(folder: Path, threads: int) -> Any:
 
 
 def _writer(folder: Path, config: Any, threads: int) -> SequentialModel:
-    if isinstance(config, dict) and config.get("model_type") == IMAGE_TO_TEXT:
+    if is_object(config) and config.get("model_type") == IMAGE_TO_TEXT:
         from torch_tasks.reading import Reader
 
         return Reader(folder, threads)

@@ -10,6 +10,7 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 from .errors import JobError, NodeFault, Stopped, full_disk, lost_gpu_fault, too_much_memory
 from .job import Job, read_job
@@ -102,12 +103,12 @@ def _train(job: Job, stop: StopSignal) -> None:
 
 def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
     from .artifact import write_artifacts
-    from .datasets.tables import Codes, read_table
+    from .datasets.tables import read_table  # pyright: ignore[reportUnknownVariableType] (pyarrow has no types here)
     from .run import Run
 
     log(f"Reading the dataset ({job.format}).")
-    codes: Codes = {}
-    table = read_table(job, codes if getattr(trainer, "LEARNS_CLASSES", False) else None)
+    codes: dict[str, Any] = {}
+    table = cast(Any, read_table(job, codes if getattr(trainer, "LEARNS_CLASSES", False) else None))
     log(f"The dataset has {table.num_rows:,} rows and {table.num_columns} columns.")
     run = Run(job, table, EpochLoop(job, stop), codes)
     outcome = trainer.train(run)

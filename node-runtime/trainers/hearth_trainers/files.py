@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def read_json(folder: Path, name: str) -> Any:
 
 
 @contextmanager
-def muted_stderr() -> Iterator[None]:
+def muted_stderr() -> Generator[None, None, None]:
     """Suppresses standard error in this context: native parsers print the line that they fail on."""
     sys.stderr.flush()
     saved = os.dup(2)

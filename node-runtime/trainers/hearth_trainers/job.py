@@ -6,12 +6,17 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from .errors import JobError
+from .json_values import is_list
 
 # Options for observing and saving a run, on which the model does not depend.
 _NOT_IN_DIGEST = frozenset({"checkpoint_every_epochs", "save_steps", "tokenizer_cache"})
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Job:
         self._feed_data(digest)
         return digest.hexdigest()
 
-    def _feed_data(self, digest: hashlib._Hash) -> None:
+    def _feed_data(self, digest: _Digest) -> None:
         for path in self.paths:
             for name, file in _files(path):
                 digest.update(f"\n{name}\n".encode())
@@ -113,7 +118,7 @@ def _settings(given: dict[str, Any], form: str) -> dict[str, Any]:
     if form != "csv":
         return dict(given)
     names = {name: value for name, value in given.items() if name.endswith("_column") and isinstance(value, str)}
-    lists = {name: value for name, value in given.items() if name.endswith("_columns") and isinstance(value, list)}
+    lists = {name: value for name, value in given.items() if name.endswith("_columns") and is_list(value)}
     return {
         **given,
         **{name: value.strip(" ") for name, value in names.items()},
@@ -127,7 +132,7 @@ def _files(path: Path) -> list[tuple[str, Path]]:
     return sorted((str(file.relative_to(path)), file) for file in path.rglob("*") if file.is_file())
 
 
-def _feed_base(digest: hashlib._Hash, base: Path) -> None:
+def _feed_base(digest: _Digest, base: Path) -> None:
     # Weights are many gigabytes, so they count by name, size and first bytes, which hold names,
     # shapes and the first values.
     for name, file in _files(base):
@@ -136,7 +141,7 @@ def _feed_base(digest: hashlib._Hash, base: Path) -> None:
             digest.update(stream.read(1 << 20))
 
 
-def _feed(digest: hashlib._Hash, file: Path) -> None:
+def _feed(digest: _Digest, file: Path) -> None:
     try:
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):

@@ -37,7 +37,7 @@ class LostParts:
         Words that are not in it may have been changed, and those that are may come from another message. So marks are
         rendered in the place of the first, and once in the place of each shape of message."""
         marks: dict[tuple[int, str], str] = {}
-        suspects = []
+        suspects: list[Part] = []
         for place, message in enumerate(messages):
             for part in _parts(place, message):
                 shape = (part.kind, message["role"], "tool_calls" in message, place == 0, place == len(messages) - 1)

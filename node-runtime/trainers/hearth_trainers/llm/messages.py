@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from ..errors import JobError
+from ..json_values import is_list, is_object
 from .rows import Row
 
 _SHAREGPT_ROLES = {
@@ -61,11 +62,11 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     know are refused unless the template names them."""
     column = "conversations" if row.get("messages") is None else "messages"
     turns = _parsed(row.get(column))
-    if not isinstance(turns, list):
+    if not is_list(turns):
         raise _bad(number, column, "is missing" if turns is None else "is no list of messages")
     if not turns:
         raise _bad(number, column, "has no messages")
-    messages = []
+    messages: list[dict[str, Any]] = []
     unused: set[str] = set()
     for place, turn in enumerate(turns, 1):
         message, others = _message(
@@ -88,7 +89,7 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
 
 def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> tuple[dict[str, Any], set[str]]:
     """Returns the message as templates expect it, and the names of the members that it leaves out."""
-    if not isinstance(turn, dict):
+    if not is_object(turn):
         raise refuse("is not an object")
     is_sharegpt = turn.get("from") is not None
     names = ("from", "value") if is_sharegpt else ("role", "content")
@@ -135,14 +136,14 @@ def _content(content: Any, name: str, refuse: Callable[[str], JobError]) -> str:
         return ""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
+    if not is_list(content):
         raise refuse(f"has a {name} of type {type(content).__name__}; it must be a text or a list of parts")
-    texts = []
+    texts: list[str] = []
     for part in content:
-        kind = part.get("type", "text") if isinstance(part, dict) else "text"
+        kind = part.get("type", "text") if is_object(part) else "text"
         if kind not in _TEXT_PARTS:
             raise refuse(f"has a part of type {str(kind)[:40]}; a language model learns from texts alone")
-        text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
+        text = part if isinstance(part, str) else part.get("text") if is_object(part) else None
         if not isinstance(text, str):
             raise refuse("has a part without text")
         texts.append(text)
@@ -151,13 +152,13 @@ def _content(content: Any, name: str, refuse: Callable[[str], JobError]) -> str:
 
 def _calls(calls: Any, refuse: Callable[[str], JobError]) -> list[dict[str, Any]]:
     """Returns tool calls with their arguments as objects, which templates expect."""
-    found = []
-    for call in calls if isinstance(calls, list) else [calls]:
-        function = call.get("function", call) if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+    found: list[dict[str, Any]] = []
+    for call in calls if is_list(calls) else [calls]:
+        function = call.get("function", call) if is_object(call) else None
+        if not is_object(function) or not isinstance(function.get("name"), str):
             raise refuse("has a tool call without the name of its function")
         arguments = _parsed(function.get("arguments", function.get("parameters")) or {})
-        if not isinstance(arguments, dict):
+        if not is_object(arguments):
             raise refuse(f"calls {function['name'][:60]} with arguments that are no JSON object")
         named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
         found.append({**named, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
@@ -171,7 +172,7 @@ def _tools(row: Row, number: int) -> list[dict[str, Any]] | None:
     tools = _parsed(row.get(column))
     if tools is None or tools == "" or tools == []:
         return None
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+    if not is_list(tools) or not all(is_object(tool) for tool in tools):
         raise _bad(number, column, "is no list of tools")
     return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools]
 

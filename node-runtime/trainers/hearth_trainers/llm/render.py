@@ -141,7 +141,7 @@ class Renderer:
         except JobError:
             # The template refuses other texts in these messages, so nothing is known of it.
             return
-        kinds = set()
+        kinds: set[str] = set()
         for part in lost:
             message = chat.messages[part.place]
             if part.kind == REASONING:

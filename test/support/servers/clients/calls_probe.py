@@ -11,8 +11,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
 
+from json_values import is_object
 from llm.reasoning import ReasoningParser, closing_tag_of
-from llm.text import Answer
+from llm.text import Answer, Piece
 from llm.tool_calls import gather
 
 
@@ -21,7 +22,7 @@ def read(
 ) -> dict[str, object]:
     """Returns the complete parsed answer, and whether it ended within a tool call."""
     answer = Answer(tuple(stops), frozenset(names), reasoning=ReasoningParser(closing_tag_of(prompt)), **options)
-    pieces = []
+    pieces: list[Piece] = []
     for text in texts:
         if not answer.stopped:
             pieces += answer.add(text)
@@ -39,4 +40,4 @@ def read(
     }
 
 
-print(json.dumps([read(**one) if isinstance(one, dict) else read(one) for one in json.load(sys.stdin)]))
+print(json.dumps([read(**one) if is_object(one) else read(one) for one in json.load(sys.stdin)]))

@@ -7,26 +7,27 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler
 from socketserver import UnixStreamServer
+from typing import Any
 
 SICK_S = 1.0
 
 
 class Handler(BaseHTTPRequestHandler):
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def address_string(self):
+    def address_string(self) -> str:
         return ""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         well = time.monotonic() - started > SICK_S
         self.answer(200 if self.path == "/health" and well else 503, {})
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.answer(200, {"argv": sys.orig_argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)})
 
-    def answer(self, status, value):
+    def answer(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(data)))

@@ -7,6 +7,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 model_dir, ballast_mb = sys.argv[1], int(sys.argv[2])
 weights = json.loads(Path(model_dir, "weights.json").read_text())
@@ -30,7 +31,7 @@ lock = threading.Lock()
 is_broken = threading.Event()
 
 
-def count(name, by):
+def count(name: str, by: int) -> None:
     with lock:
         counts[name] += by
 
@@ -39,13 +40,13 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self.answer(200, {"status": "ok"} if self.path == "/health" else counts)
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         count("in_flight", 1)
         try:
@@ -75,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             count("in_flight", -1)
 
-    def lose_gpu(self):
+    def lose_gpu(self) -> None:
         """Exits as PyTorch servers do: after the response to the request that lost the GPU."""
         import os
 
@@ -84,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(500, {"error": {"message": "The model failed on this request."}})
         os._exit(69)
 
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> None:
         """Responds after a while, unless the caller disconnects first."""
         readable, _, _ = select.select([self.connection], [], [], seconds)
         if readable:
@@ -92,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             raise OSError("the caller has disconnected")
         self.answer(200, {"waited_s": seconds})
 
-    def stream(self, body):
+    def stream(self, body: dict[str, Any]) -> None:
         self.send_response(200)
         self.send_header("content-type", body.get("content_type", "text/event-stream"))
         self.send_header("transfer-encoding", "chunked")
@@ -103,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(body.get("gap_s", 0))
         self.wfile.write(b"0\r\n\r\n")
 
-    def answer(self, status, value):
+    def answer(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")

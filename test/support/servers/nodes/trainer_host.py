@@ -4,6 +4,7 @@ Each line of stdin is `{"job": path of a job file, "path": path of a Unix socket
 times: for its process id and, at its end, its exit status (negative: the signal), for its stdout, and for its stderr.
 """
 
+import importlib
 import json
 import os
 import runpy
@@ -11,9 +12,9 @@ import signal
 import socket
 import sys
 
-import hearth_trainers.encoders.classification
-import hearth_trainers.encoders.embedding
-import hearth_trainers.llm.finetune  # noqa: F401 (imported in advance, for the runs)
+# Imported in advance, for the runs.
+for name in ("encoders.classification", "encoders.embedding", "llm.finetune"):
+    importlib.import_module(f"hearth_trainers.{name}")
 
 
 def connected(path: str) -> socket.socket:
