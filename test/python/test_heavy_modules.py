@@ -8,7 +8,7 @@ import os
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from llm.options import Sampling, Unusable
 
 
 @contextmanager
-def imported(name: str, *libraries: str) -> Iterator[Any]:
+def imported(name: str, *libraries: str) -> Generator[Any, None, None]:
     """Imports a module on stand-ins of its libraries, and forgets all that this loads."""
     before = dict(sys.modules)
     sys.modules.update({library: MagicMock() for library in libraries})

@@ -45,7 +45,7 @@ class ChatRequest:
         if body.get("logprobs") not in (None, False) or body.get("top_logprobs") not in (None, 0):
             field = "top_logprobs" if body.get("logprobs") in (None, False) else "logprobs"
             raise Unusable(f"{field} is not supported: this model returns no token probabilities", field)
-        stream_options = body.get("stream_options") or {}
+        stream_options: Any = body.get("stream_options") or {}
         model = body.get("model")
         tokens = _tokens(body) if with_messages else None
         return cls(

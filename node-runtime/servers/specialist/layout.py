@@ -84,7 +84,8 @@ def read_layout(folder: Path) -> Layout:
     labels = _labels(config) if architecture.endswith(HEADED) else ()
     sentence = _object(folder, "config_sentence_transformers.json") or {}
     transformer = _object(folder, "sentence_bert_config.json") or {}
-    prompts = {str(name): text for name, text in (sentence.get("prompts") or {}).items() if isinstance(text, str)}
+    written: dict[Any, Any] = sentence.get("prompts") or {}
+    prompts = {str(name): text for name, text in written.items() if isinstance(text, str)}
     default = sentence.get("default_prompt_name")
     return Layout(
         folder=folder,

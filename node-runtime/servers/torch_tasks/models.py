@@ -22,7 +22,7 @@ def open_app(folder: Path, threads: int) -> Any:
     answers many at once. Raises `BadModel` for an encoder that cannot be served."""
     path = folder / "config.json"
     # Without the file transformers says what is missing.
-    config = json.loads(path.read_text()) if path.is_file() else {}
+    config: Any = json.loads(path.read_text()) if path.is_file() else {}
     if is_object(config) and _encodes(config):
         return _encoder(folder, threads)
     return SequentialApp(_writer(folder, config, threads), MAX_BODY)
