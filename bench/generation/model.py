@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "test" / "support" / "builders"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "test" / "support" / "builders" / "models"))
 
 import diffusers as d
 import torch
