@@ -1,19 +1,38 @@
 import type { Family } from '../../http/family.ts'
-import { audio } from './audio/index.ts'
-import { chatCompletions } from './chat-completions/index.ts'
+import { createSpeech } from './audio/create-speech.ts'
+import { createTranscription, createTranslation } from './audio/create-transcription.ts'
+import { createChatCompletion } from './chat-completions/create-chat-completion.ts'
 import { createCompletion } from './completions/create-completion.ts'
-import { images } from './images/index.ts'
-import { models } from './models/index.ts'
+import { createImageEdit, createImageVariation } from './images/change-image.ts'
+import { createImage } from './images/create-image.ts'
+import { getChatModel } from './models/get-chat-model.ts'
+import { listChatModels } from './models/list-chat-models.ts'
 import { createResponse } from './responses/create-response.ts'
-import { createCohereRerank } from './texts/create-rerank.ts'
-import { texts } from './texts/index.ts'
+import { createEmbedding } from './texts/create-embedding.ts'
+import { createModeration } from './texts/create-moderation.ts'
+import { createCohereRerank, createRerank } from './texts/create-rerank.ts'
 
-/** The OpenAI-compatible surface. A resource folder exports an array of routes; add it here. */
+/** The OpenAI-compatible surface. Add a new route to this list. */
 export const openai: Family = {
   name: 'openai',
   prefix: '/v1',
   errors: 'openai',
-  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...audio, ...images, ...models],
+  routes: [
+    createChatCompletion,
+    createCompletion,
+    createResponse,
+    createEmbedding,
+    createModeration,
+    createRerank,
+    createSpeech,
+    createTranscription,
+    createTranslation,
+    createImage,
+    createImageEdit,
+    createImageVariation,
+    listChatModels,
+    getChatModel,
+  ],
 }
 
 /** The one route of Cohere's second version; its clients append the path to the service's base address. */

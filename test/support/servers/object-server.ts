@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createApp } from '../../../api/app.ts'
-import { objects } from '../../../api/routes/objects/index.ts'
+import { getObject } from '../../../api/routes/objects/get-object.ts'
+import { putObject } from '../../../api/routes/objects/put-object.ts'
 import type { Services } from '../../../api/services.ts'
 import { readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
@@ -16,7 +17,7 @@ export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable 
     log: createLogger('test', 'silent'),
     objects: store,
   } as unknown as Services
-  const families = [{ name: 'root', prefix: '', errors: 'builder', routes: objects }] as const
+  const families = [{ name: 'root', prefix: '', errors: 'builder', routes: [getObject, putObject] }] as const
   const server = createServer(createApp(services, { families, validateResponses: true }))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -1,3 +1,0 @@
-import { createTrainingMerge } from './create-training-merge.ts'
-
-export const trainingMerges = [createTrainingMerge]

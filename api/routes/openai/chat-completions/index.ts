@@ -1,3 +1,0 @@
-import { createChatCompletion } from './create-chat-completion.ts'
-
-export const chatCompletions = [createChatCompletion]

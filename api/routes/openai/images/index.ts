@@ -1,4 +1,0 @@
-import { createImageEdit, createImageVariation } from './change-image.ts'
-import { createImage } from './create-image.ts'
-
-export const images = [createImage, createImageEdit, createImageVariation]

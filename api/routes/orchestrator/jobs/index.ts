@@ -1,3 +1,0 @@
-import { claimJob } from './claim-job.ts'
-
-export const jobs = [claimJob]
