@@ -1,20 +1,19 @@
+import { ofAccount } from '../../db/account-share.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { KillSwitchView } from '../gateway/caches/kill-switch.ts'
 import type { Services } from '../services.ts'
 import { BodyBudget } from './bodies/body-budget.ts'
 import { BodyTurns } from './bodies/body-turns.ts'
 import { UnauthenticatedRequests } from './connections/unauthenticated-requests.ts'
 import { Idempotency } from './idempotency.ts'
+import { passKillSwitch } from './kill-switch-gate.ts'
+import type { LongResponses } from './long-responses.ts'
 import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
 import { callHandler } from './middleware/call-handler.ts'
-import { limitRate } from './middleware/limit-rate.ts'
-import { limitUnauthenticated } from './middleware/limit-unauthenticated.ts'
 import type { Middleware } from './middleware/middleware.ts'
-import { requireIfMatch } from './middleware/require-if-match.ts'
 import { respond } from './middleware/respond.ts'
 import { runInTransaction } from './middleware/run-in-transaction.ts'
-import { shareDatabase } from './middleware/share-database.ts'
-import { stopAtKillSwitch } from './middleware/stop-at-kill-switch.ts'
 import { takeBody } from './middleware/take-body.ts'
-import { takeTurns } from './middleware/take-turns.ts'
 import { validateInput } from './middleware/validate-input.ts'
 import type { Operation } from './operation.ts'
 import { RateLimiter } from './rate-limit.ts'
@@ -82,3 +81,59 @@ export function pipelineOf(
   ]
   return middlewares.filter((middleware) => typeof middleware === 'function')
 }
+
+/**
+ * Counts unauthenticated requests by address. Open routes always count; a route whose URL is a credential counts only
+ * if that credential is invalid.
+ */
+const limitUnauthenticated =
+  ({ route }: Operation, unauthenticated: UnauthenticatedRequests): Middleware =>
+  ({ state: { req } }, next) => {
+    unauthenticated.check(req)
+    if (!route.internal) unauthenticated.count(req)
+    return next()
+  }
+
+/** Counts a request against its account's rate, and adds the rate limit headers. */
+const limitRate =
+  (limiter: RateLimiter): Middleware =>
+  ({ state: { accountId, head } }, next) => {
+    if (accountId !== undefined) limiter.take(accountId, head)
+    return next()
+  }
+
+/** Counts a request's database connections for its account, which may only use a share of the pool. */
+const shareDatabase: Middleware = ({ state: { accountId } }, next) =>
+  accountId === undefined ? next() : ofAccount(accountId, next)
+
+/** Rejects a conditional write without `If-Match`. */
+const requireIfMatch: Middleware = ({ state: { req } }, next) => {
+  if (req.headers['if-match'] !== undefined) return next()
+  throw new ApiError('precondition_required', 'send If-Match with the ETag of what you read')
+}
+
+/** Refuses new work while the kill switch is active. */
+const stopAtKillSwitch =
+  (killSwitch: KillSwitchView): Middleware =>
+  (_ctx, next) => {
+    const passing = passKillSwitch(killSwitch)
+    return passing ? passing.then(next) : next()
+  }
+
+/**
+ * Builds an account's long responses one after another. The next one starts when the client has read the previous one,
+ * so clients that don't read hold the memory of only one response.
+ */
+const takeTurns =
+  (longAnswers: LongResponses): Middleware =>
+  async ({ state }, next) => {
+    const turn = await longAnswers.take(state.accountId ?? '', state.signal)
+    let bytes = 0
+    try {
+      await next()
+      const body = state.outgoing?.body
+      if (typeof body === 'string' || body instanceof Uint8Array) bytes = body.length
+    } finally {
+      turn.endWith(state.response, bytes)
+    }
+  }

@@ -1,4 +1,5 @@
 import { isChatCapable } from '../../domain/chat/chat.ts'
+import { temporaryError } from '../../domain/errors.ts'
 import { tierOf } from '../../domain/service-tier.ts'
 import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import { memberBytes } from '../../platform/json-bytes.ts'
@@ -6,13 +7,13 @@ import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import type { ClientDisconnect } from '../http/connections/client-disconnect.ts'
 import type { Services } from '../services.ts'
-import { type AdmittedRequest, callableEndpoint } from './admission.ts'
+import { type AdmittedRequest, callableEndpoint, modelStateOf } from './admission.ts'
 import { chatInput } from './chat-input.ts'
 import type { TaskDraft } from './rows.ts'
-import { requireToolNode } from './tool-nodes.ts'
 
 /** The maximum body size of a request to a model. */
 export const MAX_INFER_BYTES = 16 * 1024 * 1024
+const RETRY_AFTER_S = 10
 
 /** A request to a model; `rawBody` is the JSON text of `body` as the client sent it. */
 export interface InferRequest {
@@ -74,4 +75,18 @@ export async function admit(
   const tier = tierOf(isChat ? body.input['service_tier'] : undefined, limits?.service_tier)
   const admitted = { endpoint, accountId, keyId, tier, surface, ...(budgetHold && { budgetHold }) }
   return { ...admitted, input: isChat ? chatInput(body, input) : input }
+}
+
+/** Throws a 503 unless a node can run this tool now, with confinement: tools never run without it. */
+function requireToolNode(
+  services: Pick<Services, 'links'>,
+  request: Pick<AdmittedRequest, 'endpoint' | 'accountId'>,
+): void {
+  if (modelStateOf(services, request) === 'resident') return
+  const { name } = request.endpoint
+  throw temporaryError(
+    'no_capacity',
+    `no connected node can run the tool ${name}: it needs an online node with a container engine or a Linux kernel that allows it to create namespaces`,
+    RETRY_AFTER_S,
+  )
 }

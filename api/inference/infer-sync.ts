@@ -1,7 +1,6 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { MeasuredTask } from '../../db/repositories/tasks/shown.ts'
 import { makesFiles } from '../../domain/task-types/index.ts'
-import { Cancellation } from '../../platform/async/cancellation.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { emit } from '../events.ts'
 import { ClientGoneError } from '../http/bodies/body.ts'
@@ -251,3 +250,27 @@ async function fromRow(
 }
 
 const sinceMs = (began: number): number => Math.round((performance.now() - began) * 100) / 100
+
+/**
+ * Notifies everyone involved in a piece of work that it is cancelled. Every warm request needs one, and an
+ * `AbortController` with its signal would cost each request a kilobyte and a microsecond.
+ */
+class Cancellation {
+  readonly #listeners: (() => void)[] = []
+  #aborted = false
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.push(listener)
+  }
+
+  /** Calls the listeners; safe to repeat. */
+  abort(): void {
+    if (this.#aborted) return
+    this.#aborted = true
+    for (const listener of this.#listeners) listener()
+  }
+}

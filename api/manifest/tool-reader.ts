@@ -6,10 +6,16 @@ import type { Database } from '../../db/tables.ts'
 import { accessTo, isAnswering } from '../../domain/endpoint.ts'
 import { describeTool } from '../../domain/tools/manifest.ts'
 import type { ToolManifest } from '../../schemas/tool.ts'
-import { PageSize } from './page-size.ts'
 import { ToolTexts } from './tool-texts.ts'
 import { type VersionedSource, withVersions } from './tool-versions.ts'
 import { type ToolOrigin, Tool, textOf } from './tool.ts'
+
+/** The maximum number of endpoints per page; the gateway serves other requests between pages. */
+const MAX_PAGE_SIZE = 100
+/** The target bytes of manifests per page; a single schema may have a megabyte. */
+const PAGE_BYTES = 4 * 1024 * 1024
+const FIRST_PAGE_SIZE = 5
+const PAGE_GROWTH = 4
 
 export interface ToolReaderOptions {
   db: Kysely<Database>
@@ -144,3 +150,18 @@ const withoutTool = ({ id, account_id }: ToolSourceRow): ReadTool => ({
   own: undefined,
   public: undefined,
 })
+
+/** Computes how many endpoints to read next from the size of the previous ones. */
+class PageSize {
+  #size = FIRST_PAGE_SIZE
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Records the number of endpoints read and the bytes of their manifests. */
+  note(endpoints: number, bytes: number): void {
+    const fitting = Math.floor((PAGE_BYTES * endpoints) / Math.max(1, bytes))
+    this.#size = Math.max(1, Math.min(MAX_PAGE_SIZE, this.#size * PAGE_GROWTH, fitting))
+  }
+}

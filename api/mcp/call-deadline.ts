@@ -1,7 +1,7 @@
+import type { ServerContext } from '@modelcontextprotocol/server'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import type { InferenceTask } from '../../schemas/inference-task.ts'
 import { formatStep } from './inference-result.ts'
-import { progressOf } from './progress.ts'
 import { takesTasks } from './tasks/declared.ts'
 import { readInferenceTask } from './tasks/inference-tasks.ts'
 import type { CallContext } from './tool.ts'
@@ -48,4 +48,18 @@ export class CallDeadline {
       )
     }
   }
+}
+
+/** Reports progress to the client: a number that grows with each call, and a sentence. */
+type Progress = (done: number, message: string, total?: number) => Promise<void>
+
+/** Returns a function that reports a request's progress, if the client requested progress. */
+export function progressOf({ mcpReq }: ServerContext): Progress | undefined {
+  const progressToken = mcpReq._meta?.progressToken
+  if (progressToken === undefined) return undefined
+  return (progress, message, total) =>
+    mcpReq.notify({
+      method: 'notifications/progress',
+      params: { progressToken, progress, message, ...(total !== undefined && { total }) },
+    })
 }

@@ -3,15 +3,21 @@ import * as memorySnapshotRepository from '../../db/repositories/memory/snapshot
 import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
 import type { MemoryReader, MemoryMiss } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
-import { HEAD_TOKENS, memoryText, queryOf, withinBudget } from '../../domain/memory/message.ts'
+import {
+  HEAD_TOKENS,
+  memoryText,
+  queryOf,
+  withinBudget,
+  leadingMessage,
+} from '../../domain/memory/message.ts'
 import { byNearness } from '../../domain/memory/nearest.ts'
+import { firstElement, memberBytes, replaceAt, spliceMembers } from '../../platform/json-bytes.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SecretBox } from '../../platform/secret-box.ts'
 import { emit } from '../events.ts'
 import type { MemoryRegistry } from './memory-registry.ts'
 import type { RequestMemory } from './memory.ts'
 import type { Nearness } from './nearness.ts'
-import { messagesOf, withMemory } from './with-memory.ts'
 
 /** The number of candidate entries, from which we choose those that fit the budget. */
 const CANDIDATES = 60
@@ -114,4 +120,24 @@ export class GrantedMemory implements RequestMemory {
         emit(log, 'memory.note_failed', { err: cause, task_id: this.#reader.taskId }),
       )
   }
+}
+
+/** Returns a chat request with the memory in its leading system message; all other bytes stay unchanged. */
+function withMemory(json: Buffer, memory: string): Buffer {
+  const messages = memberBytes(json, 'messages')
+  const first = messages && firstElement(messages)
+  if (!first) return json
+  const given = JSON.parse(messages.toString('utf8', first.start, first.end)) as unknown
+  const { message, replaces } = leadingMessage(given, memory)
+  const text = JSON.stringify(message)
+  const range = replaces ? first : { start: first.start, end: first.start }
+  const changed = replaceAt(messages, range, Buffer.from(replaces ? text : `${text},`))
+  return spliceMembers(json, { messages: changed.toString() })
+}
+
+/** Returns the messages of a chat request. */
+function messagesOf(json: Buffer): unknown[] {
+  const messages = memberBytes(json, 'messages')
+  const parsed = messages === undefined ? [] : (JSON.parse(messages.toString()) as unknown)
+  return Array.isArray(parsed) ? parsed : []
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CallToolResult, MissingRequiredClientCapabilityError } from '@modelcontextprotocol/server'
+import { progressOf } from '../../../api/mcp/call-deadline.ts'
 import { OFFER, type Offer } from '../../../api/mcp/offer.ts'
-import { progressOf } from '../../../api/mcp/progress.ts'
 import { message, type Prompt } from '../../../api/mcp/prompts/prompt.ts'
 import type { ResourceKind } from '../../../api/mcp/resources/kind.ts'
 import { ToolList } from '../../../api/mcp/tool-list.ts'

@@ -1,3 +1,4 @@
+import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
@@ -9,7 +10,8 @@ import { seemsWhole } from '../calls/answer-text.ts'
 import { refusalOf } from '../calls/model-call.ts'
 import type { Purpose } from '../calls/model-endpoint.ts'
 import type { ClientResponse } from '../calls/respond-buffered.ts'
-import { usageTokens } from './usage-tokens.ts'
+
+const USAGE = Buffer.from('"usage"')
 
 interface TextsRequest {
   readonly caller: AccountCaller
@@ -35,4 +37,13 @@ function read({ head: { status, tokens }, body }: NodeResponse): ClientResponse 
   if (status !== 200) return refusalOf(status, body, undefined)
   if (seemsWhole(body)) return { body, tokens: tokens ?? usageTokens(body) }
   return new ApiError('internal', 'the model did not return a JSON object with its usage')
+}
+
+/**
+ * Returns the tokens that a large response reports in its last member, without parsing the vectors before it. Returns
+ * none if the usage is elsewhere.
+ */
+function usageTokens(answer: Buffer): TokenCounts {
+  const at = answer.lastIndexOf(USAGE)
+  return at === -1 ? NO_TOKENS : (tokensOf(`{${answer.toString('utf8', at)}`) ?? NO_TOKENS)
 }

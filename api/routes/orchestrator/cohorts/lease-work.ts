@@ -1,4 +1,5 @@
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
+import { endCohort } from '../../../../db/repositories/cohorts/endings.ts'
 import {
   ResultPayloads,
   type ValuePayload,
@@ -21,8 +22,9 @@ import { isByValue } from '../../../../domain/cohorts/values.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/nodes/lease.ts'
-import { endCompleteCohort } from '../../../cohorts/end-complete-cohort.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
+import { emit } from '../../../events.ts'
+import type { Services } from '../../../services.ts'
 import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { taskResult } from '../task-claims/lease-work.ts'
@@ -188,3 +190,20 @@ export const stageWork = {
     })
   },
 } satisfies LeaseWork<CheckedResult, cohortStageRepository.LockedStage | undefined>
+
+/**
+ * Ends a cohort whose stages have all succeeded, so clients see its result before the workflow learns of the last
+ * stage. Never throws: the workflow ends every cohort that is still open, and removes every cohort's files.
+ */
+async function endCompleteCohort(
+  { db, now, log }: Pick<Services, 'db' | 'now' | 'log'>,
+  cohortId: string,
+): Promise<void> {
+  try {
+    await db
+      .transaction()
+      .execute((trx) => endCohort(trx, cohortId, { status: 'succeeded' }, now(), { onlyComplete: true }))
+  } catch (err) {
+    emit(log, 'cohort.end_failed', { err, cohort_id: cohortId })
+  }
+}
