@@ -1,17 +1,19 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { ConfinementMechanisms } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
-import { findXpus } from './intel.ts'
 import { findGpus, gpusOfOneProgram } from './nvidia.ts'
 
 /** The version of the node runtime, which equals that of the platform it was released with. Gateways compare it. */
 export const RUNTIME_VERSION = VERSION
 
 const MB = 1024 * 1024
+const XPU_SMI_TIMEOUT_MS = 10_000
+const XPU_SMI_HEADING = 'Device Name'
 
 export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
@@ -110,4 +112,18 @@ async function memAvailable(): Promise<number> {
 async function cgroupLimit(): Promise<number> {
   const text = await readFile('/sys/fs/cgroup/memory.max', 'utf8').catch(() => 'max')
   return /^\d+/.test(text) ? Number.parseInt(text, 10) : Number.POSITIVE_INFINITY
+}
+
+/** Returns the names of this machine's Intel XPUs; an empty list when xpu-smi is missing or fails. */
+async function findXpus(): Promise<string[]> {
+  try {
+    // Property 2 is the name. Without a device the tool prints a sentence instead of the header row.
+    const { stdout } = await runProgram('xpu-smi', ['discovery', '--dump', '2'], {
+      timeout: XPU_SMI_TIMEOUT_MS,
+    })
+    const [heading, ...names] = stdout.split('\n').map((line) => line.trim().replaceAll('"', ''))
+    return heading === XPU_SMI_HEADING ? names.filter(Boolean) : []
+  } catch {
+    return []
+  }
 }

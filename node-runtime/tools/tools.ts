@@ -1,11 +1,11 @@
 import { availableParallelism } from 'node:os'
 import { timeLimitOf, toolKey } from '../../domain/tools/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
+import { compileWeighed, faultsOf, type CompiledSchema } from '../../platform/schema-checks/check.ts'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import type { StartedTool, ToolDriver } from './driver.ts'
-import { inputRefusal } from './input-check.ts'
 import { ToolPool } from './pool.ts'
 import { resultOf } from './run-tool.ts'
 import { type InstalledTool, Stage, type StageOptions } from './stage.ts'
@@ -190,4 +190,18 @@ interface StartRequest {
   value: Record<string, unknown>
   timeS: number
   signal: AbortSignal
+}
+
+const compiled = new WeakMap<CatalogTool, CompiledSchema>()
+
+/** Validates an input against the schema of its tool. Returns a message if it is invalid, undefined otherwise. */
+function inputRefusal(tool: CatalogTool, input: Record<string, unknown>): string | undefined {
+  const schema = compiled.get(tool) ?? compileWeighed(tool.input_schema)
+  compiled.set(tool, schema)
+  const [fault] = faultsOf(schema.validate, input)
+  if (!fault) return undefined
+  const { instancePath, message = 'is not valid', params } = fault
+  const more = (params as { additionalProperty?: unknown }).additionalProperty
+  const named = typeof more === 'string' ? `: "${more}"` : ''
+  return `the input of the tool ${tool.slug} is invalid: ${instancePath || 'the input'} ${message}${named}`
 }

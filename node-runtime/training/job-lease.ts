@@ -13,7 +13,6 @@ import { MergeError } from '../merge/merge-error.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { putFile } from '../weights/transfer.ts'
 import { AttemptError, PAUSED } from './attempt-error.ts'
-import { formatCancellation } from './cancellation-message.ts'
 import type { FinishedFile } from './supervise.ts'
 
 /** The parts of a node that leased work uses. */
@@ -50,6 +49,14 @@ export interface LeaseContext {
 }
 
 const FAIL_TIMEOUT_MS = 5_000
+/** Messages for the reasons for which Temporal ends an activity that no caller has cancelled. */
+const CANCELLATION_REASONS: Readonly<Record<string, string>> = {
+  TIMED_OUT: 'it did not send a heartbeat in time',
+  NOT_FOUND: 'it is no longer expected',
+  WORKER_SHUTDOWN: 'its worker stopped',
+  RESET: 'it was reset',
+  PAUSED: 'it was paused in Temporal',
+}
 
 /**
  * Works on a claimed job in its own folder. At the end, the lease is completed or failed and the folder is removed.
@@ -173,4 +180,18 @@ function explain(
     return new AttemptError('refused', `A gateway refused the request: ${err.message}`, { cause: err })
   }
   return new AttemptError('node_fault', `The attempt failed on the node: ${text}`, { cause: err })
+}
+
+/**
+ * Returns the message for a run's log about why an attempt was stopped. Temporal also stops attempts that no caller has
+ * cancelled, for example when a busy machine sends no heartbeat. The run then continues, so the message must not say
+ * that it was cancelled.
+ *
+ * @param reason the reason of the abort signal; Temporal's is a `CancelledFailure` whose message is a code
+ */
+export function formatCancellation(reason: unknown): string {
+  const isOfTemporal = reason instanceof Error && reason.name === 'CancelledFailure'
+  if (!isOfTemporal || reason.message === 'CANCELLED') return 'The run was cancelled.'
+  const why = CANCELLATION_REASONS[reason.message] ?? reason.message
+  return `Temporal ended this attempt: ${why}. Unless the run was cancelled, another attempt continues it.`
 }

@@ -1,14 +1,14 @@
-import { activityInfo, cancellationSignal } from '@temporalio/activity'
+import { activityInfo, cancellationSignal, ApplicationFailure } from '@temporalio/activity'
 import { DISK_FULL } from '../../../domain/errors.ts'
 import { isGpuQueue } from '../../../domain/placement/node-queues.ts'
 import { NO_CUDA } from '../../../domain/training/training-run.ts'
+import { ControlError } from '../../../node-runtime/control/client.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
-import { failureOf } from './job-failure.ts'
 
 /** The input of an attempt at a claimed job. */
 export interface Attempt<Claim> {
@@ -69,4 +69,21 @@ export async function attemptJob<Claim extends { attempt: number }>(
     if (aborted && failure.type !== 'drained') throw reason
     throw failure
   }
+}
+
+/**
+ * Converts an error for the workflow, which gets only its code; the text is in the row. The workflow sees a full disk
+ * as a draining node: workers of any version then offer the job again without counting the attempt.
+ */
+function failureOf(err: unknown): ApplicationFailure {
+  if (err instanceof AttemptError) {
+    const failure = {
+      message: `the attempt ended: ${err.code}`,
+      type: err.code === DISK_FULL ? 'drained' : err.code,
+      nonRetryable: !err.isRetryable,
+    }
+    return ApplicationFailure.create(failure)
+  }
+  const type = err instanceof ControlError ? `claim_${err.code}` : 'unreachable'
+  return ApplicationFailure.create({ message: 'the job was not claimed', type })
 }

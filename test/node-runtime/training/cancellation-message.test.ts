@@ -3,7 +3,7 @@ import { cancellationSignal } from '@temporalio/activity'
 import { MockActivityEnvironment } from '@temporalio/testing'
 import type { CancelReason } from '@temporalio/worker/lib/activity.js'
 import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
-import { formatCancellation } from '../../../node-runtime/training/cancellation-message.ts'
+import { formatCancellation } from '../../../node-runtime/training/job-lease.ts'
 
 const RUN_CANCELLED = 'The run was cancelled.'
 
