@@ -20,11 +20,11 @@ import {
   inferAsync,
   inferMany,
   number,
+  queryTable,
   register,
   train,
   uploadTable,
 } from './demo/steps.ts'
-import { queryTable } from './demo/tool.ts'
 import { explain, StartError, UsageError } from './options.ts'
 import { StoppedError, stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'

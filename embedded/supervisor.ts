@@ -1,28 +1,24 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withProgress } from '../platform/async/with-progress.ts'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { buildConsole } from '../platform/console-build.ts'
-import { freePorts, keptPort } from '../platform/free-ports.ts'
-import { localUrl } from '../platform/listening.ts'
+import { freePorts, keptPort, freePort } from '../platform/free-ports.ts'
+import { localUrl, type ListenAddress, listenError } from '../platform/listening.ts'
 import { exceptThisMachine } from '../platform/proxy.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 import { type EmbeddedOptions, StartError } from './options.ts'
-import { createOutput } from './output.ts'
-import type { Output } from './output.ts'
-import { layoutOf, ROOT } from './paths.ts'
-import type { Layout } from './paths.ts'
-import { apiPort } from './ports.ts'
+import { createOutput, type Output } from './output.ts'
+import { layoutOf, ROOT, type Layout } from './paths.ts'
 import { ensureDatabase, initPostgres, postgresChild } from './postgres.ts'
-import { superviseChild } from './processes/child.ts'
-import type { Child, ChildSpec } from './processes/child.ts'
+import { superviseChild, type Child, type ChildSpec } from './processes/child.ts'
 import { lockDataDir } from './processes/data-lock.ts'
 import { reapLeftovers } from './processes/pid-files.ts'
 import { waitUntilServing } from './readiness.ts'
-import { loadSecrets, writeJsonFile } from './secrets.ts'
-import type { Secrets } from './secrets.ts'
+import { loadSecrets, writeJsonFile, type Secrets } from './secrets.ts'
 import { prepareDatabase } from './seed.ts'
 import { findTemporalCli } from './temporal/cli.ts'
 import {
@@ -347,4 +343,24 @@ function removeData(layout: Layout): void {
   const { data: _data, ...parts } = layout
   for (const part of Object.values(parts))
     if (existsSync(part)) rmSync(part, { recursive: true, force: true })
+}
+
+/**
+ * Returns the port of the API: the requested one, or any free one for 0. Throws a `ConfigError` when it is not
+ * available.
+ */
+async function apiPort(wanted: ListenAddress): Promise<number> {
+  try {
+    return await (wanted.port === 0 ? freePort(wanted.host) : tryListening(wanted))
+  } catch (err) {
+    throw listenError(err, wanted)
+  }
+}
+
+function tryListening({ host, port }: ListenAddress): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(port, host, () => server.close(() => resolve(port)))
+  })
 }

@@ -1,11 +1,10 @@
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { isUuid } from '../../domain/uuid.ts'
 import type { CohortAccepted } from '../../schemas/cohorts/cohort.ts'
-import type { Plan } from '../../schemas/cohorts/plan.ts'
+import { type Plan, MAX_DEADLINE_S } from '../../schemas/cohorts/plan.ts'
 import type { ListedTask, TaskCancelled } from '../../schemas/inference-task.ts'
 import { filled, headerText, wholeNumber } from '../arguments.ts'
 import { CliError, usageError } from '../cli-error.ts'
-import { deadline as deadlineOf } from '../cohorts/deadline.ts'
 import { eventsAfter, failureOf, follow, hasEnded, retriesIn, summaryOf } from '../cohorts/follow.ts'
 import {
   addNames,
@@ -183,4 +182,11 @@ async function watched(client: PlatformClient, taskId: string, json: boolean): P
 async function resultOf(client: PlatformClient, taskId: string): Promise<string> {
   const task = await client.call<{ result: unknown }>('GET', `/api/builder/v1/tasks/${taskId}`)
   return inJson(task.result, 2)
+}
+
+/** Parses the deadline of a run. */
+function deadlineOf(text: string): number {
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : 0
+  if (seconds >= 1 && seconds <= MAX_DEADLINE_S) return seconds
+  throw new InvalidArgumentError(`Expected a whole number of seconds from 1 to ${MAX_DEADLINE_S}.`)
 }

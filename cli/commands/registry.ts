@@ -2,11 +2,11 @@ import type { Command } from 'commander'
 import { HearthError, type Hearth } from '../../client/index.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import type { ModelConfigDetail } from '../../schemas/model-config.ts'
+import type { Lineage } from '../../schemas/model.ts'
 import { size } from '../amounts.ts'
 import { filled, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
 import { usageError } from '../cli-error.ts'
-import { formatLineage } from '../models/lineage.ts'
 import { pullRun } from '../models/pull.ts'
 import { modelId } from '../names.ts'
 import { print, table } from '../print.ts'
@@ -140,5 +140,26 @@ async function runOf(h: Hearth, given: string): Promise<string> {
   } catch (err) {
     if (err instanceof HearthError && err.code === 'not_found' && isUuid(given)) return given
     throw err
+  }
+}
+
+/** Draws the lineage of a model as a tree, each item with its origins below it. */
+function formatLineage({ nodes, edges }: Lineage): string {
+  const made = nodes.filter(({ id }) => !edges.some(({ from }) => from === id))
+  return made.flatMap(({ id }) => tree(id, '', new Set())).join('\n')
+
+  function tree(id: string, indent: string, above: ReadonlySet<string>): string[] {
+    const node = nodes.find((one) => one.id === id)
+    const line = node ? `${node.type} ${node.label}` : id
+    const below = above.has(id) ? [] : edges.filter(({ to }) => to === id)
+    return [
+      line,
+      ...below.flatMap(({ from, relation }, i) => {
+        const isLast = i === below.length - 1
+        const [first = '', ...rest] = tree(from, indent, new Set([...above, id]))
+        const inner = rest.map((text) => `${isLast ? '   ' : '|  '}${text}`)
+        return [`${isLast ? '`' : '|'}- ${relation.replaceAll('_', ' ')}: ${first}`, ...inner]
+      }),
+    ]
   }
 }

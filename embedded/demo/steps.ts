@@ -1,11 +1,12 @@
 import { performance } from 'node:perf_hooks'
-import type { Hearth } from '../../client/index.ts'
+import { type Hearth, HearthError } from '../../client/index.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import type { Endpoint } from '../../schemas/endpoint.ts'
 import type { InferenceTask, InferResponse } from '../../schemas/inference-task.ts'
 import type { EpochLoss, TrainingRun } from '../../schemas/training-run.ts'
 
 const POLL_INTERVAL_MS = 50
+const TOOL = 'query_table'
 
 type PrintLine = (line: string) => void
 
@@ -111,4 +112,21 @@ async function succeeded(h: Hearth, taskId: string): Promise<InferenceTask> {
 /** Formats a number to a fixed width. */
 export function number(value: number): string {
   return value.toPrecision(5).padStart(8)
+}
+
+/** The rows that a query over a table returns, or why this machine runs no tools. */
+type QueryResult = { rows: Record<string, unknown>[] } | { refused: string }
+
+/** Runs a query over a CSV file with the catalog tool `query_table`. */
+export async function queryTable(h: Hearth, csv: Buffer, sql: string): Promise<QueryResult> {
+  try {
+    const file = new Blob([new Uint8Array(csv)], { type: 'text/csv' })
+    const { input_url } = await h.endpoints.uploadInput(TOOL, { file, filename: 'diabetes.csv' })
+    const example_input = { file_url: input_url, sql }
+    const { result } = await infer(h, { endpoint_id: TOOL, name: TOOL, example_input })
+    return { rows: (result as { rows: Record<string, unknown>[] }).rows }
+  } catch (err) {
+    if (err instanceof HearthError && err.code === 'no_capacity') return { refused: err.message }
+    throw err
+  }
 }

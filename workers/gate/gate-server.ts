@@ -9,14 +9,15 @@ import {
 } from '@grpc/grpc-js'
 import proto from '@temporalio/proto'
 import type { NodePermissions } from '../../db/repositories/nodes/permissions.ts'
+import { mayPoll as mayEverPoll } from '../../domain/placement/node-queues.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
+import { QUEUES } from '../../workflows/contract/policy.ts'
 import { admission } from './admission.ts'
 import type { DispatchRecorder } from './dispatch.ts'
 import { emit } from './events.ts'
 import { OpenCalls } from './open-polls.ts'
 import type { NodePermissionCache } from './permission-cache.ts'
-import { mayPoll } from './queue-rule.ts'
 import { denied, Refusal, removed } from './refusal.ts'
 import { asBytes, MAX_MESSAGE_BYTES, type Upstream, WORKFLOW_SERVICE } from './upstream.ts'
 import { Message, WireError } from './wire.ts'
@@ -312,4 +313,15 @@ function methodsOfTemporal(): Record<string, string[]> {
     [WORKFLOW_SERVICE]: methods(workflowservice.v1.WorkflowService),
     'temporal.api.operatorservice.v1.OperatorService': methods(operatorservice.v1.OperatorService),
   }
+}
+
+/** Returns whether a node may poll a queue now: a draining node only its own queue, a removed node none. */
+function mayPoll(
+  { id, account_id, status, sharing, hardware, ordered }: NodePermissions,
+  queue: string,
+): boolean {
+  if (status === 'removed') return false
+  if (status === 'draining') return queue === QUEUES.node(id)
+  const poller = { nodeId: id, accountId: account_id, sharing, hardware, orderedModels: ordered }
+  return mayEverPoll(poller, queue)
 }

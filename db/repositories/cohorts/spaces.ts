@@ -1,11 +1,11 @@
+import { hash } from 'node:crypto'
 import { type Kysely, sql, type Transaction } from 'kysely'
-import { completeSpace } from '../../../domain/cohorts/spaces/spaces.ts'
+import { completeSpace, identityOfFiles, identityOfSpace } from '../../../domain/cohorts/spaces/spaces.ts'
 import { newId } from '../../../domain/ids.ts'
 import { isUuid } from '../../../domain/uuid.ts'
 import type { ModelSpace } from '../../../schemas/cohorts/evaluator.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelSpaceRow } from '../../tables/evaluator.ts'
-import { fingerprintOf, weightsDigest } from './fingerprints.ts'
 
 /** A space as planners see it. */
 export interface ActiveSpace extends Pick<
@@ -265,3 +265,10 @@ async function lastRevoked(db: Kysely<Database>, versionId: string): Promise<num
     .executeTakeFirst()
   return row?.generation ?? 0
 }
+
+/** Returns the fingerprint of a completed space: spaces with equal fingerprints hold the same values. */
+export const fingerprintOf = (space: ModelSpace): string => hash('sha256', identityOfSpace(space))
+
+/** Returns the digest of a model, over the paths and digests of its files. */
+export const weightsDigest = (files: Parameters<typeof identityOfFiles>[0]): string =>
+  hash('sha256', identityOfFiles(files))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { fingerprintOf, weightsDigest } from '../../../db/repositories/cohorts/fingerprints.ts'
+import { fingerprintOf, weightsDigest } from '../../../db/repositories/cohorts/spaces.ts'
 import { completeSpace } from '../../../domain/cohorts/spaces/spaces.ts'
 import type { ModelSpace } from '../../../schemas/cohorts/evaluator.ts'
 
