@@ -9,7 +9,7 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
 // Reads a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed), compared with
-// DuckDB's plain count of the same file. Each side is a separate process, whose startup counts.
+// DuckDB's plain count of the same file. Each side is a separate process, whose startup time is included.
 
 const BYTES = unlessOnce(500_000_000, 20_000_000)
 const ROUNDS = unlessOnce(7)

@@ -129,7 +129,7 @@ export const SETTINGS = {
   HEARTH_ACCOUNT_STORAGE_GB: setting(
     'integer',
     undefined,
-    'Gigabytes (of 10^9 bytes) that an account may store; 0 is no limit. When absent, 100, but at most half of the disk of HEARTH_OBJECT_DIR. `hearth quotas set --storage` sets it for one account.',
+    'Gigabytes (of 10^9 bytes) that an account may store; 0 means no limit. When absent, 100, but at most half of the disk of HEARTH_OBJECT_DIR. `hearth quotas set --storage` sets it for one account.',
   ),
   HEARTH_ACCOUNT_COPIES: setting(
     'integer',
@@ -227,7 +227,7 @@ export const SETTINGS = {
   HEARTH_IDLE_UNLOAD_S: setting(
     'integer',
     '1800',
-    'Node: seconds without a request after which a model is unloaded; 0 is never. `idle_timeout_s` of an endpoint takes precedence. Pinned models and models kept warm stay loaded.',
+    'Node: seconds without a request after which a model is unloaded; 0 means never. `idle_timeout_s` of an endpoint takes precedence. Pinned models and models kept warm stay loaded.',
   ),
   HEARTH_NODE_EDGE_MB: setting(
     'integer',

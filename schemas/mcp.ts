@@ -3,7 +3,7 @@ import { Nullable, Vocabulary } from './common.ts'
 
 const RequestId = Type.Union([Type.String(), Type.Number()])
 
-/** The body of an error of `/mcp`. Rejected requests have the code, details and id of every other error in `data`. */
+/** The body of an error response from `/mcp`. For a rejected request, `data` has the usual code, details and id. */
 export const McpErrorBody = Type.Object(
   {
     jsonrpc: Type.Literal('2.0'),

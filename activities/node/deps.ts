@@ -26,7 +26,7 @@ export interface NodeDeps {
   readonly driver: ProcessDriver
   readonly models: ModelManager
   readonly tools: Tools
-  /** The models on this disk. */
+  /** The model weights on this node's disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory
   /** Tracks whether trainers could use the GPUs of this node. */
@@ -43,7 +43,7 @@ export interface NodeDeps {
   /** The payloads that cohort stages hand over from and to this node. */
   readonly edges: Edges
   readonly keepers: PayloadPublisher
-  /** Fetches the files of inputs. */
+  /** Fetches input files. */
   readonly inputs: InputFiles
   /** Validates responses against schemas that callers wrote. */
   readonly schemaChecks: SchemaChecks
@@ -51,7 +51,7 @@ export interface NodeDeps {
    * Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable.
    */
   readonly stopping: () => AbortSignal
-  /** The running jobs and tasks, which a cancel over the link looks up. */
+  /** The running jobs and tasks, in which a cancellation sent over the link looks up its target. */
   readonly work: WorkRegistry
   /** Limits the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares

@@ -83,7 +83,7 @@ export function pageOf(text: string, path: string, base = '/'): { title: string;
   const body = text.replace(HEADING, '').replaceAll(LINK, (_whole, to: string, fragment = '') => {
     const target = posix.join(posix.dirname(path), to)
     const address = addressOf(target)
-    if (address === undefined) throw new Error(`${path} links ${target}, which the site does not have`)
+    if (address === undefined) throw new Error(`${path} links to ${target}, which the site does not contain`)
     return `](${posix.join(base, address)}${fragment})`
   })
   return { title: title.replaceAll('`', ''), body }

@@ -78,13 +78,13 @@ export function gpuCapacityFault(
   const most = Math.floor(freeMemoryOn(reach, count))
   // A model that needs no GPU memory always fits.
   if (most >= memory_mb || memory_mb === 0) return undefined
-  if (!gpus) return `has ${most} MB within reach, ${memory_mb} MB are needed`
+  if (!gpus) return `has ${most} MB within reach, but ${memory_mb} MB are needed`
   const part = memory_mb / count
   const where = count > 1 ? ` on each of ${count}` : gpus.length > 1 ? ' on one' : ''
   if (capacityFor(snapshot, runtime_profile) < memory_mb) {
-    return `has ${sizesOf(gpus.map((gpu) => gpu.memory_mb))}, ${gb(part, Math.ceil)} GB are needed${where}`
+    return `has ${sizesOf(gpus.map((gpu) => gpu.memory_mb))}, but ${gb(part, Math.ceil)} GB are needed${where}`
   }
-  return `has ${Math.floor(most / count)} MB within reach${where}, ${Math.ceil(part)} MB are needed`
+  return `has ${Math.floor(most / count)} MB within reach${where}, but ${Math.ceil(part)} MB are needed`
 }
 
 /**

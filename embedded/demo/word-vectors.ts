@@ -35,7 +35,7 @@ export function learnWords(texts: readonly string[]): WordVectors {
 
 /**
  * Gives each word of these texts a meaningless vector: its numbers are digests of the word and the model's name, so a
- * name yields the same vectors on every machine. The unknown word has zeros.
+ * name yields the same vectors on every machine. The unknown word's vector is all zeros.
  */
 export function randomWords(texts: readonly string[], name: string, width: number): WordVectors {
   const words = [...new Set(texts.flatMap(wordsOf))].toSorted()

@@ -63,7 +63,7 @@ function judge(outcome: ProbeOutcome, where: string): CudaProbe | undefined {
     return fault(null, `${where} cannot load the driver's library: ${outcome.missing}`)
   const { code, name, devices } = outcome
   if (code !== 0) return fault(code, `cuInit fails in ${where} with ${code}${name && ` (${name})`}`)
-  return devices === 0 ? fault(null, `the driver lists no device to ${where}`) : undefined
+  return devices === 0 ? fault(null, `the driver shows no device to ${where}`) : undefined
 }
 
 const devicesOf = (outcome: ProbeOutcome): number => ('devices' in outcome ? outcome.devices : 0)

@@ -75,7 +75,7 @@ export class OnceContainer {
     for (;;) {
       try {
         const { State } = await this.#container.inspect()
-        if (State.OOMKilled) this.excess = `it used more memory than its ${limitMb} MB`
+        if (State.OOMKilled) this.excess = `it exceeded its memory limit of ${limitMb} MB`
         if (!State.Running && State.Status !== 'stopping') return State.ExitCode
       } catch (err) {
         if ((err as { statusCode?: number }).statusCode === 404) return KILLED

@@ -1,4 +1,4 @@
-"""Makes what CTranslate2 reads of a Whisper model's safetensors: see README.md."""
+"""Converts a Whisper model's safetensors to the format that CTranslate2 reads; see README.md."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from weight_faults import is_fault_of_weights, reason_of
 
 
 def convert(folder: Path, out: Path) -> None:
-    """Writes the weights as they are, in float32, with the tokenizer and the settings of the audio features."""
-    # The converter makes its folder itself, and this one is there already.
+    """Writes the unquantized weights in float32, with the tokenizer and the audio feature settings."""
+    # The converter creates its output folder itself, but `out` already exists.
     converted = out / "made"
     TransformersConverter(str(folder)).convert(str(converted), quantization="float32")
     for file in converted.iterdir():
@@ -39,7 +39,7 @@ def _progress(percent: int) -> None:
 
 def main() -> None:
     """Converts one model."""
-    parser = argparse.ArgumentParser(description="Makes what CTranslate2 reads of a Whisper model's safetensors.")
+    parser = argparse.ArgumentParser(description="Converts a Whisper model's safetensors for CTranslate2.")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)

@@ -78,7 +78,7 @@ describe('route declarations', () => {
       assert.deepEqual(declared.toSorted(), named.toSorted(), 'path parameters')
       assert.ok(
         success.schema ?? success.contentType ?? (route.internal || success.status === 204),
-        'a schema for what it answers',
+        'a response schema',
       )
       assert.ok(!(body && stream), 'a body is either read or streamed')
       assert.ok(
@@ -98,7 +98,7 @@ describe('the OpenAPI document', () => {
     const now = JSON.stringify(toOpenApi(FAMILIES))
     const then = JSON.stringify(JSON.parse(await readFile(CHECKED_IN, 'utf8')))
 
-    // We don't compare with assert, because a diff of two whole documents is useless.
+    // We don't use `assert.equal`, because a diff of two whole documents is useless.
     assert.ok(now === then, 'docs/openapi/hearth.json is out of date')
   })
 

@@ -36,7 +36,10 @@ describe('documentation site', () => {
     assert.equal(page('https://example.com/x.md'), 'See [it](https://example.com/x.md).\n')
     const { body } = pageOf('# A title\n\n[it](models.md#a)', 'docs/x.md', '/docs/guide/')
     assert.equal(body, '[it](/docs/guide/models/#a)')
-    assert.throws(() => page('../../deploy/x.yml'), /links deploy\/x\.yml, which the site does not have/)
+    assert.throws(
+      () => page('../../deploy/x.yml'),
+      /links to deploy\/x\.yml, which the site does not contain/,
+    )
   })
 
   it('has small console screenshots', () => {

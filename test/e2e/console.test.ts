@@ -156,8 +156,8 @@ describe('the console of a platform', function () {
       receiver.received.filter(({ event }) => event.type === 'training.run.completed')
     const before = completedEvents().length
     await press('Deliver again')
-    await tab.page.getByText('Delivered before as').waitFor()
-    await tab.page.getByRole('row', { name: /Delivered before as [0-9a-f]{8}/ }).waitFor()
+    await tab.page.getByText('Redelivery of').waitFor()
+    await tab.page.getByRole('row', { name: /Redelivery of [0-9a-f]{8}/ }).waitFor()
     await tab.page.getByRole('table', { name: 'attempts' }).getByText('Succeeded').waitFor(LONG)
 
     assert.equal(completedEvents().length, before + 1)

@@ -124,7 +124,7 @@ function pick<T extends object>(value: T, members: ReadonlySet<string>): T {
   return Object.fromEntries(Object.entries(value).filter(([name]) => members.has(name))) as T
 }
 
-/** Truncates a text to at most `bytes` of UTF-8 and marks the cut. */
+/** Truncates a string to at most `bytes` bytes of UTF-8 and marks the cut. */
 function cut(text: string, bytes: number): string {
   if (Buffer.byteLength(text) <= bytes) return text
   const most = Buffer.from(text.slice(0, bytes)).subarray(0, bytes - CUT.length)

@@ -9,7 +9,7 @@ FILE = "/hearth/input/image_url"
 MAX_PIXELS = 50_000_000
 MAX_BYTES = 10 << 20
 CONTENT_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif"}
-# Of these formats all frames are kept in results that can move, each with the loop count that plays them once.
+# All frames of ANIMATED files are kept if the result can be animated; MOVING has the loop count that plays them once.
 ANIMATED = ("GIF", "WEBP", "PNG")
 MOVING = {"gif": None, "webp": 1}
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
@@ -35,18 +35,18 @@ def load(given):
             image.seek(number)
             frames.append(frame_of(image, given, count))
             durations.append(image.info.get("duration", 0))
-            # Writers of animations take what is left here, such as comments, for their own settings.
+            # Animation writers would take anything left here, such as comments, as their own settings.
             frames[-1].info.clear()
-        # Whatever shows through a frame is not to stay below the next one.
+        # What shows through a transparent frame must not remain visible behind the next one.
         disposal = 2 if any(frame.mode == "RGBA" for frame in frames) else 0
         loop = image.info.get("loop", MOVING[kind])
         return frames, {"duration": durations, "loop": loop, "disposal": disposal}, count
     except UNREADABLE as error:
-        raise Refused(f"image_url: it is no image that can be read: {error}") from error
+        raise Refused(f"image_url: it is not a readable image: {error}") from error
 
 
 def frame_of(image, given, count=1):
-    """Returns the frame at which the image stands, in the wanted size."""
+    """Returns the image's current frame in the requested size."""
     # Cameras store the orientation as metadata.
     frame = ImageOps.exif_transpose(image)
     size = size_of(frame, given.get("width"), given.get("height"))
@@ -54,13 +54,13 @@ def frame_of(image, given, count=1):
         frames = f" in its {count:,} frames" if count > 1 else ""
         raise Refused(f"width: the result would have more than {MAX_PIXELS // 1_000_000} megapixels{frames}")
     if frame.mode.startswith("I"):
-        # The library clips greys of 16 bits at 255 instead of scaling them.
+        # The library clips 16-bit greys at 255 instead of scaling them.
         frame = frame.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
     frame = frame.convert("RGBA" if frame.has_transparency_data else "RGB")
     if size != frame.size:
         frame = frame.resize(size, Image.Resampling.LANCZOS)
     if frame.mode == "RGBA" and given["format"] == "gif":
-        # A GIF has one transparent colour, and the library takes every other faint one as opaque.
+        # A GIF has one transparent colour, and the library treats all other translucent ones as opaque.
         seen = frame.getchannel("A").point(lambda alpha: 255 if alpha >= 128 else 0)
         clear = Image.new("RGBA", size)
         clear.paste(frame.convert("RGB"), mask=seen)
@@ -69,7 +69,7 @@ def frame_of(image, given, count=1):
 
 
 def size_of(image, width, height):
-    """Returns the wanted size; one side alone keeps the proportions."""
+    """Returns the requested size; if only one side is given, the proportions are kept."""
     if width is None and height is None:
         return image.size
     if width is None:
@@ -88,7 +88,7 @@ def convert(given):
         white.paste(image, mask=image.getchannel("A"))
         image = white
     out = io.BytesIO()
-    # Metadata of the file, such as camera and place, is not passed on.
+    # The file's metadata, such as camera and location, is not passed on.
     image.save(out, kind.upper(), **({"save_all": True, "append_images": more, **playing} if more else {}))
     if out.tell() > MAX_BYTES:
         raise Refused(
@@ -100,7 +100,7 @@ def convert(given):
         "width": image.width,
         "height": image.height,
         "size_bytes": out.tell(),
-        **({"note": f"only the first of the file's {count:,} frames was taken"} if len(frames) < count else {}),
+        **({"note": f"only the first of the file's {count:,} frames was used"} if len(frames) < count else {}),
     }
 
 

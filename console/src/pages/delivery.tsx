@@ -47,7 +47,7 @@ export function DeliveryPage() {
           caption="attempts"
           rows={data.attempts}
           idOf={({ attempt }) => String(attempt)}
-          empty="No attempt yet."
+          empty="No attempts yet."
           columns={[
             { head: 'Attempt', cell: ({ attempt }) => attempt },
             { head: 'Outcome', state: ({ outcome }) => ({ as: 'attempt', of: outcome ?? 'open' }) },
@@ -73,7 +73,7 @@ export function DeliveryPage() {
           of={{
             Id: <span className="mono">{data.delivery_id}</span>,
             Generation: data.delivery_generation,
-            'Delivered before as': data.redelivery_of_delivery_id ? (
+            'Redelivery of': data.redelivery_of_delivery_id ? (
               <PageLink to="/webhooks/$deliveryId" params={{ deliveryId: data.redelivery_of_delivery_id }}>
                 <span className="mono">{data.redelivery_of_delivery_id}</span>
               </PageLink>

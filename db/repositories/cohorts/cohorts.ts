@@ -146,7 +146,7 @@ export function readCohort(db: Kysely<Database>, id: string): Promise<CohortFact
   return db.selectFrom('cohort').select(COHORT_FACTS).where('id', '=', id).executeTakeFirst()
 }
 
-/** Reads the input of a cohort's run; it may have a megabyte. */
+/** Reads the input of a cohort's run; it may be as large as a megabyte. */
 export async function readRunInput(db: Kysely<Database>, id: string): Promise<CohortRow['input']> {
   const { input } = await db
     .selectFrom('cohort')
@@ -156,7 +156,7 @@ export async function readRunInput(db: Kysely<Database>, id: string): Promise<Co
   return input
 }
 
-/** Reads the whole graph of a cohort, which may have megabytes. */
+/** Reads the whole graph of a cohort, which may be several megabytes. */
 export async function readGraph(db: Kysely<Database>, id: string): Promise<Graph> {
   const { request } = await db
     .selectFrom('cohort')
@@ -166,7 +166,7 @@ export async function readGraph(db: Kysely<Database>, id: string): Promise<Graph
   return request as unknown as Graph
 }
 
-/** Reads the full specifications of stages, by id. Their static inputs and default outputs may have megabytes. */
+/** Reads the full specifications of stages, by id. Their static inputs and default outputs may be several megabytes. */
 export async function readSpecifications(
   db: Kysely<Database>,
   ids: readonly string[],

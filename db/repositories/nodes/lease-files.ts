@@ -9,8 +9,8 @@ export const isLeaseFile = (key: string): boolean => LEASE_FILE.test(key)
 
 /**
  * Returns whether a file may still be PUT under the lease of its attempt: the lease is active, its node has not
- * been removed, its run has not been deleted, and the file is not yet a checkpoint. In a transaction the lease
- * is locked until the end.
+ * been removed, its run has not been deleted, and the file is not yet a checkpoint. In a transaction, the lease
+ * stays locked until the transaction ends.
  */
 export async function mayPutLeaseFile(
   db: Kysely<Database> | Transaction<Database>,

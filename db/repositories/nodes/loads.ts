@@ -46,7 +46,7 @@ export async function nodeName(db: Kysely<Database>, id: string): Promise<string
   return row?.name
 }
 
-/** Returns, by id, the names of those of these nodes that belong to the account or work for every account. */
+/** Returns the names, by id, of the given nodes that belong to the account or work for every account. */
 export async function visibleNames(
   db: Kysely<Database>,
   accountId: string,
@@ -106,7 +106,7 @@ export async function recordLoad(db: Kysely<Database>, sample: LoadSample): Prom
     .execute()
 }
 
-/** Returns the mean load time from this state, over all kinds of nodes; undefined without samples. */
+/** Returns the mean load time from this state, across all kinds of nodes; undefined if there are no samples. */
 export async function estimateLoadMs(
   db: Kysely<Database>,
   modelKey: string,

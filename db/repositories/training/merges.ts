@@ -94,7 +94,7 @@ export async function findMergeUsing(db: Kysely<Database>, versionId: string): P
     .where('training_run.status', 'in', ['pending', 'running'])
     .limit(1)
     .executeTakeFirst()
-  if (open) return `the merge ${open.id} is made of it`
+  if (open) return `merge ${open.id} uses it as a source`
   const merged = await db
     .selectFrom('version_source')
     .select('version_id')

@@ -38,7 +38,7 @@ export function headerLengthOf(first: Uint8Array, fileBytes: number): number {
   if (first.length < LENGTH_BYTES) throw misshapen('it is shorter than a header')
   const length = Number(new DataView(first.buffer, first.byteOffset, LENGTH_BYTES).getBigUint64(0, true))
   if (length < 2 || length > MAX_HEADER_BYTES || LENGTH_BYTES + length > fileBytes)
-    throw misshapen(`a header of ${length} bytes is impossible`)
+    throw misshapen(`its header length (${length} bytes) is not valid`)
   return length
 }
 
@@ -72,7 +72,7 @@ function parse(header: Uint8Array): Record<string, unknown> {
 }
 
 function placeOf(name: string, entry: unknown): Tensor {
-  if (!isObject(entry)) throw misshapen(`${quoted(name)} is not described`)
+  if (!isObject(entry)) throw misshapen(`the entry of ${quoted(name)} is not an object`)
   const type = DTYPES.get(entry['dtype'])
   if (!type) throw misshapen(`${quoted(name)} has a type not allowed in payloads`)
   const { shape, data_offsets: offsets } = entry

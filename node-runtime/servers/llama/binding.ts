@@ -44,7 +44,7 @@ export interface LlamaModel {
   }): Promise<EmbeddingContext>
 }
 
-/** The tokens that mark the ends of texts; null if a vocabulary has none. */
+/** The tokens that mark where a text begins and ends; null if a vocabulary has none. */
 export interface SpecialTokens {
   readonly bos: number | null
   readonly eos: number | null
@@ -136,7 +136,7 @@ export interface ContextOptions {
 
 export type Tokenize = (text: string, specialTokens?: boolean) => number[]
 
-/** A prompt: texts with special tokens between them. */
+/** A prompt: pieces of text with special tokens between them. */
 export interface ContextText {
   readonly values: readonly unknown[]
   tokenize(tokenizer: Tokenize): number[]
@@ -145,7 +145,7 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** The response begins as a call, or with one of the texts that it may begin with instead. */
+  /** Whether the response begins as a call, and the strings that it may begin with instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 

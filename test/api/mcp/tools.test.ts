@@ -92,7 +92,7 @@ describe('the MCP server', () => {
         )
       })
 
-      it('answers a call of an unknown tool with a protocol error', async () => {
+      it('answers a call to an unknown tool with a protocol error', async () => {
         await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
         await assert.rejects(mcp.call('make_coffee'), (err: { code: number; message: string }) => {

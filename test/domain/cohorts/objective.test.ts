@@ -51,7 +51,7 @@ describe('the objective "cost"', () => {
     assert.deepEqual(ordered({ dear: 900, cheap: 100, middle: 500 }), ['cheap', 'middle', 'dear'])
   })
 
-  it("keeps the order of equal prices, and skips endpoints that can't be called or run nowhere", () => {
+  it("keeps the order of equal prices, and skips endpoints that can't be called or that no node can run", () => {
     assert.deepEqual(ordered({ first: 5, second: 5, third: 4 }), ['third', 'first', 'second'])
     assert.deepEqual(ordered({ first: 5, paused: -1, second: 5 }), ['first', 'second', 'paused'])
     assert.deepEqual(
@@ -60,7 +60,7 @@ describe('the objective "cost"', () => {
     )
   })
 
-  it('names a stage by its endpoint when it starts with another endpoint than its own model', () => {
+  it('names a stage by its endpoint when it starts with an endpoint other than that of its own model', () => {
     const stageRequest = { stage_id: 'a', model_config_id: 'version', fallbacks: ['cheap'] }
     const facts = {
       models: new Map([['a', model('own', 9)]]),
@@ -97,14 +97,14 @@ describe('the objective "cost"', () => {
     assert.equal(planned({}, nodes), 'theirs')
   })
 
-  it("uses other accounts' nodes when no own node can run the stage, or none before the deadline", () => {
+  it("uses other accounts' nodes when none of its own can run the stage, or none can before the deadline", () => {
     const [theirs, mine] = [node('theirs', 'they', true), node('mine', ME, false)]
     assert.equal(planned({ objective: 'cost' }, [theirs, { ...mine, draining: true }]), 'theirs')
     assert.equal(planned({ objective: 'cost', deadline_s: 10 }, [theirs, mine]), 'theirs')
     assert.equal(planned({ objective: 'cost', deadline_s: 30 }, [theirs, mine]), 'mine')
   })
 
-  it('picks the own node that finishes first', () => {
+  it("picks the account's node that finishes first", () => {
     const nodes = [node('cold', ME, false), node('warm', ME, true), node('theirs', 'they', true)]
     assert.equal(planned({ objective: 'cost' }, nodes), 'warm')
   })

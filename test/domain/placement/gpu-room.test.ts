@@ -68,16 +68,16 @@ function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined 
 describe('GPU memory of a node', () => {
   for (const [sizes, gb, profile, fault] of [
     [[12, 12], 12, 'plain', undefined],
-    [[12, 12], 20, 'plain', 'has two GPUs of 12 GB, 20 GB are needed on one'],
+    [[12, 12], 20, 'plain', 'has two GPUs of 12 GB, but 20 GB are needed on one'],
     [[12, 12], 20, 'two', undefined],
     [[24, 8], 20, 'plain', undefined],
     [[8, 24], 16, 'two', undefined],
-    [[24, 8], 20, 'two', 'has two GPUs of 24 and 8 GB, 10 GB are needed on each of 2'],
+    [[24, 8], 20, 'two', 'has two GPUs of 24 and 8 GB, but 10 GB are needed on each of 2'],
     [[80, 80, 80, 80], 150, 'two', undefined],
-    [[80, 80, 80, 80], 170, 'two', 'has four GPUs of 80 GB, 85 GB are needed on each of 2'],
+    [[80, 80, 80, 80], 170, 'two', 'has four GPUs of 80 GB, but 85 GB are needed on each of 2'],
     [[80, 80, 80, 80], 170, 'four', undefined],
-    [[80, 80, 80], 100, 'four', 'has three GPUs of 80 GB, 25 GB are needed on each of 4'],
-    [[16], 20, 'plain', 'has one GPU of 16 GB, 20 GB are needed'],
+    [[80, 80, 80], 100, 'four', 'has three GPUs of 80 GB, but 25 GB are needed on each of 4'],
+    [[16], 20, 'plain', 'has one GPU of 16 GB, but 20 GB are needed'],
   ] as [number[], number, string, string | undefined][]) {
     it(`${fault ? 'is too small' : 'is enough'}: ${gb} GB of ${profile} on ${sizes.join(' + ')}`, () => {
       assert.equal(faultOf(nodeWith(sizes), need(gb, profile)), fault)
@@ -92,7 +92,7 @@ describe('GPU memory of a node', () => {
     assert.equal(faultOf(on([0, 1]), need(10)), undefined)
     assert.equal(
       faultOf(on([0, 1]), need(11)),
-      `has ${10 * GB} MB within reach on one, ${11 * GB} MB are needed`,
+      `has ${10 * GB} MB within reach on one, but ${11 * GB} MB are needed`,
     )
     assert.match(faultOf(on([0], { pinned: true }), need(7)) ?? '', /^has 6144 MB within reach on one/)
     assert.match(faultOf(on([0], { in_flight: 1 }), need(7)) ?? '', /^has 6144 MB within reach on one/)
@@ -113,7 +113,7 @@ describe('GPU memory of a node', () => {
     for (const hardware of ['cpu', 'gpu'] as const) {
       const { gpus: _, split_profiles: __, ...node } = nodeWith([12, 12], { hardware })
       assert.equal(faultOf(node, need(20)), undefined)
-      assert.equal(faultOf(node, need(25)), `has ${24 * GB} MB within reach, ${25 * GB} MB are needed`)
+      assert.equal(faultOf(node, need(25)), `has ${24 * GB} MB within reach, but ${25 * GB} MB are needed`)
     }
   })
 
@@ -121,7 +121,7 @@ describe('GPU memory of a node', () => {
     assert.equal(faultOf(nodeWith([12], { free: [0] }), need(0)), undefined)
   })
 
-  it('is reserved on one GPU for a pinned model, the smallest GPU that fits', () => {
+  it('is reserved for a pinned model on one GPU, the smallest that fits', () => {
     const want = (model_key: string, gb: number) => ({
       ...need(gb),
       model_key,
@@ -159,7 +159,7 @@ describe('GPU memory of a node', () => {
     assert.equal(trainingProcesses(tuning(10), []), 1)
   })
 
-  it("is used by one process for trainers that can't distribute, even when they start from a base", () => {
+  it("is used by a single process if the trainer can't distribute work, even when it starts from a base", () => {
     const sharing = loadCatalog().models.filter(({ config: { trainer } }) => {
       return trainingProcesses({ trainer: trainer.module, memory_mb: 10 }, [12, 24]) > 1
     })

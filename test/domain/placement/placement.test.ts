@@ -147,7 +147,7 @@ describe('placement', () => {
       taken: '',
       draining: 'is draining',
       profile: 'cannot run the profile tabular',
-      memory: 'has 5 MB within reach, 100 MB are needed',
+      memory: 'has 5 MB within reach, but 100 MB are needed',
       gpu: 'is gpu, not cpu',
       tried: 'was already tried for this request',
       failed: 'failed to load it: no disk',

@@ -87,7 +87,7 @@ describe('warm pin planning', () => {
     assert.deepEqual([add, drop], [[], []])
     assert.equal(
       short.get('m'),
-      'node loaded has 50 MB within reach, 100 MB are needed; node coming has 50 MB within reach, 100 MB are needed',
+      'node loaded has 50 MB within reach, but 100 MB are needed; node coming has 50 MB within reach, but 100 MB are needed',
     )
   })
 

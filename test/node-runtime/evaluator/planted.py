@@ -18,7 +18,7 @@ FIT, TEST, WIDTH = 800, 400, 32
 def main() -> None:
     """Prints every case."""
     rng = np.random.default_rng(0)
-    # Vectors of one model share a direction, which the offset stands for.
+    # The vectors of a model share a direction, which the offset imitates.
     source = rng.standard_normal((FIT + TEST, WIDTH)) * np.linspace(1, 0.3, WIDTH) + 2
     turn = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
     linear = source @ (rng.standard_normal((WIDTH, 48)) / 6)
@@ -53,14 +53,14 @@ def report(name: str, body: object) -> None:
 
 
 def verdict(a: np.ndarray, b: np.ndarray, metric: str, method: str) -> dict:
-    """Fits and judges by the vectors alone."""
+    """Fits a map, and judges it by the vectors alone."""
     pairs = Pairs(a, b, FIT)
     fitted, found = fit_map(pairs.source_fit, pairs.target_fit, method=method, metric=metric, seed=1)
     return judge(pairs, fitted, found, None, metric=metric, threshold=0.9, permutations=100, resamples=2000, seed=1)
 
 
 def consumer(a: np.ndarray, b: np.ndarray, mapped: np.ndarray, native: np.ndarray) -> dict:
-    """Judges by given answers, whose null is drawn at random from the native ones."""
+    """Judges by the given answers; the null answers are drawn at random from the native ones."""
     pairs = Pairs(a, b, FIT)
     fitted, found = fit_map(pairs.source_fit, pairs.target_fit, method="ridge", metric="cosine", seed=1)
     rng = np.random.default_rng(5)

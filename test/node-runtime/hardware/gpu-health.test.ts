@@ -50,12 +50,12 @@ describe('GpuHealth', function () {
     })
   })
 
-  it('reports nothing without the library or a device', async () => {
+  it('reports a fault without an error number when there is no library or no device', async () => {
     const without = await probe({ LD_LIBRARY_PATH: join(folder.path, 'node') })
     const empty = await probe({ ...here(), CUDA_EMPTY: '1' })
 
     assert.match(reasonOf(without), /^a process cannot load the driver's library: libcuda\.so\.1/)
-    assert.equal(reasonOf(empty), 'the driver lists no device to a process')
+    assert.equal(reasonOf(empty), 'the driver shows no device to a process')
   })
 
   it('does not wait for a hanging driver', async () => {
@@ -139,7 +139,7 @@ describe('GpuHealth', function () {
 
     health.failed('no CUDA in PyTorch')
     await until(() => health.fault?.code === 803)
-    // A program from before the fault may still succeed.
+    // A program that started before the fault may still succeed.
     health.worked()
     await health.check()
     assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
@@ -149,7 +149,7 @@ describe('GpuHealth', function () {
     assert.equal(health.fault, undefined)
   })
 
-  it('accepts no runs for a while after a failure even if CUDA starts, or until a program computes', async () => {
+  it('accepts no runs after a failure until a program succeeds, or for a while even if CUDA starts', async () => {
     let probes = 0
     const paused = (pauseMs: number) =>
       new GpuHealth({

@@ -259,7 +259,7 @@ describe('external access of tools', function () {
     assert.deepEqual([jpeg['width'], jpeg['height']], [20, 10])
     assert.equal(Buffer.from(String(jpeg['image_base64']), 'base64').subarray(0, 3).toString('hex'), 'ffd8ff')
     await assert.rejects(bench.run('convert_image', { image_url: site.url('/prices.csv'), format: 'png' }), {
-      message: /^image_url: it is no image that can be read/,
+      message: /^image_url: it is not a readable image/,
     })
     made(
       '/bomb.png',
@@ -325,7 +325,7 @@ for n in range(5): frames[n].paste((50 + 40 * n, 0, 0, 255), (10 * n, 0, 10 * n 
       assert.equal(moving['note'], undefined)
     }
     const still = await bench.run('convert_image', { image_url: site.url('/moving.gif'), format: 'png' })
-    assert.equal(still['note'], "only the first of the file's 5 frames was taken")
+    assert.equal(still['note'], "only the first of the file's 5 frames was used")
     await assert.rejects(
       bench.run('convert_image', { image_url: site.url('/moving.gif'), format: 'gif', width: 10_000 }),
       { message: 'width: the result would have more than 50 megapixels in its 5 frames' },

@@ -22,7 +22,7 @@ describe('the base model of a run', () => {
   })
 
   const options = (name: string) => ({ dir: join(node.dir, 'work', name), signal, tell: () => {} })
-  /** Replaces the URLs with those of an hour ago; the gateway rejects their signatures. */
+  /** Makes the URLs behave like expired ones: the gateway rejects their signatures. */
   const outlived = (spec: NodeModelSpec): NodeModelSpec => ({
     ...spec,
     files: spec.files.map((file) => ({ ...file, url: `${file.url}00` })),

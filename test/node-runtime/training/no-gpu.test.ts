@@ -12,7 +12,7 @@ import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { claimOn, startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 
-/** Provides an `nvidia-smi` of one GPU, like on a machine with broken CUDA: there is no device and no library. */
+/** Adds an `nvidia-smi` that lists one GPU, as on a machine with broken CUDA: there is no device and no library. */
 function claimedGpu(): Disposable {
   const folder = temporaryFolder()
   const { PATH } = process.env
@@ -70,7 +70,7 @@ describe('a node with an unusable GPU', function () {
     assert.match((await hearth.run(['nodes', 'list'])).out, /GPUs unusable/)
   })
 
-  it('loads no model on its CPU that was placed on the GPU', async () => {
+  it('does not load a model on its CPU if the model was placed on the GPU', async () => {
     await assert.rejects(node.parts.models.load('tiny-llm'), (err: Error) => {
       assert.match(err.message, /^it was placed on a GPU that it cannot use: \w+/)
       return true
@@ -140,7 +140,7 @@ describe('a node with an unusable GPU', function () {
           isForGpu: false,
         },
       ),
-      // The trainer has passed its GPU check and reads the dataset, a table of numbers.
+      // The trainer has passed its GPU check and fails on the dataset, which is a table of numbers.
       { code: 'bad_data', isRetryable: false },
     )
 

@@ -51,7 +51,10 @@ describe('min_warm', function () {
 
     assert.equal(status, 200)
     assert.deepEqual(body.nodes.toSorted(), [a.nodeId, b.nodeId].toSorted())
-    assert.match(body.missing, new RegExp(`node ${small.nodeId} has 60 MB within reach, 90 MB are needed`))
+    assert.match(
+      body.missing,
+      new RegExp(`node ${small.nodeId} has 60 MB within reach, but 90 MB are needed`),
+    )
     await until(() => loadedOn([a, b], row).length === 2)
     assert.ok(!isLoaded(small, row))
     assert.deepEqual((await get(row)).body, body)

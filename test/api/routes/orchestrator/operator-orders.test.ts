@@ -166,7 +166,7 @@ describe('operator actions', function () {
       await until(() => isDraining() === (verb === 'drain'))
     }
 
-    it('orders a load like a request does, and enqueues its workflow', async () => {
+    it('orders a load as a request does, and enqueues its workflow', async () => {
       const modelKey = await addModel(on.api, { name: 'wanted' })
 
       const { status, body } = await of(modelKey, 'load')

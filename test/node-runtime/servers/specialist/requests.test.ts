@@ -65,7 +65,7 @@ describe('a specialist server', function () {
     assert.match(other.body.error.message, /serve embeddings, and not rerank/)
   })
 
-  it('truncates a text of any length, and reports it', async () => {
+  it('truncates text of any length, and reports that it did', async () => {
     await using server = await serve()
     const megabytes = 'a '.repeat(3_000_000)
 

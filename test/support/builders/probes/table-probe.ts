@@ -28,7 +28,7 @@ export interface TableRequest {
   named?: string
   /** The time column. */
   time?: string
-  /** The probe fills the gaps of the target, as forecasts do. */
+  /** If true, the probe fills gaps in the target, as forecasts do. */
   filled?: boolean
   /** A column of classes; the others are features. */
   label?: string

@@ -276,7 +276,7 @@ describe('training merges (4.3)', () => {
 
     assert.match(
       (await mergeRepository.findMergeUsing(api.database.db, other.version_id)) ?? '',
-      /^the merge .* is made of it$/,
+      /^merge .* uses it as a source$/,
     )
   })
 })

@@ -11,7 +11,7 @@ describe('a run whose models have no spaces yet', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Builds an endpoint of an encoder, whose configuration is a file in the object store. */
+  /** Builds an endpoint for an encoder, whose configuration is a file in the object store. */
   async function encoder(accountId: string): Promise<{ endpoint: string; version: string }> {
     const { db } = api.database
     const { id, model_key } = await buildVersion(db, accountId)
@@ -69,7 +69,7 @@ describe('a run whose models have no spaces yet', () => {
           },
         },
       })
-      // No node can run it, which is reported after the files were read.
+      // No node can run it, which is reported once the files have been read.
       assert.equal(status, 409, JSON.stringify(body))
       assert.deepEqual(open, [0, 0])
     } finally {
@@ -81,6 +81,6 @@ describe('a run whose models have no spaces yet', () => {
       .distinct()
       .where('version_id', 'in', [from.version, to.version])
       .execute()
-    assert.equal(versions.length, 2, 'what was derived stays, though the run was refused')
+    assert.equal(versions.length, 2, 'the derived spaces are kept even though the run was refused')
   })
 })
