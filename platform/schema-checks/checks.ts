@@ -24,8 +24,6 @@ const KEPT_BYTES = 4 * 1024 * 1024
 /** A lower priority than that of the processes that serve requests. */
 const PRIORITY = 10
 const SWEEP_INTERVAL_MS = 500
-/** The time that a child gets to stop a check itself, before it is killed. */
-const STOP_GRACE_MS = 2_000
 
 export interface CheckRequest {
   /** The owner of the check; owners take turns. */
@@ -38,7 +36,7 @@ export interface CheckRequest {
 }
 
 /** The result of a check: `stopped` when it used too much time or memory, `busy` when there was no capacity for it. */
-export type CheckResult = Exclude<CheckReply, { starved: true }> | { readonly busy: true }
+export type CheckResult = CheckReply | { readonly busy: true }
 
 interface PendingCheck extends CheckRequest {
   readonly since: number
@@ -149,7 +147,7 @@ export class SchemaChecks implements AsyncDisposable {
     // The child's listener handles its exit.
     checker.child.send(order, () => undefined)
     // The child stops a check itself, unless it is busy collecting garbage.
-    checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + STOP_GRACE_MS)
+    checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + SWEEP_INTERVAL_MS)
   }
 
   #freeChecker(): Checker | undefined {
@@ -205,7 +203,6 @@ export class SchemaChecks implements AsyncDisposable {
   #finish(checker: Checker, reply: CheckReply): void {
     // The aborted work may have left the child's compiler in an inconsistent state.
     if ('stopped' in reply) return this.#end(checker, reply)
-    if ('starved' in reply) return this.#end(checker, { busy: true })
     // The child caches only schemas that compiled.
     if (checker.current && !('faults' in reply)) checker.known.delete(checker.current.key)
     this.#settle(checker, reply)

@@ -19,8 +19,6 @@ export type CheckReply =
   | { readonly unusable: string }
   /** The check exceeded the time limit or the stack. */
   | { readonly stopped: true }
-  /** The time limit passed, but the machine was too busy to run the check for most of it. */
-  | { readonly starved: true }
 
 const schemas = new Map<string, CompiledSchema>()
 const decoder = new TextDecoder()
@@ -45,19 +43,13 @@ function check({ key, schema, value, forget }: CheckOrder): CheckReply {
 /** The script's own timeout stops a check, which works even after the parent has exited. */
 const timed = new Script('hearthCheck()')
 
-/** A check that got less than this share of its time limit as CPU time says nothing about its schema. */
-const MIN_CPU_SHARE = 0.5
-
 function checkInTime(order: CheckOrder): CheckReply {
   Object.assign(globalThis, { hearthCheck: () => check(order) })
-  const before = process.threadCpuUsage()
   try {
     return timed.runInThisContext({ timeout: order.deadlineMs }) as CheckReply
   } catch (err) {
-    if ((err as { code?: unknown }).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw err
-    const { user, system } = process.threadCpuUsage(before)
-    const cpuMs = (user + system) / 1_000
-    return cpuMs < order.deadlineMs * MIN_CPU_SHARE ? { starved: true } : { stopped: true }
+    if ((err as { code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return { stopped: true }
+    throw err
   }
 }
 
