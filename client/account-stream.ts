@@ -36,7 +36,7 @@ export function accountStream(transport: Transport): Stream {
       const response = await transport.open(STREAM, { ids: [], query: { after: cursor, type }, options })
       try {
         if (response.body) {
-          for await (const { id, data } of eventsOf(response.body, (told) => (cursor = told))) {
+          for await (const { id, data } of eventsOf(response.body, (resumeAt) => (cursor = resumeAt))) {
             cursor = id
             if (yielded.has(id)) continue
             yielded.add(id)

@@ -35,12 +35,12 @@ export function createLogger(
       censor: '***',
     },
   }
-  if (onLine) return pino(options, told(onLine))
+  if (onLine) return pino(options, teeLines(onLine))
   return buffered ? pino(options, blocksOfLines()) : pino(options)
 }
 
 /** Writes lines as pino does by default, and passes each to `onLine`. */
-function told(onLine: (line: string) => void): DestinationStream {
+function teeLines(onLine: (line: string) => void): DestinationStream {
   const out = pino.destination({ fd: 1, sync: true })
   return {
     write(line) {

@@ -46,7 +46,7 @@ export interface CohortRows {
 /** Returns the rows of a cohort. Edges from reused stages already contain their values. */
 export function rowsOf(
   { accountId, userId, body, now }: CohortRequest,
-  { asked, graph, plan, models, handOvers }: PlannedRequest,
+  { requestedGraph, graph, plan, models, handOvers }: PlannedRequest,
   { taskId, cohortId, planId, source }: Ids,
 ): CohortRows {
   const { deadline_s } = graph.constraints
@@ -127,8 +127,8 @@ export function rowsOf(
       user_id: userId,
       plan_id: planId,
       name: graph.name,
-      request: JSON.stringify(asked),
-      outline: JSON.stringify(outlineOfGraph(asked)),
+      request: JSON.stringify(requestedGraph),
+      outline: JSON.stringify(outlineOfGraph(requestedGraph)),
       input: JSON.stringify(body.input),
       labels: JSON.stringify(body.labels ?? {}),
       keep_outputs: body.keep_outputs ?? false,

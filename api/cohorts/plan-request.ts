@@ -18,7 +18,7 @@ const PLAN_TTL_MS = 10 * 60_000
 /** A plan with the graph and the models that it was made for. */
 export interface PlannedRequest {
   /** The graph as requested; in `graph`, each stage starts with the endpoint that its objective prefers. */
-  asked: Graph
+  requestedGraph: Graph
   graph: Graph
   plan: Plan
   models: StageModels
@@ -54,7 +54,7 @@ export async function planRequest(
   }))
   const expires_at = new Date(now.getTime() + PLAN_TTL_MS).toISOString()
   return {
-    asked: requestedGraph,
+    requestedGraph,
     graph: input.graph,
     plan: { plan_id: newId(), expires_at, ...planned, stages },
     models: stageModels,

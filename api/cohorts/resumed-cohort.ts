@@ -30,7 +30,7 @@ export interface Source {
 export async function resumedCohort(
   trx: Transaction<Database>,
   { accountId, body }: { accountId: string; body: RunRequest },
-  { asked, handOvers }: Pick<PlannedRequest, 'asked' | 'handOvers'>,
+  { requestedGraph, handOvers }: Pick<PlannedRequest, 'requestedGraph' | 'handOvers'>,
 ): Promise<Source | undefined> {
   if (body.resume_of === undefined) return undefined
   const cohort =
@@ -55,7 +55,9 @@ export async function resumedCohort(
     kept: new Set(kept.map(({ name }) => name)),
     missing: new Set(then.flatMap(({ name, status }) => (status === 'succeeded' ? [] : name))),
   }
-  const { standing, spare } = takeOver(asked, earlier, (edge) => isByValue(getOrThrow(handOvers, edge).kind))
+  const { standing, spare } = takeOver(requestedGraph, earlier, (edge) =>
+    isByValue(getOrThrow(handOvers, edge).kind),
+  )
   if (standing.size === 0)
     return {
       ...none,

@@ -1,10 +1,13 @@
 import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
-import type { AnyRequest } from './route.ts'
 
 /** Returns an ETag for any JSON value; equal values have equal tags. */
 export const etagOf = (value: unknown): string =>
-  `"${hash('sha256', JSON.stringify(value), 'base64url').slice(0, 22)}"`
+  etagOfDigest(hash('sha256', JSON.stringify(value), 'base64url'))
+
+/** Returns an ETag for a SHA-256 digest in base64url, of which 22 characters are enough. */
+export const etagOfDigest = (digest: string): string => `"${digest.slice(0, 22)}"`
 
 const bare = (tag: string): string => tag.trim().replace(/^W\//, '')
 
@@ -18,7 +21,7 @@ export function etagMatches(list: string | undefined, tag: string): boolean {
  * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. A missing header was already
  * refused by `requireIfMatch`.
  */
-export function checkIfMatch({ req }: Pick<AnyRequest, 'req'>, currentTag: string): void {
+export function checkIfMatch({ req }: { req: Pick<IncomingMessage, 'headers'> }, currentTag: string): void {
   if (etagMatches(req.headers['if-match'], currentTag)) return
   throw new ApiError('precondition_failed', 'this has changed since you read it; read it again', {
     details: { etag: currentTag },

@@ -22,7 +22,7 @@ const MAX_DURATION_MS = 60 * 60 * 1000
 
 /** A request in flight to a loaded model, with a way to stop it. */
 interface InFlightRequest {
-  asked: Promise<WarmResponse | undefined>
+  inference: Promise<WarmResponse | undefined>
   work: Cancellation
 }
 
@@ -63,7 +63,7 @@ export async function inferSync(
       answer = await firstOf(inference, 0)
     }
     if (answer === LATE)
-      return await answerRunning(services, draft, { asked: inference, work }, { ...options, began })
+      return await answerRunning(services, draft, { inference, work }, { ...options, began })
     if (!answer && disconnect.aborted)
       throw new ClientGoneError('the client disconnected before its response')
     if (!answer) return await answerFromTask(services, draft, options, began)
@@ -83,7 +83,7 @@ export async function inferSync(
   }
 }
 
-/** Resolves like `asked`, or to `LATE` if that takes longer than the client waits. */
+/** Resolves like `inference`, or to `LATE` if that takes longer than the client waits. */
 function firstOf<T>(inference: Promise<T>, timeoutMs: number): Promise<T | typeof LATE> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(LATE), timeoutMs)
@@ -148,13 +148,17 @@ async function answerRunning(
   }
 }
 
-async function finish(services: Services, draft: TaskDraft, { asked, work }: InFlightRequest): Promise<void> {
+async function finish(
+  services: Services,
+  draft: TaskDraft,
+  { inference, work }: InFlightRequest,
+): Promise<void> {
   const over = new AbortController()
   // A client may cancel the task through any gateway.
   void services.taskWaiters
     .wait(draft.taskId, MAX_DURATION_MS, over.signal)
     .then((ended) => ended && work.abort())
-  const answer = await asked.catch(() => undefined)
+  const answer = await inference.catch(() => undefined)
   over.abort()
   // Every node with the model is gone, so a workflow finds another node; a cancelled task stays cancelled.
   if (!answer) return moveToWorkflow(services, draft)

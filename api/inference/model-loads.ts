@@ -93,7 +93,7 @@ export class ModelLoads implements Disposable {
 
   constructor(options: ModelLoadsOptions) {
     this.#options = options
-    this.#stopListening = options.links.onModel((nodeId, model) => this.#told(nodeId, model))
+    this.#stopListening = options.links.onModel((nodeId, model) => this.#noteModel(nodeId, model))
     this.#timer = setInterval(() => this.#poll(), POLL_INTERVAL_MS)
     this.#timer.unref()
   }
@@ -301,7 +301,7 @@ export class ModelLoads implements Disposable {
     }
   }
 
-  #told(nodeId: string, model: NodeModel): void {
+  #noteModel(nodeId: string, model: NodeModel): void {
     const loads = this.#loads.get(model.model_key)
     if (!loads) return
     for (const load of loads.values())

@@ -2,13 +2,13 @@ import { hash } from 'node:crypto'
 import type { ToolFilter } from '../../domain/tools/filter.ts'
 import { VERSION } from '../../platform/version.ts'
 import { PROTOCOL_VERSION } from '../../schemas/tool.ts'
+import { etagOfDigest } from '../http/etag.ts'
 import type { ToolSet } from './tool-set.ts'
 import { placeOf, type Tool } from './tool.ts'
 
 const DIGEST_BYTES = 32
 /** The server part of the manifest, which the digest includes. */
 const SERVED_BY = Buffer.from(`${PROTOCOL_VERSION} ${VERSION}`)
-const TAG_CHARACTERS = 22
 
 /** The tools that a caller sees at one moment, sorted by slug. */
 export class ToolList {
@@ -25,7 +25,7 @@ export class ToolList {
     for (const [index, { digest }] of tools.entries())
       digest.copy(digests, SERVED_BY.length + index * DIGEST_BYTES)
     this.digest = hash('sha256', digests, 'buffer')
-    this.etag = `W/"${this.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`
+    this.etag = `W/${etagOfDigest(this.digest.toString('base64url'))}`
   }
 
   find(slug: string): Tool | undefined {

@@ -6,7 +6,8 @@ interface ExternalRef {
   uri?: string
 }
 
-interface Version {
+/** One version of the lineage, with the job that created it. */
+export interface LineageVersion {
   id: string
   name: string
   model_config_id: string
@@ -32,7 +33,8 @@ interface Version {
   revision: string | null
 }
 
-interface Source {
+/** One model that a version was merged from: a version, or the model in `ref`. */
+export interface LineageSource {
   version_id: string
   role: string
   /** Null for a model that isn't a version; `ref` then has its location. */
@@ -56,7 +58,10 @@ export interface LineageGraph {
 }
 
 /** Builds the graph of versions and their inputs. Edges point from an input to the model made from it. */
-export function lineageGraph(versions: readonly Version[], sources: readonly Source[]): LineageGraph {
+export function lineageGraph(
+  versions: readonly LineageVersion[],
+  sources: readonly LineageSource[],
+): LineageGraph {
   const drawing = new LineageGraphBuilder()
   const byId = new Map(versions.map((version) => [version.id, version]))
   const makers = new Map<string, string>()
@@ -85,7 +90,7 @@ export function lineageGraph(versions: readonly Version[], sources: readonly Sou
 }
 
 /** Adds the job that produced a version, and the job's inputs other than its base. */
-function drawMaker(drawing: LineageGraphBuilder, version: Version): string | undefined {
+function drawMaker(drawing: LineageGraphBuilder, version: LineageVersion): string | undefined {
   const { job_id, job_type, job_name, model_config_id, dataset_id, dataset_name } = version
   if (!job_id) return undefined
   const job = drawing.job({ id: job_id, type: job_type, name: job_name })
@@ -107,8 +112,8 @@ function drawMaker(drawing: LineageGraphBuilder, version: Version): string | und
 /** Adds the base of a version: another version, an address in the object store, or a hub repository. */
 function drawBase(
   drawing: LineageGraphBuilder,
-  version: Version,
-  byId: ReadonlyMap<string, Version>,
+  version: LineageVersion,
+  byId: ReadonlyMap<string, LineageVersion>,
 ): string | undefined {
   const { base_model_version_id, job_base, job_base_model, job_base_revision } = version
   const base = base_model_version_id === null ? undefined : byId.get(base_model_version_id)
@@ -124,13 +129,13 @@ function drawBase(
 }
 
 /** `slerp` does not compute with its base. */
-const hasPart = ({ version_id, role }: Source, byId: ReadonlyMap<string, Version>): boolean =>
+const hasPart = ({ version_id, role }: LineageSource, byId: ReadonlyMap<string, LineageVersion>): boolean =>
   role !== 'base' || byId.get(version_id)?.merge_method !== 'slerp'
 
 function drawSource(
   drawing: LineageGraphBuilder,
-  { source_version_id, ref }: Source,
-  byId: ReadonlyMap<string, Version>,
+  { source_version_id, ref }: LineageSource,
+  byId: ReadonlyMap<string, LineageVersion>,
 ): string | undefined {
   const version = source_version_id === null ? undefined : byId.get(source_version_id)
   if (version) return drawing.version(version)
@@ -150,12 +155,12 @@ class LineageGraphBuilder {
     return id
   }
 
-  version({ id, name, lifecycle_status, left_out_columns: leftOut }: Version): string {
+  version({ id, name, lifecycle_status, left_out_columns: leftOut }: LineageVersion): string {
     const details = { version_id: id, lifecycle_status }
     return this.node('version', id, name, leftOut ? { ...details, left_out_columns: leftOut } : details)
   }
 
-  job({ id, type, name }: { id: string; type: Version['job_type']; name: string | null }): string {
+  job({ id, type, name }: { id: string; type: LineageVersion['job_type']; name: string | null }): string {
     return this.node(type === 'merge' ? 'merge' : 'job', id, name ?? id, { job_id: id })
   }
 

@@ -90,8 +90,8 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   const path = join(options.dir, 'identity.json')
   const stored = await readStored(path)
   if (stored?.node_id && stored.account_id) {
-    const told = await readJson<StoredGateways>(join(options.dir, GATEWAYS_FILE))
-    const gateways = told?.node_id === stored.node_id ? told.gateways : (stored.gateways ?? [])
+    const saved = await readJson<StoredGateways>(join(options.dir, GATEWAYS_FILE))
+    const gateways = saved?.node_id === stored.node_id ? saved.gateways : (stored.gateways ?? [])
     return identityOf({ ...stored, gateways })
   }
   if (!options.token) {

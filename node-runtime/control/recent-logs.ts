@@ -17,7 +17,7 @@ export class RecentLogs {
 
   keep(source: NodeLogSource, message: string, modelKey?: string): void {
     const lines = this.#kept[source]
-    const line = { at: new Date().toISOString(), message: told(message) }
+    const line = { at: new Date().toISOString(), message: redactLine(message) }
     lines.push(modelKey === undefined ? line : { ...line, model_key: modelKey })
     // Dropping many lines at once is cheaper than one per line.
     if (lines.length >= 2 * MAX_LINES) lines.splice(0, lines.length - MAX_LINES)
@@ -34,7 +34,7 @@ export class RecentLogs {
   }
 }
 
-function told(message: string): string {
+function redactLine(message: string): string {
   // Redact before truncating, so no part of a secret survives at the cut. Long lines aren't searched to their end.
   const text = SECRETS.reduce(
     (line, [secret, instead]) => line.replaceAll(secret, instead),

@@ -255,13 +255,13 @@ async function machineLock(
 ): Promise<AsyncDisposable> {
   const owner = `${hostname()} ${process.pid} ${randomUUID()}`
   options.signal?.throwIfAborted()
-  for (let told = false; !createLockFile(file, owner); options.signal?.throwIfAborted()) {
+  for (let hasReported = false; !createLockFile(file, owner); options.signal?.throwIfAborted()) {
     if (isAbandoned(file)) {
       removeAbandonedLock(file, isAbandoned)
       continue
     }
-    if (!told) onWait()
-    told = true
+    if (!hasReported) onWait()
+    hasReported = true
     await sleep(250)
   }
   const beat = setInterval(

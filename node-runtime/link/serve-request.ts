@@ -135,8 +135,8 @@ export class ServeRequest implements ActiveRequest, Dispatcher.DispatchHandler {
     const message = err instanceof Error ? err.message : String(err)
     if (err instanceof InputFileError && !err.retryable) {
       const head: HeadMeta = { status: 422, content_type: 'application/json' }
-      const told = Buffer.from(JSON.stringify({ error: { message } }))
-      this.#channel.end(this.#stream, JSON.stringify(head), told)
+      const errorBody = Buffer.from(JSON.stringify({ error: { message } }))
+      this.#channel.end(this.#stream, JSON.stringify(head), errorBody)
     } else {
       this.#channel.forget(this.#stream)
       this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'no_capacity', message }))
@@ -156,14 +156,14 @@ export class ServeRequest implements ActiveRequest, Dispatcher.DispatchHandler {
   #endShort(body: Buffer): void {
     const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
     // An internal error may name files on this node's disk; a 4xx only quotes the request.
-    const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
+    const responseBody = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
     this.#channel.end(
       this.#stream,
       JSON.stringify({
         ...this.#head,
         ...(tokens && { tokens: tokens.in + tokens.out, tokens_out: tokens.out }),
       }),
-      told,
+      responseBody,
     )
   }
 

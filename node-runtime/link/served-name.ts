@@ -9,13 +9,13 @@ const modelIn = memberFinder('model')
  */
 export class ServedName {
   readonly #served: Buffer
-  readonly #told: Buffer
+  readonly #servedName: Buffer
   #called: Buffer | undefined
   #held: Buffer = Buffer.alloc(0)
 
   constructor(served: string) {
     this.#served = Buffer.from(JSON.stringify(served))
-    this.#told = Buffer.from(`"model":${JSON.stringify(served)}`)
+    this.#servedName = Buffer.from(`"model":${JSON.stringify(served)}`)
   }
 
   /** Returns the request for the server. A request without a model is unchanged. */
@@ -33,9 +33,9 @@ export class ServedName {
     const bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk
     const parts: Buffer[] = []
     let from = 0
-    for (let at = bytes.indexOf(this.#told); at !== -1; at = bytes.indexOf(this.#told, from)) {
+    for (let at = bytes.indexOf(this.#servedName); at !== -1; at = bytes.indexOf(this.#servedName, from)) {
       parts.push(bytes.subarray(from, at), called)
-      from = at + this.#told.length
+      from = at + this.#servedName.length
     }
     const end = bytes.length - this.#openEnd(bytes.subarray(from))
     this.#held = bytes.subarray(end)
@@ -49,8 +49,8 @@ export class ServedName {
   }
 
   #openEnd(bytes: Buffer): number {
-    for (let length = Math.min(this.#told.length - 1, bytes.length); length > 0; length--) {
-      if (bytes.subarray(-length).equals(this.#told.subarray(0, length))) return length
+    for (let length = Math.min(this.#servedName.length - 1, bytes.length); length > 0; length--) {
+      if (bytes.subarray(-length).equals(this.#servedName.subarray(0, length))) return length
     }
     return 0
   }

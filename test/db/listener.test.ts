@@ -24,7 +24,7 @@ describe('listener', () => {
       onError: () => calls.errors++,
       answerMs,
     })
-    return { told: calls, listener }
+    return { calls, listener }
   }
   const notify = (payload: string) => sql`select pg_notify(${CHANNEL}, ${payload})`.execute(database.db)
   const connections = async () => {
@@ -36,18 +36,18 @@ describe('listener', () => {
   }
 
   it('asks to read what was announced before it listened, then receives the rest', async () => {
-    const { told, listener } = listening()
+    const { calls, listener } = listening()
     await using _ = listener
 
     await listener.start()
     await notify('one')
-    await eventually('the notification', () => told.heard[0])
+    await eventually('the notification', () => calls.heard[0])
 
-    assert.deepEqual(told, { heard: ['one'], gaps: 1, errors: 0 })
+    assert.deepEqual(calls, { heard: ['one'], gaps: 1, errors: 0 })
   })
 
   it('reconnects when its connection breaks, and asks to read what it missed', async () => {
-    const { told, listener } = listening()
+    const { calls, listener } = listening()
     await using _ = listener
     await listener.start()
 
@@ -55,21 +55,21 @@ describe('listener', () => {
       select pg_terminate_backend(pid) from pg_stat_activity
       where datname = current_database() and query = ${`listen ${CHANNEL}`}`.execute(database.db)
     await notify('missed')
-    await eventually('the second gap', () => told.gaps === 2 || undefined)
+    await eventually('the second gap', () => calls.gaps === 2 || undefined)
     await notify('heard')
 
-    assert.equal(await eventually('the notification', () => told.heard.at(-1)), 'heard')
+    assert.equal(await eventually('the notification', () => calls.heard.at(-1)), 'heard')
     assert.equal((await connections()).length, 1)
   })
 
   it('keeps trying while the database is unreachable, without blocking its starter', async () => {
-    const { told, listener } = listening('postgres://nobody@127.0.0.1:1/none')
+    const { calls, listener } = listening('postgres://nobody@127.0.0.1:1/none')
 
     await listener.start()
-    await eventually('another try', () => told.errors > 1 || undefined)
+    await eventually('another try', () => calls.errors > 1 || undefined)
     await listener[Symbol.asyncDispose]()
 
-    assert.equal(told.gaps, 0)
+    assert.equal(calls.gaps, 0)
   })
 
   it('leaves no connection behind', async () => {
@@ -108,12 +108,12 @@ describe('listener', () => {
 
   it('does not block its starter when the server accepts the connection and then hangs', async () => {
     using way = await wayUntil('listen')
-    const { told, listener } = listening(way.url, 200)
+    const { calls, listener } = listening(way.url, 200)
     await using _ = listener
 
     await listener.start()
 
-    assert.deepEqual(told, { heard: [], gaps: 0, errors: 1 })
+    assert.deepEqual(calls, { heard: [], gaps: 0, errors: 1 })
   })
 
   it('does not wait for an unresponsive server when it is closed', async () => {

@@ -12,7 +12,7 @@ import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 
 /** The other pages use its endpoints. */
 const FIRST = 'docs/quickstart.md'
-/** What the pages say to set before `npm start`. */
+/** The settings that pages name for `npm start`. */
 const SETTINGS = { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1' }
 
 /** The commands of each page without the exceptions; pages without such commands are left out. */

@@ -116,11 +116,11 @@ export class GateServer {
     try {
       done(null, await handler(call, await this.#authenticate(call)))
     } catch (err) {
-      done(this.#told(err))
+      done(this.#serviceError(err))
     }
   }
 
-  #told(err: unknown): Pick<ServiceError, 'code' | 'details'> {
+  #serviceError(err: unknown): Pick<ServiceError, 'code' | 'details'> {
     if (err instanceof Refusal) return { code: err.code, details: err.message }
     if (err instanceof WireError) return { code: status.INVALID_ARGUMENT, details: err.message }
     const { code, details } = err as Partial<ServiceError>

@@ -11,6 +11,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { WebhookActivities } from '../../activities/control/webhooks/index.ts'
+import { MAX_ATTEMPTS } from '../../domain/webhooks/schedule.ts'
 import { retryDeliveryNow } from '../contract/messages.ts'
 import { LOCAL, PAUSE, POLICY } from '../contract/policy.ts'
 
@@ -21,7 +22,6 @@ export interface WebhookDeliveryInput {
   deliveryId: string
 }
 
-const MAX_ATTEMPTS = 8
 /** The longest sleep, so that the workflow ends soon after its endpoint is disabled. */
 const MAX_SLEEP_DELAY_MS = 3_600_000
 

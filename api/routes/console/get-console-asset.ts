@@ -4,6 +4,7 @@ import Type from 'typebox'
 import { ApiError } from '../../../domain/errors.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
+import { acceptsGzip, isFileName } from '../../http/static-files.ts'
 import { builtConsole } from './page.ts'
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -26,11 +27,13 @@ export const getConsoleAsset = route({
   async handler({ params: { file }, headers }, { config }) {
     const type = TYPES[extname(file)]
     const folder = await builtConsole(config.HEARTH_CACHE_DIR)
-    const isName = /^[\w-][\w.-]*$/.test(file)
-    const isPacked = /\bgzip\b/.test(headers['accept-encoding'] ?? '')
+    const isPacked = acceptsGzip(headers)
     const name = isPacked ? `${file}.gz` : file
     const bytes =
-      type && folder && isName && (await readFile(join(folder, 'assets', name)).catch(() => undefined))
+      type &&
+      folder &&
+      isFileName(file) &&
+      (await readFile(join(folder, 'assets', name)).catch(() => undefined))
     if (!bytes) throw new ApiError('not_found', 'there is no such file')
     return reply(200, bytes, {
       'content-type': type,

@@ -1,7 +1,9 @@
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
+import { etagOfDigest } from '../../http/etag.ts'
 import { type Reply, reply } from '../../http/reply.ts'
+import { isFileName } from '../../http/static-files.ts'
 
 const NOT_BUILT =
   'The guide has not been built here. Run `npm run docs:build` in the checkout of this gateway.\n'
@@ -18,8 +20,6 @@ const TYPES: Readonly<Record<string, string>> = {
   '.yml': 'text/plain; charset=utf-8',
 }
 
-/** Matches names of files and folders; no name can lead out of the folder or to a hidden file. */
-const NAME = /^[\w-][\w.-]*$/
 const INLINE_SCRIPT = /<script\b(?![^>]*\ssrc=)[^>]*>([\s\S]*?)<\/script>/g
 
 /**
@@ -51,7 +51,7 @@ const read = (...path: string[]): Promise<Buffer | undefined> =>
 export interface GuideRequest {
   /** The segments of the path below `/docs/guide`. */
   names: readonly string[]
-  /** Whether the path ends with a slash. */
+  /** True for a path that ends with a slash. */
   isFolder: boolean
   acceptsGzip: boolean
 }
@@ -61,7 +61,7 @@ export async function guideReply(
   folder: string,
   { names, isFolder, acceptsGzip }: GuideRequest,
 ): Promise<Reply> {
-  if (names.every((name) => NAME.test(name))) {
+  if (names.every(isFileName)) {
     const path = join(folder, ...names)
     const file = isFolder ? join(path, 'index.html') : path
     const bytes = await read(file)
@@ -69,7 +69,7 @@ export async function guideReply(
       const packed = acceptsGzip ? await read(`${file}.gz`) : undefined
       return reply(200, packed ?? bytes, {
         ...headersOf(file, bytes),
-        etag: `"${hash('sha256', packed ?? bytes, 'base64url').slice(0, 22)}"`,
+        etag: etagOfDigest(hash('sha256', packed ?? bytes, 'base64url')),
         vary: 'accept-encoding',
         ...(packed && { 'content-encoding': 'gzip' }),
         'cache-control': names[0] === '_astro' ? 'public, max-age=31536000, immutable' : 'no-cache',

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { GUIDE_PATH } from '../../../platform/guide.ts'
 import { type AnyRoute, route } from '../../http/route.ts'
+import { acceptsGzip } from '../../http/static-files.ts'
 import { guideReply } from './files.ts'
 
 /** The depths at which the site has files: `/docs/guide`, `.../models`, `.../pagefind/pagefind.js` and one level below. */
@@ -37,7 +38,6 @@ const guideRoute = (folder: string, operationId: string, path: string, isFolder:
     also: { 308: null, 404: null },
     handler({ params: { part, page, file }, headers }) {
       const names = [part, page, file].filter((name) => name !== undefined)
-      const acceptsGzip = /\bgzip\b/.test(headers['accept-encoding'] ?? '')
-      return guideReply(folder, { names, isFolder, acceptsGzip })
+      return guideReply(folder, { names, isFolder, acceptsGzip: acceptsGzip(headers) })
     },
   })

@@ -37,7 +37,7 @@ def load(given):
             durations.append(image.info.get("duration", 0))
             # Animation writers would take anything left here, such as comments, as their own settings.
             frames[-1].info.clear()
-        # What shows through a transparent frame must not remain visible behind the next one.
+        # The pixels behind a transparent frame must not remain visible behind the next one.
         disposal = 2 if any(frame.mode == "RGBA" for frame in frames) else 0
         loop = image.info.get("loop", MOVING[kind])
         return frames, {"duration": durations, "loop": loop, "disposal": disposal}, count

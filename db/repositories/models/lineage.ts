@@ -1,45 +1,6 @@
 import { type Kysely, sql } from 'kysely'
+import type { LineageSource, LineageVersion } from '../../../domain/models/lineage.ts'
 import type { Database } from '../../tables.ts'
-
-/** A reference to a model that is not a version. */
-export interface ExternalRef {
-  type: string
-  repo_id?: string
-  revision?: string
-  uri?: string
-}
-
-/** One version of the lineage, with the job that created it. */
-export interface LineageVersion {
-  id: string
-  name: string
-  model_config_id: string
-  lifecycle_status: string
-  base_model_version_id: string | null
-  job_id: string | null
-  job_type: 'training' | 'merge' | null
-  job_name: string | null
-  job_base: ExternalRef | null
-  job_base_model: string | null
-  job_base_revision: string | null
-  left_out_columns: unknown
-  merge_method: string | null
-  parent_id: string | null
-  parent_type: 'training' | 'merge' | null
-  parent_name: string | null
-  dataset_id: string | null
-  dataset_name: string | null
-  repo_id: string | null
-  revision: string | null
-}
-
-/** One model that a version was merged from: a version, or the model in `ref`. */
-export interface LineageSource {
-  version_id: string
-  role: string
-  source_version_id: string | null
-  ref: ExternalRef | null
-}
 
 /**
  * Returns everything that the versions of a model were made from, at any depth. The walk enters only versions that the

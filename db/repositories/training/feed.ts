@@ -86,7 +86,7 @@ export async function listFeed(
     select place, type, at, data from (
       select place, type, at, data, row_number() over (order by place) as nth,
         sum(octet_length(data::text)) over (order by place) as upto
-      from (select * from (${union}) any_type order by place limit ${limit}) told
+      from (select * from (${union}) any_type order by place limit ${limit}) page
     ) sized
     where upto <= ${maxBytes}::bigint or nth = 1
     order by place

@@ -1,4 +1,4 @@
-# What the model servers use of uvicorn, which the environment of the checks does not have.
+# The part of uvicorn that the model servers use, which the environment of the checks does not have.
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any

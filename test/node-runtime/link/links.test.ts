@@ -85,7 +85,7 @@ describe('node links', () => {
       onStay: () => {},
       onForget: () => {},
     })
-    return { links, told: gatewayLists, [Symbol.dispose]: () => links.close() }
+    return { links, gatewayLists, [Symbol.dispose]: () => links.close() }
   }
 
   it('return to the configured gateway when no listed gateway has answered for a while', async () => {
@@ -103,7 +103,7 @@ describe('node links', () => {
     const listed = `http://127.0.0.1:${later}`
     using gateway = await startTeller([NOBODY, listed])
     using opened = open(`${gateway.url}/`, [gateway.url])
-    await until(() => opened.told.length === 1)
+    await until(() => opened.gatewayLists.length === 1)
     await sleep(SEVERAL_REPORTS_MS)
 
     assert.equal(gateway.linksSoFar(), 1)
@@ -126,7 +126,7 @@ describe('node links', () => {
     const listed = `http://127.0.0.1:${later}`
     using old = await startTeller([listed])
     using opened = open(NOBODY, [old.url])
-    await until(() => opened.told.length === 1)
+    await until(() => opened.gatewayLists.length === 1)
     await sleep(SEVERAL_REPORTS_MS)
     assert.equal(old.openLinks(), 1)
 

@@ -29,7 +29,7 @@ export async function followRun(
   })
   assert.equal(answer.statusCode, 200)
   assert.match(String(answer.headers['content-type']), /^text\/event-stream/)
-  const told: StreamEvent[] = []
+  const events: StreamEvent[] = []
   const comments: string[] = []
   const read = async () => {
     let text = ''
@@ -38,7 +38,7 @@ export async function followRun(
       text = blocks.pop() ?? ''
       for (const block of blocks) {
         if (block.startsWith(':') || block.startsWith('retry:')) comments.push(block)
-        else told.push(parse(block))
+        else events.push(parse(block))
       }
     }
   }
@@ -46,7 +46,7 @@ export async function followRun(
     () => true,
     () => false,
   )
-  return { events: told, comments, ended, [Symbol.dispose]: () => leaving.abort() }
+  return { events, comments, ended, [Symbol.dispose]: () => leaving.abort() }
 }
 
 function parse(block: string): StreamEvent {

@@ -15,7 +15,7 @@ export function linkCheckout(folder: string): void {
     if (!['.git', '.hearth'].includes(name)) symlinkSync(join(ROOT, name), join(folder, name))
 }
 
-/** What runs before the commands of a page. A command that fails, or an HTTP error, ends the shell. */
+/** The shell code before the commands of a page. A command that fails, or an HTTP error, ends the shell. */
 const prologue = ({ base_url, api_key, operations_key }: ReadyFile): string => `
 set -euo pipefail
 shopt -s expand_aliases

@@ -1,11 +1,10 @@
 import Type from 'typebox'
 import { ApiError } from '../../../../domain/errors.ts'
 import { ToolManifest } from '../../../../schemas/tool.ts'
+import { etagOfDigest } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import { toolsOf } from '../../../manifest/tools-of.ts'
-
-const TAG_CHARACTERS = 22
 
 export const getToolManifest = route({
   operationId: 'getToolManifest',
@@ -26,7 +25,7 @@ export const getToolManifest = route({
     if (!tool) throw new ApiError('not_found', 'there is no tool with this name that you may call')
     const [text] = await Array.fromAsync(services.tools.texts.of([tool]))
     return reply(200, text, {
-      etag: `W/"${tool.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`,
+      etag: `W/${etagOfDigest(tool.digest.toString('base64url'))}`,
       'cache-control': 'private, no-cache',
       'content-type': 'application/json; charset=utf-8',
     })

@@ -18,7 +18,7 @@ interface ChatRequest {
   readonly body: Buffer
   readonly disconnect: ClientDisconnect
   /** The chat as a value. */
-  readonly asked: Parameters<typeof affinityOf>[0] & { service_tier?: unknown }
+  readonly chatRequest: Parameters<typeof affinityOf>[0] & { service_tier?: unknown }
 }
 
 /**
@@ -27,7 +27,7 @@ interface ChatRequest {
  */
 export function admitChat(
   services: Services,
-  { caller, model, body, disconnect, asked }: ChatRequest,
+  { caller, model, body, disconnect, chatRequest }: ChatRequest,
 ): Chat | Promise<Chat> {
   let affinity: string | undefined
   const admit = (endpoint: CallableEndpointRow): Chat =>
@@ -37,8 +37,8 @@ export function admitChat(
       path: CHAT_PATH,
       body,
       disconnect,
-      serviceTier: asked.service_tier,
-      affinity: () => (affinity ??= affinityOf(asked, disconnect.response.req.headers[SESSION_HEADER])),
+      serviceTier: chatRequest.service_tier,
+      affinity: () => (affinity ??= affinityOf(chatRequest, disconnect.response.req.headers[SESSION_HEADER])),
     })
   const found = modelEndpoint(services, { accountId: caller.accountId, model }, CHAT_PURPOSE)
   return found instanceof Promise ? found.then(admit) : admit(found)

@@ -43,7 +43,13 @@ export const createChatCompletion = route({
             bytesFor: chatBytes(chat),
             read: (whole) => readAnswer(whole, chat.memory),
           })
-    const chat = admitChat(services, { caller, model: body.model, body: rawBody, disconnect, asked: body })
+    const chat = admitChat(services, {
+      caller,
+      model: body.model,
+      body: rawBody,
+      disconnect,
+      chatRequest: body,
+    })
     return chat instanceof Promise ? chat.then(answer) : answer(chat)
   },
 })

@@ -28,7 +28,7 @@ export const createCompletion = route({
     checkChatLimits(chatRequest, ['body'], { messages: 'prompt' })
     const bytes = Buffer.from(JSON.stringify(chatRequest))
     const { model } = body
-    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, asked: chatRequest })
+    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, chatRequest })
     const builder = new CompletionBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,

@@ -39,7 +39,7 @@ export const createResponse = route({
       model,
       body: bytes,
       disconnect,
-      asked: { ...body, ...chatRequest },
+      chatRequest: { ...body, ...chatRequest },
     })
     const builder = new ResponseBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {

@@ -38,8 +38,8 @@ describe('the platform event stream', function () {
     const row = db.selectFrom('event').select('id').where('resource_id', '=', resource)
     return (await row.executeTakeFirstOrThrow()).id
   }
-  const ids = ({ events: told }: RunStream) => told.map(({ id }) => id)
-  const types = ({ events: told }: RunStream) => told.map(({ event }) => event)
+  const ids = ({ events }: RunStream) => events.map(({ id }) => id)
+  const types = ({ events }: RunStream) => events.map(({ event }) => event)
 
   it('delivers what ends for every account within a second, as the account sees it, plus the account', async () => {
     const [one, other] = [await api.account(), await api.account()]

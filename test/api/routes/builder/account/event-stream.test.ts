@@ -265,6 +265,6 @@ describe("an account's event stream", function () {
 
     const id = await write()
     await until(() => other.events.length === 1, SOON_MS)
-    assert.deepEqual([other.events[0]?.id, streams.flatMap(({ events: told }) => told).length], [id, 2])
+    assert.deepEqual([other.events[0]?.id, streams.flatMap(({ events }) => events).length], [id, 2])
   })
 })
