@@ -12,9 +12,9 @@ export const emit = defineEvents({
   'gateway.stop_failed': error('the gateway did not stop cleanly', { err: 'error' }),
   'gateway.misconfigured': fatal('{reason}', {}),
   'gateway.start_failed': fatal('the gateway did not start', { err: 'error' }),
-  'gateway.crashed': fatal('uncaught', { err: 'error' }),
+  'gateway.crashed': fatal('the gateway crashed with an uncaught error', { err: 'error' }),
   'keys.settle_failed': warn(
-    'could not share the usage of limited keys; until this works, each gateway counts only its own requests',
+    'could not share how much limited keys have used; until this works, each gateway counts only its own requests',
     {
       err: 'error',
     },
@@ -46,14 +46,14 @@ export const emit = defineEvents({
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 
   'tool.name_taken': warn('skipped a tool because another endpoint has its name', { slug: 'string' }),
-  'tools.refresh_failed': warn('could not read changes of tools; the next request retries', {
+  'tools.refresh_failed': warn('could not read changes to tools; the next request will retry', {
     err: 'error',
   }),
 
   'memory.refresh_failed': warn('could not read the memory grants; requests use the last known grants', {
     err: 'error',
   }),
-  'memory.unacknowledged': warn('not every gateway has acknowledged a change of memory grants', {
+  'memory.unacknowledged': warn('not every gateway has acknowledged a change to memory grants', {
     version: 'number',
   }),
   'memory.unavailable': warn('could not read the memory for a request; it runs without memory', {
@@ -68,7 +68,7 @@ export const emit = defineEvents({
     err: 'error',
     task_id: 'string',
   }),
-  'memory.not_embedded': warn('could not embed the memory entries of an account; will retry', {
+  'memory.not_embedded': warn("could not embed an account's memory entries; will retry", {
     err: 'error',
     account_id: 'string',
   }),
@@ -80,13 +80,13 @@ export const emit = defineEvents({
     err: 'error',
   }),
 
-  'link.accepted': info('node linked', { node_id: 'string', link_version: 'number' }),
-  'link.closed': info('link to a node closed', {
+  'link.accepted': info('a node opened a link', { node_id: 'string', link_version: 'number' }),
+  'link.closed': info('the link to a node closed', {
     node_id: 'string',
     reason: 'string',
     unknown_frames: 'number?',
   }),
-  'link.request_failed': error('the handler of a request over a link failed', {
+  'link.request_failed': error('the handler for a request over a link failed', {
     err: 'error',
     node_id: 'string',
   }),
@@ -101,10 +101,10 @@ export const emit = defineEvents({
   'node.decisions_read_failed': warn('could not read decisions about nodes; will retry', {
     err: 'error',
   }),
-  'node.deleted_models_failed': warn('could not read which models of nodes were deleted; will retry', {
+  'node.deleted_models_failed': warn('could not read which models on nodes were deleted; will retry', {
     err: 'error',
   }),
-  'node.load_check_failed': warn('could not check whether a node may load the models it has', {
+  'node.load_check_failed': warn('could not check whether a node may load the models that it has', {
     err: 'error',
     node_id: 'string',
   }),
@@ -120,19 +120,19 @@ export const emit = defineEvents({
     err: 'error',
   }),
 
-  'model.load_promise_failed': warn('could not enqueue the load of a model', {
+  'model.load_promise_failed': warn("could not enqueue a model's load", {
     err: 'error',
     model_key: 'string',
   }),
   'model.load_time_failed': warn('could not record a load time', { err: 'error', model_key: 'string' }),
   'model.mark_failed': warn('could not mark a model as unusable', { err: 'error', model_key: 'string' }),
-  'model.pins_failed': warn('could not plan the copies of models that stay loaded', { err: 'error' }),
+  'model.pins_failed': warn('could not plan which copies of models stay loaded', { err: 'error' }),
   'model.pins_planned': info('planned which nodes keep which models loaded', {
     add: 'json',
     drop: 'json',
     retire: 'json',
   }),
-  'model.scaled': info('changed the planned number of loaded copies of a model', {
+  'model.scaled': info("changed the planned number of a model's loaded copies", {
     model_key: 'string',
     before: 'number',
     copies: 'number',
@@ -145,60 +145,64 @@ export const emit = defineEvents({
     task_id: 'string',
   }),
   'task.finish_failed': error('could not settle a running task', { err: 'error', task_id: 'string' }),
-  'task.abandon_failed': warn('could not cancel the task of a disconnected client; it continues', {
+  'task.abandon_failed': warn('could not cancel the task after its client disconnected; the task continues', {
     err: 'error',
     task_id: 'string',
   }),
-  'task.cancel_failed': debug('could not cancel the workflow of a task', {
+  'task.cancel_failed': debug("could not cancel a task's workflow", {
     err: 'error',
     task_id: 'string',
   }),
-  'task.stream_close_failed': error('could not settle the task of a stream', {
+  'task.stream_close_failed': error("could not settle a stream's task", {
     err: 'error',
     task_id: 'string',
   }),
   'task.ends_read_failed': warn('could not read which tasks have ended', { err: 'error' }),
-  'task.ends_notify_lost': warn('lost the notifications of task ends; polling only', { err: 'error' }),
-  'task.wake_failed': warn('could not wake tasks that wait for a node; they poll for one', {
+  'task.ends_notify_lost': warn('lost the notifications about ended tasks; relying on polling alone', {
     err: 'error',
   }),
-  'task.woken': info('woke tasks that wait for a node', { tasks: 'number' }),
-  'cohort.cancel_failed': warn('could not cancel the workflow of a cancelled cohort', {
+  'task.wake_failed': warn('could not wake tasks that are waiting for a node; they poll for one', {
     err: 'error',
-    cohort_id: 'string',
   }),
-  'cohort.end_failed': debug('could not end a complete cohort; its workflow will', {
+  'task.woken': info('woke tasks that were waiting for a node', { tasks: 'number' }),
+  'cohort.cancel_failed': warn("could not cancel a cancelled cohort's workflow", {
     err: 'error',
     cohort_id: 'string',
   }),
-  'cohort.signal_failed': debug('could not signal a cohort that a stage has started', {
+  'cohort.end_failed': debug('could not end a completed cohort; its workflow will', {
     err: 'error',
     cohort_id: 'string',
   }),
-  'task.wake_signal_failed': debug('could not signal a task that a node has room', {
+  'cohort.signal_failed': debug('could not notify a cohort that a stage has started', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'task.wake_signal_failed': debug('could not notify a task that a node has capacity', {
     err: 'error',
     task_id: 'string',
   }),
   'task.reaped': warn('failed the open tasks of a lost gateway', { count: 'number' }),
   'task.reap_failed': warn('could not check for tasks of lost gateways', { err: 'error' }),
 
-  'spaces.not_derived': warn('could not derive the spaces of a model from its files', {
+  'spaces.not_derived': warn("could not derive a model's spaces from its files", {
     err: 'error',
     model_key: 'string',
   }),
-  'cohort.edge_notify_lost': warn('lost the notifications of hand-overs; polling only', { err: 'error' }),
+  'cohort.edge_notify_lost': warn('lost the notifications about hand-overs; relying on polling alone', {
+    err: 'error',
+  }),
 
-  'stream.notify_lost': warn('lost the notifications for streams; polling only', {
+  'stream.notify_lost': warn('lost the notifications for streams; relying on polling alone', {
     err: 'error',
     channel: 'string',
   }),
-  'job.report_store_failed': warn('could not store logs or losses of a job', {
+  'job.report_store_failed': warn("could not store a job's logs or losses", {
     err: 'error',
     node_id: 'string',
   }),
-  'job.claim_signal_failed': debug('could not signal a claim to the workflow', { err: 'error' }),
-  'job.pause_signal_failed': debug('could not signal a pause to the workflow', { err: 'error' }),
-  'job.cancel_failed': debug('could not cancel the workflow of a cancelled run', { err: 'error' }),
+  'job.claim_signal_failed': debug('could not notify the workflow of a claim', { err: 'error' }),
+  'job.pause_signal_failed': debug('could not notify the workflow of a pause', { err: 'error' }),
+  'job.cancel_failed': debug("could not cancel a cancelled run's workflow", { err: 'error' }),
   'checkpoint.delete_failed': warn('could not delete an old checkpoint', { err: 'error' }),
 
   'journal.write_failed': warn('could not write a group of rows; will retry', {
@@ -206,7 +210,7 @@ export const emit = defineEvents({
     rows: 'number',
   }),
   'journal.row_refused': error('could not write a row', { err: 'error' }),
-  'outbox.read_failed': warn('could not read the workflows to start', { err: 'error' }),
+  'outbox.read_failed': warn('could not read which workflows to start', { err: 'error' }),
   'outbox.start_failed': warn('could not start workflows yet; will retry', {
     reason: 'string?',
     waiting: 'number',

@@ -2,15 +2,15 @@ import { debug, defineEvents, error, info, warn } from '../platform/events.ts'
 
 /** Logs events of a node's models, links and environments; docs/events.md lists them. */
 export const emit = defineEvents({
-  'model.loaded': info('model loaded', { model_key: 'string', ms: 'number' }),
-  'model.load_failed': warn('model not loaded', { model_key: 'string', err: 'string' }),
+  'model.loaded': info('loaded a model', { model_key: 'string', ms: 'number' }),
+  'model.load_failed': warn('could not load a model', { model_key: 'string', err: 'string' }),
   'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
   'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
     err: 'error',
     model_key: 'string',
   }),
   'model.unloaded_idle': info('an idle model was unloaded', { model_key: 'string', idle_s: 'number' }),
-  'model.server_died': warn('a model server died', { model_key: 'string', err: 'string?' }),
+  'model.server_died': warn('a model server exited unexpectedly', { model_key: 'string', err: 'string?' }),
   'model.weights_damaged': warn('weights on this disk are damaged: downloading them again', {
     model_key: 'string',
   }),
@@ -28,17 +28,17 @@ export const emit = defineEvents({
     },
   ),
   'cohort.payload_lost': warn('a payload was dropped before its consumer received it', { err: 'error' }),
-  'disk.full': error('a disk of this node is full: no runs start here until space is freed', {
+  'disk.full': error("one of this node's disks is full: no runs start here until space is freed", {
     free_mb: 'number',
   }),
-  'disk.usable': info('the disks of this node have free space again', {}),
+  'disk.usable': info("this node's disks have free space again", {}),
   'gpu.usable': info('programs on this node can use its GPUs', { devices: 'number' }),
   'gpu.unusable': error('programs on this node cannot use its GPUs: work placed on them fails', {
     reason: 'string',
   }),
   'gpu.runs_stopped': warn('this node accepts no GPU runs until a probe finds its GPUs usable', {}),
   'gpu.runs_resumed': info('this node accepts GPU runs again', {}),
-  'memory.retained': error('the memory of a stopped model has not been freed', {
+  'memory.retained': error("a stopped model's memory has not been freed", {
     model_key: 'string',
     pids: 'number[]',
     memory_mb: 'number',
@@ -49,17 +49,27 @@ export const emit = defineEvents({
     model_keys: 'string[]',
     wait_ms: 'number',
   }),
-  'memory.unmeasured': error(
-    'cannot measure whether the memory of a stopped model is free: assuming that it is',
-    { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },
-  ),
+  'memory.unmeasured': error("cannot measure whether a stopped model's memory is free: assuming that it is", {
+    model_key: 'string',
+    pids: 'number[]',
+    memory_mb: 'number',
+    s: 'number',
+  }),
   'tool.unconfined': warn('this node runs no tools because it cannot confine them: {lack}', {}),
   'tool.list_failed': warn("the operators' tools could not be read", { err: 'error' }),
   'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),
   'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
-  'link.lost': warn('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
-  'link.interrupted': debug('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
-  'link.unanswered': warn('no gateway of the list responds: trying the configured one as well', {
+  'link.lost': warn('lost the link to a gateway', {
+    gateway: 'string',
+    reason: 'string',
+    retry_ms: 'number',
+  }),
+  'link.interrupted': debug('the link to a gateway was interrupted', {
+    gateway: 'string',
+    reason: 'string',
+    retry_ms: 'number',
+  }),
+  'link.unanswered': warn('no gateway in the list responds: trying the configured one as well', {
     gateway: 'string',
   }),
   'gateway.unknown_frame': warn('a gateway sends frames of an unknown type: ignoring them', {

@@ -39,21 +39,21 @@ export const DECLARED = PARTS.flatMap(({ declared }) =>
 
 const HEAD = `# Log events
 
-Each line of a process's log is a JSON object and an event. Count and alert by \`event\`: names never change and are never reused.
-A \`msg\` may be reworded.
+Each line of a process's log is a JSON object that describes one event. Count and alert by \`event\`: names never change and are never reused.
+The wording of a \`msg\` may change.
 
 | field | meaning |
 | --- | --- |
-| \`event\` | the name |
+| \`event\` | the event's name |
 | \`level\` | 10 trace, 20 debug, 30 info, 40 warn, 50 error, 60 fatal |
 | \`time\` | milliseconds since 1970 |
-| \`msg\` | the sentence below, with the values of this line for words in braces; without a sentence, the error's message |
-| \`request_id\` | in lines about an HTTP request |
+| \`msg\` | the sentence below, with each placeholder in braces replaced by that field; if there is no sentence, the error's message |
+| \`request_id\` | the request's id, in lines about an HTTP request |
 
-* In the tables, a field is followed by its type. One with a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`.
-* \`temporal.log\` repeats logs of Temporal's SDK and has its fields too.
-* Output of trainers and model servers belongs to their runs and is not an event.
-* A worker, gate or node that cannot start or must exit says why in plain text on stderr.
+* In the tables, each field is followed by its type. A field whose type has a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`.
+* \`temporal.log\` forwards log lines from the Temporal SDK, including their fields.
+* Output from trainers and model servers belongs to the runs and models, and is not an event.
+* If a worker, gate or node cannot start or must exit, it writes the reason to stderr in plain text.
 
 \`npm run events:write\` writes this page from the declarations.
 `

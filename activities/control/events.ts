@@ -2,12 +2,12 @@ import { debug, defineEvents, error, info, warn } from '../../platform/events.ts
 
 /** Emits what the activities of a worker log; docs/events.md lists it. */
 export const emit = defineEvents({
-  'job.wait_note_failed': warn('could not record why a job waits', { err: 'error', job_id: 'string' }),
-  'cohort.overdue_failed': warn('could not end overdue work of a cohort; the next pass tries again', {
+  'job.wait_note_failed': warn('could not record why a job is waiting', { err: 'error', job_id: 'string' }),
+  'cohort.overdue_failed': warn("could not end a cohort's overdue work; the next pass tries again", {
     err: 'error',
     cohort_id: 'string',
   }),
-  'job.wait_signal_failed': debug('could not signal a workflow why its job waits', {
+  'job.wait_signal_failed': debug('could not notify a workflow why its job is waiting', {
     err: 'error',
     job_id: 'string',
   }),
@@ -30,7 +30,7 @@ export const emit = defineEvents({
     err: 'error',
   }),
   'webhook.delivery_failed': error('could not send a delivery', { err: 'error', delivery_id: 'string' }),
-  'webhook.settle_delayed': warn('delivery results wait for the database', {
+  'webhook.settle_delayed': warn('delivery results are waiting for the database', {
     err: 'error',
     attempts: 'number',
   }),
@@ -45,5 +45,7 @@ export const emit = defineEvents({
     webhook_endpoint_id: 'string',
     reason: 'string',
   }),
-  'webhook.notify_lost': warn('lost notifications of new deliveries; polling only', { err: 'error' }),
+  'webhook.notify_lost': warn('lost the notifications about new deliveries; relying on polling alone', {
+    err: 'error',
+  }),
 })

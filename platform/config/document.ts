@@ -5,7 +5,7 @@ const SECTIONS: readonly (readonly [title: string, first: keyof typeof SETTINGS]
   ['Address, folders and logs', 'HEARTH_PORT'],
   ['Command line', 'HEARTH_PROFILE'],
   ['Secrets', 'HEARTH_EVALUATOR_TOKEN'],
-  ['Limits of gateways', 'HEARTH_RATE_LIMIT'],
+  ['Gateway limits', 'HEARTH_RATE_LIMIT'],
   ['Prices, storage and quotas', 'HEARTH_CREDIT_USD'],
   ['Model hub and outbound calls', 'HEARTH_HUB_ENDPOINT'],
   ['Webhooks', 'HEARTH_WEBHOOK_DESTINATIONS'],
@@ -18,7 +18,7 @@ const SECTIONS: readonly (readonly [title: string, first: keyof typeof SETTINGS]
 
 const HEAD = `# Settings
 
-Every setting is an environment variable. An invalid value stops the start with a message that names it.
+Every setting is an environment variable. If a value is invalid, the process refuses to start and names the variable.
 For production, start with \`HEARTH_BASE_URL\`, \`HEARTH_OPERATIONS_KEY\`, \`HEARTH_ENCRYPTION_KEYS\`, \`DATABASE_URL\` and \`TEMPORAL_ADDRESS\` ([Deployment](deployment.md)).
 
 \`npm run config:write\` writes this page from \`platform/config.ts\`.

@@ -91,7 +91,7 @@ describe('commands of docs/cohorts.md', function () {
   it('read a prompt on one node and continue it on another (S3)', async () => {
     const { child, readOutput: said } = typed('npx node workers/node.ts')
     second = child
-    await eventually('a second node', () => said().includes('taking work') || undefined, 120_000)
+    await eventually('a second node', () => said().includes('accepting work') || undefined, 120_000)
 
     const output = await typed('prefill-decode.json').output
 

@@ -2,7 +2,7 @@ import { defineEvents, error, info, warn } from '../../platform/events.ts'
 
 /** Emits a node's own log events and those of its connection to Temporal; docs/events.md lists them. */
 export const emit = defineEvents({
-  'node.started': info('taking work', {
+  'node.started': info('accepting work', {
     node_id: 'string',
     hardware: 'string',
     cpus: 'number',
@@ -20,12 +20,14 @@ export const emit = defineEvents({
   'node.resumed': info('accepting work again', {}),
   'node.shared': info('accepting work from every account', { sharing: 'string' }),
   'node.dedicated': info('accepting work only from its own account', { sharing: 'string' }),
-  'node.leftovers_ended': warn('ended processes that an earlier run of this node left', { reaped: 'number' }),
+  'node.leftovers_ended': warn('ended processes left behind by an earlier run of this node', {
+    reaped: 'number',
+  }),
   'node.isolation_incomplete': warn("sandboxing is weaker than other accounts' work requires", {
     gaps: 'string[]',
   }),
   'node.profiles_lacking': info('this node cannot run some profiles', { lacks: 'string[]' }),
-  'node.gpus_left_out': warn('this node does not use some GPUs of its machine', {
+  'node.gpus_left_out': warn("this node does not use some of its machine's GPUs", {
     cuda_visible_devices: 'string?',
     left_out: 'string[]',
     ignored: 'string[]',
@@ -36,19 +38,19 @@ export const emit = defineEvents({
   ),
   'node.gateways_save_failed': warn(undefined, { err: 'error' }),
   'gate.awaited': warn('waiting for access to Temporal', { reason: 'string' }),
-  'gate.moved': info('the gate to Temporal moved; this node reconnected', {
+  'gate.moved': info('the Temporal gate has moved; this node has reconnected', {
     from: 'string',
     to: 'string',
   }),
-  'gate.unreachable': warn('the gate to Temporal does not respond: this node gets no durable work', {
+  'gate.unreachable': warn('the Temporal gate does not respond: this node gets no durable work', {
     address: 'string',
     reason: 'string',
   }),
-  'gate.refused': warn('the gate to Temporal refuses calls of this node', {
+  'gate.refused': warn('the Temporal gate rejects calls from this node', {
     address: 'string',
     reason: 'string',
   }),
-  'gate.reached': info('the gate to Temporal responds again', { address: 'string' }),
+  'gate.reached': info('the Temporal gate responds again', { address: 'string' }),
   'gate.credential_failed': warn('could not renew the Temporal credential; trying again', {
     reason: 'string',
   }),
@@ -56,7 +58,7 @@ export const emit = defineEvents({
     err: 'error',
     queue: 'string',
   }),
-  'queue.close_forced': info('work of a closed task queue did not end in time and continues elsewhere', {
+  'queue.close_forced': info('work from a closed task queue did not end in time and continues elsewhere', {
     err: 'error',
     queue: 'string',
   }),
