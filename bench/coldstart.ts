@@ -143,7 +143,7 @@ const seconds = (count = Number.NaN) => `${count.toFixed(2)} s`
 const loadsOf = (platform: BenchPlatform, modelKey: string) =>
   readFileSync(join(platform.logs, 'node.log'), 'utf8')
     .split('\n')
-    .filter((line) => line.includes('"model loaded"') && line.includes(modelKey))
+    .filter((line) => line.includes('"model.loaded"') && line.includes(modelKey))
     .map((line) => JSON.parse(line) as { ms: number })
 
 const importChatModel = (platform: BenchPlatform, name: string, path: string) =>
