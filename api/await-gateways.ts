@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A gateway that stays silent for longer picks the change up by itself. */
+/** A gateway that stays silent for longer picks up the change on its own. */
 const MAX_WAIT_MS = 2_000
 const POLL_INTERVAL_MS = 20
 

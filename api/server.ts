@@ -21,7 +21,7 @@ export interface Gateway {
   readonly server: Server
   readonly services: OpenServices
   readonly baseUrl: string
-  /** Accepts no further connections, gives requests in progress 5 s, then closes everything. */
+  /** Stops accepting connections, gives requests in progress 5 s, then closes everything. */
   stop(): Promise<void>
 }
 

@@ -71,7 +71,7 @@ export interface Services {
   readonly killSwitch: KillSwitchView
   /** Signals changes over REST to the kill switch workflow. */
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>
-  /** Encrypts stored replies and other texts that may contain a secret. */
+  /** Encrypts stored replies and other text that may contain a secret. */
   readonly secretBox: SecretBox
   /** The model hub, for callers that have checked the account's access. */
   readonly hub: Omit<HubClient, 'info' | 'search'>
@@ -95,7 +95,7 @@ export interface Services {
   readonly inputChecks: InputChecks
   /** Plans graphs of models; large graphs in a worker thread. */
   readonly planner: Pick<Planner, 'order' | 'plan'>
-  /** Builds the long responses of an account one after another. */
+  /** Builds each account's long responses one at a time. */
   readonly longAnswers: LongResponses
   /** Writes the rows of warm inference, many per transaction. */
   readonly journal: Journal
@@ -114,7 +114,7 @@ export interface Services {
   readonly eventFollowers: Followers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
-  /** Places at loaded models; requests take turns for them. */
+  /** The request slots of loaded models; requests take turns for them. */
   readonly places: ModelSlots
   /** Model loads that requests wait for. */
   readonly loads: ModelLoads

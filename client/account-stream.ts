@@ -21,8 +21,7 @@ type Stream = DescribedMethod &
   ((query?: EventStreamOptions, options?: CallOptions) => AsyncGenerator<FeedEvent, void>)
 
 /**
- * Follows the account's events until the caller ends it. If the connection ends, it reopens the stream at the same
- * position.
+ * Follows the account's events until the caller stops. If the connection ends, reopens the stream at the same position.
  */
 export function accountStream(transport: Transport): Stream {
   async function* follow(

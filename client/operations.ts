@@ -31,7 +31,7 @@ export class Operations {
     this.#transport = transport
   }
 
-  /** A request without anything but ids. */
+  /** A request with only ids. */
   call<I extends Ids, A>(operation: Operation): Call<I, A> {
     return described(operation, (...args) => {
       const { ids, rest } = split(operation, args)

@@ -3,7 +3,7 @@ export interface Page<T, A> {
   items: readonly T[]
   /** The query parameters for the next page; null on the last. */
   next: Readonly<{ cursor: string } | { offset: number }> | null
-  /** The full response, which in some lists has more than the items. */
+  /** The full response, which in some lists contains more than the items. */
   answer: A
 }
 

@@ -28,7 +28,7 @@ const RECONNECT_DELAY_MS = 2_000
 type Stream = DescribedMethod &
   ((run_id: string, query?: RunStreamQuery, options?: CallOptions) => AsyncGenerator<RunEvent, void>)
 
-/** Follows a run until it is `done`. If the connection ends earlier, it reopens the stream at the same position. */
+/** Follows a run until it is `done`. If the connection ends earlier, reopens the stream at the same position. */
 export function runStream(transport: Transport): Stream {
   async function* follow(
     runId: string,

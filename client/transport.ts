@@ -22,7 +22,7 @@ export interface HearthOptions {
 export interface CallOptions {
   signal?: AbortSignal | undefined
   /**
-   * The key under which a repeated request gets the first response. By default, routes that honour it get a new key;
+   * The key under which a repeated request gets the first response. By default, routes that honor it get a new key;
    * `false` sends none.
    */
   idempotencyKey?: string | false
@@ -34,9 +34,9 @@ export interface Operation {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Relative to the family's prefix, as spelled in the document. */
   path: `/${string}`
-  /** Honours an `Idempotency-Key`. */
+  /** Honors an `Idempotency-Key`. */
   idempotent?: boolean
-  /** Safe to send twice although it isn't a GET: it only reads, or a repeat finds everything done. */
+  /** Safe to send twice although it isn't a GET: it only reads, or a repeat changes nothing. */
   repeatable?: boolean
   /** Requires an `If-Match` header. We send `*`, because responses don't contain ETags. */
   ifMatch?: boolean

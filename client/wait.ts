@@ -9,7 +9,7 @@ export interface WaitOptions<T> {
   intervalMs?: number
 }
 
-/** Polls something until it is over, and returns it. */
+/** Polls a resource until it is done, and returns it. */
 export async function waitFor<T>(
   read: () => Promise<T>,
   isOver: (current: T) => boolean,

@@ -12,9 +12,9 @@ const ToolLimits = Type.Object(
     memory_mb: Type.Integer({ minimum: 16, maximum: 65_536 }),
     cpus: Type.Integer({ minimum: 1, maximum: 64 }),
     processes: Type.Integer({ minimum: 1, maximum: 4_096 }),
-    /** All files that it writes. They are in memory. */
+    /** The size limit for all files that it writes, which are held in memory. */
     temporary_mb: Type.Integer({ minimum: 1, maximum: 16_384 }),
-    /** The largest result, or the longest text of each output stream. */
+    /** The size limit for the result, or for each output stream. */
     output_kb: Type.Integer({ minimum: 1, maximum: 16_384 }),
   },
   { additionalProperties: false },

@@ -15,7 +15,7 @@ export const valuesOf = (vocabulary: TSchema): string[] => (vocabulary as { enum
 
 /**
  * Options of an object that needs at least one of these members. A request without any gets this error together with
- * all others.
+ * all its other errors.
  */
 export const EitherOf = (...names: string[]) => ({ anyOf: names.map((name) => ({ required: [name] })) })
 

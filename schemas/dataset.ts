@@ -181,7 +181,7 @@ export const DatasetRowsQuery = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 50, default: 20 })),
 })
 
-/** The first rows of a dataset: at most 50 rows and 200 columns, with texts truncated to 500 characters. */
+/** The first rows of a dataset: at most 50 rows and 200 columns, with text truncated to 500 characters. */
 export const DatasetRows = Type.Object(
   {
     dataset_id: Uuid,

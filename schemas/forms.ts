@@ -2,7 +2,7 @@ import Type from 'typebox'
 
 const WORDS = new Map<string, string>()
 
-/** Returns the error message for a text that doesn't match this pattern. */
+/** Returns the error message for a string that doesn't match this pattern. */
 export const formatPattern = (pattern: string): string | undefined => WORDS.get(pattern)
 
 interface TextOptions {
@@ -11,13 +11,13 @@ interface TextOptions {
   description?: string
 }
 
-/** A text with a pattern. Error messages show `words` instead of the pattern. */
+/** A string with a pattern. Error messages show `words` instead of the pattern. */
 export function Formed(pattern: string, words: string, options: TextOptions = {}) {
   WORDS.set(pattern, words)
   return Type.String({ ...options, pattern })
 }
 
-/** A text that is not blank. */
+/** A string that is not blank. */
 export const Filled = Formed('\\S', 'must not be blank', { minLength: 1 })
 
 /** A display name. */

@@ -2,9 +2,9 @@ import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 
-/** The most characters in one entry. */
+/** The maximum number of characters in one entry. */
 export const MAX_MEMORY = 8_000
-/** The most entries in one import request. */
+/** The maximum number of entries in one import request. */
 export const MAX_IMPORTED = 500
 
 export const MemoryAccess = Vocabulary('read', 'write')
@@ -12,8 +12,8 @@ export type MemoryAccess = Static<typeof MemoryAccess>
 
 /**
  * The outcome of a task's memory. It is `attached` until the task runs, then `given`, or `empty` if there was nothing
- * to add. `denied` means that its key has no grant, `unavailable` that it could not be read. A model `refused` the
- * request with the memory and then got the request without it.
+ * to add. `denied` means that its key has no grant, `unavailable` that it could not be read. `refused` means that the
+ * model rejected the request with the memory and then got the request without it.
  */
 export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 'unavailable', 'refused')
 export type MemoryOutcome = Static<typeof MemoryOutcome>

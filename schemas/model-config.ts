@@ -85,7 +85,7 @@ export const ModelConfigFile = Type.Object(
         /** The unit of a run's progress and of its checkpoints; epochs by default. */
         progress_unit: Type.Optional(Vocabulary('epoch', 'step')),
         /**
-         * Language models require a base model, other configs may allow one. When absent, a run always starts from
+         * Language models require a base model; other configs may allow one. When absent, a run always starts from
          * scratch.
          */
         base: Type.Optional(Vocabulary('required', 'optional')),

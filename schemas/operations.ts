@@ -10,7 +10,7 @@ export const OpenWork = Type.Object(
   {
     kind: Vocabulary('task', 'run', 'merge', 'cohort', 'webhook_delivery', 'workflow_start'),
     waiting: Type.Integer({
-      description: 'Deliveries that wait for their next attempt do not count before it is due',
+      description: 'A delivery that waits for its next attempt counts only once that attempt is due',
     }),
     running: Type.Integer(),
     oldest_waiting_s: Seconds('The age of the item that has waited longest; null while nothing waits'),
@@ -36,7 +36,7 @@ export const TaskQueue = Type.Object(
 )
 export type TaskQueue = Static<typeof TaskQueue>
 
-/** Waiting work, by the platform's rows and by Temporal's queues. */
+/** Waiting work, according to the platform's rows and to Temporal's queues. */
 export const Queues = Type.Object(
   {
     measured_at: Timestamp,
@@ -135,7 +135,7 @@ const Setting = Type.Object(
     value: Type.Unknown({ description: 'null for secrets and unset settings' }),
     default: Nullable(Type.String()),
     is_secret: Type.Boolean(),
-    is_set: Type.Boolean({ description: 'Also true if set by its default' }),
+    is_set: Type.Boolean({ description: 'Also true if the value is only its default' }),
   },
   { $id: 'Setting' },
 )
@@ -150,7 +150,7 @@ export const PlacementsQuery = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 300, description: 'A model key' }),
   account_id: Type.Optional({
     ...Uuid,
-    description: 'For work of this account; without it, for work open to all accounts',
+    description: 'Considers work of this account; if absent, work open to all accounts',
   }),
 })
 
@@ -164,7 +164,7 @@ export const Placements = Type.Object(
       Type.Object({
         node_id: Uuid,
         warmth: Vocabulary('warm', 'cached', 'cold'),
-        score: Type.Number({ description: 'From warmth, free memory and load' }),
+        score: Type.Number({ description: 'Computed from warmth, free memory and load' }),
       }),
     ),
     nodes: Type.Array(
@@ -174,7 +174,10 @@ export const Placements = Type.Object(
         score: Nullable(Type.Number({ description: 'null for a node that cannot run it' })),
         reason: Type.String({ description: 'Why it was not chosen; empty for the chosen one' }),
       }),
-      { description: 'Nodes that can run it first, by score; nodes without a report for 10 s are left out' },
+      {
+        description:
+          'Nodes that can run it are listed first, by score; nodes without a report for 10 s are left out',
+      },
     ),
   },
   { $id: 'Placements' },

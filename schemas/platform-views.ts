@@ -16,7 +16,9 @@ export const GatewayView = Type.Object(
     lease_expires_at: Timestamp,
     nodes: { ...Count, description: 'Nodes whose latest report it stored' },
     open_tasks: { ...Count, description: 'Tasks that it handles without a workflow, 10,000 at most' },
-    kill_switch_acknowledged: Type.Boolean({ description: 'It has applied the newest kill switch order' }),
+    kill_switch_acknowledged: Type.Boolean({
+      description: 'Whether it has applied the newest kill switch order',
+    }),
   },
   { $id: 'GatewayView' },
 )
@@ -63,7 +65,7 @@ export const KillSwitchHistoryQuery = Type.Object(PageQuery.properties)
 export const WebhookBacklog = Type.Object(
   {
     events: { ...Count, description: 'Events that wait until their destination has capacity' },
-    pending: { ...Count, description: 'Deliveries without an attempt' },
+    pending: { ...Count, description: 'Deliveries with no attempts yet' },
     delivering: Count,
     retrying: { ...Count, description: 'Deliveries that failed and will be retried' },
     due: { ...Count, description: 'Deliveries whose next attempt could be made now' },

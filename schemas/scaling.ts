@@ -10,13 +10,13 @@ const Min = Type.Integer({
 const Max = Type.Integer({
   minimum: 1,
   maximum: MAX_COPIES,
-  description: 'The most copies that are loaded at a time',
+  description: 'The maximum number of copies loaded at a time',
 })
 const TargetInFlight = Type.Integer({
   minimum: 1,
   maximum: 100_000,
   description:
-    'Requests in flight and waiting per copy, above which a copy is added. Without a target, the concurrency of the model',
+    "In-flight and waiting requests per copy above which a copy is added. Defaults to the model's concurrency",
 })
 const TargetWait = Type.Integer({
   minimum: 1,
@@ -27,7 +27,7 @@ const IdleTimeout = Type.Integer({
   minimum: 0,
   maximum: 30 * 86_400,
   description:
-    'Seconds that a copy must be unneeded before it is unloaded; 0 means never, null uses HEARTH_IDLE_UNLOAD_S of each node',
+    "Seconds that a copy must be unneeded before it is unloaded; 0 means never, null uses each node's HEARTH_IDLE_UNLOAD_S",
 })
 
 const ScheduleEntry = Type.Object(
@@ -71,7 +71,7 @@ export const Scaling = Type.Object(
     min: Min,
     effective_min: Type.Integer({
       description:
-        'The current minimum: `min` or the minimum of the schedule, or that of operators if higher; 0 while the endpoint is paused',
+        "The current minimum: `min` or the schedule's minimum, or the operators' minimum if that is higher; 0 while the endpoint is paused",
     }),
     effective_min_by: {
       ...Vocabulary('min', 'schedule', 'operators', 'paused'),
@@ -99,7 +99,7 @@ export const Scaling = Type.Object(
         to: Type.Integer(),
         reason: Type.String(),
       }),
-      { description: 'The latest changes of `wanted`, newest first' },
+      { description: 'The latest changes to `wanted`, newest first' },
     ),
     quota: Type.Object({
       copies: Type.Integer({ description: 'Copies that the account may reserve for its endpoints' }),

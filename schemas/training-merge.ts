@@ -8,7 +8,7 @@ import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
 export const MergeMethod = Vocabulary('adapter_merge', 'slerp', 'ties', 'dare')
 export type MergeMethod = Static<typeof MergeMethod>
 
-/** The most models or adapters in one merge. */
+/** The maximum number of models or adapters in one merge. */
 export const MAX_MERGE_SOURCES = 16
 
 const Refs = Type.Array(ArtifactRef, { maxItems: MAX_MERGE_SOURCES })

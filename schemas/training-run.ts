@@ -146,7 +146,7 @@ export const TrainingRun = Type.Object(
     attempt: Type.Integer({ minimum: 0 }),
     /** True from a `:pause` until the next `:resume`; the status doesn't change. */
     paused: Type.Boolean(),
-    /** Why no node can run the job, or that it is paused; null while a node runs it or could. */
+    /** Why no node can run the job, or a note that it is paused; null while a node runs it or could run it. */
     waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
     /** The progress of the current attempt; null without an attempt, and before its trainer has reported any. */
     progress: Nullable(RunProgress),

@@ -31,7 +31,7 @@ export async function cancelCohort(
     return ended
   })
   if (!wasOpen) return false
-  // If Temporal is unavailable, the workflow finds the ended rows by itself later.
+  // If Temporal is unavailable, the workflow finds the ended rows on its own later.
   temporal.workflow
     .getHandle(WORKFLOW_ID.cohort(cohortId))
     .cancel()

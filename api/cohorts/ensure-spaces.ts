@@ -91,7 +91,7 @@ async function register(
   })
 }
 
-/** Reads the header of a model's GGUF file, or of its first split; undefined without one. */
+/** Reads the header of a model's GGUF file, or of its first split; undefined if there is none. */
 async function readHead(services: Parts, files: readonly VersionFileRow[]): Promise<ModelFacts['gguf']> {
   const [first] = files
     .filter(({ path }) => /^(?!.*mmproj).*\.gguf$/i.test(path))

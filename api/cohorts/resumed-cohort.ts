@@ -26,7 +26,7 @@ export interface Source {
   reason?: string
 }
 
-/** Finds what a run reuses of the cohort in its `resume_of`; undefined without one. */
+/** Finds what a run reuses from the cohort in its `resume_of`; undefined if it has no `resume_of`. */
 export async function resumedCohort(
   trx: Transaction<Database>,
   { accountId, body }: { accountId: string; body: RunRequest },

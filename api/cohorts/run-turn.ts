@@ -14,10 +14,10 @@ interface RunOrder {
 }
 
 /**
- * Waits for the account's turn if a run has a long graph (in its body or its stored plan) or reuses results, which may
- * have 64 MB; returns undefined for any other run. The next turn starts after a pause as long as this one, so an
- * account occupies the gateway's only thread at most half of the time. Call this before the transaction, which would
- * hold a connection while it waits.
+ * Waits for the account's turn if a run has a long graph (in its body or its stored plan) or reuses results, which can
+ * be up to 64 MB; returns undefined for any other run. The account's next turn starts after a pause as long as this
+ * turn, so an account occupies the gateway's only thread at most half of the time. Call this before the transaction,
+ * which would hold a connection while it waits.
  */
 export async function takeRunTurn(
   { db, longAnswers }: Pick<Services, 'db' | 'longAnswers'>,

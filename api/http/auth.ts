@@ -20,7 +20,7 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
   return method === 'DELETE' ? 'admin' : 'operator'
 }
 
-/** The requirements of a route for its key. */
+/** A route's requirements for the caller's key. */
 interface KeyNeeds {
   role: Role
   isForLimitedKeys: boolean

@@ -13,7 +13,7 @@ import { HANDLED, Reply } from './reply.ts'
 import type { AnyRequest, AnyRoute } from './route.ts'
 import { type Check, jsonCheck, LARGE_BYTES, textCheck } from './validate.ts'
 
-/** A call of an operation on behalf of an account's request. */
+/** A call to an operation on behalf of an account's request. */
 export interface OperationCall {
   /** The request that causes the call; the operation shares its caller, its logger and its client's connection. */
   readonly request: AnyRequest & { readonly caller: AccountCaller }

@@ -23,8 +23,8 @@ interface HotEntry {
  * Serves chats, inferences, invocations, agents and task polls without Koa and its router, with the same middlewares in
  * the same order. A gateway answers thousands of these a second. For each, Koa would add its context, a search through
  * a hundred patterns and a promise per middleware: in `bench/gateway` a chat costs 1.55 times a bare proxy's CPU
- * through Koa, and 1.16 to 1.32 times on this path. Every other request goes through Koa, including unusual ones to
- * these routes: other methods, a query, an encoded path, no Host. For those the function returns false.
+ * through Koa, and 1.16 to 1.32 times on this path. Every other request goes through Koa, and the function returns
+ * false for it. These include unusual requests to the hot routes: other methods, a query, an encoded path, no Host.
  */
 export function hotPath(
   routes: readonly MountedRoute[],
@@ -68,7 +68,7 @@ function entryOf(operation: Operation, run: Run): HotEntry {
   return { operation, run, paramsIn }
 }
 
-/** Works as koa-compose, without a promise per middleware. */
+/** Works like koa-compose, but without a promise per middleware. */
 const compose = (middlewares: readonly Middleware[]): Run =>
   middlewares.reduceRight<Run>(
     (next, middleware) => (ctx) => middleware(ctx, () => next(ctx)),

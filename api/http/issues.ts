@@ -42,7 +42,7 @@ function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
 }
 
-/** Returns the members that an object needs one of, if that is what the error is about. */
+/** Returns the members of which an object needs one, if the error is about such a choice. */
 function membersToChoose(error: ErrorObject): string[] | undefined {
   const branches = branchesOf(error)
   const isChoice = branches.every((branch) => Object.keys(branch).join() === 'required')

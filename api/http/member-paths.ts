@@ -1,5 +1,5 @@
 const MAX_DEPTH = 12
-/** If more objects than this have a member of the name, a hint would be useless. */
+/** If more objects than this have a member with the name, a hint would be useless. */
 const MAX_PLACES = 3
 
 /**

@@ -45,7 +45,7 @@ export function createLimits(services: Services): SharedLimits {
 const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
   (auth === 'api-key' || auth === 'cohort') && !isFree
 
-/** Warm inference uses no connection of this pool, so don't make it pay for the count. */
+/** Warm inference uses no connection from this pool, so don't make it pay for the count. */
 const sharesDatabase = ({ route, family }: Operation): boolean =>
   (route.auth === 'api-key' || route.auth === 'cohort') &&
   (!route.isHot || route.sharesDatabase || family.name === 'mcp')
@@ -94,7 +94,7 @@ const limitUnauthenticated =
     return next()
   }
 
-/** Counts a request against its account's rate, and adds the rate limit headers. */
+/** Counts a request against its account's rate limit, and adds the rate limit headers. */
 const limitRate =
   (limiter: RateLimiter): Middleware =>
   ({ state: { accountId, head } }, next) => {

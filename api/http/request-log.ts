@@ -32,7 +32,7 @@ interface LoggerInternals {
 }
 
 /**
- * Logs the event of each request. We format the line like pino would, but in a third less time: all fields except the
+ * Logs the event of each request. We format the line as pino would, but in a third less time: all fields except the
  * path and the tool are known to need no escaping or redaction.
  */
 export function requestLog(log: Logger): (line: RequestLogFields) => void {

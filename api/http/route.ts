@@ -119,7 +119,7 @@ export interface Route<
     request: { caller: CallerOf<A>; body: Value<B>; rawBody: Buffer; signal: AbortSignal },
     services: Services,
   ): Promise<Disposable | undefined>
-  /** Responses may have megabytes, so each account gets them one at a time. */
+  /** Responses may be several megabytes, so each account gets them one at a time. */
   isLong?: boolean
   /** Doesn't count against its account's rate limit. */
   isFree?: boolean

@@ -62,7 +62,7 @@ function refuseAmbiguous(entries: readonly RouterEntry[]): void {
     for (const { index, 0: parameter } of path.matchAll(/\{\w+\}/g)) {
       const prefix = path.slice(0, index) + suffixOf(path.slice(index).split('/')[0] ?? '')
       const known = names.get(prefix) ?? parameter
-      if (known !== parameter) throw new Error(`${parameter} and ${known} share a place`)
+      if (known !== parameter) throw new Error(`${parameter} and ${known} are at the same position`)
       names.set(prefix, parameter)
     }
   }

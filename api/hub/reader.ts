@@ -51,7 +51,7 @@ export class HubReader {
     })
   }
 
-  /** Returns a repository's state of at most a minute ago, for lists. */
+  /** Returns a repository's state, at most a minute old, for lists. */
   async glance(accountId: string, repoId: string): Promise<RepoAccess> {
     const info = await this.#remembered(this.#infos, repoId, () => {
       this.#charge(accountId)

@@ -9,7 +9,7 @@ import type { Services } from '../services.ts'
 export interface AdmittedRequest {
   endpoint: CallableEndpointRow
   accountId: string
-  /** The key by whose grant the request may read memory. */
+  /** The key whose grant lets the request read memory. */
   keyId?: string | undefined
   /** Its priority among the requests to the model. */
   tier?: ServiceTier | undefined

@@ -37,7 +37,7 @@ interface InferCall extends Pick<InferRequest, 'body' | 'rawBody' | 'disconnect'
   surface?: InferRequest['surface'] | undefined
 }
 
-/** Returns the request for a call of `infer` or `infer:async`. */
+/** Returns the request for a call to `infer` or `infer:async`. */
 export const inferRequest = ({
   caller: { accountId, keyId, limits },
   params: { endpoint_id: endpointId },

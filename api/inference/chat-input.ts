@@ -17,7 +17,8 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
   const { messages } = input as { messages?: unknown }
   const loc = [...INPUT, 'messages']
   if (messages === undefined) throw invalid(loc, 'Field required', 'missing')
-  if (!Array.isArray(messages) || messages.length === 0) throw invalid(loc, 'must be a list with a message')
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw invalid(loc, 'must be a list with at least one message')
   checkChatLimits(input, INPUT)
   checkMessages(messages, loc)
   const { max_tokens, temperature } = overrides
@@ -26,7 +27,7 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
     ...(memberBytes(bytes, 'stream') && { stream: 'false' }),
     ...(memberBytes(bytes, 'stream_options') && { stream_options: 'null' }),
     ...(max_tokens !== undefined && { max_tokens: String(max_tokens) }),
-    // If a request has both names of the limit, model servers use this one.
+    // If a request uses both names for the limit, model servers use this one.
     ...(max_tokens !== undefined &&
       memberBytes(bytes, 'max_completion_tokens') && { max_completion_tokens: String(max_tokens) }),
     ...(temperature !== undefined && { temperature: String(temperature) }),

@@ -56,8 +56,8 @@ export async function loadEstimate(
 }
 
 /**
- * Cancels an open task for its owner: first ends its row, then stops the work, by a cancel over the links and through
- * Temporal. Returns the previous row; undefined if there is no such task.
+ * Cancels an open task for its owner: first ends its row, then stops the work, with a cancellation over the links and
+ * through Temporal. Returns the previous row; undefined if there is no such task.
  */
 export async function cancelTask(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
@@ -73,7 +73,7 @@ export async function cancelTask(
   if (!before || isTerminalTask(before.status)) return before
 
   links.cancelTask(taskId)
-  // If Temporal is unavailable, the workflow finds the ended row by itself later.
+  // If Temporal is unavailable, the workflow finds the ended row on its own later.
   temporal.workflow
     .getHandle(WORKFLOW_ID.task(taskId))
     .cancel()

@@ -58,7 +58,7 @@ export async function inferSync(
   try {
     let answer = await firstOf(inference, timeoutMs)
     if (answer === LATE) {
-      // A request that still waits for a place ends at once and becomes a durable task.
+      // A request that is still waiting for a slot ends at once and becomes a durable task.
       waiting.abort()
       answer = await firstOf(inference, 0)
     }
@@ -131,7 +131,7 @@ async function answerRunning(
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
   const reported = opened.then(() => cancelUnlessReported(services, draft.taskId, disconnect))
   // This gateway must settle the row even if the cancellation failed or came late, because no other process does so
-  // while it lives.
+  // while this one is alive.
   const finished = reported
     .catch(() => written)
     .then(() => finish(services, draft, request))

@@ -42,7 +42,7 @@ export interface ClientInput {
  */
 export class InputChecks {
   readonly #checks: Pick<SchemaChecks, 'check'>
-  // Keyed by the schema, so entries survive changes of an endpoint's other fields.
+  // Keyed by the schema, so entries survive changes to an endpoint's other fields.
   readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MAX_COMPILED_BYTES })
 
   constructor(checks: Pick<SchemaChecks, 'check'>) {
@@ -125,7 +125,7 @@ function notChecked(result: Exclude<CheckResult, { faults: unknown }>): ApiError
   if ('busy' in result) {
     return temporaryError(
       'no_capacity',
-      'too many inputs of this account are being checked; try again in a moment',
+      'too many inputs from this account are being checked; try again in a moment',
       1,
     )
   }

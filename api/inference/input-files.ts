@@ -9,7 +9,7 @@ import type { Services } from '../services.ts'
 
 /**
  * Returns fresh URLs for the files in a task's input that its account has uploaded. Calls `readInput` only for tasks
- * whose inputs may name files.
+ * whose input may refer to files.
  */
 export async function uploadedFilesOf(
   services: Pick<Services, 'db' | 'objects'>,
@@ -48,7 +48,8 @@ function addressesIn(input: Buffer, fields: readonly string[]): Address[] {
 }
 
 /**
- * Signs fresh URLs for the uploads that URLs name. Nothing is fetched from the URL itself, so its host doesn't matter.
+ * Signs fresh URLs for the uploads that the given URLs refer to. Nothing is fetched from the given URLs, so their hosts
+ * don't matter.
  */
 export async function signUploads(
   { db, objects }: Pick<Services, 'db' | 'objects'>,

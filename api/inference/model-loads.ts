@@ -35,7 +35,7 @@ export interface ModelLoadsOptions {
 /** The need that accounts with the same nodes share; `account_id` is null for accounts that only shared nodes serve. */
 type SharedNeed = Omit<LoadNeed, 'account_id'> & { readonly account_id: string | null }
 
-/** A load in progress, with the requests that wait for it. */
+/** A load in progress, with the requests that are waiting for it. */
 interface Load {
   readonly need: SharedNeed
   readonly beganAt: number
@@ -43,7 +43,7 @@ interface Load {
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
   place: NodeChoice | undefined
-  /** When the node got the order. Undefined if this load joined an earlier one, so its duration is unknown. */
+  /** When the node received the order. Undefined if this load joined an earlier one, so its duration is unknown. */
   orderedAt: number | undefined
   /**
    * When to place the load again, after a node had no memory for it or while nodes back off. Infinite while a node
@@ -74,7 +74,7 @@ const POLL_INTERVAL_MS = 250
 const MAX_BACKOFF_WAIT_MS = 5_000
 /** A node that lacked memory for a load may have some after this time. */
 const RETRY_DELAY_MS = 1_000
-/** How long a load without waiting requests stays in the table. */
+/** How long a load stays in the table when no request is waiting for it. */
 const UNATTENDED_TTL_MS = 60_000
 
 /**
@@ -98,12 +98,12 @@ export class ModelLoads implements Disposable {
     this.#timer.unref()
   }
 
-  /** The number of requests that wait for any model. */
+  /** The number of requests that are waiting for any model. */
   get waiting(): number {
     return this.#waiting
   }
 
-  /** Returns the number of requests that wait for each model. */
+  /** Returns the number of requests that are waiting for each model. */
   waitingByModel(): Map<string, number> {
     const waiting = new Map<string, number>()
     for (const [modelKey, loads] of this.#loads) {

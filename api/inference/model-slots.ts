@@ -18,14 +18,14 @@ export interface SlotRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast
   readonly tier?: ServiceTier | undefined
   /** Returns a key shared by requests with the same prefix. Called only if several nodes have the model. */
   readonly affinity?: (() => string) | undefined
-  /** Ends the wait for a place. */
+  /** Aborts the wait for a slot. */
   readonly signal: AbortSource
 }
 
-/** A place at a model on a node, freed on disposal. */
+/** A slot for a loaded model on a node, freed on disposal. */
 export interface ModelSlot extends Disposable {
   readonly nodeId: string
-  /** Frees the place; safe to repeat. `tokens` is the response's usage, if known. */
+  /** Frees the slot; safe to repeat. `tokens` is the response's usage, if known. */
   end(tokens?: TokenCounts): void
 }
 
@@ -105,7 +105,7 @@ export class ModelSlots implements Disposable {
   }
 
   /**
-   * Returns a place at a node that has the model loaded, synchronously if one is free. Returns undefined if no node has
+   * Returns a slot on a node that has the model loaded, synchronously if one is free. Returns undefined if no node has
    * the model loaded, or once the signal aborts. Throws `rate_limited` if the account has too many waiting requests.
    */
   take(request: SlotRequest): ModelSlot | Promise<ModelSlot | undefined> | undefined {
@@ -121,7 +121,7 @@ export class ModelSlots implements Disposable {
     return this.#wait(queue, request)
   }
 
-  /** Returns how many requests wait for a place at a model. */
+  /** Returns how many requests are waiting for a slot of a model. */
   waiting(modelKey: string): number {
     return this.#queues.get(modelKey)?.waiting.size ?? 0
   }
@@ -272,7 +272,10 @@ export class ModelSlots implements Disposable {
     }
   }
 
-  /** Returns a node with room for the request: its affinity's node, or else the one with the least busy copy. */
+  /**
+   * Returns a node with room for the request: the one that it has affinity for, or else the one with the least busy
+   * copy.
+   */
   #freeNode(queue: ModelQueue, request: SlotRequest, nodes: readonly IndexedNode[]): string | undefined {
     const free = nodes.filter((node) => this.#shareOf(node, queue) < 1)
     if (free.length < 2) return free[0]?.snapshot.node_id

@@ -22,8 +22,8 @@ const MAX_GROUP_BYTES = 8 * 1024 * 1024
 const MAX_WAIT_MS = 30_000
 
 /**
- * A gateway writes an account's tasks in one transaction at a time, so only one connection waits for the lock of the
- * account's quota.
+ * A gateway writes an account's tasks in one transaction at a time, so only one connection waits for the account's
+ * quota lock.
  */
 const turns = new FairSemaphore({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: MAX_WAITING })
 
@@ -34,7 +34,7 @@ interface QueuedDraft {
   readonly failed: (err: unknown) => void
 }
 
-/** The tasks that wait for their account's turn, by account, per database of this process. */
+/** The tasks that are waiting for their account's turn, by account, per database of this process. */
 const gathered = new WeakMap<Deps['db'], Map<string, QueuedDraft[]>>()
 
 /**

@@ -18,7 +18,7 @@ import { filesToFetch } from './input-files.ts'
 import { LONG_RESULT_BYTES } from './long-results.ts'
 import type { ModelSlots, SlotRequest } from './model-slots.ts'
 
-/** The result of a warm model, for the row of its task. */
+/** The result from a warm model, for its task's row. */
 export interface WarmWork {
   nodeId: string
   startedAt: Date
@@ -43,7 +43,7 @@ interface InferenceFailure {
 export interface WarmOptions {
   /** Memory to add to the request. If the model refuses it, the request is repeated without it. */
   memory?: RequestMemory | undefined
-  /** Ends the wait for a place at the model; defaults to the request's signal. */
+  /** Aborts the wait for a slot of the model; defaults to the request's signal. */
   waiting?: AbortSource
 }
 

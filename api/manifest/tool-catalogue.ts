@@ -13,7 +13,7 @@ import { ToolSet } from './tool-set.ts'
 import type { ToolTexts } from './tool-texts.ts'
 import type { Tool } from './tool.ts'
 
-/** The memory for the tools of accounts. Public tools (stored once) and the tools' texts come on top. */
+/** The memory for the tools of accounts, without public tools (stored once) and without the tools' texts. */
 const MAX_BYTES = 64 * 1024 * 1024
 /** The memory of a tool, excluding its text. */
 const TOOL_BYTES = 600

@@ -12,7 +12,7 @@ import { type ToolOrigin, Tool, textOf } from './tool.ts'
 
 /** The maximum number of endpoints per page; the gateway serves other requests between pages. */
 const MAX_PAGE_SIZE = 100
-/** The target bytes of manifests per page; a single schema may have a megabyte. */
+/** The target size of the manifests on one page, in bytes; a single schema may be a megabyte. */
 const PAGE_BYTES = 4 * 1024 * 1024
 const FIRST_PAGE_SIZE = 5
 const PAGE_GROWTH = 4

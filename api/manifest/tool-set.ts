@@ -14,7 +14,7 @@ export class ToolSet {
     this.#sorted = tools.toSorted((a, b) => (a.slug < b.slug ? -1 : 1))
   }
 
-  /** A stamp that no other set has and that changes with every change of this set. */
+  /** A stamp that is unique to this set and that changes with every change to it. */
   get stamp(): number {
     return this.#stamp
   }

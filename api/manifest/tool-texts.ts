@@ -68,7 +68,7 @@ export class ToolTexts {
     return tool.text ?? this.#held.get(keyOf(tool))
   }
 
-  /** Reads the next tools from index `from` on that aren't in memory. */
+  /** Reads the next tools, starting at index `from`, that aren't in memory. */
   async #readFrom(tools: readonly Tool[], from: number): Promise<ReadonlyMap<Tool, Buffer>> {
     const missing: Tool[] = []
     for (let at = from, bytes = 0; at < tools.length && missing.length < READ_TOOLS; at++) {

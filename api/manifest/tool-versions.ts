@@ -48,7 +48,7 @@ export async function withVersions(
   return done
 }
 
-/** A gateway of a later release may have created the version with newer rules; it counts as current. */
+/** A gateway from a later release may have created the version with newer rules; it counts as current. */
 function isCurrent(source: ToolSourceRow, describe: ManifestBuilder): boolean {
   if (source.digest === null || source.format === null) return false
   return source.format > MANIFEST_FORMAT || source.digest.equals(digestOf(describe(source)))

@@ -10,7 +10,7 @@ export interface ToolOrigin {
 /** Returns the JSON text of a manifest. */
 export const textOf = (manifest: ToolManifest): Buffer => Buffer.from(JSON.stringify(manifest))
 
-/** A tool of a manifest. The text of an endpoint's tool may be large, so it lives in `ToolTexts`. */
+/** A tool in a manifest. The text of an endpoint's tool may be large, so it is stored in `ToolTexts`. */
 export class Tool {
   /** Undefined for operations. */
   readonly origin: ToolOrigin | undefined

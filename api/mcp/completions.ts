@@ -3,7 +3,7 @@ import { guarded } from './guarded.ts'
 import type { Offer } from './offer.ts'
 import type { AccountRequestContext } from './tool.ts'
 
-/** The protocol's limit of values per response. */
+/** The protocol's limit on values per response. */
 const MAX_VALUES = 100
 
 /** Serves `completion/complete`: names and ids of the account's objects that start with the text so far. */

@@ -61,7 +61,8 @@ export class McpHandler {
     using _slot = isListening ? services.streamSlots.take(caller.accountId) : undefined
     const response = await (isListening ? this.#listen(on, answer) : answer())
     const { res, signal } = request
-    // End subscriptions when the gateway stops, which they would otherwise block; clients resubscribe elsewhere.
+    // End subscriptions when the gateway stops, because they would otherwise keep it from stopping; clients resubscribe
+    // elsewhere.
     if (!access) return sendResponse(response, { res, signal, forms }, list)
     const until = AbortSignal.any([signal, services.stopping.signal, access.ended])
     await sendResponse(response, { res, signal: until, forms }, list)

@@ -10,7 +10,7 @@ import { takesTasks } from './tasks/declared.ts'
 import { stateOfInvocation } from './tasks/invocation-tasks.ts'
 import { type CallContext, type JsonObject, StartedTask, type ToolResult } from './tool.ts'
 
-/** Calls a tool of the manifest: creates an invocation and waits for it as long as clients would. */
+/** Calls a tool in the manifest: creates an invocation and waits for it as long as clients would. */
 export async function invokeTool(slug: string, input: JsonObject, context: CallContext): Promise<ToolResult> {
   const { request } = context
   try {

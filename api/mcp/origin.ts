@@ -19,7 +19,7 @@ export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void
   if (headers.origin === undefined) return
   const origin = parse(headers.origin)
   const isOwn = origin !== undefined && (origin.host === baseAddress.host || isSamePage(origin, host))
-  if (!isOwn) throw refused(`pages of ${headers.origin} may not call this gateway`)
+  if (!isOwn) throw refused(`pages from ${headers.origin} may not call this gateway`)
 }
 
 /** Returns whether a page was loaded from this gateway under one of its local names. */

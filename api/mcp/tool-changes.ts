@@ -7,7 +7,7 @@ interface Subscription {
 }
 
 /**
- * Notifies listening clients of changes of their account's tools. The protocol's server subscribes without naming an
+ * Notifies listening clients of changes to their account's tools. The protocol's server subscribes without naming an
  * account, so we use the account of the request that it is handling.
  */
 export class ToolChanges implements ServerEventBus {

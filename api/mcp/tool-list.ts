@@ -7,7 +7,10 @@ import type { ReadTool, Tool, ToolDescription } from './tool.ts'
 /** The form of tool names in a listing. */
 export type NameForm = 'slugs' | 'safe'
 
-/** The maximum number of tools per page, and roughly of bytes: the Python client accepts events of a megabyte. */
+/**
+ * The maximum number of tools per page, and roughly its maximum size in bytes: the Python client accepts events of up
+ * to a megabyte.
+ */
 const PAGE = 1_000
 const PAGE_BYTES = 512 * 1024
 
@@ -100,7 +103,7 @@ export class ToolList {
   }
 }
 
-/** The JSON of tools, with the name that they were last listed under, which rarely changes. */
+/** The JSON of tools, each with the name that it was last listed under, which rarely changes. */
 const texts = new LRUCache<ListedTool, { name: string; text: string }>({
   maxSize: 32 * 1024 * 1024,
   maxEntrySize: 128 * 1024,

@@ -50,7 +50,7 @@ export interface ToolDescription {
   readonly inputSchema: JsonObject
   readonly outputSchema?: JsonObject | undefined
   readonly annotations: ToolAnnotations
-  /** Further facts about the tool, under names of the platform. */
+  /** Additional facts about the tool, under the platform's names. */
   readonly meta?: JsonObject | undefined
 }
 

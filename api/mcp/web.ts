@@ -44,8 +44,9 @@ export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
 }
 
 /**
- * Sends a response of the protocol's server: at once if it is complete, or else event by event until the signal aborts.
- * A client that accepts only one form gets the same message in that form; in JSON, without the preceding progress.
+ * Sends a response from the protocol's server: at once if it is complete, or else event by event until the signal
+ * aborts. A client that accepts only one form gets the same message in that form; in JSON, without the preceding
+ * progress.
  */
 export async function sendResponse(
   given: Response,

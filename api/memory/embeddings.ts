@@ -12,7 +12,7 @@ const LOAD_TIMEOUT_MS = 120_000
 export class Embeddings {
   readonly #services: Deps
   readonly #model: string
-  /** Models that accept only one text at a time. */
+  /** Models that accept only one input at a time. */
   readonly #single = new Set<string>()
   #isLoading = false
 
@@ -28,9 +28,9 @@ export class Embeddings {
   }
 
   /**
-   * Returns a unit vector for each text, or null for a text that the model refuses, from a node that serves the account
-   * and has the model loaded; undefined if there is no such node. Throws if the model refuses every text, because then
-   * the texts aren't the problem.
+   * Returns a unit vector for each input, or null for an input that the model refuses, from a node that serves the
+   * account and has the model loaded; undefined if there is no such node. Throws if the model refuses every input,
+   * because then the inputs aren't the problem.
    */
   async embed(
     accountId: string,
@@ -53,7 +53,7 @@ export class Embeddings {
       vectors.push(unitVector(result['embedding']) ?? null)
     }
     if (vectors.every((vector) => vector === null))
-      // Leave the model's response out of the error, because it may quote a text.
+      // Leave the model's response out of the error, because it may quote an input.
       throw new Error('the embedding model returned no vectors')
     if (texts.length > 1 && !vectors.includes(null)) this.#single.add(model_key)
     return vectors

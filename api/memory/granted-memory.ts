@@ -21,7 +21,7 @@ import type { Nearness } from './nearness.ts'
 
 /** The number of candidate entries, from which we choose those that fit the budget. */
 const CANDIDATES = 60
-/** How long a request waits for its memory before it runs without. */
+/** How long a request waits for its memory before it runs without it. */
 const MAX_WAIT_MS = 2_000
 
 /** The dependencies of a request's memory. */

@@ -16,7 +16,7 @@ export interface AccountMemoryView {
 }
 
 const POLL_INTERVAL_MS = 5_000
-/** Reads that started before a grant changed end long before this; a revocation doesn't wait longer. */
+/** Reads that started before a grant changed end well within this time; a revocation doesn't wait longer. */
 const MAX_READ_MS = 2_000
 const NOBODY: ReadonlyMap<string, AccountMemoryView> = new Map()
 
@@ -57,7 +57,7 @@ export class MemoryRegistry implements AsyncDisposable {
     return this.#accounts.get(accountId)
   }
 
-  /** Counts a read until its result has been passed on; changes of grants are acknowledged only after that. */
+  /** Counts a read until its result has been passed on; grant changes are acknowledged only after that. */
   during<T>(read: Promise<T>): Promise<T> {
     // The caller passes the result on in the same turn of the event loop.
     const over = read.then(nextTurn, nextTurn)

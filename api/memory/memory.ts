@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
 import type { Database } from '../../db/tables.ts'
 
-/** A text to remember. */
+/** Text to remember. */
 export interface NewMemory {
   text: string
   source: string

@@ -82,7 +82,7 @@ export class OperatorViews {
     const at = now()
     const checked = health.check()
     const silent = silentSince(at)
-    // Run these queries one after another, so an open console uses only one connection of the pool.
+    // Run these queries one after another, so an open console uses only one connection from the pool.
     const nodes = await operationsRepository.countNodes(db, silent)
     const gateFaults = await operationsRepository.listGateFaults(db, silent)
     const models = await operationsRepository.countModels(db, silent)

@@ -8,7 +8,10 @@ type Candidate = Pick<
   'id' | 'account_id' | 'model_key' | 'lifecycle_status' | 'lifecycle_note'
 >
 
-/** Starts the test of a candidate that hasn't been tested. Ignores any other version, and a test in progress. */
+/**
+ * Starts the test of a candidate that hasn't been tested. Does nothing for any other version, or if a test is in
+ * progress.
+ */
 export async function startCandidateTest(
   { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   version: Candidate,

@@ -9,8 +9,8 @@ const MB = 1e6
 
 /**
  * Throws a `conflict` if the account has too many items of a kind, so one account can't fill the database's disk. The
- * caller has already written the new row in this transaction. Concurrent requests don't see each other's rows, so they
- * may exceed the limit by their number.
+ * caller has already written the new row in this transaction. Concurrent requests don't see each other's rows, so
+ * together they may exceed the limit slightly.
  */
 export async function assertItemLimit(
   trx: Transaction<Database>,
@@ -32,8 +32,8 @@ export async function assertItemLimit(
 }
 
 /**
- * Throws a `conflict` if the descriptions, schemas and examples of the account's endpoints have too many bytes.
- * Changing an endpoint adds none, so it is allowed even above the limit of their number.
+ * Throws a `conflict` if the descriptions, schemas and examples of the account's endpoints are too large in total.
+ * Changing an endpoint doesn't add one, so it is allowed even above the limit on their number.
  */
 export async function assertListingLimit(
   trx: Transaction<Database>,
@@ -48,7 +48,7 @@ function assertListings(bytes: number, listingsMb: number): void {
   if (bytes > listingsMb * MB) {
     throw new ApiError(
       'conflict',
-      `descriptions, schemas and examples of the account's endpoints may have at most ${listingsMb} MB in total; shorten some, delete an endpoint, or ask an operator to raise HEARTH_ACCOUNT_LISTINGS_MB`,
+      `descriptions, schemas and examples of the account's endpoints may take up at most ${listingsMb} MB in total; shorten some, delete an endpoint, or ask an operator to raise HEARTH_ACCOUNT_LISTINGS_MB`,
       { details: { limit_bytes: listingsMb * MB } },
     )
   }

@@ -49,8 +49,8 @@ export class StorageHold implements AsyncDisposable {
   }
 
   /**
-   * Holds the bytes of a transfer before any of them is stored; throws like `assertFits`. A body of unknown size holds
-   * everything that the account has left, up to `maxBytes`.
+   * Holds the bytes of a transfer before any of them is stored; throws as `assertFits` does. A body of unknown size
+   * holds everything that the account has left, up to `maxBytes`.
    */
   static async take(
     { db, config }: Pick<Services, 'db' | 'config'>,

@@ -17,8 +17,8 @@ const SIZE_TTL_MS = 10 * 60_000
 type QuotaSettings = Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB' | 'HEARTH_OBJECT_DIR' | 'S3_BUCKET'>
 
 /**
- * Returns the default limit of accounts in bytes; 0 means no limit. Without the setting, it depends on the disk of a
- * local object store. A limit that an operator sets applies on any disk.
+ * Returns the default account limit in bytes; 0 means no limit. Without the setting, it depends on the disk of a local
+ * object store. A limit that an operator sets applies on any disk.
  */
 export function defaultQuotaBytes(config: QuotaSettings): number {
   const { HEARTH_ACCOUNT_STORAGE_GB: gb, HEARTH_OBJECT_DIR, S3_BUCKET } = config
@@ -48,7 +48,7 @@ function diskBytes(folder: string): number {
   }
 }
 
-/** The bytes that an upload adds, and those of them that already count as used. */
+/** The bytes that an upload adds, and how many of them already count as used. */
 export interface NewBytes {
   bytes: number
   reservedBytes?: number
@@ -85,7 +85,7 @@ export function quotaExceeded(use: StorageUse, bytes?: number): ApiError {
   )
 }
 
-/** Locks an account's storage and throws like `assertFits`; returns the use without the new bytes. */
+/** Locks an account's storage, and throws as `assertFits` does; returns the usage without the new bytes. */
 export async function admitBytes(
   trx: Transaction<Database>,
   config: Config,

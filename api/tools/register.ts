@@ -23,7 +23,7 @@ export async function registerTools({
   for (const { tool } of catalog.tools) {
     const offered = db.transaction().execute(async (trx) => {
       const known = await toolRepository.findTool(trx, tool.slug)
-      // Leave a tool alone that an operator has removed or replaced.
+      // If an operator has removed or replaced a tool, leave it alone.
       if (known?.origin === 'operator' || known?.removed_at) return
       await offerTool(trx, tool, { origin: 'catalog', now: now() })
     })

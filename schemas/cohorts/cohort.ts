@@ -72,7 +72,7 @@ const StageSummary = Type.Object({
   node_id: Nullable(Uuid),
   node_name: Nullable(Type.String()),
   model_state: Nullable(ModelState),
-  /** From the call until a node claimed the stage, then until the model was loaded, then of the work itself. */
+  /** The time until a node claimed the stage, then until the model was loaded, then of the work itself. */
   wait_ms: Ms,
   load_ms: Ms,
   run_ms: Ms,
@@ -158,8 +158,8 @@ export const CohortEvent = Type.Object(
 export type CohortEvent = Static<typeof CohortEvent>
 
 /**
- * `next_cursor` is null on the currently last page. A follower continues after the last `event_id` it has seen, until
- * an event reports the end of the cohort.
+ * `next_cursor` is null on the page that is currently the last. A follower continues after the last `event_id` it has
+ * seen, until an event reports the end of the cohort.
  */
 export const CohortEvents = Type.Object(
   { events: Type.Array(CohortEvent), next_cursor: Nullable(Uuid) },

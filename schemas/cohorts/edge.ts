@@ -3,7 +3,7 @@ import { Nullable, Timestamp, Uuid, Vocabulary } from '../common.ts'
 import { Formed, Sha256 } from '../forms.ts'
 import { Dtype, EdgeFailure, EdgeMode, EdgeState, Transport } from './vocabulary.ts'
 
-/** The longest that a request waits for a change of its edge. */
+/** The maximum time that a request waits for its edge to change. */
 const MAX_WAIT_MS = 10_000
 /** The largest payload stored in a row, before base64. */
 export const INLINE_BYTES = 64 * 1024

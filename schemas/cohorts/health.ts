@@ -48,7 +48,7 @@ const Space = Type.Object({
   fingerprint: Sha256,
   dimensions: Nullable(Type.Integer()),
   dtype: Nullable(Type.String()),
-  /** The digest that a model's space depends on in addition to its form; null for texts and JSON. */
+  /** The digest that a model's space depends on in addition to its form; null for text and JSON. */
   weights_digest: Nullable(Sha256),
 })
 

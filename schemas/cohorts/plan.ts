@@ -10,7 +10,7 @@ export const Slug = Formed(
   'must start with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
 )
 
-/** A JSON Pointer (RFC 6901); the empty text refers to the whole value. */
+/** A JSON Pointer (RFC 6901); the empty string refers to the whole value. */
 export const Pointer = Formed(
   '^(?:/(?:[^~/]|~[01])*)*$',
   'must be a JSON Pointer such as "/messages/0/content", or "" for the whole value',
@@ -83,7 +83,7 @@ export const Edge = Type.Object(
       {
         stage_id: Slug,
         path: Pointer,
-        /** A text that contains `{{value}}` once. */
+        /** A string that contains `{{value}}` once. */
         template: Type.Optional(Type.String({ maxLength: 10_000 })),
       },
       { additionalProperties: false },
@@ -108,7 +108,7 @@ const Constraints = Type.Object(
     allow_relay: Type.Optional(Type.Boolean()),
     node_accounts: Type.Optional(Vocabulary('own', 'any')),
     hardware: Type.Optional(Vocabulary('cpu', 'gpu', 'xpu', 'any')),
-    /** Places no two stages on one node. */
+    /** Places no two stages on the same node. */
     spread: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },

@@ -9,7 +9,7 @@ const Filename = Formed(
   '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
   'must be a file name of letters, digits, ".", "_" and "-", nested in at most three folders',
 )
-/** Larger than any file, while sums of sizes still fit into the database. */
+/** Above the size of any real file, but small enough that the database can store sums of sizes. */
 const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
 /** A number of epochs or steps. */
 const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
@@ -20,16 +20,16 @@ export const MAX_INFERENCE_MS = 24 * 3_600_000
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
 /**
- * A node renews its lease after a third of the term. With this ratio, the lease then outlives a call under it that is
- * retried for its whole patience.
+ * The lease term divided by the time that calls are retried. A node renews its lease after a third of the term, so the
+ * rest covers a call that is retried for the whole time.
  */
 export const TERM_PER_PATIENCE = 1.5
-/** The longest time in seconds that calls are retried, under a lease with the longest term. */
+/** The longest time, in seconds, that calls are retried under a lease with the longest term. */
 export const MAX_TIMEOUT_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 
-/** The body of both claims. */
+/** The request body of every claim. */
 export const ClaimRequest = Type.Object({ lease_s: LeaseSeconds }, { $id: 'ClaimRequest' })
 export type ClaimRequest = Static<typeof ClaimRequest>
 
@@ -130,7 +130,7 @@ export const RenewLease = Type.Object(
   {
     lease_s: LeaseSeconds,
     progress: Type.Optional(StatusDetail),
-    /** The storage that the attempt waits for; null once it no longer waits. Older nodes don't send it. */
+    /** The storage that the attempt is waiting for; null once the wait is over. Older nodes don't send it. */
     waiting: Type.Optional(Nullable(StorageWait)),
   },
   { $id: 'RenewLease' },
@@ -185,7 +185,7 @@ export const UploadUrls = Type.Object(
 export type UploadUrls = Static<typeof UploadUrls>
 
 /**
- * Fields of a stage's input with the addresses in them. The response has URLs for the files that the platform stores.
+ * Fields of a stage's input, with the addresses in them. The response has URLs for the files that the platform stores.
  */
 export const InputFiles = Type.Object(
   {
@@ -217,7 +217,7 @@ export const CheckpointRegistered = Type.Object(
   {
     checkpoint_id: Uuid,
     /**
-     * A job of higher priority waits for this slot, or the run is paused. The node stops the run and fails the lease
+     * A higher-priority job is waiting for this slot, or the run is paused. The node stops the run and fails the lease
      * with the code `preempted`.
      */
     preempt: Type.Boolean(),
@@ -243,7 +243,7 @@ export const CompleteJob = Type.Object(
       { minItems: 1, maxItems: 200 },
     ),
     metrics: JsonObject,
-    // If absent, the listing of the task type of the run's config applies.
+    // If absent, those listed for the task type of the run's config apply.
     input_schema: Type.Optional(JsonObject),
     output_schema: Type.Optional(JsonObject),
     example_input: Type.Optional(JsonObject),
@@ -271,7 +271,7 @@ export type TaskOutput = Static<typeof TaskOutput>
 export const CompleteTask = Type.Object(
   {
     result: JsonObject,
-    /** The files of the result. The platform adds them to it with their URLs. Nodes before 0.13 don't send them. */
+    /** The result's files. The platform adds them to the result with their URLs. Nodes before 0.13 don't send them. */
     outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
     inference_time_ms: Type.Number({ minimum: 0, maximum: MAX_INFERENCE_MS }),
     model_state: Vocabulary('resident', 'cached', 'cold'),
@@ -291,12 +291,12 @@ export type CompleteLease = Static<typeof CompleteLease>
 
 export const FailLease = Type.Object(
   {
-    /** A code for programs: `preempted`, `paused`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
+    /** A machine-readable code: `preempted`, `paused`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
     code: Formed(
       '^[a-z][a-z0-9_]{0,63}$',
       'must start with a lower-case letter and consist of lower-case letters, digits and "_"',
     ),
-    /** A message for people: a sentence, and the last output of the program. */
+    /** A human-readable message: a sentence, and the program's last output. */
     message: Type.String({ minLength: 1, maxLength: 8_000 }),
     /** True when another attempt may succeed. */
     retryable: Type.Boolean(),

@@ -50,9 +50,8 @@ export const MAX_CHUNK = 64 * 1024
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Sent by a node once after it connects. A gateway sends it whenever it changes whether the node is draining, which
- * accounts it serves, or the list of gateways. The same goes for the models pinned on it or retiring, and for how long
- * models stay idle.
+ * Sent by a node once after it connects. A gateway sends it when one of these changes: whether the node is draining,
+ * which accounts it serves, the list of gateways, the pinned or retiring models, or the idle timeouts.
  */
 export const HelloMeta = Type.Object({
   link_version: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -65,7 +64,8 @@ export const HelloMeta = Type.Object({
   /** Keys of all models that the node unloads once no request uses them. Nodes that ignore it unload them when idle. */
   retiring: Type.Optional(Type.Array(Type.String())),
   /**
-   * Seconds of idleness, by model, after which the node unloads it, overriding the node's own setting; 0 means never.
+   * The idle time in seconds, by model, after which the node unloads it, overriding the node's own setting; 0 means
+   * never.
    */
   idle_timeouts: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 0 }))),
   /**
@@ -86,7 +86,7 @@ export const StateBody = Type.Object({
 })
 export type StateBody = Static<typeof StateBody>
 
-/** An input field that names a file. The node fetches it because model servers have no network. */
+/** An input field that names a file. The node fetches it because model servers have no network access. */
 export const InputFile = Type.Object({
   field: Type.String(),
   /** The URL of a file that was uploaded to the platform; other files are at the public address in the field. */
@@ -107,7 +107,7 @@ export const RequestMeta = Type.Object({
   files: Type.Optional(Type.Array(InputFile)),
   /**
    * With `evict` the node unloads the model instead of calling it; 409 with a reason if it is in use. With `lines` the
-   * node returns its logs: the body is a `LinesWanted`, the response a `LinesTold` in one frame.
+   * node returns its logs: the body is a `LogsRequest`, and the response is a `LogsResponse` in one frame.
    */
   needs: Needs,
 })
@@ -130,7 +130,7 @@ export const HeadMeta = Type.Object({
   content_type: Type.Optional(Type.String()),
   /** The tokens in the `usage` of a short chat response; unset unless the response is a JSON object with one. */
   tokens: Type.Optional(Type.Integer({ minimum: 0 })),
-  /** The part of `tokens` that the model wrote. */
+  /** How many of `tokens` the model generated. */
   tokens_out: Type.Optional(Type.Integer({ minimum: 0 })),
   needs: Needs,
 })

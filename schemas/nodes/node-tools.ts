@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { CatalogTool } from '../catalog-tool.ts'
 
-/** Operators' tools, as nodes read them. */
+/** The operators' tools, in the form that nodes read. */
 export const NodeTools = Type.Object({ tools: Type.Array(CatalogTool) })
 export type NodeTools = Static<typeof NodeTools>

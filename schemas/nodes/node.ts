@@ -19,7 +19,7 @@ export const NodeStatus = Vocabulary('online', 'offline', 'draining', 'removed')
 export const NodeSharing = Vocabulary('dedicated', 'shared')
 export type NodeSharing = Static<typeof NodeSharing>
 
-/** The limit is a petabyte, above any real node. */
+/** The limit is a petabyte, more than any real node has. */
 const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 
 export const Gpu = Type.Object({
@@ -30,13 +30,13 @@ export const Gpu = Type.Object({
 })
 export type Gpu = Static<typeof Gpu>
 
-/** The GPUs of a machine that its node doesn't use. */
+/** How a node is restricted to some of its machine's GPUs. */
 export const GpuRestriction = Type.Object({
   /** The node's own variable; null if unset. */
   cuda_visible_devices: Nullable(Type.String({ maxLength: 1_000 })),
-  /** Their indexes and names. */
+  /** The indexes and names of the GPUs that the node doesn't use. */
   left_out: Type.Array(Type.String({ maxLength: 300 }), { maxItems: 64 }),
-  /** The entries of the variable from the first invalid one on, which name no GPU. */
+  /** The variable's entries from the first invalid one onward, which name no GPU. */
   ignored: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
 })
 export type GpuRestriction = Static<typeof GpuRestriction>
@@ -105,7 +105,7 @@ export const NodeModel = Type.Object({
   /** The share of the weights that the server of a loading model has read. */
   load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
   /**
-   * Milliseconds, counted from this report, that the load still waits because the models in its way were loaded a
+   * Milliseconds, counted from this report, that the load still has to wait because the models in its way were loaded a
    * moment ago. Absent while it isn't waiting.
    */
   memory_in_ms: Type.Optional(Type.Integer({ minimum: 0 })),
@@ -113,7 +113,7 @@ export const NodeModel = Type.Object({
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),
   eta_seconds: Type.Optional(Nullable(Type.Number({ minimum: 0 }))),
-  /** Seconds, counted from this report, that the download still waits because the remote side limits its rate. */
+  /** Seconds, counted from this report, that the download still has to wait because the remote side limits its rate. */
   rate_limited_s: Type.Optional(Type.Number({ minimum: 0 })),
   /** The error of the last load; unset once a load succeeds. */
   error: Type.Optional(Type.String()),
@@ -152,30 +152,31 @@ export const SplitProfile = Type.Object({
 export type SplitProfile = Static<typeof SplitProfile>
 
 /**
- * Since when a node can't reach the gate, through which all its durable work arrives: runs, stages, and queued tasks.
+ * Reported while a node can't reach the gate, through which all its durable work arrives: runs, stages, and queued
+ * tasks.
  */
 export const GateFault = Type.Object({
-  /** The address that gateways have given to the node; null if none could. */
+  /** The gate's address as gateways sent it to the node; null if none did. */
   address: Nullable(Type.String({ maxLength: 300 })),
   since: Timestamp,
   reason: Type.String({ maxLength: 300 }),
-  /** True when the gate responds but rejects calls of this node; absent when it doesn't respond. */
+  /** True when the gate responds but rejects this node's calls; absent when it doesn't respond. */
   refused: Type.Optional(Type.Boolean()),
 })
 export type GateFault = Static<typeof GateFault>
 
-/** Since when a node with GPUs can't compute on them. Runs and models placed there fail. */
+/** Reported while a node with GPUs can't compute on them. Runs and models placed there fail. */
 export const GpuFault = Type.Object({
   since: Timestamp,
   /** The CUDA initialization error code; null for any other reason. */
   code: Nullable(Type.Integer()),
   reason: Type.String({ maxLength: 300 }),
-  /** True while the node accepts no runs or models for GPUs: CUDA doesn't start, or a program failed recently. */
+  /** True while the node accepts no runs or models for GPUs because CUDA doesn't start or a program failed recently. */
   takes_no_runs: Type.Optional(Type.Boolean()),
 })
 export type GpuFault = Static<typeof GpuFault>
 
-/** Since when a disk of a node is full. The node starts no runs until there is space; other nodes do. */
+/** Reported while one of a node's disks is full. The node starts no runs until there is space; other nodes do. */
 export const DiskFault = Type.Object({
   since: Timestamp,
   free_mb: Megabytes,
@@ -204,7 +205,7 @@ export const NodeReport = Type.Object({
 })
 export type NodeReport = Static<typeof NodeReport>
 
-/** Sent with a one-time token as bearer. `public_key` is the raw Ed25519 key in base64. */
+/** Sent with a one-time bearer token. `public_key` is the raw Ed25519 key in base64. */
 export const JoinNode = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 100 }),
@@ -258,7 +259,7 @@ export const NodeModelSpec = Type.Object({
   model_key: Type.String(),
   runtime_profile: Type.String(),
   files: Type.Array(ModelFile),
-  /** The smallest real input. A model is warm once it has answered it. */
+  /** The smallest realistic input. A model counts as warm once it has processed this input. */
   warmup_input: Nullable(Type.Unknown()),
   /** The task type of the model's endpoints, which `warmup_input` and `output_schema` belong to. */
   task_type: Type.Optional(Type.String()),
@@ -354,7 +355,7 @@ export const NodeLogsQuery = Type.Object({
     ...Vocabulary('jobs', ...NODE_LOG_SOURCES),
     default: 'jobs',
     description:
-      'Logs of the jobs that the node ran last; or those that its process or model servers wrote since it started, which are requested from the node',
+      'Logs of the jobs that the node ran last, or logs that its process or model servers wrote since it started; the latter are requested from the node',
   }),
   limit: Type.Optional(
     Type.Integer({
@@ -377,7 +378,7 @@ export const NodeLogs = Type.Object(
         attempt: Type.Optional(Type.Integer()),
         seq: Type.Optional(Type.Integer()),
       }),
-      { description: 'Lines of jobs have `job_id`, `attempt` and `seq`' },
+      { description: 'Lines from jobs have `job_id`, `attempt` and `seq`' },
     ),
   },
   { $id: 'NodeLogs' },

@@ -88,7 +88,8 @@ export const RuntimeProfile = Type.Object(
     /** How the server signals that it is ready: a line of output, or a successful health check. */
     ready: Type.Optional({ ...Vocabulary('line', 'health'), default: 'line' }),
     /**
-     * The smallest real request. It replaces the version's example, which isn't a valid request for every task type.
+     * The smallest realistic request. It replaces the version's example, which isn't a valid request for every task
+     * type.
      */
     warmup_input: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     health_path: Type.String({ pattern: '^/' }),
@@ -97,7 +98,7 @@ export const RuntimeProfile = Type.Object(
     served_model: Type.Optional(Type.String({ minLength: 1 })),
     task_types: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
     requires_gpu: Type.Boolean(),
-    /** The reservation in MB until the peak of a loaded model has been measured. */
+    /** The reservation in MB until a loaded model's peak has been measured. */
     memory_mb: Type.Integer({ minimum: 1 }),
     /** MB added to the reservation for each MB of weights. */
     memory_per_weights_mb: Type.Optional(Type.Number({ minimum: 0 })),
@@ -115,7 +116,7 @@ export const RuntimeProfile = Type.Object(
     /** The sizes of a container's `/tmp` and `/dev/shm`, in addition to the model's memory. */
     temporary_mb: Type.Optional(Type.Integer({ minimum: 1 })),
     shared_mb: Type.Optional(Type.Integer({ minimum: 1 })),
-    /** The threads of one inference, at most the number of cores; 0 means half of the cores. */
+    /** The number of threads per inference, at most the number of cores; 0 means half of the cores. */
     threads: Type.Integer({ minimum: 0 }),
     /** How many requests one loaded model serves at a time; further requests queue in the gateways. */
     max_concurrency: Type.Integer({ minimum: 1 }),

@@ -29,7 +29,7 @@ export const CreateSpeech = Type.Object(
     instructions: Type.Optional(
       Type.String({
         maxLength: 0,
-        description: 'Not supported by any model: only an empty text is accepted',
+        description: 'Not supported by any model: only an empty string is accepted',
       }),
     ),
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),

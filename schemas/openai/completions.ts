@@ -14,7 +14,7 @@ export const CreateCompletion = Type.Object(
       minItems: 1,
       maxItems: 1,
       items: { type: 'string' },
-      description: 'A text, or a list with one text; sent to the model as a user message',
+      description: 'A string, or a list with one string; sent to the model as a user message',
     }),
     max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1, default: 16 }))),
     temperature: Type.Optional(Nullable(Type.Number())),

@@ -57,7 +57,7 @@ export const ChatModelsQuery = Type.Object({
     Type.String({
       minLength: 1,
       maxLength: 100,
-      description: 'Lists the models of this task type, for example `embeddings`, instead of those for chats',
+      description: 'Lists the models of this task type, for example `embeddings`, instead of the chat models',
     }),
   ),
 })

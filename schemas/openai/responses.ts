@@ -15,7 +15,7 @@ export const CreateResponse = Type.Object(
       type: ['string', 'array'],
       items: {},
       minItems: 1,
-      description: 'A text, or items: messages, function calls and their outputs',
+      description: 'A string, or items: messages, function calls and their outputs',
     }),
     instructions: Type.Optional(Nullable(Type.String())),
     max_output_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1 }))),

@@ -6,7 +6,7 @@ import { Vocabulary } from '../common.ts'
 
 const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id or name of an endpoint' })
 const MAX_TEXTS = 2_048
-/** The most tokens in one text. */
+/** The maximum number of tokens in one text. */
 const MAX_TOKENS = 1_000_000
 
 const Truncate = Type.Optional(
@@ -32,7 +32,9 @@ const Input = (description: string, items: TSchema | object) =>
   })
 
 const Token = Type.Integer({ minimum: 0 })
-/** Not a union: its check would produce an error for each of a million tokens, because a token isn't a text. */
+/**
+ * We don't use a union, because its check would produce an error for each of a million tokens: a token isn't a string.
+ */
 const TextOrTokens = {
   type: ['string', 'integer', 'array'],
   minimum: 0,
@@ -45,7 +47,7 @@ export const CreateEmbedding = Type.Object(
   {
     model: Model,
     input: Input(
-      `A text, up to ${MAX_TEXTS} texts, the tokens of a text, or lists of tokens; tokens must come from the model's own tokenizer`,
+      `A string, up to ${MAX_TEXTS} strings, the tokens of one string, or lists of tokens; tokens must come from the model's own tokenizer`,
       TextOrTokens,
     ),
     encoding_format: Type.Optional({
@@ -125,7 +127,7 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String() }
 export const CreateModeration = Type.Object(
   {
     model: Model,
-    input: Input(`A text, or up to ${MAX_TEXTS} texts or parts of type \`text\``, {
+    input: Input(`A string, or up to ${MAX_TEXTS} strings or parts of type \`text\``, {
       anyOf: [{ type: 'string' }, TextPart],
     }),
     truncate: Truncate,

@@ -32,7 +32,7 @@ export interface CopyPlannerOptions {
   outbox: { poke(): void }
   log: Logger
   gatewayId: string
-  /** The idle timeout in seconds of models without their own. */
+  /** The idle timeout, in seconds, of models that don't set one. */
   defaultIdleS: number
   catalog: Pick<Catalog, 'profile'>
   places: Pick<ModelSlots, 'takeDemand'>
@@ -47,8 +47,8 @@ const MAX_ELAPSED_S = 5
 const NOT_ACTIVE = 'no endpoint that reserves copies is active'
 
 /**
- * Plans how many copies of each model are loaded and on which nodes: the minimum that its endpoints reserve, and with
- * scaling enabled as many as the requests need. Every gateway measures and checks, but only one plans at a time. Nodes
+ * Plans how many copies of each model are loaded and on which nodes: the minimum that its endpoints reserve and, with
+ * scaling enabled, as many as its requests need. Every gateway measures and checks, but only one plans at a time. Nodes
  * get the plan over their links and load missing models; an enqueued `modelLoad` workflow shows each load to operators.
  */
 export class CopyPlanner implements AsyncDisposable {
@@ -76,7 +76,7 @@ export class CopyPlanner implements AsyncDisposable {
     return this.#next
   }
 
-  /** Returns the plan for the state of the last second, without applying it, along with the nodes. */
+  /** Returns a plan that is at most a second old, without applying it, along with the nodes. */
   preview(): Promise<PlannedCopies> {
     return this.#preview.get()
   }
@@ -173,7 +173,7 @@ export class CopyPlanner implements AsyncDisposable {
     return copiesByModel(await warmPinRepository.listEndpointCopies(db), { now, defaultIdleS })
   }
 
-  /** Reads the demand for the models with scaling, and how long they take to load. */
+  /** Reads the demand for models with scaling enabled, and how long they take to load. */
   async #facts(models: readonly ModelCopies[]): Promise<Facts> {
     const { db, estimates } = this.#options
     const keys = models.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key)
@@ -182,7 +182,7 @@ export class CopyPlanner implements AsyncDisposable {
     return { demands, loadMs }
   }
 
-  /** Decides the number of copies for models with scaling, records each change, and returns all scales. */
+  /** Decides the number of copies for models with scaling enabled, records each change, and returns all scales. */
   async #decide(
     trx: Transaction<Database>,
     { models, snapshots, now }: CopyPlanInput,

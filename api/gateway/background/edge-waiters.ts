@@ -7,9 +7,9 @@ import type { NodeLinks } from '../links/node-links.ts'
 import { type Watch, Watches } from './watches.ts'
 
 /**
- * Wakes requests that wait for changes of a cohort's edge. Also notifies nodes as soon as a closed edge no longer needs
- * their payload, or a stage no longer needs their work. A NOTIFY may be lost, so requests also re-read the edge from
- * time to time, and nodes keep polling.
+ * Wakes requests that are waiting for changes to a cohort's edge. Also notifies nodes as soon as a closed edge no
+ * longer needs their payload, or a stage no longer needs their work. A NOTIFY may be lost, so requests also re-read the
+ * edge from time to time, and nodes keep polling.
  */
 export class EdgeWaiters implements AsyncDisposable {
   readonly #watches = new Watches()

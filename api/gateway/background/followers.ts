@@ -44,8 +44,8 @@ export class Followers implements AsyncDisposable {
   }
 
   /**
-   * Watches a subject until disposed, for an account's or an operator's stream; throws `rate_limited` for too many
-   * streams.
+   * Watches a subject until disposed, for an account's or an operator's stream; throws `rate_limited` if too many
+   * streams are open.
    */
   follow(follower: string, id: string): Watch {
     const slot = this.#followed.slots.take(follower)

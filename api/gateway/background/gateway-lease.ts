@@ -26,7 +26,7 @@ export class GatewayLease implements AsyncDisposable {
     })
   }
 
-  /** Takes the lease and renews it until disposed. */
+  /** Acquires the lease and renews it until disposed. */
   async start(): Promise<void> {
     await this.#take()
     this.#loop.start()

@@ -6,7 +6,7 @@ import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import type { ObjectStore, StoreSpace } from '../../../platform/object-store/store.ts'
 import type { StorageHealth } from '../../../schemas/health.ts'
 
-/** How long a refused write marks a store as full that doesn't report its free space. */
+/** How long a store that doesn't report its free space counts as full after it refused a write. */
 const FULL_MARK_TTL_MS = 30_000
 
 /** The state of the two systems that store data, with the free space of the object store's disk if known. */

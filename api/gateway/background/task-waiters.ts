@@ -11,8 +11,8 @@ import { emit } from '../../events.ts'
 const POLL_INTERVAL_MS = 1_000
 
 /**
- * Wakes requests that wait for a task: by NOTIFY when the task ends, and by a poll every second, because a NOTIFY may
- * be lost.
+ * Wakes requests that are waiting for a task: by NOTIFY when the task ends, and by a poll every second, because a
+ * NOTIFY may be lost.
  */
 export class TaskWaiters implements AsyncDisposable {
   readonly #db: Kysely<Database>

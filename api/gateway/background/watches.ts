@@ -6,7 +6,7 @@ export interface Watch extends Disposable {
   next(timeoutMs: number, signal: AbortSignal): Promise<void>
 }
 
-/** This gateway's requests that wait for changes of a subject. Each re-reads its subject when woken. */
+/** This gateway's requests that are waiting for changes to a subject. Each re-reads its subject when woken. */
 export class Watches {
   readonly #wakers = new Map<string, Set<() => void>>()
   readonly #closing = new AbortController()

@@ -1,6 +1,6 @@
 import { outsideAccounts } from '../../../db/account-share.ts'
 
-/** Callers no longer join a read that takes longer, because its connection may be lost. */
+/** Callers no longer join a read that has taken longer than this, because its connection may be lost. */
 const MAX_READ_MS = 10_000
 
 /** Caches the result of a costly read for a while; concurrent callers share one read. */

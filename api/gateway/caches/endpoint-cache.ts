@@ -13,7 +13,7 @@ const MAX_BYTES = 16 * 1024 * 1024
 const ROW_BYTES = 512
 
 /**
- * Caches the endpoint rows that inference needs. Any change of an endpoint drops all of them, and the cache is bypassed
+ * Caches the endpoint rows that inference needs. Any change to an endpoint drops all of them, and the cache is bypassed
  * while we can't see changes.
  */
 export class EndpointCache {

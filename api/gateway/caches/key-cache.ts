@@ -33,7 +33,7 @@ interface Deps {
   log: Logger
 }
 
-/** Caches live API keys by hash. Any change of a key drops all of them; bypassed while we can't see changes. */
+/** Caches live API keys by hash. Any change to a key drops all of them; bypassed while we can't see changes. */
 export class KeyCache implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>

@@ -30,7 +30,7 @@ interface Meter {
   /** Usage in this minute that all gateways have shared. */
   requests: number
   tokens: number
-  /** Usage that this gateway has admitted since and not shared yet. */
+  /** Usage that this gateway has admitted since then but not yet shared. */
   ownRequests: number
   ownTokens: number
   /** The month of the costs, as `year * 12 + month`. */
@@ -56,7 +56,7 @@ export class BudgetHold {
     meter.heldMicro += micro
   }
 
-  /** Call once the cost is in a row. It still counts here until the next read includes it. */
+  /** Call this once the cost is stored in a row. It still counts here until the next read includes it. */
   book(): void {
     this.#meter.pendingMicro += this.release()
   }
@@ -125,7 +125,8 @@ export class KeyMeters implements AsyncDisposable {
       const remainingMicro = creditsToMicro(budget) - meter.spentMicro - meter.pendingMicro
       if (endpoint.price_micro > remainingMicro)
         throw exceeded('budget_credits_per_month', `${budget} credits a month`, nextMonth(now))
-      // Requests that fail release their holds, and a cost that another gateway booked may still count as its hold too.
+      // Failing requests release their holds, and a cost that another gateway has booked may still be counted as its
+      // hold as well.
       if (endpoint.price_micro > remainingMicro - meter.heldMicro - meter.othersMicro)
         throw budgetHeld(budget)
     }

@@ -10,7 +10,7 @@ import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
  * polled.
  */
 const SETTLE_DELAY_MS = 10
-/** The bytes of memory of a row, excluding its bodies. */
+/** The memory that a row uses, in bytes, excluding its bodies. */
 const ROW_BYTES = 512
 
 /** The row of a task that is still running. */
@@ -59,7 +59,7 @@ export class Journal implements AsyncDisposable {
     return this.#opened.add(entry)
   }
 
-  /** Writes the row of a task that this gateway will settle. No other gateway settles it while this one lives. */
+  /** Writes the row of a task that this gateway will settle. No other gateway settles it while this one is alive. */
   open(entry: TaskEntry): OpenRow {
     const { promise: opened, resolve, reject } = Promise.withResolvers<void>()
     const written = this.#opened.add(entry, reject)
@@ -81,7 +81,7 @@ export class Journal implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // This also ends the wait of work whose rows the database doesn't accept.
+    // This also stops work from waiting for rows that the database doesn't accept.
     await this.#opened[Symbol.asyncDispose]()
     await Promise.all(this.#open)
     await this.#settled[Symbol.asyncDispose]()

@@ -2,7 +2,7 @@ import { ApiError } from '../../../domain/errors.ts'
 import { type ResponseHead, LinkError, type LinkStream, type LinkHandlers } from './link-request.ts'
 import { ResponseBuffer, type ResponseMemory, type MemoryReservation } from './response-memory.ts'
 
-/** A complete response of a model server. */
+/** A complete response from a model server. */
 export interface NodeResponse {
   head: ResponseHead
   body: Buffer

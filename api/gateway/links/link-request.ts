@@ -40,7 +40,7 @@ export interface LinkRequest {
   turn?: string | undefined
   /** Files that the node fetches for the body. */
   files?: readonly InputFile[] | undefined
-  /** A command for the node itself rather than a model: evict the model, or return recent logs of the node. */
+  /** A command for the node itself rather than a model: evict a model, or return the node's recent logs. */
   order?: 'evict' | 'lines'
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number

@@ -15,7 +15,7 @@ export interface LinkedNode {
   accountId: string
   /** The inventory of the newest hello. */
   inventory: NodeInventory | undefined
-  /** True while a hello is being recorded; hellos that arrive during this are recorded as one. */
+  /** True while a hello is being recorded; hellos that arrive in the meantime are recorded as one. */
   recording: boolean
   snapshot: NodeSnapshot | undefined
   /** The platform's decisions about the node; undefined until its hello is recorded. Until then it gets no work. */

@@ -46,7 +46,7 @@ export interface LinkEvents {
   /** The node sent a frame of a type that this version does not know. */
   onUnknown(type: number): void
   onClose(reason: string): void
-  /** A handler of a request threw an error. */
+  /** A request handler threw an error. */
   onFault(err: unknown): void
 }
 
@@ -63,7 +63,7 @@ interface Pending {
 
 type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
 
-/** The last request meta for a model, and its JSON text. */
+/** The last request metadata for a model, and its JSON text. */
 interface CachedMeta {
   meta: OwnMeta
   text: string
@@ -183,7 +183,7 @@ export class NodeLink {
     this.#channel.end(stream)
   }
 
-  /** Requests to one model repeat the same meta, so we cache its text. */
+  /** Requests to one model repeat the same metadata, so we cache its text. */
   #meta(meta: OwnMeta): string {
     const last = this.#metas.get(meta.model_key)
     if (last && isSame(last.meta, meta)) return last.text

@@ -118,13 +118,13 @@ export class NodeLinks implements AsyncDisposable {
     return this.#nodes.get(nodeId)?.inventory?.version
   }
 
-  /** Sends a job's cancel or pause to every linked node, because any of them may run the job. */
+  /** Sends a job's cancellation or pause to every linked node, because any of them may be running the job. */
   cancelJob(jobId: string, { pause = false } = {}): void {
     const meta = pause ? { paused_job_id: jobId } : { job_id: jobId }
     for (const { link } of this.#nodes.values()) link.cancelWork(meta)
   }
 
-  /** Sends a task's cancel to every linked node, because any of them may run the task. */
+  /** Sends a task's cancellation to every linked node, because any of them may be running the task. */
   cancelTask(taskId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
   }
@@ -144,7 +144,7 @@ export class NodeLinks implements AsyncDisposable {
     this.#nodes.get(nodeId)?.link.hello({ forget: [...modelKeys] })
   }
 
-  /** Registers a listener for changes of models on linked nodes; returns a function that removes it. */
+  /** Registers a listener for changes to models on linked nodes; returns a function that removes it. */
   onModel(listener: ModelListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -377,7 +377,8 @@ export class NodeLinks implements AsyncDisposable {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
       try {
         await write()
-        // Delaying the acknowledgement slows the node down, because it waits for it before the next batch.
+        // Delaying the acknowledgement slows the node down, because the node waits for it before sending the next
+        // batch.
         const wait = node.spooled.spend(bytes)
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
         return node.link.acknowledge(ackedThrough)

@@ -60,7 +60,7 @@ export class MemoryReservation {
 
   /**
    * Reserves the memory for the parsed values of a JSON text; throws `no_capacity` if that is too much. Throws
-   * `internal` for a text that would block the gateway's thread for long: a node may belong to a tenant, so we can't
+   * `internal` for JSON that would block the gateway's thread for long: a node may belong to a tenant, so we can't
    * trust it.
    */
   holdValues(json: Buffer): void {

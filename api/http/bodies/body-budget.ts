@@ -6,7 +6,7 @@ export interface BudgetReservation {
   bytes: number
 }
 
-/** The owner of the bodies of all callers that aren't identified before their body is read. */
+/** The owner of bodies from all callers that aren't identified before their body is read. */
 export const UNAUTHENTICATED = 'unauthenticated'
 const UNAUTHENTICATED_FRACTION = 32
 /** The memory that any owner may use even if the budget is exhausted: enough for the body of an ordinary request. */

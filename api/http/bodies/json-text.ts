@@ -44,7 +44,7 @@ export function parsed(body: unknown): unknown {
       'task_id' in body ? `; read it over HTTP at /api/builder/v1/tasks/${String(body.task_id)}` : ''
     throw new ApiError(
       'payload_too_large',
-      `the ${large.name} has ${megabytes} MB, too much for a tool${where}`,
+      `the ${large.name} is ${megabytes} MB, too much for a tool${where}`,
     )
   }
   const unparsed = texts.filter(({ isParsed }) => !isParsed)

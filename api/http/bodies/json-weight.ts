@@ -4,8 +4,8 @@ import { stringEnd } from '../../../platform/json-bytes.ts'
 /** The estimated cost of parsing a JSON text. */
 export interface JsonWeight {
   /**
-   * The bytes of memory of the parsed values: about the size of the text for long strings, but many times as much for
-   * `{},{},`.
+   * The memory that the parsed values use, in bytes: about the size of the text for long strings, but many times as
+   * much for `{},{},`.
    */
   readonly bytes: number
   /** The number of distinct member names, as written. Counting stops one above the limit. */
@@ -157,7 +157,7 @@ const isPositive = (byte = 0): boolean => byte === PLUS || (byte >= ZERO && byte
 const mayBeProto = (json: Buffer, start: number, end: number): boolean =>
   end - start + 1 >= PROTO_LENGTH && (json[start + 1] === UNDERSCORE || json[start + 1] === BACKSLASH)
 
-/** Returns whether a text takes many times as long to parse as others of its size, or is nested too deeply. */
+/** Returns whether JSON takes many times as long to parse as other JSON of its size, or is nested too deeply. */
 export const isDear = ({ names, unlike, containers, isTooDeep }: JsonWeight, bytes: number): boolean =>
   isTooDeep ||
   names > MAX_JSON_NAMES ||

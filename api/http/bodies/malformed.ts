@@ -6,7 +6,7 @@ import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 import { ERROR_BODIES } from '../errors.ts'
 
-/** Answers bytes that aren't a valid HTTP request in the usual error format, and logs the request. */
+/** Responds in the usual error format to bytes that aren't a valid HTTP request, and logs the request. */
 export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?: Logger): void {
   if (err.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -27,8 +27,8 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
 }
 
 /**
- * Answers a request whose body has stalled, and closes its connection, because later bytes could be part of the body
- * or of another request.
+ * Responds to a request whose body has stalled, and closes its connection, because later bytes could be part of the
+ * body or of another request.
  */
 export function answerTimeout(response: ServerResponse, log?: Logger): void {
   const { req } = response

@@ -10,7 +10,7 @@ const MAX_FIELD_BYTES = 64 * 1024
 // One byte more, because the parser fails on reaching a limit but a field of exactly the documented size is valid.
 const LIMITS = { fields: 32, fieldSize: MAX_FIELD_BYTES + 1, parts: 64, headerPairs: 64 }
 
-/** The file of a form, as it arrives. */
+/** A form's file, as it arrives. */
 interface UploadedFile {
   /** The file name without any folder; empty when the client sent none. */
   filename: string
@@ -131,7 +131,7 @@ class FormParts<T> {
     }
     this.#stream = stream
     stream.on('limit', () => stream.destroy(fileTooLarge(limit)))
-    // Register this listener before the reader's: an error of the parser is the client's fault.
+    // Register this listener before the reader's: a parser error is the client's fault.
     stream.on('error', (err) => {
       // If the reader's disk or connection fails, it destroys the stream with that error and rejects with it.
       if ('errno' in err) return

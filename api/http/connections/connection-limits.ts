@@ -35,7 +35,7 @@ const connections = new WeakMap<Duplex, Connection>()
  */
 export function identify(socket: Duplex, owner: ConnectionOwner): void {
   const connection = connections.get(socket)
-  // A proxy's connection carries requests of many accounts; the first one becomes its owner.
+  // A proxy's connection carries requests from many accounts; the first account becomes its owner.
   if (connection && !connection.isOwned) connection.limits.own(socket, connection, owner)
 }
 

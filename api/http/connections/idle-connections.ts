@@ -60,9 +60,9 @@ const LIMITS: Required<IdleLimits> = {
 }
 
 /**
- * Closes connections of clients that have sent no request for long, stalled within a body, or don't read their
- * response; these would otherwise stay open forever. Node's own limits set timers for every request, which costs more
- * than sweeping all connections at an interval.
+ * Closes connections of clients that have sent no request for a long time, have stalled within a body, or don't read
+ * their response; these would otherwise stay open forever. Node's own limits set timers for every request, which costs
+ * more than sweeping all connections at an interval.
  */
 export class IdleConnections {
   readonly #limits: Required<IdleLimits>

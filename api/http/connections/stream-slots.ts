@@ -4,11 +4,11 @@ import { ApiError } from '../../../domain/errors.ts'
 export const MAX_STREAMS = 64
 const RETRY_AFTER_S = 5
 
-/** Counts the open streams per account, and of operators. Each uses a connection and reads the database. */
+/** Counts the open streams of each account and of operators. Each stream uses a connection and reads the database. */
 export class StreamSlots {
   readonly #open = new Map<string, number>()
 
-  /** Counts a stream until disposed. Throws `rate_limited`, whose response closes the connection, at the limit. */
+  /** Counts a stream until disposed. At the limit, throws `rate_limited`, whose response closes the connection. */
   take(owner: string): Disposable {
     const open = this.#open.get(owner) ?? 0
     if (open >= MAX_STREAMS) throw tooMany()

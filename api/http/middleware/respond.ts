@@ -13,8 +13,8 @@ import type { Middleware } from './middleware.ts'
 
 /**
  * Sends the handler's result. We don't use Koa's `ctx.body`: it capitalizes `Content-Type` and `Content-Length`, which
- * this API sends in lower case, writes head and body separately, ends a 304 differently, and lets a broken stream look
- * like a complete one.
+ * this API sends in lower case. It also writes head and body separately, ends a 304 differently, and lets a broken
+ * stream look like a complete one.
  */
 export const respond: Middleware = async ({ state }, next) => {
   await next()

@@ -11,7 +11,7 @@ import type { Middleware } from './middleware.ts'
 
 /**
  * Runs the handler of an idempotent route in a transaction, together with the key and the stored reply. A request with
- * a known key gets the stored reply without a call of its handler. After a deadlock the handler runs again, so this
+ * a known key gets the stored reply without a call to its handler. After a deadlock the handler runs again, so this
  * must be the last middleware: `next` of a composed one can be called only once.
  */
 export function runInTransaction(

@@ -19,7 +19,10 @@ import type { Middleware } from './middleware.ts'
 
 /** Weighing costs microseconds. A shorter body can't contain enough names to cost more than a few milliseconds. */
 const WEIGHED_BYTES = 16 * 1024
-/** A result's values may take this factor times the largest body in memory. A list of numbers takes half its text. */
+/**
+ * In memory, a result's values may take this many times the size of the largest body. A list of numbers takes half the
+ * size of its text.
+ */
 const RESULT_FACTOR = 4
 
 /** Validates all input that the route declares, and stores the values for the handler. */
@@ -102,7 +105,7 @@ function checkLayouts({ unlike, shortTexts }: JsonWeight, bytes: number): void {
   if (shortTexts > maxTexts)
     throw new ApiError(
       'payload_too_large',
-      `the body has about ${shortTexts.toLocaleString('en')} different texts of up to 10 characters; send fewer of them in one request`,
+      `the body has about ${shortTexts.toLocaleString('en')} different strings of up to 10 characters; send fewer of them in one request`,
       { details: { max_short_texts: Math.floor(maxTexts) } },
     )
 }
@@ -115,8 +118,8 @@ function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext, { byt
 
 /**
  * Limits the memory of a node's result without reserving it, because the work is done and its result has nowhere else
- * to go. A node may belong to a tenant, so its bodies are weighed and take turns like all others, with the same limits
- * as responses over a link. No version of a node retries after these error codes.
+ * to go. A node may belong to a tenant. Its bodies are therefore weighed and take turns like all others, with the same
+ * limits as responses over a link. No version of a node retries after these error codes.
  */
 function checkResult(bodies: BodyBudget, weight: JsonWeight, bytes: number): void {
   if (weight.bytes <= RESULT_FACTOR * bodies.share && !isDear(weight, bytes)) return

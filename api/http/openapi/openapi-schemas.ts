@@ -27,7 +27,7 @@ export class Components {
 
 const ANY_NAME = '^.*$'
 
-/** Writes members of any name as `additionalProperties`, which client generators understand. */
+/** Writes members with arbitrary names as `additionalProperties`, which client generators understand. */
 function openRecord(schema: Json): Json {
   const { patternProperties, ...rest } = schema
   const members = patternProperties as Json | undefined

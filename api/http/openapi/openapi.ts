@@ -24,7 +24,7 @@ const SECURITY_SCHEMES = {
     description: 'Ed25519 over the request, with X-Account-ID, X-Node-ID and X-Node-Timestamp.',
   },
   evaluatorToken: { type: 'apiKey', in: 'header', name: 'X-Cohort-Evaluator-Token' },
-  joinToken: { type: 'http', scheme: 'bearer', description: 'A one-time token of an operator.' },
+  joinToken: { type: 'http', scheme: 'bearer', description: 'A one-time token from an operator.' },
 }
 
 const SECURITY: Record<Auth, readonly Json[]> = {

@@ -7,7 +7,7 @@ export const mergeModels: Prompt = {
   arguments: [
     { name: 'first', description: 'A model: a version id, the id of a job, or a repository', required: true },
     { name: 'second', description: 'The other model', required: true },
-    { name: 'purpose', description: 'What the merged model is to be good at', required: false },
+    { name: 'purpose', description: 'What the merged model should be good at', required: false },
   ],
   get: ({ first = '', second = '', purpose }) =>
     message(`Merge the models ${first} and ${second} into one.${purpose ? ` It is to be good at this: ${purpose}.` : ''}

@@ -1,10 +1,10 @@
 import type { GetPromptResult, Prompt as PromptEntry } from '@modelcontextprotocol/server'
 import type { CallContext, AccountRequestContext } from '../tool.ts'
 
-/** A text with which a user starts a conversation. */
+/** A message template with which a user starts a conversation. */
 export interface Prompt extends PromptEntry {
   readonly get: (args: Readonly<Record<string, string>>, context: CallContext) => GetPromptResult
-  /** Returns completions for an argument: what the account has that it could name. */
+  /** Returns completions for an argument: the account's objects that it could refer to. */
   readonly complete?: (argument: string, on: AccountRequestContext) => Promise<string[]>
 }
 

@@ -4,7 +4,7 @@ import { message, type Prompt } from './prompt.ts'
 export const trainOnTable: Prompt = {
   name: 'train_on_table',
   title: 'Train a model on this table',
-  description: 'Trains a model that predicts one column of a table, makes it callable and asks it once',
+  description: 'Trains a model that predicts one column of a table, makes it callable and calls it once',
   arguments: [
     { name: 'table', description: 'A dataset of yours by name or id, or a file to upload', required: true },
     { name: 'target', description: 'The column to predict', required: true },

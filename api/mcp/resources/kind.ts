@@ -12,7 +12,7 @@ type Contents = TextResourceContents | BlobResourceContents
 /** One kind of resource that agents can read from the account. */
 export interface ResourceKind {
   readonly template?: ResourceTemplateType
-  /** Returns the most recent resources for the list; agents can read others by the template. */
+  /** Returns the most recent resources for the list; agents can read others through the template. */
   recent(on: AccountRequestContext): Promise<Resource[]>
   /** Returns completions for the template's variable. */
   complete?(argument: string, on: AccountRequestContext): Promise<string[]>

@@ -9,6 +9,6 @@ export interface TaskState {
   readonly lastUpdatedAt: string
   /** The tool's result, once it has ended. */
   readonly result?: CallToolResult
-  /** The error because of which the tool has no result. */
+  /** The error, if the tool failed to produce a result. */
   readonly error?: { readonly code: number; readonly message: string }
 }

@@ -47,7 +47,7 @@ function uploadOf(datasetId: string, baseUrl: string): JsonObject {
     init_url,
     commit_url,
     steps: [
-      `POST ${init_url} with the API key in X-API-Key and the JSON body {"filename": "...", "content_type": "text/csv"}; the answer has upload_id and signed_url`,
+      `POST ${init_url} with the API key in X-API-Key and the JSON body {"filename": "...", "content_type": "text/csv"}; the response contains upload_id and signed_url`,
       'PUT the file to signed_url with the same Content-Type',
       `POST ${commit_url} with the API key; the dataset is ready once its status is "ready"`,
     ],

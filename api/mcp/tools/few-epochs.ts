@@ -1,11 +1,13 @@
 import type { JsonObject } from '../tool.ts'
 
-/** The maximum number of epochs in a result: enough to show how a loss develops, and small enough for a context. */
+/**
+ * The maximum number of epochs in a result: enough to show how a loss develops, and small enough for a model's context.
+ */
 const MAX_EPOCHS = 100
 
 /**
  * Returns metrics with at most 100 epochs, evenly distributed from the first to the last. If epochs are left out,
- * `epochs_total` has the total number.
+ * `epochs_total` contains the total number.
  */
 export function withFewEpochs(metrics: JsonObject): JsonObject {
   const { epochs } = metrics

@@ -5,7 +5,7 @@ import { operationTool, READS } from '../operation-tool.ts'
 
 const { include_readiness, task_type, search, source, owner, limit, offset } = EndpointQuery.properties
 
-/** Endpoints without their schemas: a schema may have a megabyte, and a page a hundred endpoints. */
+/** Endpoints without their schemas: a schema may be a megabyte, and a page may have a hundred endpoints. */
 const ListedEndpoints = Type.Object({
   ...Type.Omit(EndpointList, ['endpoints']).properties,
   endpoints: Type.Array(

@@ -12,7 +12,7 @@ const DEPTHS = [
   ['getConsolePart', '/console/{section}/{item}/{part}'],
 ] as const
 
-/** The console routes by itself, so every page URL gets the same document. */
+/** The console does its own routing, so every page URL gets the same document. */
 export const consolePages = DEPTHS.map(([operationId, path]) =>
   route({
     operationId,
@@ -27,7 +27,7 @@ export const consolePages = DEPTHS.map(([operationId, path]) =>
   }),
 )
 
-/** A person who opens the URL that `npm start` prints expects a page. */
+/** Anyone who opens the URL that `npm start` prints expects a page. */
 export const getRoot = route({
   operationId: 'getRoot',
   summary: "Redirect from the gateway's root to the console",

@@ -23,8 +23,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const INLINE_SCRIPT = /<script\b(?![^>]*\ssrc=)[^>]*>([\s\S]*?)<\/script>/g
 
 /**
- * The site's own inline scripts run by their digests, so an injected one does not. The search is WebAssembly in a
- * worker, and code samples have their colors in `style` attributes.
+ * The site's own inline scripts are allowed by their digests, so an injected one does not run. The search is
+ * WebAssembly in a worker, and code samples have their colors in `style` attributes.
  */
 const policyOf = (html: string): string =>
   [
@@ -56,7 +56,7 @@ export interface GuideRequest {
   acceptsGzip: boolean
 }
 
-/** Responds with a file of the built site, a redirect to the page of a folder, or the page for missing ones. */
+/** Responds with a file of the built site, a redirect to the page of a folder, or the site's page for missing files. */
 export async function guideReply(
   folder: string,
   { names, isFolder, acceptsGzip }: GuideRequest,

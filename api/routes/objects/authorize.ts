@@ -16,7 +16,7 @@ export function authorize(
   return { store, grant: store.authorize({ method, key, query }) }
 }
 
-/** Returns the account whose object a signed URL is for; throws as `authorize` does. */
+/** Returns the account whose object a signed URL is for; throws like `authorize`. */
 export function grantedTo(
   store: ObjectStore,
   method: 'GET' | 'PUT',

@@ -54,7 +54,7 @@ export const putObject = route({
     if (grant.contentType !== undefined && contentType.toLowerCase() !== grant.contentType.toLowerCase()) {
       throw new ApiError(
         'unsupported_media_type',
-        `this URL takes Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
+        `this URL accepts Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
       )
     }
     const sizeBytes = contentLengthOf(req)

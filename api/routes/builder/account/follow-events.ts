@@ -59,7 +59,10 @@ export function placeOf(
   throw invalid(loc, 'must be the id of an event')
 }
 
-/** Sends events as they arrive, until the client disconnects, its key ends, an hour passes or the gateway stops. */
+/**
+ * Sends events as they arrive, until the client disconnects, its key is revoked or expires, an hour passes or the
+ * gateway stops.
+ */
 export async function followEvents<T extends { id: string; type: string }>(
   { now, stopping, config }: Services,
   following: EventStreamOptions<T>,

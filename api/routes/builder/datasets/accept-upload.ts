@@ -26,7 +26,7 @@ const MAX_POLL_INTERVAL_MS = 250
 const STILL_READING =
   'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to see the outcome.'
 
-/** Returns that message, including what the reader waits for. */
+/** Returns that message, including what the reader is waiting for. */
 export const stillReading = ({ error_message: reason }: Pick<DatasetUploadRow, 'error_message'>): string =>
   reason === null ? STILL_READING : `${STILL_READING} It waits: ${reason}`
 
@@ -47,7 +47,7 @@ export async function acceptUpload(
   if ((await ingestRepository.countUnread(trx, uploadRef.accountId)) > MAX_UNREAD) {
     throw temporaryError(
       'rate_limited',
-      `${MAX_UNREAD} files of this account wait to be read, which is the limit; send this one again later`,
+      `${MAX_UNREAD} files of this account are waiting to be read, which is the limit; send this one again later`,
       RETRY_AFTER_S,
     )
   }
@@ -56,7 +56,7 @@ export async function acceptUpload(
 
 /**
  * Waits until an accepted file has been read. Stops waiting after two minutes, with the upload still `ingesting`, or
- * after seconds if Temporal is unavailable and the workflow cannot start.
+ * after a few seconds if Temporal is unavailable and the workflow cannot start.
  */
 export async function awaitIngest(
   db: Kysely<Database>,

@@ -2,12 +2,12 @@ import type { FullDataset, ListedDataset } from '../../../../db/repositories/dat
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
-/** Datasets whose file is being read, by id, with what the reader waits for, if anything. */
+/** Datasets whose file is being read, by id, with what the reader is waiting for, if anything. */
 type ReadsInProgress = ReadonlyMap<string, string | null>
 
-/** The message of a dataset whose columns an earlier version stored, and which are too large for this one. */
+/** The message for a dataset whose columns were stored by an earlier version and are too large for this one. */
 const LARGE_COLUMNS =
-  'The names of its columns take more than 1 MB together, the limit, so they are not shown or checked; it can still be trained on. To see them, upload its file again with shorter names.'
+  'Its column names exceed the limit of 1 MB in total, so they are not shown or checked; the dataset can still be used for training. To see them, upload its file again with shorter names.'
 
 /** Returns a dataset in full. */
 export function presentDataset(row: FullDataset, reading: ReadsInProgress = new Map()): Dataset {
@@ -20,7 +20,7 @@ export function presentDataset(row: FullDataset, reading: ReadsInProgress = new 
   }
 }
 
-/** Returns a dataset as a list shows it; counts are numbers from the start. */
+/** Returns a dataset as a list shows it; missing counts are shown as 0. */
 export const presentListed = (row: ListedDataset, reading: ReadsInProgress): Dataset => ({
   dataset_id: row.id,
   account_id: row.account_id,
@@ -39,7 +39,7 @@ export const presentListed = (row: ListedDataset, reading: ReadsInProgress): Dat
 
 export const noDataset = (): ApiError => new ApiError('not_found', 'there is no dataset with this id')
 
-/** Returns the error for a file that is not of its declared format; the dataset shows the same message. */
+/** Returns the error for a file that is not in its declared format; the dataset shows the same message. */
 export const refusedFile = (datasetId: string, reason: string): ApiError =>
   new ApiError('validation_failed', `the file was refused: ${reason}`, {
     details: {

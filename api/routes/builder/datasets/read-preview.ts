@@ -7,7 +7,7 @@ import type { Services } from '../../../services.ts'
 import { noDataset } from './present.ts'
 
 /**
- * Twice today's limit for a preview: 512 KB of rows, 1 MB of names, and five texts of 500 characters for each of 200
+ * Twice today's limit for a preview: 512 KB of rows, 1 MB of names, and five strings of 500 characters for each of 200
  * columns. Earlier versions did not limit names, and parsing them would block this thread.
  */
 const MAX_PREVIEW_BYTES = 8 * 1024 * 1024

@@ -51,7 +51,7 @@ async function issueOfExample(
   if ('busy' in result) {
     throw temporaryError(
       'no_capacity',
-      'too many schemas of this account are being checked; try again in a moment',
+      'too many schemas from this account are being checked; try again in a moment',
       1,
     )
   }

@@ -50,11 +50,11 @@ const MAX_NAME = 80
 
 /** Base models cannot be deleted (4.5). An import becomes a base model when it is ready for the first time. */
 const baseModel = () =>
-  new ApiError('conflict', 'base models cannot be deleted; disable it to stop further requests')
+  new ApiError('conflict', 'base models cannot be deleted; disable this one to stop further requests')
 
 async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointFacts): Promise<void> {
   if (await openWorkRepository.hasForeignTasks(trx, row)) {
-    throw new ApiError('conflict', 'requests of other accounts to this endpoint are still in progress')
+    throw new ApiError('conflict', 'requests from other accounts to this endpoint are still in progress')
   }
 }
 

@@ -26,7 +26,7 @@ export const getEndpoint = route({
   },
 })
 
-/** A person who has just called the endpoint looks whether the call was counted. */
+/** A user who has just called the endpoint checks whether the call was counted. */
 function withUnfolded(
   row: EndpointRow,
   { requests, tokens, usedAt }: usageRepository.UnfoldedUse,

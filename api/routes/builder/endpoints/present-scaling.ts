@@ -10,9 +10,11 @@ import { endpointNotFound } from './access.ts'
 
 const MAX_CHANGES = 20
 /** The reasons in the plan name nodes of other accounts, so only operators see them. */
-const MISSING = 'no further node that works for this account has room for the model and can load it'
+const MISSING = 'no other node that works for this account has room for the model and can load it'
 
-/** Presents the copies of an endpoint's model, from `plan` if given, otherwise from the plan of the last second. */
+/**
+ * Presents the copies of an endpoint's model, from `plan` if given, otherwise from a plan that is at most a second old.
+ */
 export async function presentScaling(
   { db, config, copyPlanner, now }: Pick<Services, 'db' | 'config' | 'copyPlanner' | 'now'>,
   endpointId: string,

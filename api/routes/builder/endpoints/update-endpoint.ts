@@ -76,7 +76,7 @@ async function assertTaskType(
 
 /** Fields that are checked together, because an example must match its schema. */
 const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output', 'examples'] as const
-/** Fields that other accounts see; a change of an approved endpoint needs a new review. */
+/** Fields that other accounts see; a change to an approved endpoint needs a new review. */
 const LISTING = ['display_name', 'description', 'tags', 'task_type', 'price_micro', ...SCHEMAS] as const
 
 interface Change {

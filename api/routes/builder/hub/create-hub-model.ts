@@ -61,7 +61,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       description: `${info.repoId} from the model hub.`,
       visibility: 'public',
       // Only the owner may call a candidate; `ready` opens it to all accounts. For a closed repository, an operator
-      // must first review whether its licence allows that.
+      // must first review whether its license allows that.
       review_status: isClosed ? 'pending_review' : 'active',
       source: 'catalog',
       is_base_model: true,

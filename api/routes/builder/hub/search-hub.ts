@@ -7,7 +7,7 @@ import type { Services } from '../../../services.ts'
 import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
 
 const RESULTS = 20
-/** The largest number of hits to examine for enough matches; each costs a request to the hub. */
+/** The maximum number of hits to examine to find enough matches; each costs a request to the hub. */
 const MAX_LOOKED_AT = 100
 const AT_A_TIME = 5
 const GB_IN_MB = 1024

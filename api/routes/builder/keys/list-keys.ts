@@ -6,7 +6,7 @@ import { presentApiKey } from '../../../keys/present.ts'
 
 export const listKeys = route({
   operationId: 'listKeys',
-  summary: 'List the API keys of the account, without their texts, newest first',
+  summary: "List the account's API keys, newest first, without the keys themselves",
   method: 'GET',
   path: '/keys',
   auth: 'api-key',

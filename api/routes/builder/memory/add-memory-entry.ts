@@ -5,7 +5,7 @@ import { addEntries } from '../../../memory/add-entries.ts'
 
 export const addMemoryEntry = route({
   operationId: 'addMemoryEntry',
-  summary: 'Store a text for later requests to language models; needs a write grant, or the role admin',
+  summary: 'Store text for later requests to language models; needs a write grant or the admin role',
   method: 'POST',
   path: '/memory/entries',
   auth: 'api-key',

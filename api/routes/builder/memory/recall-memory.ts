@@ -8,7 +8,7 @@ import { presentEntry } from '../../../memory/present.ts'
 
 export const recallMemory = route({
   operationId: 'recallMemory',
-  summary: 'Recall the entries most similar to a text, or the newest ones; needs a read grant',
+  summary: 'Recall the entries most similar to a given text, or the newest ones; needs a read grant',
   method: 'POST',
   path: '/memory/recall',
   auth: 'api-key',

@@ -42,7 +42,7 @@ export function requireReason({ lifecycle_status, reason }: Static<typeof Change
   throw invalid(['body', 'reason'], 'a reason is required to disable a model', 'missing')
 }
 
-/** A change of a catalog config applies only to this account's own runs and endpoints. */
+/** A change to a catalog config applies only to this account's own runs and endpoints. */
 async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, id, to, reason }: Change) {
   const model = catalog.model(id)
   if (!model) throw noModel()

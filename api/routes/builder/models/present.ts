@@ -32,7 +32,7 @@ export const presentModel = (
   created_at: row.created_at.toISOString(),
 })
 
-/** Returns a config of the catalog with the account's own setting. */
+/** Returns a catalog config with the account's own setting. */
 export const presentCatalogEntry = (
   { config, listEntry }: CatalogModel,
   lifecycle: ModelConfigLifecycleRow | undefined,

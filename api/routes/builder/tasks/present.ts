@@ -15,7 +15,7 @@ export const hasUnreadyNode = ({ status, node_id }: ShownTask, placement: Placem
   !isTerminalTask(status) &&
   placement.environments(node_id).some(({ state }) => state !== 'ready')
 
-/** Steps that the lease holder reports through its lease; the node's report only shows that the model runs. */
+/** Steps that the lease holder reports through its lease; the node's report only shows that the model is running. */
 const TOLD_BY_LEASE: ReadonlySet<TaskStatus> = new Set(['generating', 'uploading_output'])
 
 /**

@@ -105,7 +105,7 @@ const absent = ({ type }: ArtifactRef, loc: Loc) =>
     ? invalid(['body', ...loc, 'job_id'], 'there is no such job with a finished model in your account')
     : invalid(['body', ...loc, 'version_id'], 'there is no such version')
 
-/** Finds the import of a repository, if it is of the requested revision. */
+/** Finds the import of a repository, if it has the requested revision. */
 async function importOf(
   { trx, accountId, storage }: ResolveSourcesOptions,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,

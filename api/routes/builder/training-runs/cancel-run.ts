@@ -9,7 +9,7 @@ import type { Services } from '../../../services.ts'
 interface Cancellation {
   /** Additional text for the event. */
   detail?: string
-  /** A step that commits together with the end. */
+  /** A step that commits in the same transaction as the run's end. */
   inTransaction?: (trx: Transaction<Database>) => Promise<void>
 }
 

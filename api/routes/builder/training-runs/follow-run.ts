@@ -38,8 +38,8 @@ interface RunStreamOptions {
 }
 
 /**
- * Streams a run until it ends, the client disconnects, its key ends or the gateway stops. Sends `done` only when the
- * run has ended.
+ * Streams a run until it ends, the client disconnects, its key is revoked or expires, or the gateway stops. Sends
+ * `done` only when the run has ended.
  */
 export async function followRun(services: Services, following: RunStreamOptions): Promise<void> {
   const { db, now, stopping } = services

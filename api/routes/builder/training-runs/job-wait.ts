@@ -4,7 +4,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { waitingReason } from '../../../../domain/waiting.ts'
 
-/** The reason why a new job waits for a node; null if a suitable node is online, busy or not. */
+/** The reason why a new job is waiting for a node; null if a suitable node is online, busy or not. */
 export interface JobWait {
   /** Columns of the run's row. */
   readonly columns: Pick<JobRow, 'waiting_reason' | 'waiting_since'>
@@ -29,7 +29,7 @@ export async function jobWaitOf(
 /** The largest number of ignored fields in the message; the log lists all of them. */
 const MAX_REPORTED = 10
 
-/** Builds the message of a queued job: whether it waits for a node, and which fields have no effect. */
+/** Builds the message of a queued job: whether it is waiting for a node, and which fields have no effect. */
 export function queuedMessage({ reason }: JobWait, queued: string, ignored: readonly string[] = []): string {
   const waits =
     reason === null

@@ -31,7 +31,7 @@ export function presentRun(run: Omit<ListedJob, 'metrics'>, metrics: Record<stri
     hardware_preference: run.hardware_preference,
     hyperparameters: run.hyperparameters,
     metrics,
-    // While the run continues, this column has the error of the last attempt; the next attempt may succeed.
+    // While the run continues, this column contains the error of the last attempt; the next attempt may succeed.
     error_message: run.status === 'failed' ? run.error_message : null,
     parent_job_id: run.parent_job_id,
     base: baseOfRun(run),

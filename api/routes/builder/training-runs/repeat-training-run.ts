@@ -37,7 +37,7 @@ export const repeatTrainingRun = route({
 function bodyOf(run: JobView, changes: RepeatTrainingRun): CreateTrainingRun {
   const base = run.base as ArtifactRef | null
   const { base_model, ...others } = run.hyperparameters
-  // With a base of another kind, `base_model` is the name of that base, which the request did not contain.
+  // With a different kind of base, `base_model` is the name of that base, which the request did not contain.
   const isGiven = base_model !== undefined && (base === null || base.type === 'hf')
   // A null means no change: some clients send it for omitted fields.
   const changed = Object.entries(changes.hyperparameters ?? {}).filter(([, value]) => value !== null)

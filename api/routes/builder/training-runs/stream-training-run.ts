@@ -68,5 +68,8 @@ function readTypes(text: string): StreamedType[] {
   const names = text.split(',').map((name) => name.trim())
   const wrong = names.find((name) => !STREAMED_TYPES.some((type) => type === name))
   if (wrong === undefined) return STREAMED_TYPES.filter((type) => names.includes(type))
-  throw invalid(['query', 'types'], `holds ${JSON.stringify(wrong)}; there are ${STREAMED_TYPES.join(', ')}`)
+  throw invalid(
+    ['query', 'types'],
+    `contains ${JSON.stringify(wrong)}; the valid types are ${STREAMED_TYPES.join(', ')}`,
+  )
 }

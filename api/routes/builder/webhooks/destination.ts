@@ -19,9 +19,7 @@ const CHALLENGED_HOSTS = 3
 /** The `Retry-After` in seconds. */
 const CROWDED_RETRY_AFTER_S = 300
 
-/**
- * Returns the encrypted text of a URL, and the origin that responses show. Throws a 422 for a URL that is not allowed.
- */
+/** Returns the encrypted URL, and the origin that responses show. Throws a 422 for a URL that is not allowed. */
 export function sealUrl(
   { egress, secretBox }: { egress: EgressPolicy; secretBox: SecretBox },
   endpointId: string,
@@ -36,7 +34,10 @@ export function sealUrl(
   }
 }
 
-/** Creates a secret: the row with its encrypted text, the text for a single response, and its last four characters. */
+/**
+ * Creates a secret: the row with the encrypted secret, the plain secret for a single response, and its last four
+ * characters.
+ */
 export function makeSecret(secretBox: SecretBox, endpointId: string) {
   const id = newId()
   const secret = newWebhookSecret()

@@ -49,7 +49,7 @@ export const presentWebhookDelivery = (row: WebhookDeliveryRow): WebhookDelivery
   redelivery_of_delivery_id: row.redelivery_of,
   status: row.status,
   attempt_count: row.attempts,
-  // While an attempt is in flight, this column stores until when its sender counts as alive.
+  // While an attempt is in flight, this column stores the time until which its sender counts as alive.
   next_attempt_at: (row.status === 'delivering' ? null : row.next_attempt_at?.toISOString()) ?? null,
   created_at: row.created_at.toISOString(),
   completed_at: row.completed_at?.toISOString() ?? null,

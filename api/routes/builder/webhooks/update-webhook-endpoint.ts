@@ -9,7 +9,8 @@ import { noWebhookEndpoint, presentWebhookEndpoint, tagOfWebhookEndpoint } from 
 
 export const updateWebhookEndpoint = route({
   operationId: 'updateWebhookEndpoint',
-  summary: 'Change a destination; a URL (even the same) or enabling again restarts its verification',
+  summary:
+    'Change a destination; setting its URL (even to the same value) or enabling it again restarts its verification',
   method: 'PATCH',
   path: '/webhook-endpoints/{endpoint_id}',
   auth: 'api-key',

@@ -59,5 +59,5 @@ export const createTranscription = speechRoute(
 export const createTranslation = speechRoute(
   'createTranslation',
   '/audio/translations',
-  'Translate speech of any language into English text',
+  'Translate speech in any language into English text',
 )

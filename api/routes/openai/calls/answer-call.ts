@@ -15,7 +15,7 @@ interface CallRequest {
   readonly disconnect: ClientDisconnect
 }
 
-/** The endpoints that serve a route, the path at their model servers, and how to read their responses. */
+/** The endpoints that serve a route, the path on their model servers, and how to read their responses. */
 interface CallRoute extends Purpose, Pick<CallOptions, 'read'> {
   path: string
 }

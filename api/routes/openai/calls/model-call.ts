@@ -15,7 +15,7 @@ import type { Services } from '../../../services.ts'
 export interface ModelCall {
   readonly endpoint: CallableEndpointRow
   readonly draft: TaskDraft
-  /** The path at the model server. */
+  /** The path on the model server. */
   readonly path: string
   /** The JSON text for the model server: the client's own text if both use the same format. */
   readonly body: Buffer
@@ -23,7 +23,7 @@ export interface ModelCall {
   readonly memory: RequestMemory | undefined
   /** Reports that the client disconnected before its response was complete. */
   readonly disconnect: ClientDisconnect
-  /** Returns the key with which a chat prefers one of several nodes. */
+  /** Returns the key by which a chat prefers one of several nodes. */
   readonly affinity?: (() => string) | undefined
 }
 
@@ -36,7 +36,7 @@ type ResolvedCall = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' 
 
 /**
  * Admits a call to an endpoint. Throws a 422 for a body that names its model twice, and `no_capacity` while too many
- * results wait to be recorded.
+ * results are waiting to be recorded.
  */
 export function admitCall(
   services: Pick<Services, 'journal' | 'keyMeters' | 'memory' | 'now'>,

@@ -5,7 +5,7 @@ import { isUuid } from '../../../../domain/uuid.ts'
 import { checkCallable } from '../../../inference/admission.ts'
 import type { Services } from '../../../services.ts'
 
-/** The requirements of a route for an endpoint. */
+/** A route's requirements for an endpoint. */
 export interface Purpose {
   /** Returns whether endpoints of this task type can serve the route. */
   serves: (taskType: string) => boolean

@@ -9,7 +9,7 @@ import type { ModelCall } from './model-call.ts'
 
 /** The number of nodes that may turn out to have evicted the model since their last report. */
 const MAX_MISSED = 8
-/** After a node or model server broke before the first byte, one more node is tried. */
+/** After a node or model server breaks before the first byte, one more node is tried. */
 const MAX_BROKEN = 1
 /** The longest time that a node needs to notice that its model server has exited. */
 const EXIT_NOTICE_DELAY_MS = 200
@@ -29,8 +29,9 @@ export class NodePicker {
   }
 
   /**
-   * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
-   * and `rate_limited` when too many requests of the account wait for one. Calls `onQueue` if the call has to queue.
+   * Returns a slot on a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
+   * and `rate_limited` when too many requests of the account are waiting for one. Calls `onQueue` if the call has to
+   * queue.
    */
   pick(onQueue = () => {}): ModelSlot | Promise<ModelSlot> {
     const slot = this.#place()

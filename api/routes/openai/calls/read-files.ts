@@ -22,7 +22,7 @@ export async function readFiles({ head, body }: NodeResponse): Promise<Output<Pr
     return await readOutput(piecesOf(body), { take })
   } catch (err) {
     if (!(err instanceof OutputError)) throw err
-    // Clients retry a 500 by themselves, which only helps if the same request may succeed later.
+    // Clients retry a 500 automatically, which only helps if the same request may succeed later.
     return new ApiError(err.retryable ? 'internal' : 'validation_failed', err.message)
   }
 }

@@ -23,7 +23,7 @@ interface ChatRequest {
 
 /**
  * Returns a chat with its endpoint, without a promise if the endpoint is cached. Throws a 404, 403 or 409 if the
- * account may not call the endpoint now, and `no_capacity` while too many results wait to be recorded.
+ * account may not call the endpoint now, and `no_capacity` while too many results are waiting to be recorded.
  */
 export function admitChat(
   services: Services,

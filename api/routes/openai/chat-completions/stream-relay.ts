@@ -15,16 +15,16 @@ import { refusalOf } from '../calls/model-call.ts'
 import { EventStream } from './event-stream.ts'
 import type { StreamClient } from './sse-client.ts'
 
-/** The end of a stream, for its row. */
+/** How a stream ended, for its row. */
 export interface StreamResult {
   tokens: TokenCounts
-  /** The reason why the stream is incomplete. */
+  /** Why the stream is incomplete. */
   error: string | undefined
 }
 
 /** The limit for events that wait until the row is durable; beyond it the node is paused. */
 const MAX_WAITING = 64 * 1024
-const CLIENT_LEFT = 'the client disconnected before the end of its stream'
+const CLIENT_LEFT = 'the client disconnected before its stream ended'
 
 /**
  * Relays one node's response to the client. Forwards events as they arrive, pausing while the client is slow, and sends
@@ -38,7 +38,7 @@ export class StreamRelay implements LinkHandlers {
   /** A response that arrives in one piece. */
   readonly #whole: ResponseBuffer
   readonly #room: MemoryReservation
-  /** The account's memory that the request may contain. */
+  /** The account's memory, which the request may include. */
   readonly #memory: RequestMemory | undefined
   readonly #result = Promise.withResolvers<StreamResult>()
   #stream: LinkStream | undefined

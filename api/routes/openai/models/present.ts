@@ -2,7 +2,9 @@ import type { ChatModelRow } from '../../../../db/repositories/endpoints/chat-mo
 import type { ChatModel } from '../../../../schemas/openai/openai.ts'
 import { hubOriginOf } from '../../builder/endpoints/present.ts'
 
-/** Presents a model. It names the account that imported a base model, but not the owner of another's trained model. */
+/**
+ * Presents a model. Names the account that imported a base model, but not the owner of another account's trained model.
+ */
 export const presentChatModel = (row: ChatModelRow, accountId: string): ChatModel => ({
   id: row.id,
   object: 'model',

@@ -20,7 +20,7 @@ interface TextsRequest {
   readonly disconnect: ClientDisconnect
 }
 
-/** The endpoints that serve a route, and the path at their model servers. */
+/** The endpoints that serve a route, and the path on their model servers. */
 export interface TextsRoute extends Purpose {
   path: string
 }

@@ -12,7 +12,7 @@ const SERVED: TextsRoute = {
 
 export const createModeration = route({
   operationId: 'createModeration',
-  summary: 'Classify texts by categories of harm',
+  summary: 'Classify text into categories of harm',
   method: 'POST',
   path: '/moderations',
   auth: 'api-key',

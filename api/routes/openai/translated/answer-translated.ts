@@ -10,7 +10,7 @@ import { readAnswer } from '../chat-completions/read-answer.ts'
 import { respondStreamed } from '../chat-completions/respond-streamed.ts'
 import { type EventTranslator, TranslatedStream } from './translated-stream.ts'
 
-/** How to translate the responses of a chat for another route. */
+/** How to translate chat responses for another route. */
 export interface Translation {
   isStreamed: boolean
   /** Converts a complete chat to the route's response. */
@@ -18,7 +18,7 @@ export interface Translation {
   events: () => EventTranslator
 }
 
-/** Answers a chat in the format of another route. */
+/** Answers a chat request in another route's format. */
 export function answerTranslated(
   services: Services,
   chat: Chat,

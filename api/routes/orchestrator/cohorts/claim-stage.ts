@@ -110,8 +110,8 @@ export const claimStage = route({
 })
 
 /**
- * Opens the lease of a stage for the node that was called; returns its existing one if the node repeats the claim
- * early.
+ * Opens a stage's lease for the node that was called. Returns the existing lease if the node repeats a claim before the
+ * stage runs.
  */
 async function leaseOf(
   trx: Transaction<Database>,

@@ -96,7 +96,7 @@ export const getCohortCapabilities = route({
 
 const unknownEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id or name')
 
-/** The contract has ids here; names are accepted as well, and any other value is a bad query (4.9). */
+/** The contract specifies ids here; names are accepted as well. Any other value is an invalid query (4.9). */
 const unknownName = () =>
   invalid(['query', 'endpoint_id'], 'must be the id or name of an endpoint that you may call')
 

@@ -77,17 +77,19 @@ function handedOver(
 }
 
 const nothingAt = (whose: string, path: string, result: unknown): ApiError =>
-  refused(`${whose} takes "${path}", which the result of this stage lacks: ${whereItEnds(result, path)}`)
+  refused(
+    `${whose} needs "${path}", which is missing from the result of this stage: ${whereItEnds(result, path)}`,
+  )
 
-/** The message becomes the stage's error, whose readers don't know the request that the issue refers to. */
+/** The message becomes the stage's error, and its readers don't see the request that the issue refers to. */
 function refused(message: string): ApiError {
   const issue: Issue = { loc: ['body', 'result'], msg: message, type: 'value_error' }
   return new ApiError('validation_failed', message, { details: { issues: [issue] } })
 }
 
 /**
- * The rules of a lease on a stage. Completing it ends the stage and hands over its values; the last one ends the
- * cohort.
+ * The rules of a lease on a stage. Completing it ends the stage and hands over its values; the last stage to complete
+ * ends the cohort.
  */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>

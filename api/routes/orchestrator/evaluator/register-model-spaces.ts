@@ -28,7 +28,7 @@ export const registerModelSpaces = route({
     const twice = names.findIndex((name, i) => names.indexOf(name) < i)
     if (twice !== -1) {
       const loc = twice < own.length ? ['spaces', twice] : ['same_as', twice - own.length]
-      throw invalid(['body', ...loc, 'name'], 'another space of this request has this name')
+      throw invalid(['body', ...loc, 'name'], 'another space in this request has this name')
     }
     const spaces = [...own, ...(await equalsOf(services, same_as))]
 
@@ -59,7 +59,7 @@ export const registerModelSpaces = route({
   },
 })
 
-/** Copies spaces from other models, under the names of this request. */
+/** Copies spaces from other models, under the names in this request. */
 async function equalsOf(services: Services, wanted: SameAs): Promise<ModelSpace[]> {
   const ids = [...new Set(wanted.map(({ model_config_id }) => model_config_id))]
   await ensureSpaces(
@@ -74,7 +74,7 @@ async function equalsOf(services: Services, wanted: SameAs): Promise<ModelSpace[
     const names = of.map((one) => one.name).join(', ') || 'none'
     throw invalid(
       ['body', 'same_as', i, 'space'],
-      `the model ${model_config_id} has no active space of this name; it has: ${names}`,
+      `the model ${model_config_id} has no active space with this name; it has: ${names}`,
     )
   })
 }

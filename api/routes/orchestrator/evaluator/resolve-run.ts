@@ -42,10 +42,10 @@ export async function resolveEncoder(
         },
       )
     }
-    throw invalid(['body', side, 'space'], 'the model has no space of this name')
+    throw invalid(['body', side, 'space'], 'the model has no space with this name')
   }
   if (space.kind !== 'embedding') {
-    throw invalid(['body', side, 'space'], `is of ${space.kind}; only embeddings are evaluated here`)
+    throw invalid(['body', side, 'space'], `has the kind ${space.kind}; only embeddings are evaluated here`)
   }
   const versionId = space.role === 'accepts' ? await producerOf(db, side, space) : model.versionId
   if ((await nodeModelRepository.findTaskType(db, versionId)) !== 'embeddings') {
@@ -54,7 +54,9 @@ export async function resolveEncoder(
   return { space, versionId }
 }
 
-/** Finds the version that produces a space. If a model only accepts the space, that is another model. */
+/**
+ * Finds the version that produces a space. If the model only accepts the space, finds another model that produces it.
+ */
 async function producerOf(db: Kysely<Database>, side: Side, { fingerprint }: ActiveSpace): Promise<string> {
   const versionId = side === 'target' ? await spaceRepository.findProducer(db, fingerprint) : undefined
   if (versionId === undefined)
@@ -62,7 +64,7 @@ async function producerOf(db: Kysely<Database>, side: Side, { fingerprint }: Act
   return versionId
 }
 
-/** Finds the dataset with the texts. */
+/** Finds the dataset that contains the texts. */
 export async function resolveAnchors(
   db: Kysely<Database>,
   { dataset_id, text_field, fit_count = 2000, test_count = 1000 }: StructuredEvaluationRun['anchors'],
@@ -70,7 +72,7 @@ export async function resolveAnchors(
   const loc = ['body', 'anchors']
   const dataset = await datasetRepository.findDataset(db, dataset_id)
   if (!dataset?.object_key || dataset.status !== 'ready') {
-    throw invalid([...loc, 'dataset_id'], 'there is no dataset with this id that is ready')
+    throw invalid([...loc, 'dataset_id'], 'there is no ready dataset with this id')
   }
   if (!(await datasetRepository.hasColumn(db, dataset_id, text_field))) {
     throw invalid([...loc, 'text_field'], 'the dataset has no such column')
@@ -78,13 +80,13 @@ export async function resolveAnchors(
   if ((dataset.num_samples ?? 0) < fit_count + test_count) {
     throw invalid(
       [...loc, 'fit_count'],
-      `the dataset has ${dataset.num_samples ?? 0} rows for both counts together`,
+      `the dataset has only ${dataset.num_samples ?? 0} rows for both counts together`,
     )
   }
   return { ...dataset, object_key: dataset.object_key }
 }
 
-/** Finds the endpoint whose responses decide about the map. */
+/** Finds the endpoint whose responses are used to judge the map. */
 export async function resolveConsumer(
   db: Kysely<Database>,
   { endpoint_id, input_path, answer_path }: NonNullable<StructuredEvaluationRun['consumer']>,
@@ -95,7 +97,7 @@ export async function resolveConsumer(
   if (!endpoint || endpoint.deleted_at)
     throw invalid([...loc, 'endpoint_id'], 'there is no endpoint with this id')
   if (valueAt(endpoint.example_input, input_path) === undefined) {
-    throw invalid([...loc, 'input_path'], 'is not in the example input of the endpoint')
+    throw invalid([...loc, 'input_path'], "is not in the endpoint's example input")
   }
   if (
     withVector(
@@ -104,10 +106,10 @@ export async function resolveConsumer(
       Array.from({ length: dimensions }, () => 0),
     ) === undefined
   ) {
-    throw invalid([...loc, 'input_path'], `leads to columns, but not to ${dimensions} of them`)
+    throw invalid([...loc, 'input_path'], `leads to columns, but there are not ${dimensions} of them`)
   }
   if (valueAt(endpoint.example_output, answer_path) === undefined) {
-    throw invalid([...loc, 'answer_path'], 'is not in the example output of the endpoint')
+    throw invalid([...loc, 'answer_path'], "is not in the endpoint's example output")
   }
   return endpoint
 }

@@ -22,8 +22,8 @@ interface Steps {
 const NOTHING: StoppedEdges = { edgesFailed: 0, cohortsAffected: [] }
 
 /**
- * Revokes in one transaction, so that no hand-over is consumed afterwards, and work that relies on a consumed one is
- * cancelled. A repeat returns the first revocation, except that an immediate revocation may follow a draining one.
+ * Revokes in one transaction, so that no hand-over is consumed afterwards; work that relies on an already consumed
+ * hand-over is cancelled. A repeat returns the first revocation, but an immediate revocation may follow a draining one.
  */
 export function revokeOnce(
   { db }: Pick<Services, 'db'>,

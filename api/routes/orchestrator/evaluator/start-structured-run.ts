@@ -65,7 +65,7 @@ export const startStructuredRun = route({
   },
 })
 
-/** Returns the deciding metric: by default the agreement of the consumer, or retrieval without a consumer. */
+/** Returns the deciding metric: by default consumer agreement, or retrieval if there is no consumer. */
 function metricOf({ metric, consumer }: StructuredEvaluationRun): Metric {
   if (metric === 'consumer_agreement' && !consumer) {
     throw invalid(['body', 'consumer'], 'is needed for the metric consumer_agreement')
@@ -90,7 +90,8 @@ function withDefaults(body: StructuredEvaluationRun, metric: Metric): RunRequest
 }
 
 /**
- * Returns the digest of the dataset's file: the object store's own, or else a digest of what identifies the file there.
+ * Returns the digest of the dataset's file: the object store's own, or else a digest of the file's identifying
+ * properties.
  */
 async function digestOf(objects: Services['objects'], key: string): Promise<string> {
   const info = await objects.head(key)

@@ -43,7 +43,7 @@ export async function baseOf(
 
 export const unavailable = (message: string): JobBase => ({ type: 'unavailable', message })
 
-/** Returns the files below an address of the object store that a job names. */
+/** Returns the files under an object store address that a job names. */
 export async function storedFiles(
   { objects, config }: Services,
   { account_id }: Pick<JobFacts, 'account_id'>,
@@ -115,7 +115,7 @@ export async function hubRepository(
   try {
     const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
     const first = await pin(revision)
-    // Two gateways that resolve it at the same time may get different commits; the first stored commit counts.
+    // Two gateways that resolve it at the same time may get different commits; the commit stored first wins.
     if (first !== revision) {
       return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
     }

@@ -49,7 +49,7 @@ export async function estimateRunMemory(
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
   const isOnCpu = asking ? asking.hardware !== 'gpu' : run.task_queue !== QUEUES.train('gpu')
-  // Datasets are in main memory, which is not part of the memory of GPU nodes.
+  // Datasets are kept in main memory, which does not count toward a GPU node's memory.
   const ownMb = model?.estimateMemoryMb(isOnCpu || parameters === 0 ? dataBytes : 0) ?? 0
   const tuning = tuningOf(run, {
     trainer: model?.config.trainer.module ?? '',
@@ -58,7 +58,8 @@ export async function estimateRunMemory(
     isOnCpu,
   })
   const neededMb = ownMb + tuningWeightsMb(tuning)
-  // Rows are often much shorter than the limit, so never refuse a run for its batches: it gets up to a whole GPU.
+  // Rows are often much shorter than the limit, so never refuse a run because of its batch size: it gets up to a whole
+  // GPU.
   const roomMb = asking ? Math.max(neededMb, trainingCapacity(asking)) : Infinity
   const memoryMb = Math.min(roomMb, ownMb + tuningMemoryMb(tuning))
   // The estimate for working data is too rough to refuse a run; the decoded data itself must fit.
@@ -70,7 +71,7 @@ export async function estimateRunMemory(
   return { base: tooLarge(run, { memoryMb: neededMb, asking, nodes }), memoryMb }
 }
 
-/** The maximum number of texts per row that a trainer of encoders processes together. */
+/** The maximum number of texts per row that an encoder trainer processes together. */
 const TEXTS = 3
 const MAX_ENCODER_TOKENS = 512
 

@@ -26,7 +26,7 @@ type ProgressUnit = JobClaim['specification']['progress_unit']
 export const progressUnit = (catalog: Catalog, { model_config_id }: JobFacts): ProgressUnit =>
   catalog.model(model_config_id)?.config.trainer.progress_unit ?? 'epoch'
 
-/** Builds the event of an attempt's start, with the reason and the checkpoint. */
+/** Builds the event for the start of an attempt, with the reason and the checkpoint. */
 export async function startEvent(
   db: Kysely<Database>,
   attempt: {
@@ -46,7 +46,7 @@ export async function startEvent(
     ? 'from the beginning, because there was no checkpoint yet'
     : checkpoint.job_id === run.id
       ? `from the checkpoint after ${unit} ${checkpoint.epoch}`
-      : `from the checkpoint after ${unit} ${checkpoint.epoch} of the equal run ${checkpoint.job_id}`
+      : `from the checkpoint after ${unit} ${checkpoint.epoch} of the identical run ${checkpoint.job_id}`
   // The lease was read before it was closed, so a lease that was still active has just expired.
   const isLost = earlier?.state === 'expired' || earlier?.state === 'active'
   const why = isLost ? `, after node ${names.get(earlier.node_id)} was lost` : ''

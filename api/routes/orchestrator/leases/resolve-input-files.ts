@@ -10,7 +10,7 @@ import { leaseLost, leaseNotFound } from './work.ts'
 
 export const resolveInputFiles = route({
   operationId: 'resolveInputFiles',
-  summary: "Get URLs of the files that a stage's input names",
+  summary: "Get URLs for the files that a stage's input names",
   method: 'POST',
   path: '/leases/{lease_token}:files',
   auth: 'node-signature',
@@ -19,7 +19,7 @@ export const resolveInputFiles = route({
   success: { status: 200, schema: InputFiles },
   errors: ['not_found', 'conflict'],
 
-  /** Returns uploads of the account and files of the same cohort; leaves out all other addresses. */
+  /** Returns the account's uploads and files from the same cohort; leaves out all other addresses. */
   async handler({ caller, params, body }, { db, objects }) {
     const lease = await leaseRepository.findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
     if (!lease) throw leaseNotFound()

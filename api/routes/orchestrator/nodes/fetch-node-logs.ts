@@ -35,7 +35,7 @@ export async function fetchNodeLogs(
 /** Parses a node's response. The node may send anything, so skip entries that are not valid lines. */
 function linesOf(body: Buffer, limit: number): NodeLogEntry[] {
   const { lines } = (parsed(body) ?? {}) as Partial<LogsResponse>
-  if (!Array.isArray(lines)) throw new LinkError('internal', 'its response has no lines')
+  if (!Array.isArray(lines)) throw new LinkError('internal', 'its response contains no lines')
   return lines.slice(-limit).flatMap((line: Partial<NodeLogEntry> | null) => {
     const { at, message, model_key } = line ?? {}
     const time = new Date(typeof at === 'string' ? at : Number.NaN)

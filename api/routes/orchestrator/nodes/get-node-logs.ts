@@ -7,7 +7,8 @@ import { nodeNotFound, params } from './move.ts'
 
 export const getNodeLogs = route({
   operationId: 'getNodeLogs',
-  summary: 'Get the newest log lines of the jobs that a node ran last, or of its process or model servers',
+  summary:
+    'Get the newest log lines from the jobs that a node ran last, or from its process or model servers',
   method: 'GET',
   path: '/admin/nodes/{node_id}/logs',
   auth: 'operations-key',

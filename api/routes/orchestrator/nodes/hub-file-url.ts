@@ -8,7 +8,7 @@ import type { Services } from '../../../services.ts'
 const URL_TTL_MS = 24 * 3_600_000
 const CONTEXT = 'hub-file'
 
-/** The node that a URL is for, and the job that it runs or the model that it may load. */
+/** The node that a URL is for, and the job that the node runs or the model that it may load. */
 export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey: string })
 
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }
@@ -29,7 +29,7 @@ export function hubFileUrl(
   return { url: `${gateway.baseUrl}/api/v1/hub-files/${sealed}` }
 }
 
-/** Returns the file of such a URL; throws `forbidden` when it is forged or expired. */
+/** Returns the file that a URL grants access to; throws `forbidden` if the URL is forged or expired. */
 export function openHubFileGrant(
   { secretBox, now }: Pick<Services, 'secretBox' | 'now'>,
   text: string,
@@ -48,7 +48,7 @@ export function openHubFileGrant(
 
 const over = () => new ApiError('forbidden', 'the node that this URL was issued to no longer needs the file')
 
-/** Throws `forbidden` when the node of a URL was removed, or no longer has the job or model. */
+/** Throws `forbidden` if a URL's node was removed, or no longer has the job or model. */
 export async function assertStillNeeded(db: Services['db'], reader: HubFileReader): Promise<void> {
   const { nodeId } = reader
   const isNeeded =

@@ -30,7 +30,7 @@ export function taskResult(body: CompleteLease): CompleteTask {
   throw invalid(['body', 'result'], 'Field required', 'missing')
 }
 
-/** Adds the endpoint's name to a response, because models do not know under which endpoint they are called. */
+/** Adds the endpoint's name to a response, because models don't know which endpoint they serve. */
 async function namingModel(
   trx: Transaction<Database>,
   { endpoint_id }: Pick<taskRepository.TaskFacts, 'endpoint_id'>,

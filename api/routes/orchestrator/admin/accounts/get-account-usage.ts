@@ -6,7 +6,7 @@ import { accountNotFound, params } from './account.ts'
 
 export const getAccountUsage = route({
   operationId: 'getAccountUsage',
-  summary: 'Sum up requests, tokens and costs of an account by day, endpoint, key or model',
+  summary: "Sum up an account's requests, tokens and costs by day, endpoint, key or model",
   method: 'GET',
   path: '/admin/accounts/{account_id}/usage',
   auth: 'operations-key',

@@ -9,7 +9,7 @@ import { params } from '../accounts/account.ts'
 
 export const listApiKeys = route({
   operationId: 'listApiKeys',
-  summary: 'List the API keys of an account, without their texts',
+  summary: "List an account's API keys, without the keys themselves",
   method: 'GET',
   path: '/admin/accounts/{account_id}/keys',
   auth: 'operations-key',

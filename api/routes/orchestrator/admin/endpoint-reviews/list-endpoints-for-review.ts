@@ -8,7 +8,7 @@ import { Reviewed, present } from './review.ts'
 
 export const listEndpointsForReview = route({
   operationId: 'listEndpointsForReview',
-  summary: 'List endpoints by review status; by default, those that wait for a review',
+  summary: 'List endpoints by review status; by default, those waiting for review',
   method: 'GET',
   path: '/admin/endpoints',
   auth: 'operations-key',

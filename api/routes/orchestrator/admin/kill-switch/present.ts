@@ -3,7 +3,7 @@ import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
 import type { KillSwitchStatus } from '../../../../../schemas/admin.ts'
 import type { Services } from '../../../../services.ts'
 
-/** The actor of a REST order, because the single operations key has no name. */
+/** The actor of an order over REST; the single operations key has no name. */
 export const ACTOR = 'operations-key'
 
 export async function present(row: KillSwitchRow, { db }: Services): Promise<KillSwitchStatus> {

@@ -5,7 +5,7 @@ import { awaitGateways } from '../../../../await-gateways.ts'
 import { emit } from '../../../../events.ts'
 import type { Services } from '../../../../services.ts'
 
-/** Writes the row, signals the workflow, and waits until every live gateway has acknowledged it. */
+/** Writes the row, signals the workflow, and waits until every live gateway has acknowledged the change. */
 export async function switchKillSwitch(
   { db, killSwitchSignal, log, now }: Pick<Services, 'db' | 'killSwitchSignal' | 'log' | 'now'>,
   change: KillSwitchChange,

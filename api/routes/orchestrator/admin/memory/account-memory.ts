@@ -9,7 +9,7 @@ import type { Services } from '../../../../services.ts'
 export const noMemory = (): ApiError =>
   new ApiError('not_found', 'this account has no memory; enable it first')
 
-/** Returns an account's memory as operators see it; throws a 404 without one. */
+/** Returns an account's memory as operators see it; throws a 404 if there is none. */
 export async function readAccountMemory(
   services: Pick<Services, 'db' | 'now'>,
   accountId: string,

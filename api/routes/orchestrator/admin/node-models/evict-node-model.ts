@@ -9,12 +9,12 @@ import { nodeNotFound } from '../../nodes/move.ts'
 import { orderNode } from '../../nodes/order-node.ts'
 import { params } from './params.ts'
 
-/** Longer than a node waits for the memory of an ended model to be freed. */
+/** Longer than a node waits for a stopped model's memory to be freed. */
 const TIMEOUT_MS = 65_000
 
 export const evictNodeModel = route({
   operationId: 'evictNodeModel',
-  summary: 'Unload an idle model from a node; on a draining node, also a model in use',
+  summary: 'Unload an idle model from a node; on a draining node, even a model in use',
   method: 'POST',
   path: '/admin/nodes/{node_id}/models/{model_key}:evict',
   auth: 'operations-key',

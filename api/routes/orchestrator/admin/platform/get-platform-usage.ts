@@ -5,7 +5,7 @@ import { presentUsage, usagePeriod } from '../../../builder/account/get-usage.ts
 
 export const getPlatformUsage = route({
   operationId: 'getPlatformUsage',
-  summary: 'Sum up requests, tokens and costs of all accounts by day, account, model or node',
+  summary: 'Sum up the requests, tokens and costs of all accounts by day, account, model or node',
   method: 'GET',
   path: '/admin/usage',
   auth: 'operations-key',

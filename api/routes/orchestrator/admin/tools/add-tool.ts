@@ -25,7 +25,7 @@ export const addTool = route({
     if (isReserved(body.slug))
       throw invalid(
         ['body', 'slug'],
-        `${body.slug} is the name of a tool of every MCP server`,
+        `${body.slug} is the name of a tool that every MCP server has`,
         'endpoint_name',
       )
     const fault = toolFault(body)

@@ -12,7 +12,7 @@ import { cancelTask } from '../../../../inference/durable.ts'
 
 export const cancelAccountTask = route({
   operationId: 'cancelAccountTask',
-  summary: 'Cancel an open inference task of any account; for the task of a cohort, cancel the cohort',
+  summary: "Cancel an open inference task of any account; for a cohort's task, cancel the cohort",
   method: 'POST',
   path: '/admin/tasks/{task_id}:cancel',
   auth: 'operations-key',

@@ -11,7 +11,7 @@ import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, recordStepE
 const RELAYED_TYPE = 'application/octet-stream'
 const URL_TTL_S = 3_600
 
-/** Records the producer's candidates, or which of them the consumer could reach. */
+/** Records the producer's candidates, or the consumer's selection among them. */
 export async function meet(
   step: EdgeStep,
   { candidates, spki_sha256, probes, selected }: EdgeRendezvousRequest,
@@ -48,7 +48,7 @@ function permitted(candidates: readonly Candidate[], addresses: EdgeAddresses): 
   return candidates.filter(({ url }) => addresses.allows(url, { isSameMachine: true }))
 }
 
-/** Records the candidate that the consumer selected, or that the payload goes through the object store. */
+/** Records the candidate that the consumer selected. If it selected none, relays the payload or ends the attempt. */
 async function select(
   step: EdgeStep,
   {

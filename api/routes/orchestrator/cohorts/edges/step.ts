@@ -39,11 +39,11 @@ export interface EdgeCall {
   phase?: string
   /** True if a repeat returns the current state instead of the first response. */
   isLive?: boolean
-  /** The request body; a repeat of a phase must have the same one, apart from the lease and the wait. */
+  /** The request body. A repeat of a phase must have the same body, except for the lease and the wait. */
   body: { attempt: number; lease_token: string }
 }
 
-/** The rows behind a call, locked until its transaction ends; steps replace them with what they have written. */
+/** The rows behind a call, locked until its transaction ends; each step replaces them with what it wrote. */
 export interface EdgeStep {
   readonly trx: Transaction<Database>
   readonly call: EdgeCall
@@ -56,7 +56,7 @@ export interface EdgeStep {
   readonly isSpaceRevoked: boolean
   /** The time of the previous call; null for the first. */
   readonly wasCalledAt: Date | null
-  /** The producer still had to retain its payload when this call arrived. */
+  /** Whether the producer still had to retain its payload when this call arrived. */
   readonly wasHeld: boolean
   edge: CohortEdgeRow
   attempt: CohortEdgeAttemptRow
@@ -138,7 +138,9 @@ async function evidenceOf(trx: Transaction<Database>, id: string): Promise<Evide
   return evidence && isGood ? { ...evidence, status: 'active' } : evidence
 }
 
-/** Returns the status of the spaces and the evidence. Superseded evidence stays valid for edges that already use it. */
+/**
+ * Returns the status of the spaces and the evidence. Superseded evidence remains valid for edges that already use it.
+ */
 export function groundFacts({
   edge,
   evidence,
@@ -176,7 +178,7 @@ interface EdgeStepChange extends edgeRepository.EdgeChange {
 
 /**
  * Takes one step of the edge's state machine and writes it. If a rule is broken, ends the attempt instead and returns
- * false. Throws a 409 for a step that is impossible in the edge's state.
+ * false. Throws a 409 if the edge's state does not allow the step.
  */
 export async function takeStep(
   step: EdgeStep,

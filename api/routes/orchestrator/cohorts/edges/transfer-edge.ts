@@ -16,7 +16,7 @@ interface AttemptCall {
   signal: AbortSignal
 }
 
-/** Takes a step of a transfer or session. Progress may be reported repeatedly, every other step once. */
+/** Takes a step of a transfer or session. Progress may be reported repeatedly; every other step, only once. */
 async function attemptEdge(
   operation: 'transfer' | 'session',
   { caller, params, body, signal }: AttemptCall,

@@ -38,7 +38,7 @@ export async function transfer(
 
 async function begin(step: EdgeStep): Promise<void> {
   const { edge, attempt, locked, wasHeld, call } = step
-  // The remainder of an interrupted session.
+  // An interrupted session resumes.
   if (edge.state === 'open' && call.operation === 'session') return
   const isDirect = edge.transport === 'direct'
   await takeStep(step, 'open', {

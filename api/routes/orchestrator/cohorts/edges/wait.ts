@@ -9,7 +9,7 @@ interface EdgeWait {
   signal: AbortSignal
 }
 
-/** Calls `ask` whenever the edge changes, until it reports news or the time is up; returns the last answer. */
+/** Calls `ask` each time the edge changes, until it returns news or the time is up. Returns the last response. */
 export async function pollUntilChange<A>(
   { edgeWaiters }: Pick<Services, 'edgeWaiters'>,
   { edgeId, waitMs, signal }: EdgeWait,
