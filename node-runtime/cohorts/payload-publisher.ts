@@ -231,7 +231,7 @@ export class PayloadPublisher implements AsyncDisposable {
     }
   }
 
-  /** Negotiates until the platform answers: an outage of the gateways must not cost us the payload. */
+  /** Negotiates until the platform answers: a gateway outage must not cost us the payload. */
   async #ask(end: EdgeEnd, { offer, payload }: HeldPayload, signal: AbortSignal): Promise<EdgeNegotiated> {
     const { store } = this.#edges
     // A consumer on this node reads the payload as soon as the platform has the offer.

@@ -29,7 +29,7 @@ export class BrokenSession extends Error {
   }
 }
 
-/** Failures on the consumer's side, which a new attempt of the producer can't fix. */
+/** Failures on the consumer's side, which a new attempt by the producer can't fix. */
 const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
 
 /** Receives a payload as frames while its producer is still producing it. */

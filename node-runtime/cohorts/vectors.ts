@@ -24,10 +24,10 @@ export interface VectorForm {
   width: number
 }
 
-/** Returns the number of bytes that follow the header of a payload of vectors. */
+/** Returns the number of bytes after the header of a vector payload. */
 export const sizeOfVectors = ({ rows, width }: VectorForm): number => rows * width * F32_BYTES
 
-/** Returns the header of a payload of vectors. */
+/** Returns the header of a vector payload. */
 export function headOfVectors(form: VectorForm, fingerprint: string): Buffer {
   const { rows, width } = form
   if (width === 0) throw notOfOneLength()
@@ -40,7 +40,7 @@ export function headOfVectors(form: VectorForm, fingerprint: string): Buffer {
   return Buffer.concat([length, padded])
 }
 
-/** Returns the bytes of vectors that follow the header of their payload. */
+/** Encodes vectors as the bytes after their payload's header. */
 export function bytesOfVectors(vectors: readonly (readonly number[])[], width: number): Buffer {
   if (vectors.some(({ length }) => length !== width)) throw notOfOneLength()
   const numbers = new Float32Array(vectors.flat())

@@ -71,8 +71,8 @@ const MAX_RESULT_BYTES = 1024 * 1024
 /** Limits on concurrent downloads, in total and per account. */
 const DOWNLOADS = { most: CONNECTIONS.downloads, mostPerKey: 6, mostWaiting: Infinity }
 /**
- * Limits on concurrent results and uploads. Few uploads, as each must arrive before its signature expires
- * (`MAX_SKEW_MS`).
+ * Limits on concurrent results and uploads. The upload limit is low, because each upload must arrive before its
+ * signature expires (`MAX_SKEW_MS`).
  */
 const RESULTS = { most: CONNECTIONS.results, mostPerKey: 9, mostWaiting: Infinity }
 const UPLOADS = { most: CONNECTIONS.uploads, mostPerKey: 3, mostWaiting: Infinity }
@@ -96,7 +96,7 @@ export class ControlClient {
   readonly #gateways: () => readonly string[]
   /** How long to retry gateways that don't respond, unless a call sets its own limit. */
   readonly patienceMs: number
-  /** By use and gateway. */
+  /** Connection pools by use and gateway. */
   readonly #pools = new Map<string, Pool>()
   readonly #uploadIdleMs: number
   readonly #downloadTurns = new FairSemaphore(DOWNLOADS)

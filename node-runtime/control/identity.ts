@@ -20,8 +20,8 @@ interface StoredIdentity {
 }
 
 /**
- * Stored separately from the identity. An operator who has a machine join again removes the identity at any time, and a
- * late list of gateways must not restore it.
+ * Stored separately from the identity. An operator may remove the identity at any time to have the machine join again,
+ * and a late list of gateways must not restore it.
  */
 const GATEWAYS_FILE = 'gateways.json'
 
@@ -30,7 +30,7 @@ interface StoredGateways {
   gateways: readonly string[]
 }
 
-/** Thrown if a node can't join. The start fails with its message. */
+/** Thrown if a node can't join. Startup fails with its message. */
 export class JoinError extends Error {
   override readonly name = 'JoinError'
 }
@@ -84,7 +84,7 @@ export interface JoinOptions {
 
 /**
  * Returns the node's identity: from disk, or by joining. The key is on disk before the token is used, so after a crash
- * in between the node joins again as the same one.
+ * in between, the node joins again under the same identity.
  */
 export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   const path = join(options.dir, 'identity.json')
@@ -108,7 +108,7 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   return identityOf(complete)
 }
 
-/** Returns the id of the node that joined from this folder; undefined without one. */
+/** Returns the id of the node that joined from this folder; undefined if none has. */
 export const joinedAs = async (dir: string): Promise<string | undefined> =>
   (await readStored(join(dir, 'identity.json')))?.node_id
 

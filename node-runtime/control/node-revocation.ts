@@ -2,12 +2,15 @@ import { join } from 'node:path'
 import { ControlError } from './client.ts'
 import { type Identity, joinedAs } from './identity.ts'
 
-/** Ends a node permanently: its identity is no longer valid. */
+/** Stops a node permanently: its identity is no longer valid. */
 export class NodeRevokedError extends Error {
   override readonly name = 'NodeRevokedError'
 }
 
-/** Converts a gateway's refusal of the node that joined from this folder; undefined if the refusal is temporary. */
+/**
+ * Returns the reason to stop if a gateway refused the node that joined from this folder; undefined if the refusal is
+ * temporary.
+ */
 export function revocationOf(err: unknown, dir: string): NodeRevokedError | undefined {
   const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
   const file = join(dir, 'identity.json')
@@ -25,7 +28,7 @@ export function revocationOf(err: unknown, dir: string): NodeRevokedError | unde
   return undefined
 }
 
-/** Returns the reason to end if this node's folder has a new identity because its machine has joined again. */
+/** Returns the reason to stop if this node's folder has a new identity because its machine has joined again. */
 export async function successorOf(
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,

@@ -16,9 +16,9 @@ export function fullResourceOf(err: unknown): StorageWait | undefined {
 }
 
 export interface CapacityWait {
-  /** Ends the wait, with the reason of the signal. */
+  /** Ends the wait with the signal's reason. */
   signal: AbortSignal
-  /** Called when the work starts waiting for room, and with null once it stops waiting. */
+  /** Called with the full resource when the work starts waiting for room, and with null when it stops waiting. */
   onWait: (kind: StorageWait | null) => void
 }
 

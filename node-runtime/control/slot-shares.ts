@@ -16,7 +16,7 @@ export class SlotShares {
     this.#shared = sharedOf(slots)
   }
 
-  /** Takes a slot for an account's key until the result is disposed. Never waits; throws `LineFull`. */
+  /** Takes a slot for an account's key until the result is disposed of. Never waits; throws `QueueFullError`. */
   take(key: string): Disposable {
     const own = this.#taken.get(key) ?? 0
     if (!hasShare(own, this.#total, this.#shared))

@@ -4,7 +4,7 @@ export interface RegisteredWork extends Disposable {
   readonly signal: AbortSignal
   /** Aborts when the work must stop at a point from which it can resume. */
   readonly pausing: AbortSignal
-  /** Records the attempt of the claim, so that a late cancel of an earlier attempt does not end this work. */
+  /** Records the attempt of the claim, so that a late cancellation of an earlier attempt does not end this work. */
   claimed(attempt: number): void
 }
 
@@ -51,7 +51,7 @@ export class WorkRegistry {
     }
   }
 
-  /** Cancels the work of an id, optionally only up to an attempt. */
+  /** Cancels the work with this id, optionally only up to an attempt. */
   cancel(id: string, upTo = Infinity): void {
     for (const controls of this.#work.get(id) ?? []) {
       if ((controls.attempt ?? Infinity) <= upTo) cancel(controls)
@@ -59,7 +59,7 @@ export class WorkRegistry {
     }
   }
 
-  /** Stops the work of an id at a point from which it can resume. */
+  /** Stops the work with this id at a point from which it can resume. */
   pause(id: string): void {
     for (const { pause } of this.#work.get(id) ?? []) pause.abort(new Error('paused over the link'))
   }

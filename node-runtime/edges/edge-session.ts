@@ -21,7 +21,7 @@ const POLICY_VIOLATION = 1008
 export interface SessionOptions {
   /** Handles a verified frame. The next frame and the acknowledgement wait for it. */
   onFrame: (frame: SessionFrame) => Promise<void> | void
-  /** The limit of bytes in flight in each direction; one frame is always allowed. */
+  /** The limit on bytes in flight in each direction; one frame is always allowed. */
   windowBytes?: number
   silentMs?: number
   /** How long the session waits for its first connection. */
@@ -68,7 +68,7 @@ export class EdgeSession {
     this.#timer = setInterval(() => this.#tick(), silentMs / 4)
   }
 
-  /** Resolves when all frames of both directions are acknowledged; rejects with an `EdgeError` otherwise. */
+  /** Resolves when all frames in both directions are acknowledged; rejects with an `EdgeError` otherwise. */
   get done(): Promise<void> {
     return this.#done.promise
   }

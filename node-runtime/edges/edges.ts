@@ -37,7 +37,7 @@ interface FramesOptions {
   onTaken: (taken: { acknowledged: number; bytes: number }) => void
 }
 
-/** A node's ends of edges. `release` frees everything that an attempt holds here. */
+/** The ends of edges on this node. `release` frees everything that an attempt holds here. */
 export class Edges implements AsyncDisposable {
   readonly store: PayloadStore
   readonly #listen: EdgeListen | undefined

@@ -29,7 +29,7 @@ export class PayloadStore implements AsyncDisposable {
   readonly #dir: string
   /** Payloads in order of completion, with the edges that hold them. */
   readonly #payloads = new Map<Payload, Set<string>>()
-  /** Payloads that their creators have not disposed yet. */
+  /** Payloads that their creators have not disposed of yet. */
   readonly #inHand = new Set<Payload>()
   readonly #holds = new Map<string, PayloadHold>()
   readonly #removals = new Set<Promise<void>>()

@@ -104,7 +104,7 @@ export class PayloadWriter implements AsyncDisposable {
     if (this.#fault !== undefined) throw this.#fault
   }
 
-  /** Writes bytes of a source of unknown size, at the pace of the disk. */
+  /** Writes bytes from a source of unknown size, at the disk's pace. */
   async write(bytes: Uint8Array): Promise<void> {
     const needed = this.#bytes + bytes.length
     if (needed > this.#maxBytes) throw tooLarge(this.#maxBytes)
@@ -117,7 +117,7 @@ export class PayloadWriter implements AsyncDisposable {
       if (!this.push(bytes.subarray(at, at + BLOCK_BYTES))) await this.ready()
   }
 
-  /** Resolves when the file has all accepted bytes. */
+  /** Resolves when the file contains all accepted bytes. */
   async flush(): Promise<void> {
     this.#passOn()
     await this.#writing

@@ -4,7 +4,7 @@ export interface EdgeAttempt {
   attempt: number
 }
 
-/** A complete file with its digest. It is stored until it is disposed and no edge holds it. */
+/** A complete file with its digest. It is stored until it has been disposed of and no edge holds it. */
 export interface Payload extends Disposable {
   readonly path: string
   readonly sizeBytes: number

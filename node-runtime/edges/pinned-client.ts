@@ -75,7 +75,7 @@ function pinnedConnector(
     })
 }
 
-/** Returns the origin of a candidate, which must have nothing after it. */
+/** Returns a candidate's origin. Throws if anything follows it. */
 function originOf(url: string): string {
   const { protocol, origin, href, username, password } = new URL(url)
   if (protocol !== 'https:' || username || password || href !== `${origin}/`)

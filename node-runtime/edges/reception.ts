@@ -6,7 +6,7 @@ import type { PayloadWriter } from './payload-writer.ts'
 type Controller = Dispatcher.DispatchController
 type Headers = Record<string, string | string[] | undefined>
 
-/** The known properties of a payload before its bytes arrive. */
+/** The properties of a payload that are known before its bytes arrive. */
 export interface ExpectedPayload {
   sizeBytes?: number | undefined
   sha256?: string | undefined
@@ -31,7 +31,7 @@ export class Reception implements Dispatcher.DispatchHandler {
   readonly #onSign: () => void
   #controller: Controller | undefined
   #fault: Error | undefined
-  /** The number of bytes to skip of a response from the start, because the writer already has them. */
+  /** The number of bytes to skip in a whole response, because the writer already has them. */
   #skip = 0
   #total = 0
   #isOver = false

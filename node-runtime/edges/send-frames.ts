@@ -3,7 +3,7 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { EdgeSession } from './edge-session.ts'
 import type { FrameSource } from './growing-payload.ts'
 
-/** Each frame is hashed and acknowledged as a unit: small ones give faster acknowledgement, large ones cost less. */
+/** Each frame is hashed and acknowledged as a unit: small frames are acknowledged sooner, large ones cost less. */
 const FRAME_BYTES = 256 * 1024
 
 /**

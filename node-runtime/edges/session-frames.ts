@@ -9,7 +9,7 @@ const LAST = 1
 export const MAX_FRAME_BYTES = 4 * 1024 * 1024
 export const MAX_MESSAGE_BYTES = HEAD_BYTES + MAX_FRAME_BYTES
 
-/** One frame of a session; sequences of each direction begin at 1. */
+/** One frame of a session; sequence numbers start at 1 in each direction. */
 export interface SessionFrame {
   sequence: number
   bytes: Buffer

@@ -21,8 +21,8 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }
 /**
- * The remaining share of an installation that takes longer than expected, relative to its time so far. The second value
- * is the minimum.
+ * The estimated remaining time of an installation that takes longer than expected, relative to its time so far; at
+ * least `MIN_ETA_S`.
  */
 const OVERRUN = 0.5
 const MIN_ETA_S = 2
@@ -74,7 +74,7 @@ export class Environments {
     }
   }
 
-  /** Returns the interpreter of a locked environment, which the first call installs. */
+  /** Returns the interpreter of a locked environment; the first call installs the environment. */
   async python(name: string, tell?: (line: string) => void): Promise<string> {
     const { cacheDir, locksDir, log } = this.#options
     const options = { cacheDir, locksDir, log: tell ?? environmentLog(log) }
@@ -87,7 +87,7 @@ export class Environments {
     return this.#isInstalled({ name, kind: 'python' }).catch(() => false)
   }
 
-  /** Returns the folder of a locked set of npm packages, which the first call installs. */
+  /** Returns the folder of a locked set of npm packages; the first call installs them. */
   packages(name: string): Promise<string> {
     const { cacheDir, log } = this.#options
     const install = () => ensurePackages(name, { cacheDir, log: environmentLog(log) })

@@ -207,7 +207,9 @@ export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Pr
 const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ENOENT'
 
-/** Runs a program to completion and returns its output. The error of a failure has the last lines of the output. */
+/**
+ * Runs a program to completion and returns its output. If it fails, the error contains the last lines of the output.
+ */
 async function run(
   command: string,
   args: readonly string[],
@@ -245,7 +247,7 @@ function yieldProcessor(pid: number): void {
 }
 
 /**
- * Keeps processes of this machine from doing the same work twice. The owner touches the file every second. A killed
+ * Keeps processes on this machine from doing the same work twice. The owner touches the file every second. A killed
  * owner is detected by its process id or by the age of the file. A lost lock costs time but never correctness.
  */
 async function machineLock(

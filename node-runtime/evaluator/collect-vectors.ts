@@ -8,7 +8,7 @@ import { type EvaluationTask, type EvaluationTools, Workbench } from './workbenc
 
 /** The number of texts per request to a model. */
 const BATCH = 32
-/** The memory for reading a dataset, which takes more than the size of its texts. */
+/** The memory for reading a dataset, which takes more than the size of its text. */
 const MEMORY_MB = 512
 
 /** Draws the texts of a run, sends them through a model, and stores the vectors as rows of 32-bit floats. */

@@ -86,7 +86,7 @@ async function callChat(
   })
 }
 
-/** Returns the answers for all rows, in their order, with `AT_ONCE` requests at a time. */
+/** Returns the answers for all rows, in order, with up to `AT_ONCE` requests at a time. */
 async function answersOf(file: RowFile, answer: (vector: number[]) => Promise<number>): Promise<number[]> {
   const found: number[] = Array.from({ length: file.rows }, () => -1)
   let next = 0

@@ -5,7 +5,7 @@ const MAGIC = Buffer.from('\x93NUMPY\x01\x00', 'latin1')
 const ALIGNMENT = 64
 const F32_BYTES = 4
 
-/** Builds the header of a `.npy` file of rows of 32-bit floats. */
+/** Builds the header of a `.npy` file with rows of 32-bit floats. */
 export function headOf(rows: number, columns: number): Buffer {
   const bare = `{'descr': '<f4', 'fortran_order': False, 'shape': (${rows}, ${columns}), }`
   const before = MAGIC.length + 2
@@ -15,7 +15,7 @@ export function headOf(rows: number, columns: number): Buffer {
   return Buffer.concat([MAGIC, size, Buffer.from(`${bare.padEnd(length - 1)}\n`)])
 }
 
-/** The rows of a `.npy` file of 32-bit floats, read as they are needed. */
+/** The rows of a `.npy` file of 32-bit floats, read on demand. */
 export class RowFile implements AsyncDisposable {
   readonly rows: number
   readonly columns: number

@@ -6,7 +6,7 @@ import type { ProcessDriver } from '../processes/process-driver.ts'
 import { onlyGpus } from './nvidia.ts'
 
 const PROGRAM = fileURLToPath(new URL('cuda_probe.py', import.meta.url))
-/** Without its persistence mode the driver initialises each GPU of a large machine for seconds. */
+/** Without persistence mode, the driver takes seconds to initialize each GPU of a large machine. */
 const CUDA_PROBE_TIMEOUT_MS = 120_000
 const MEMORY_MB = 4_096
 const MAX_REASON = 300
@@ -25,7 +25,7 @@ export interface CudaProbeOptions {
 }
 
 /**
- * Initialises CUDA in a process that is confined as trainers and model servers are, and in a worker of that process.
+ * Initializes CUDA in a process that is confined as trainers and model servers are, and in a worker of that process.
  * `nvidia-smi` alone is no proof: it works where CUDA does not. Never throws.
  */
 export async function probeCuda(

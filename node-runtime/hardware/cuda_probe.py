@@ -1,5 +1,6 @@
-"""Runs cuInit in this process and in one that it starts, as servers with workers do, and prints both outcomes as
-JSON. Uses the driver's library alone, so it needs no environment."""
+"""Runs cuInit in this process and in one that it starts, as servers with workers do, and prints both outcomes
+as JSON. Uses only the driver's library, so it needs no environment.
+"""
 
 import ctypes
 import json

@@ -7,13 +7,13 @@ import { emit } from '../events.ts'
 const MB = 1024 * 1024
 /** With less room than this, a run could not even store its logs and its dataset. */
 export const MIN_FREE_BYTES = 64 * MB
-/** A disk that was full counts as usable again from here on, so that the report doesn't flap. */
+/** A disk that was full counts as usable again once this much is free, so that the report doesn't flap. */
 const MIN_FREE_AGAIN_BYTES = 2 * MIN_FREE_BYTES
 const CHECK_INTERVAL_MS = 5_000
-/** The time for which a job may hold its slot for room, before other nodes are offered it again. */
+/** How long a job may hold its slot while it waits for room, before it is offered to other nodes again. */
 const ADMISSION_TIMEOUT_MS = 20_000
 const ADMISSION_INTERVAL_MS = 1_000
-/** A job that filled the disk is tried again after this time even without more room: others may have used the disk. */
+/** A job that filled the disk is retried after this time even without more room: other programs may have filled it. */
 const RETRY_DELAY_MS = 10 * 60_000
 const MAX_FILLERS = 1_000
 
@@ -28,7 +28,7 @@ export interface DiskHealthOptions {
   readRoom?: (folder: string) => Promise<DiskSpace>
 }
 
-/** The room that a job is known to need from its last attempt here. */
+/** The room that a job needs, as its last attempt here has shown. */
 interface Filler {
   minFreeBytes: number
   retryAt: number

@@ -6,8 +6,8 @@ import type { CudaProbe } from './cuda-probe.ts'
 const RECHECK_INTERVAL_MS = 60_000
 /**
  * After a program could not use its GPU, the node starts no GPU program for this time even if CUDA starts. PyTorch may
- * still be incompatible with the driver, so every program would fail within seconds and attract more work than a
- * healthy node.
+ * still be incompatible with the driver: every program would fail within seconds, and the node would attract more work
+ * than a healthy one.
  */
 const RESTART_DELAY_MS = 5 * 60_000
 const MAX_REASON = 300
@@ -16,7 +16,7 @@ export interface GpuHealthOptions {
   /** Absent on nodes without NVIDIA GPUs. */
   probe?: (() => Promise<CudaProbe>) | undefined
   log: Logger
-  /** Called when the fault appears, changes or disappears, and when the node stops or resumes taking runs for GPUs. */
+  /** Called when the fault appears, changes or disappears, and when the node stops or resumes accepting GPU runs. */
   onChange?: () => void
   recheckMs?: number
   pauseMs?: number
@@ -64,12 +64,12 @@ export class GpuHealth implements Disposable {
     return this.#isUnusable
   }
 
-  /** True during runs from a queue for GPUs: closing the queue would cancel them. */
+  /** True during runs from a GPU queue: closing the queue would cancel them. */
   get hasRuns(): boolean {
     return this.#runs > 0
   }
 
-  /** Counts a run from a queue for GPUs until it is disposed. */
+  /** Counts a run from a GPU queue until the result is disposed of. */
   beginRun(): Disposable {
     this.#runs++
     return {

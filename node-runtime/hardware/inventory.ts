@@ -18,13 +18,13 @@ const XPU_SMI_HEADING = 'Device Name'
 export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
   profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
-  /** Profiles without a file that this node can run. */
+  /** Runnable profiles that have no file in the catalog. */
   ableToRun?: readonly string[]
   /** True when a container engine is available. */
   hasContainers: boolean
   /** Detects how the kernel confines child processes. */
   held: () => Promise<ConfinementMechanisms>
-  /** The isolation of tools; absent where the node runs none. */
+  /** The isolation of tools; absent if the node runs none. */
   toolIsolation?: Isolation | undefined
   /** Memory for models and trainers in MB; 0 means half of the memory that is free now. */
   memoryMb: number

@@ -6,23 +6,23 @@ import type { Gpu, GpuRestriction } from '../../schemas/nodes/node.ts'
 import { type DriverGpu, visibleGpus } from './visible-gpus.ts'
 
 const QUERY_TIMEOUT_MS = 10_000
-/** Without its persistence mode the driver initialises every GPU of a large machine first. */
+/** Without persistence mode, the driver first initializes every GPU of a large machine. */
 const INVENTORY_TIMEOUT_MS = 60_000
-/** The statuses of nvidia-smi for no device, no driver and no library, as on a machine that has the program alone. */
+/** nvidia-smi's exit statuses for no device, no driver and no library, as on a machine with only the program. */
 const NOTHING_THERE: readonly unknown[] = [6, 9, 12]
 const PCI_DEVICES = '/sys/bus/pci/devices'
 const NVIDIA = '0x10de'
 const DISPLAY_CLASS = '0x03'
 const MAX_REASON = 200
 const MIG = 'MIG-'
-/** A MIG profile names its memory in whole GB, of which its instance has a little less: 4,864 MB of `1g.5gb`. */
+/** The name of a MIG profile contains its memory in whole GB; an instance has a little less: 4,864 MB for `1g.5gb`. */
 const MIG_MB_PER_GB = 0.95 * 1_024
 
 /** The GPUs of a node. */
 export interface GpuInventory {
   gpus: Gpu[]
   restriction?: GpuRestriction
-  /** Why none was found, although the machine seems to have some. */
+  /** Why no GPU was found, although the machine seems to have some. */
   failure?: string
 }
 
@@ -30,7 +30,7 @@ export interface GpuInventory {
 export async function findGpus(): Promise<GpuInventory> {
   const variable = process.env['CUDA_VISIBLE_DEVICES']
   const { gpus, failure } = await driverGpus()
-  // An operator who leaves the node no GPU needs none to work.
+  // If the operator hides all GPUs from the node, it isn't a failure that none works.
   const isNone = variable !== undefined && ['', '-1'].includes(variable.trim())
   return { ...visibleGpus(gpus, variable), ...(failure !== undefined && !isNone && { failure }) }
 }
@@ -114,7 +114,7 @@ async function failureOf({ status, isLate, said }: ProgramResult): Promise<strin
   return `nvidia-smi ${how}${why}, so the node found no GPU and runs on its CPU. Restart the node once nvidia-smi lists its GPUs`
 }
 
-/** Returns the MIG instances by the UUID of their GPU. Only the human-readable list has them, no query does. */
+/** Returns the MIG instances by the UUID of their GPU. No query returns them, only the human-readable list. */
 async function migInstances(): Promise<Map<string, NonNullable<DriverGpu['instances']>>> {
   const found = new Map<string, { name: string; memory_mb: number; uuid: string }[]>()
   let gpu: { name: string; instances: { name: string; memory_mb: number; uuid: string }[] } | undefined

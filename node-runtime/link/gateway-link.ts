@@ -48,11 +48,11 @@ const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_TIMEOUT_MS = 10_000
-/** A shorter outage of a link deserves no warning: gateways restart, and announce when they close a link. */
+/** A shorter outage of a link deserves no warning: gateways restart, and send a notice when they close a link. */
 const WARNING_DELAY_MS = 10_000
 /**
- * Gateways respect a model's concurrency, so few of their requests queue here: when several gateways start requests at
- * the same time, or next to durable work. Older gateways send any number.
+ * Gateways respect a model's concurrency, so requests rarely queue here: only when several gateways start some at the
+ * same time, or durable work runs too. Older gateways send any number.
  */
 const MAX_WAITING = 32
 /** The limit for the log lines in a frame's body, without the JSON around them. */

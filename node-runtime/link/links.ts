@@ -4,7 +4,7 @@ import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
-  /** The configured gateway, used while no gateway of the list can be reached. */
+  /** The configured gateway, used while no gateway in the list can be reached. */
   home: string
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void

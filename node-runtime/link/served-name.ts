@@ -26,7 +26,7 @@ export class ServedName {
     return replaceAt(body, modelSpan, this.#served)
   }
 
-  /** Returns the finished part of a response; holds back last bytes that may begin a name. */
+  /** Returns the finished part of a response; holds back trailing bytes that may be the start of a name. */
   answer(chunk: Buffer): Buffer {
     const called = this.#called
     if (!called) return chunk
@@ -43,7 +43,7 @@ export class ServedName {
     return Buffer.concat(parts)
   }
 
-  /** Returns the bytes that were held back when the response has ended. */
+  /** Returns the held-back bytes once the response has ended. */
   rest(): Buffer {
     return this.#held
   }

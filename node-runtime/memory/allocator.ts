@@ -12,7 +12,7 @@ export interface MemoryAllocatorOptions {
   memory: MemoryLedger
   meter: MemoryMeter
   log: Logger
-  /** Every model of this node. */
+  /** All models on this node. */
   models: () => Iterable<LoadedModel>
   /**
    * Called with `evicted` when a model's server is stopping and its memory is not free yet, with `idle` when the server
@@ -30,7 +30,7 @@ export interface MemoryTimeouts {
   alarmMs: number
   /** The time before a reservation is released although nothing reports whether the memory is free. */
   unknownMs: number
-  /** The time before a caller that needs the memory gets a `NoRoomError`. */
+  /** The time before a caller that needs the memory gets a `NotEnoughMemoryError`. */
   waitMs: number
 }
 
@@ -78,7 +78,7 @@ export class MemoryAllocator {
   /**
    * Reserves memory for a holder, on one GPU or in equal parts on several, and returns the indexes of those GPUs.
    * Resolves once every evicted model has freed its memory. Recently loaded models are evicted only if the others do
-   * not suffice, and not before they have been loaded for as long as their load took. Throws a `NoRoomError` if there
+   * not suffice, and not before they have been loaded for as long as their load took. Throws a `NotEnoughMemoryError` if there
    * is not enough memory, without evicting anything, or if evicted memory is not freed in time.
    */
   async reserve(
@@ -160,7 +160,7 @@ export class MemoryAllocator {
     this.#leave(model, Promise.resolve())
   }
 
-  /** Waits until the memory of a model's last server is free; throws a `NoRoomError` if that takes too long. */
+  /** Waits until the memory of a model's last server is free; throws a `NotEnoughMemoryError` if that takes too long. */
   async whenGone({ modelKey, leaving }: LoadedModel): Promise<void> {
     if (!leaving) return
     const timeout = AbortSignal.timeout(this.#timeouts.waitMs)
@@ -171,7 +171,7 @@ export class MemoryAllocator {
     })
   }
 
-  /** Stops the server of a model; resolves once its memory is free, and throws a `NoRoomError` when that takes too long. */
+  /** Stops the server of a model; resolves once its memory is free, and throws a `NotEnoughMemoryError` when that takes too long. */
   async evict(model: LoadedModel): Promise<void> {
     const { server } = model
     if (!server) return
@@ -212,7 +212,7 @@ export class MemoryAllocator {
     return undefined
   }
 
-  /** Reports a model as loading, so that gateways know until when its load waits. */
+  /** Reports a model as loading, so that gateways know how long its load will wait. */
   #reportWait(model: LoadedModel, until: number): void {
     if (model.memoryAt === until) return
     model.memoryAt = until

@@ -32,7 +32,7 @@ export function planEviction<T extends IdleModel>(
   return chosen
 }
 
-/** An idle model, and the memory that it uses of each pool. */
+/** An idle model, and the memory that it uses in each pool. */
 export interface PooledModel extends IdleModel {
   readonly heldByPool: readonly number[]
 }
@@ -44,10 +44,10 @@ export interface EvictionPlan<T> {
 }
 
 /**
- * Chooses the pools of a node for `neededMb` in `count` equal parts, and the idle models to evict for them.
- * Pools with enough free memory come first, the fullest of them before others, so that large pools stay free for
- * models that fit nowhere else. Then come the pools whose models have been idle for longest. Undefined when too
- * few pools can hold a part.
+ * Chooses the pools of a node for `neededMb` in `count` equal parts, and the idle models to evict for them. Pools with
+ * enough free memory come first, the fullest of them before others, so that large pools stay free for models that fit
+ * nowhere else. Then come the pools whose models have been idle the longest. Undefined when too few pools can hold a
+ * part.
  */
 export function chooseEviction<T extends PooledModel>(
   { neededMb, count }: { neededMb: number; count: number },

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** The peak memory of each model that has run on this node. The file lets the next load and the next start use it. */
+/** The peak memory of each model that has run on this node. It is stored in a file, for later loads and starts. */
 export class MeasuredMemory {
   readonly #path: string
   readonly #peaks: Map<string, number>

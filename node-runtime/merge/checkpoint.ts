@@ -6,7 +6,7 @@ import { readTensors, type TensorLocation } from './safetensors.ts'
 
 /** A model on disk, in the folder format of Hugging Face. */
 export interface Checkpoint {
-  /** The name in messages. */
+  /** The name used in messages. */
   label: string
   dir: string
   config: Record<string, unknown>
@@ -18,7 +18,7 @@ export interface Checkpoint {
 }
 
 export interface Tokenizer {
-  /** Equal for tokenizers that split every text into the same tokens. */
+  /** Equal for tokenizers that split all text into the same tokens. */
   digest: string
   /** The tokens by id; undefined when the format of the tokenizer is unknown. */
   vocabulary: ReadonlyMap<number, string> | undefined
@@ -30,7 +30,7 @@ const LM_HEAD = 'lm_head.weight'
 export async function openCheckpoint(dir: string, label: string): Promise<Checkpoint> {
   const config = await readJson(join(dir, 'config.json'), label)
   if (config['quantization_config']) {
-    throw new MergeError('quantised', `${label} is quantised; merges need its weights in bf16, f16 or f32.`)
+    throw new MergeError('quantised', `${label} is quantized; merges need its weights in bf16, f16 or f32.`)
   }
   const tensors = await readAllTensors(dir, label)
   const text = (config['text_config'] ?? {}) as Record<string, unknown>

@@ -13,7 +13,7 @@ export interface LocalIngredient {
   ingredient: WeightedIngredient
 }
 
-/** Downloads every ingredient of a model below a folder of the caller. */
+/** Downloads every ingredient of a model below the caller's folder. */
 export async function fetchIngredients(
   tools: BaseTools,
   ingredients: readonly MergeIngredient[],

@@ -30,7 +30,7 @@ export class InputFiles implements Disposable {
     else if (input.dtype === 'F16') this.#kernels.fromF16(at, count)
   }
 
-  /** Reads elements as float32, because factors of adapters retain their precision. */
+  /** Reads elements as float32, because adapter factors keep their precision. */
   readWide(input: Input, { first, count }: Slice): Float32Array {
     const mark = this.#arena.mark()
     const from = this.#arena.take(count * F32_BYTES)

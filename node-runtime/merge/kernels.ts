@@ -11,7 +11,7 @@ interface Memory {
   grow(pages: number): number
 }
 
-/** The exports of kernels.wasm (assembly/). Pointers are byte offsets into `memory`, counts are elements. */
+/** The exports of kernels.wasm (assembly/). Pointers are byte offsets into `memory`; counts are numbers of elements. */
 export interface Kernels {
   readonly memory: Memory
   fromF32(from: number, to: number, count: number): void
@@ -53,7 +53,7 @@ export function loadKernels(): Kernels {
 }
 
 const PAGE = 65_536
-/** The alignment of every region, which a write past the page cache needs. */
+/** The alignment of every region, as required by writes that bypass the page cache. */
 const ALIGNMENT = 4_096
 
 /** Allocates regions of a module's memory; `reset` frees all of them. */

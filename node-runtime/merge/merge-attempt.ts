@@ -19,7 +19,7 @@ interface MergeOptions {
   report: JobReport
   /** Ends the merge at once. */
   cancelled: AbortSignal
-  /** Only trainings are paused; a merge has no checkpoints. */
+  /** Only training runs can be paused; a merge has no checkpoints. */
   pausing: AbortSignal
   leaseS: number
 }

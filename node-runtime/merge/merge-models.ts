@@ -139,7 +139,7 @@ async function prepareAdapters({
   }
 }
 
-/** Warns about adapters of another model: their shapes may fit, but the result would be meaningless. */
+/** Warns about adapters trained on another model: their shapes may fit, but the result would be meaningless. */
 function notesAboutBases(
   names: readonly string[] | undefined,
   base: string,

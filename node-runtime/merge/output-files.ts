@@ -1,14 +1,14 @@
 import { closeSync, constants, fdatasyncSync, openSync, writeSync } from 'node:fs'
 import type { Arena } from './kernels.ts'
 
-/** The alignment of a write past the page cache, in the file and in memory. */
+/** The alignment of writes that bypass the page cache, in the file and in memory. */
 export const PAGE_BYTES = 4_096
 /** Without direct writes, a flush after this many bytes lets the disk work while the next chunks are computed. */
 const FLUSH_BYTES = 32 * 1024 * 1024
 
 interface OpenOutput {
   buffered: number
-  /** The descriptor for writes past the page cache; undefined when the file system does not support them. */
+  /** The descriptor for writes that bypass the page cache; undefined when the file system does not support them. */
   direct: number | undefined
   unflushed: number
 }

@@ -21,7 +21,7 @@ interface QueuedTask {
   reject: (err: Error) => void
 }
 
-/** The number of tasks at each worker, so that it never waits for the main thread. */
+/** The number of tasks queued per worker, so that no worker waits for the main thread. */
 const PER_WORKER = 2
 const WORKER_HEAP_MB = 48
 

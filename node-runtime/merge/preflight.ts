@@ -3,7 +3,7 @@ import { MergeError } from './merge-error.ts'
 import type { TensorLocation } from './safetensors.ts'
 
 const FLOATS = new Set(['BF16', 'F16', 'F32'])
-/** Element types that only quantised weights have. */
+/** Element types that only quantized weights have. */
 const QUANTISED = new Set(['U8', 'I8', 'F8_E4M3', 'F8_E5M2', 'U16', 'U32', 'I16'])
 
 export const isFloat = ({ dtype }: Pick<TensorLocation, 'dtype'>): boolean => FLOATS.has(dtype)
@@ -45,7 +45,7 @@ export function assertMergeable({ label, tensors }: Checkpoint): void {
     if (QUANTISED.has(dtype)) {
       throw new MergeError(
         'quantised',
-        `${label} is quantised: ${name} is of type ${dtype}. Merges need bf16, f16 or f32.`,
+        `${label} is quantized: ${name} is of type ${dtype}. Merges need bf16, f16 or f32.`,
       )
     }
     if (dtype === 'F64')

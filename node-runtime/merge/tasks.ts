@@ -18,7 +18,7 @@ export interface Slice {
   count: number
 }
 
-/** The elements that ties retains of one model. */
+/** The elements of one model that ties retains. */
 export interface TrimmedInput {
   input: Input
   weight: number
@@ -27,7 +27,7 @@ export interface TrimmedInput {
   quota: number
 }
 
-/** The elements that dare retains of one model. */
+/** The elements of one model that dare retains. */
 export interface DroppedInput {
   input: Input
   /** Weight divided by density. */
@@ -65,7 +65,7 @@ export type Task =
     } & Slice)
   | ({ kind: 'copy'; input: Input; out: Output } & Slice)
 
-/** The answer type of a task. */
+/** The result type of a task. */
 export type Answer<T extends Task = Task> = T extends { kind: 'dots' }
   ? { sums: Float64Array }
   : T extends { kind: 'magnitudes' }

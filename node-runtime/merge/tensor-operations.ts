@@ -131,7 +131,7 @@ interface Chunk {
   /** The addresses of each input's elements. */
   at: readonly number[]
   count: number
-  /** The number of elements of the slice before this chunk. */
+  /** The number of elements in the slice before this chunk. */
   done: number
 }
 

@@ -55,7 +55,7 @@ export function ties(base: Checkpoint, models: readonly WeightedModel[], density
 
 /**
  * Returns the magnitude above which every element is retained, and the number of elements equal to it that each slice
- * may retain, so that exactly `keep` are retained in all.
+ * may retain, so that exactly `keep` are retained in total.
  */
 export function trimOf(
   tables: readonly Uint32Array[],
@@ -77,8 +77,8 @@ export function trimOf(
 }
 
 /**
- * Shared memory in which threads count. It is reused from tensor to tensor, because new tables for each would
- * exceed the size of the models.
+ * Shared memory in which threads count magnitudes. It is reused from tensor to tensor, because new tables for each
+ * would exceed the size of the models.
  */
 class Tables {
   readonly #bytes: number

@@ -16,7 +16,7 @@ type ConversionEvent =
   | { event: 'progress'; percent: number }
   | { event: 'compared'; file: string; difference?: number; problem?: string; passed?: boolean }
 
-/** The result of comparing the numbers of a file during a conversion. */
+/** The result of comparing a file's numbers during a conversion. */
 export type Comparison = Extract<ConversionEvent, { event: 'compared' }>
 
 export interface ConversionOrder {

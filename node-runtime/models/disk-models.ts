@@ -36,8 +36,8 @@ export class DiskModels {
   }
 
   /**
-   * Frees the files of deleted models, one call after another. Skips models that are pinned, loading or answering a request:
-   * gateways repeat the order for as long as the node reports the model. Never throws.
+   * Frees the files of deleted models, one call at a time. Skips models that are pinned, loading or answering a
+   * request: gateways repeat the order for as long as the node reports the model. Never throws.
    */
   forget(modelKeys: readonly string[]): Promise<void> {
     this.#forgetting = this.#forgetting.then(async () => {

@@ -38,7 +38,7 @@ async function checkDescription(path: string): Promise<void> {
   throw new StrayFileError(`${basename(path)} names a file outside the model's folder`)
 }
 
-/** Returns the names that libraries open. Other paths in a description refer to the machine of its author. */
+/** Returns the names that libraries open. Other paths in a description refer to its author's machine. */
 function namedFiles(content: unknown): unknown[] {
   if (typeof content !== 'object' || content === null) return []
   const { weight_map, fast_tokenizer_files, model_file } = content as Record<string, unknown>

@@ -12,7 +12,7 @@ import type { TaskClaim } from '../../schemas/nodes/task-claim.ts'
 
 const DATA_URL = /^data:[^,]{0,200};base64,/
 
-/** Thrown if the file of an input can't be fetched. The message names the field. */
+/** Thrown if an input file can't be fetched. The message names the field. */
 export class InputFileError extends Error {
   override readonly name = 'InputFileError'
   readonly retryable: boolean
@@ -72,7 +72,7 @@ export const addressesIn = (
 /** A file is in memory at most twice, raw and as base64, so this many requests take 700 MB in the worst case. */
 const MAX_REQUESTS = 4
 
-/** Fetches the files of inputs on behalf of model servers, which have no network. */
+/** Fetches input files on behalf of model servers, which have no network. */
 export class InputFiles {
   readonly #sources: FileSources
   #requests = 0
@@ -82,8 +82,8 @@ export class InputFiles {
   }
 
   /**
-   * Takes a slot for a request from a link until it is disposed; undefined if all are taken. The request then becomes a
-   * task, which waits for a slot of the node.
+   * Takes a slot for a request from a link, until the result is disposed of; undefined if all are taken. The request
+   * then becomes a task, which waits for a slot on the node.
    */
   enter(): Disposable | undefined {
     if (this.#requests >= MAX_REQUESTS) return undefined

@@ -4,7 +4,8 @@ const POLL_INTERVAL_MS = 1_000
 /** The minimum change between two checks that counts as progress. */
 const STEP_BYTES = 1024 * 1024
 /**
- * A load that only prints lines is aborted after this many stall times, because a server may repeat an error endlessly.
+ * A load that only prints lines is aborted after this multiple of `stallMs`, because a server may repeat an error
+ * endlessly.
  */
 const WORDS_STALLS = 10
 

@@ -9,7 +9,8 @@ const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
 /** The maximum time for which a recently loaded model is protected from other loads. */
 export const MAX_PROTECTION_TTL_MS = 300_000
 /**
- * The limit of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's size.
+ * The maximum length of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's
+ * size.
  */
 const MAX_ERROR = 2_000
 
@@ -32,7 +33,7 @@ export class LoadedModel {
   progress: DownloadProgress | undefined
   /** The percentage of the weights that its starting server has read. */
   loadPercent = 0
-  /** The time that its last load waited for the installation of its environment and for the memory of protected models. */
+  /** How long its last load waited for its environment to be installed and for the memory of protected models. */
   delayMs = 0
   /** The time of `performance.now` from which loads of other models, or an idle timeout, may evict it. */
   protectedUntil = 0

@@ -14,17 +14,17 @@ export interface ModelLoaderOptions {
   catalog: Catalog
   /** Receives reports of whether servers on GPUs could use them. */
   gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'suspect'>
-  /** Called with each line that the server of a model writes. */
+  /** Called with each output line of a model server. */
   onLine?: (modelKey: string, line: string) => void
   cache: WeightsCache
   drivers: Drivers
   /** Requests the specification of a model from a gateway. */
   modelSpec: (modelKey: string, options: { signal: AbortSignal }) => Promise<NodeModelSpec>
-  /** Returns the interpreter of a locked environment, which the first call installs. */
+  /** Returns the interpreter of a locked environment; the first call installs the environment. */
   pythonOf: (environment: string) => Promise<string>
   /** Returns whether a locked environment is installed. */
   hasPython: (environment: string) => Promise<boolean>
-  /** Returns the folder of a locked set of npm packages, which the first call installs. */
+  /** Returns the folder of a locked set of npm packages; the first call installs them. */
   packagesOf: (environment: string) => Promise<string>
 }
 
@@ -74,7 +74,7 @@ export interface StartOptions {
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
-  /** Called with the process ids, also for a server that fails to start. */
+  /** Called with the process ids, even for a server that fails to start. */
   onPids: (pids: readonly number[]) => void
   /** Called with the percentage of the weights that the server has read; at most 99 until the server is ready. */
   onProgress: (percent: number) => void
@@ -122,7 +122,7 @@ export class ModelLoader {
     return { cached, profile, python, packages, environmentMs, convertedDir, pending }
   }
 
-  /** Runs the conversion of a model, once for the same files, and returns its folder. Aborts a stalled conversion. */
+  /** Runs the conversion of a model, once per set of files, and returns its folder. Aborts a stalled conversion. */
   async convert(
     { cached, profile, python }: PreparedModel,
     { convert, converter }: PendingConversion,

@@ -63,7 +63,7 @@ export class ComparisonError extends Error {
 
 /**
  * Compares the logits of a local model with those of its base under its adapters, over fixed prompts. Returns a
- * description of the difference, or `undefined` if they agree within the limit. Throws a `NoRoomError` if this node
+ * description of the difference, or `undefined` if they agree within the limit. Throws a `NotEnoughMemoryError` if this node
  * lacks the memory, and a `ComparisonError` if the comparison is impossible.
  */
 export async function compareLogits(
@@ -169,7 +169,7 @@ function complaint(prompts: readonly PromptVerdict[]): string | undefined {
   const [worst] = prompts.filter(({ passed }) => !passed).toSorted((a, b) => excess(b) - excess(a))
   if (!worst) return undefined
   const number = prompts.indexOf(worst) + 1
-  const by = worst.difference === null ? 'by no number' : `by up to ${worst.difference.toPrecision(3)}`
+  const by = worst.difference === null ? 'by NaN' : `by up to ${worst.difference.toPrecision(3)}`
   return (
     `its logits differ from those of its base with the adapters ${by} at test prompt ${number} of ` +
     `${prompts.length} (${JSON.stringify(worst.prompt)}); the limit is ${worst.limit.toPrecision(3)}`

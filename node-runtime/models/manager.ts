@@ -38,7 +38,7 @@ export class ModelUnavailableError extends Error {
   }
 }
 
-/** The right to use a loaded model. The model can't be evicted until this is disposed. */
+/** The right to use a loaded model. The model can't be evicted until this is disposed of. */
 export interface ModelUse extends Disposable {
   readonly server: ModelServer
 }
@@ -47,8 +47,8 @@ export interface ModelUse extends Disposable {
 const STOP_GRACE_TIMEOUT_MS = 500
 
 /**
- * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
- * idle -> evicted. There is one load per model at a time. Models are evicted for a concrete load, the least recently
+ * Manages this node's models through the states cold -> downloading_model -> loading_model -> warm -> running -> idle
+ * -> evicted. There is one load per model at a time. Models are evicted to make room for a load, the least recently
  * used idle one first, or once they have been idle for too long. No load evicts a recently loaded model.
  */
 export class ModelManager implements AsyncDisposable {
@@ -141,7 +141,7 @@ export class ModelManager implements AsyncDisposable {
     return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
   }
 
-  /** Returns the time that the last load of a model waited for its environment and for the memory of protected models. */
+  /** Returns how long the last load of a model waited for its environment and for the memory of protected models. */
   delayMs(modelKey: string): number {
     return Math.round(this.#models.get(modelKey)?.delayMs ?? 0)
   }
@@ -189,7 +189,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Stops every model server; a stopping node loads no further model. */
+  /** Stops every model server; a stopping node loads no more models. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
     this.#upkeep[Symbol.dispose]()
@@ -324,7 +324,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Waits for memory, which may take long to be freed. A stopping node does not wait. */
+  /** Waits for memory, which may take a long time to be freed. A stopping node does not wait. */
   #getRoom<T>(waiting: Promise<T>): Promise<T> {
     return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
       throw err instanceof NotEnoughMemoryError ? new ModelUnavailableError('no_capacity', err.message) : err

@@ -10,12 +10,12 @@ export interface ReceivedFile extends OutputFile {
 }
 
 export interface SaveOptions {
-  /** The folder for the files; without one their bytes are only counted. */
+  /** The folder for the files; without it, their bytes are only counted. */
   directory?: string
   onStep?: (step: number, total: number) => void
 }
 
-/** Reads a response of steps and files, and saves the files. */
+/** Reads a response that consists of steps and files, and saves the files. */
 export const saveOutput = (
   body: AsyncIterable<Buffer>,
   { directory, onStep }: SaveOptions = {},

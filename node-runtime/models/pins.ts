@@ -9,7 +9,7 @@ export class Pins {
   #retiring: ReadonlySet<string> = new Set()
   #idleTimeouts: Readonly<Record<string, number>> = {}
 
-  /** @param idleUnloadS The idle timeout in seconds of models without their own; 0 disables unloading. */
+  /** @param idleUnloadS The idle timeout in seconds for models without their own; 0 disables unloading. */
   constructor(own: Iterable<string> = [], idleUnloadS = 0) {
     this.#own = new Set(own)
     this.#defaultIdleMs = inMs(idleUnloadS)
@@ -28,7 +28,7 @@ export class Pins {
     return this.#retiring.has(modelKey) && !this.has(modelKey)
   }
 
-  /** Returns the milliseconds without a request after which a model is unloaded; undefined if it stays loaded. */
+  /** Returns a model's idle timeout in milliseconds; undefined if it stays loaded. */
   idleMs(modelKey: string): number | undefined {
     if (this.isRetiring(modelKey)) return 0
     const ownTimeout = this.#idleTimeouts[modelKey]

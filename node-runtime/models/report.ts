@@ -3,11 +3,11 @@ import type { LoadedModel } from './loaded-model.ts'
 
 /** The number of models that gateways check for deletion, so that the node removes their files. */
 const MAX_REPORTED = 5_000
-/** Gateways close a link on a message of 1 MB, and a report also has other fields than its models. */
+/** Gateways close a link on a message of 1 MB, and a report has other fields besides its models. */
 const MAX_REPORT_BYTES = 512 * 1024
 
 /**
- * Returns a node's report of its models. Its disk may have thousands of small ones, so beyond the limits the least
+ * Returns a node's report of its models. Its disk may contain thousands of small ones, so beyond the limits the least
  * recently used ones are left out. The node still finds them on its disk when work for them arrives.
  */
 export function reportOf(models: Iterable<LoadedModel>): NodeModel[] {

@@ -41,7 +41,7 @@ export class ServerTurns {
     this.#serve()
   }
 
-  /** Creates a turn, which occupies the server from `begin` until it is disposed. */
+  /** Creates a turn, which occupies the server from `begin` until it is disposed of. */
   turn(requester: Requester, begin: () => void): ServerTurn {
     let ticket: Ticket<QueuedTurn> | undefined
     let isOver = false
@@ -66,7 +66,7 @@ export class ServerTurns {
     }
   }
 
-  /** Waits for a turn and holds it until the result is disposed. Throws the signal's reason. */
+  /** Waits for a turn and holds it until the result is disposed of. Throws the signal's reason. */
   async take(requester: Requester, signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted()
     const { promise, resolve, reject } = Promise.withResolvers<void>()

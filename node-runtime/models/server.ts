@@ -54,7 +54,7 @@ export class NoGpuError extends ModelServerError {
 export interface ServerStartOptions {
   deadline: LoadDeadline
   stopping: AbortSignal
-  /** Called with the process ids, also for a server that fails to start. */
+  /** Called with the process ids, even for a server that fails to start. */
   onPids?: (pids: readonly number[]) => void
   /** Called with each line that the server writes, for as long as it lives. */
   onLine?: (line: string) => void
@@ -136,7 +136,7 @@ export class ModelServer {
     return this.#endedFor ?? this.#process.excess
   }
 
-  /** The line in which the server reported that it can't use its GPU or lost it; undefined without one. */
+  /** The line in which the server reported that it can't use its GPU or lost it; undefined if there is none. */
   get gpuFault(): string | undefined {
     return gpuFaultIn(this.#lastLines)
   }

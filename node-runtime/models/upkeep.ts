@@ -5,7 +5,7 @@ import type { ModelServer } from './server.ts'
 
 export interface UpkeepOptions {
   models: () => Iterable<LoadedModel>
-  /** Milliseconds without a request after which a model is unloaded; undefined if it stays loaded. */
+  /** Returns a model's idle timeout in milliseconds; undefined if it stays loaded. */
   idleMsOf: (modelKey: string) => number | undefined
   /** Loads the pinned models that are not loaded. */
   keepPinned: () => void

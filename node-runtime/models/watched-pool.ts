@@ -22,7 +22,8 @@ export class WatchedPool extends Pool {
   }
 
   /**
-   * True from an unanswered probe until the next success: a busy server is then no excuse for a silent health check.
+   * True from an unanswered probe until the next success. In that time, being busy does not excuse a silent health
+   * check.
    */
   get isSuspect(): boolean {
     return this.#isSuspect

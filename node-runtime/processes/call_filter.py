@@ -1,7 +1,8 @@
-"""Builds and installs the filters of system calls (seccomp) of confined processes.
+"""Builds and installs the system call filters (seccomp) of confined processes.
 
-A refused call fails with an error instead of ending the process, so that libraries fall back to
-other means. Both filters refuse the numbers of other ABIs (32 bits, x32), which would avoid them."""
+A refused call fails with an error instead of ending the process, so that libraries fall back to other
+means. Both filters refuse the call numbers of other ABIs (32-bit, x32), which would bypass them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeVar
 
-    # A call's number; None where a machine has no such call.
+    # A call's number; None if a machine has no such call.
     Number = TypeVar("Number", bound=int | None)
 
 # One instruction of a filter: its code, how many steps to skip if true and if false, and its value.
@@ -29,10 +30,10 @@ LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, AND, RETURN = 0x20, 0x15, 0x45, 0x35, 0x5
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 # Numbers of the x32 calls begin here.
 X32 = 0x40000000
-# The first number that this table does not know: calls of later kernels do not exist in a tool.
+# The first number that this table does not contain: for a tool, calls of later kernels do not exist.
 FIRST_UNKNOWN = 463
 
-# Calls by which programs reach other parts of the kernel, and no tool needs; by machine.
+# Calls that reach other parts of the kernel and that no tool needs, by machine.
 REFUSED_CALLS = {
     "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179
         212 227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432
@@ -41,8 +42,8 @@ REFUSED_CALLS = {
         265 266 268 270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
 }
 
-# Calls whose memory or processor time the kernel counts for no process, with the numbers of x86_64 and aarch64.
-# Files in /tmp, which has a quota, replace shared memory.
+# Calls whose memory or processor time the kernel charges to no process, with their numbers on x86_64 and
+# aarch64. Instead of shared memory, tools can use files in /tmp, which has a quota.
 UNCOUNTED_CALLS: dict[str, tuple[int, int | None]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -55,7 +56,7 @@ UNCOUNTED_CALLS: dict[str, tuple[int, int | None]] = {
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
     "io_setup": (206, 0),
-    # Rulesets hold files by the hundred thousand.
+    # A ruleset can hold hundreds of thousands of files.
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446),
@@ -66,8 +67,9 @@ UNCOUNTED_CALLS: dict[str, tuple[int, int | None]] = {
     "setsid": (112, 157),
 }
 
-# Pages that these calls put into a pipe or socket stay in memory after their file or mapping is gone, a huge page for
-# one byte. EINVAL is the error of files that do not support them, after which programs copy instead.
+# Pages that these calls put into a pipe or socket stay in memory after their file or mapping is gone, even a
+# huge page for a single byte. Files that do not support these calls return EINVAL, and programs then copy
+# instead.
 PINNING_CALLS = {
     "sendfile": (40, 71),
     "splice": (275, 76),
@@ -75,13 +77,13 @@ PINNING_CALLS = {
     "vmsplice": (278, 75),
 }
 
-# The kernel charges access lists to no process, and each may have 64 KB. Disks without attributes return EOPNOTSUPP,
-# after which programs that copy files continue.
+# The kernel charges access lists to no process, and each may take 64 KB. Disks without attributes return
+# EOPNOTSUPP, and programs that copy files then continue.
 ATTRIBUTES = {"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7)}
 
-# Calls that have a disk write out its cache, for which other programs on the machine then wait. Numbers as above.
+# Calls that make a disk write out its cache, which delays other programs on the machine. Numbers as above.
 DISK_SYNCS = {"sync": (162, 81), "syncfs": (306, 267)}
-# A tool can open the machine's programs, and each of these would flush their disk.
+# A tool can open the machine's program files, and each of these calls would flush their disk.
 FILE_SYNCS = {"fsync": (74, 82), "fdatasync": (75, 83), "sync_file_range": (277, 84)}
 
 # Calls that are filtered by an argument.
@@ -104,15 +106,16 @@ TOOL_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 SOL_SOCKET = 1
 # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 BUFFER_OPTIONS = (7, 8, 32, 33)
-# SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF. The kernel compiles filters into
-# a memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
+# SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF. The kernel compiles
+# filters into memory that all programs on the machine share. When it is full, no filter can be installed for
+# another process.
 FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
 # Locks of open files belong to no process, so a node can't find out which run created them.
 F_OFD_SETLK, F_OFD_SETLKW = 37, 38
-# PR_SET_DUMPABLE hides what a process holds from a node without root's privileges; PR_SCHED_CORE keeps other processes
-# off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge pages again (sandbox.py);
-# PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
+# PR_SET_DUMPABLE hides what a process holds from a node without root privileges; PR_SCHED_CORE keeps other
+# processes off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge pages again
+# (sandbox.py); PR_SET_SECCOMP adds filters (see FILTER_OPTIONS).
 PRCTLS = (4, 62, 78, 41, PR_SET_SECCOMP)
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
 CLONE_FILES, CLONE_THREAD, CLOSE_RANGE_UNSHARE = 0x400, 0x10000, 2
@@ -130,7 +133,7 @@ def argument(index: int) -> Step:
 
 
 def preamble(other_abi: int) -> list[Step]:
-    """Loads the call's number, and answers `other_abi` or EPERM to calls of other ABIs."""
+    """Loads the call's number, and refuses calls of other ABIs with `other_abi` or EPERM."""
     return [
         (LOAD, 0, 0, 4),
         (JUMP_EQUAL, 1, 0, AUDIT[MACHINE]),
@@ -142,45 +145,47 @@ def preamble(other_abi: int) -> list[Step]:
 
 
 def refuse(numbers: Iterable[int], error: int) -> list[Step]:
-    """Answers `error` instead of running the calls; 0 skips them and reports success."""
+    """Returns `error` instead of running the calls; 0 skips them and reports success."""
     return [step for number in numbers for step in ((JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error))]
 
 
 def rule(name: str, steps: list[Step]) -> list[Step]:
-    """Runs `steps` for this call alone. They end with a decision, because they replace the loaded number."""
+    """Runs `steps` for this call only. They must end with a decision, because they replace the loaded number."""
     return [(JUMP_EQUAL, 0, len(steps), number_of(NUMBERS[name])), *steps]
 
 
 def unless_any(index: int, allowed: tuple[int, ...], error: int) -> list[Step]:
-    """Allows the call when the argument is among `allowed`, and answers `error` otherwise."""
+    """Allows the call if the argument is in `allowed`, and returns `error` otherwise."""
     tests = [(JUMP_EQUAL, len(allowed) - nth, 0, value) for nth, value in enumerate(allowed)]
     return [argument(index), *tests, (RETURN, 0, 0, ERROR | error), (RETURN, 0, 0, ALLOW)]
 
 
 def if_any(index: int, refused: tuple[int, ...], error: int) -> list[Step]:
-    """Answers `error` when the argument is among `refused`; 0 skips the call and reports success."""
+    """Returns `error` if the argument is in `refused`; 0 skips the call and reports success."""
     tests = [(JUMP_EQUAL, len(refused) - nth, 0, value) for nth, value in enumerate(refused)]
     return [argument(index), *tests, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | error)]
 
 
 def filter_tool() -> None:
-    """Refuses what no tool needs, and what holds memory or processors outside of the node's count.
+    """Refuses calls that no tool needs, and those that use memory or processor time which the node can't
+    count.
 
-    `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist. Raises OSError if the
-    kernel refuses the filter."""
+    `clone3` hides its flags from this filter, and libraries use `clone` if it does not exist. Raises
+    OSError if the kernel refuses the filter.
+    """
     refused = [int(number) for number in REFUSED_CALLS[MACHINE].split()]
     refused += [number for number in map(number_of, UNCOUNTED_CALLS.values()) if number is not None]
     mapping = [
         argument(3),
         (JUMP_ANY, 3, 0, MAP_HUGETLB),
-        # Also MAP_SHARED_VALIDATE. Its pages stay when they are unmapped from the process.
+        # Covers MAP_SHARED_VALIDATE too. These pages stay in memory after the process unmaps them.
         (AND, 0, 0, MAP_SHARED | MAP_ANONYMOUS),
         (JUMP_EQUAL, 1, 0, MAP_SHARED | MAP_ANONYMOUS),
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, ERROR | EPERM),
     ]
-    # A table of descriptors belongs to one process: locks would outlive their process in one that others share, and a
-    # thread's own would hide what it holds.
+    # Each process must have exactly one descriptor table. In a table that processes share, locks would
+    # outlive their process, and a thread's separate table would hide what it holds.
     whole = CLONE_FILES | CLONE_THREAD
     cloning = [
         argument(0),
@@ -206,7 +211,7 @@ def filter_tool() -> None:
             *refuse(refused, EPERM),
             *refuse(map(number_of, PINNING_CALLS.values()), EINVAL),
             *refuse(map(number_of, ATTRIBUTES.values()), EOPNOTSUPP),
-            # All files that a tool can write are in memory, so success is the truth.
+            # All files that a tool can write are in memory, so it is correct to report success.
             *refuse(map(number_of, {**DISK_SYNCS, **FILE_SYNCS}.values()), 0),
             *refuse([number_of(NUMBERS["clone3"])], ENOSYS),
             *rule("socket", unless_any(0, TOOL_FAMILIES, EPERM)),
@@ -232,9 +237,10 @@ def filter_tool() -> None:
 
 
 def filter_child() -> None:
-    """Refuses AF_VSOCK, which no network namespace holds, io_uring, which opens sockets by other means, and writing out
-    whole disks. A trainer makes its own checkpoints durable with fsync, so that stays. Raises OSError if the kernel
-    refuses the filter."""
+    """Refuses AF_VSOCK, which network namespaces don't isolate; io_uring, which opens sockets by other means;
+    and writing out whole disks. Trainers make their checkpoints durable with fsync, so that stays allowed.
+    Raises OSError if the kernel refuses the filter.
+    """
     rings = [number_of(NUMBERS[name]) for name in ("io_uring_setup", "io_uring_enter")]
     install(
         [
@@ -248,9 +254,10 @@ def filter_child() -> None:
 
 
 def install(steps: list[Step]) -> None:
-    """Holds this process and all that it starts to the filter. Needs no_new_privs.
+    """Applies the filter to this process and everything that it starts. Needs no_new_privs.
 
-    Raises OSError if the kernel refuses it."""
+    Raises OSError if the kernel refuses it.
+    """
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(buffer))

@@ -1,8 +1,9 @@
 """Permanently confines this process before it becomes the command.
 
-Each measure is tried separately, because kernels and their administrators differ in what they
-allow an ordinary user. The result lists those in force. All of it uses system calls through
-ctypes, because only the standard library is available here."""
+Each measure is tried separately, because kernels and their administrators differ in what they allow an
+ordinary user. The result lists the measures in force. All of them use system calls through ctypes, because
+only the standard library is available here.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ CAPSET = {"x86_64": 126, "aarch64": 91}
 EXECUTE, WRITE, READ, READ_DIR, TRUNCATE, IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
 # The rights that apply to a file; all others are for folders.
 FILE_RIGHTS = EXECUTE | WRITE | READ | TRUNCATE | IOCTL
-# The number of rights in each version of Landlock, from the first version on.
+# The number of rights in each version of Landlock, starting with the first.
 RIGHTS_OF = (13, 14, 15, 15, 16)
 BIND_TCP, CONNECT_TCP = 1, 2
 
@@ -47,7 +48,7 @@ SYSTEM = """/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /proc 
 /etc/ld.so.conf.d /etc/localtime /etc/timezone /etc/passwd /etc/group /etc/nsswitch.conf /etc/hosts /etc/alternatives
 /etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf /etc/crypto-policies /etc/mime.types /etc/OpenCL /etc/vulkan /etc/nvidia
 /dev/zero /dev/random /dev/urandom""".split()
-# Examples of files of /proc with which root changes the whole machine.
+# Examples of files in /proc with which root can change the whole machine.
 MACHINE_FILES = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
 DEVICES = ["/dev/null", "/dev/full", "/dev/shm", "/dev/dri", "/dev/kfd"]
 SHARED_MEMORY = "size=256m,mode=1777"
@@ -57,7 +58,7 @@ libc: ctypes.CDLL
 
 
 class Refused(Exception):
-    """The kernel refused a call."""
+    """Raised if the kernel refuses a call."""
 
 
 def call(name: str, *arguments: object) -> int:
@@ -103,8 +104,10 @@ def attempt(measure: Callable[[Unpack[Arguments]], object], *arguments: Unpack[A
 
 
 def set_limits(order: Confinement) -> None:
-    """Limits the memory, file size and priority of this process, as far as `order` names limits."""
-    # Not 0, with which the kernel still starts the program that core_pattern names.
+    """Sets the memory and file size limits that `order` contains, and the priority with which the kernel ends
+    this process.
+    """
+    # Not 0: the kernel would still start the program that core_pattern names.
     lower(resource.RLIMIT_CORE, 1)
     if data_mb := order.get("data_mb"):
         lower(resource.RLIMIT_DATA, data_mb << 20)
@@ -149,7 +152,7 @@ def write(path: str, text: str) -> None:
 
 
 def raise_loopback() -> None:
-    """Processes of one run may connect to each other."""
+    """Brings up the loopback interface, so that the processes of a run can connect to each other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         name = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, name))[1]
@@ -160,7 +163,7 @@ def mount_read_only(order: Confinement) -> None:
     """Makes every folder but `writes` read-only, even for the owner of its files. Other
     processes are not affected."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
-    # Services listen at sockets there, and memory in /dev/shm is not counted for any process.
+    # Services listen on sockets in /run, and memory in /dev/shm is not charged to any process.
     if os.path.isdir("/run"):
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k")
     if os.path.isdir("/dev/shm"):
@@ -182,13 +185,14 @@ def mount_read_only(order: Confinement) -> None:
 
 
 def separate_process_files() -> None:
-    """Prepares /proc so that the files of processes alone can become writable. NVIDIA's drivers from
-    570 on name their threads in /proc/self/task/<tid>/comm, and cuInit fails if they cannot. The
-    workers of a server do the same, so opening this process's own folder would be too narrow.
+    """Prepares /proc so that only the files of processes can become writable. NVIDIA's drivers since 570 name
+    their threads in /proc/self/task/<tid>/comm, and cuInit fails if they cannot. The workers of a server
+    do the same, so opening this process's own folder would be too narrow.
 
-    runc lists five folders that stay read-only. Here every entry that isn't a process becomes a
-    mount of its own and stays read-only, so entries of other kernels are covered too, and so is the
-    mode of a file: the kernel has one for all mounts of /proc, and root may change it."""
+    runc lists five folders that stay read-only. Here, every entry that isn't a process becomes a separate
+    mount and stays read-only. This covers entries that only other kernels have. It also covers the mode of
+    a file: the kernel has one for all mounts of /proc, and root may change it.
+    """
     if not has_mounts_below_proc():
         # Only root may mount this. It shows the processes that this one could trace, and Landlock
         # restricts those to its own descendants.
@@ -199,14 +203,18 @@ def separate_process_files() -> None:
 
 
 def has_mounts_below_proc() -> bool:
-    """Container engines mask files with such mounts, and a second /proc would reveal those files."""
+    """Returns whether /proc has mounts below it. Container engines mask files with such mounts, and a second
+    /proc would reveal the files.
+    """
     with open("/proc/self/mountinfo") as mounts:
         points = [line.split()[4] for line in mounts]
     return any(point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc" for point in points)
 
 
 def hide_neighbours(folder: str) -> None:
-    """Model servers listen at sockets in such folders, which other processes must not find."""
+    """Hides the other folders next to this one: model servers listen on sockets there, which other processes
+    must not find.
+    """
     own = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         mount("none", os.path.dirname(folder), "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=755")
@@ -229,7 +237,7 @@ def change_mount(path: str, flags: int, add: int = 0, remove: int = 0) -> None:
 
 
 def drop_privileges() -> None:
-    """Drops root's capabilities, also for programs that would restore them; raises Refused."""
+    """Drops root's capabilities, even for programs that would restore them; raises Refused."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
@@ -240,17 +248,18 @@ def drop_privileges() -> None:
 
 
 def landlock_version() -> int:
-    """Returns the kernel's version of Landlock; 0 without it."""
+    """Returns the kernel's Landlock version; 0 without Landlock."""
     return max(0, libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
 def restrict(order: Confinement, version: int, has_mounts: bool) -> None:
-    """Allows only the listed paths. A second name for a file in another folder
-    gives no further rights. Raises Refused or OSError."""
+    """Allows only the listed paths. Hard links in other folders grant no additional rights. Raises Refused or
+    OSError.
+    """
     known = (1 << RIGHTS_OF[min(version, len(RIGHTS_OF)) - 1]) - 1
     connections = 0
     if version >= 4:
-        # A server of the older kind listens on a port; no child may connect to anything.
+        # Servers of the older kind listen on a port; no child may connect to anything.
         connections = CONNECT_TCP if order["network"] == "listen" else 0
     scopes = 3 if version >= 6 else 0
     attributes = struct.pack("QQQ", known, connections, scopes)[: 24 if version >= 6 else 16 if version >= 4 else 8]
@@ -265,7 +274,8 @@ def restrict(order: Confinement, version: int, has_mounts: bool) -> None:
         for path in [*DEVICES, *gpus, *order["writes"]]:
             allow(ruleset, path, known)
         if order.get("gpu"):
-            # A Landlock rule cannot exclude files below its folder, so something else must protect the machine's.
+            # A Landlock rule cannot exclude files below its folder, so something else must protect the
+            # machine's settings there.
             is_safe = has_mounts or not any(os.access(path, os.W_OK) for path in MACHINE_FILES)
             allow(ruleset, "/proc" if is_safe else "/proc/self/task", known & (WRITE | TRUNCATE))
         call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -275,8 +285,9 @@ def restrict(order: Confinement, version: int, has_mounts: bool) -> None:
 
 
 def without(path: str, hidden: str) -> Iterator[str]:
-    """Yields the path, or its entries without `hidden`, because a rule for a folder cannot
-    be revoked further below."""
+    """Yields the path, or its entries without `hidden`, because a rule for a folder cannot be revoked for
+    something below it.
+    """
     if not hidden.startswith(f"{path}/"):
         yield path
         return
@@ -286,7 +297,9 @@ def without(path: str, hidden: str) -> Iterator[str]:
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
-    """Adds a rule for a path and all below it to the ruleset of this descriptor; skips paths that don't open."""
+    """Adds a rule for a path and everything below it to the ruleset of this descriptor; skips paths that
+    don't open.
+    """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

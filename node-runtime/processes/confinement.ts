@@ -8,7 +8,7 @@ const NODE_RUNTIME = fileURLToPath(new URL('..', import.meta.url))
 const PACKAGE = fileURLToPath(new URL('../../package.json', import.meta.url))
 const PROBE_TIMEOUT_MS = 20_000
 
-/** The permissions of a child process; everything else on this machine is denied as far as the kernel supports it. */
+/** The permissions of a child process; everything else on this machine is denied where the kernel supports it. */
 export interface Confinement {
   /** Files and folders that it may read, in addition to programs, libraries and the files in its command. */
   reads: readonly string[]

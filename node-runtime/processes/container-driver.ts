@@ -17,7 +17,7 @@ interface ProgressLine {
 }
 
 /**
- * Runs containers over the engine's API. They carry a label of this node, by which its next run finds and removes
+ * Runs containers through the engine's API. They carry a label of this node, by which its next run finds and removes
  * leftovers.
  */
 export class ContainerDriver {
@@ -141,7 +141,7 @@ export class ContainerDriver {
     }
   }
 
-  /** Removes the containers that an earlier run of this node left. */
+  /** Removes the containers that an earlier run of this node left behind. */
   async reap(): Promise<number> {
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
     const left = await this.#docker.listContainers({ all: true, filters })

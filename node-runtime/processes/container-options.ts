@@ -18,7 +18,7 @@ export interface ContainerSpec {
   /** The mount point in the container for the folder of the socket that it listens on. */
   socketDir?: string
   memoryMb: number
-  /** The size of its `/tmp` and `/dev/shm`, which count as its memory. */
+  /** The size of its `/tmp` and `/dev/shm`, which count toward its memory. */
   temporaryMb?: number | undefined
   sharedMb?: number | undefined
   cpus: number
@@ -44,7 +44,7 @@ export function fixedImage(image: string): string {
   throw new Error(`the image ${image} must be referenced by a version or a digest`)
 }
 
-/** Builds the engine's options for a container, with the minimum of privileges. */
+/** Builds the engine's options for a container, with minimal privileges. */
 export function containerOptions(
   spec: ContainerSpec,
   { name, labels, socketDir }: { name: string; labels: Record<string, string>; socketDir: string },

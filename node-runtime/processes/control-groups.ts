@@ -6,7 +6,7 @@ import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { signalProcess } from '../../platform/processes/signals.ts'
 
 const MB = 1024 * 1024
-/** The launcher's own processes in a group. */
+/** The number of the launcher's own processes in a group. */
 const OWN_PROCESSES = 4
 /** The launcher's own memory in a group, plus the kernel's memory for the namespaces. */
 const OWN_MB = 32
@@ -43,7 +43,7 @@ export interface GroupFolders {
   folders: ReadonlyMap<Controller, string>
 }
 
-/** Limits runs by the kernel's control groups, if this process may create any. */
+/** Limits runs with the kernel's control groups, if this process may create any. */
 export class ControlGroups {
   readonly #places: GroupFolders
 
@@ -241,7 +241,9 @@ function basesV2(own: string, path: string): string[] {
 const readWords = async (path: string): Promise<string[]> =>
   (await readFile(path, 'utf8').catch(() => '')).trim().split(/\s+/)
 
-/** Enables the controllers for the groups below this one. The kernel requires that it has no processes itself. */
+/**
+ * Enables the controllers for the groups below this one. The kernel requires that this group itself has no processes.
+ */
 async function hasControllers(base: string): Promise<boolean> {
   const control = join(base, 'cgroup.subtree_control')
   if ((await readWords(control)).includes('memory')) return true

@@ -29,12 +29,13 @@ const MAX_IN_FLIGHT = 16
  */
 const MAX_MOVES = 3
 /**
- * Each round stops the processes that started since the last one. Unless it is such a chain, a program stops in a few.
+ * Each round stops the processes that started since the last one. Except for such a chain, a program stops within a
+ * few.
  */
 const MAX_STOP_ROUNDS = 20
 /**
- * The number of checks in a row that find something unreceived while the memory stays, which is no coincidence.
- * `MIN_PENDING` suffices once the memory has grown to `MAX_GROWTH` times as much.
+ * After this many checks in a row that find something unreceived while the memory stays in use, it is no coincidence.
+ * `MIN_PENDING` suffices once the growth exceeds `MAX_GROWTH` times `maxHiddenMb`.
  */
 const MAX_PENDING = 10
 const MIN_PENDING = 2
@@ -43,7 +44,10 @@ const MAX_GROWTH = 8
 const UNDERCOUNT = 3
 /** How long a check explains growth: reading many mappings takes seconds, during which they may come and go. */
 const CHECK_GROWTH_TTL_MS = 10_000
-/** The growth of the kernel's memory beyond which descriptors in flight may be the cause: a quarter of those 4 %. */
+/**
+ * The growth of the kernel's memory beyond which descriptors in flight may be the cause: 1 % of the machine's memory, a
+ * quarter of the limit for epoll watches.
+ */
 const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
 
 const TOO_MANY_WATCHES = `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors with epoll`
@@ -101,7 +105,7 @@ export class KernelMemory implements Disposable {
     return this.#explain(pids, await this.#grownMb())
   }
 
-  /** Returns the part of a growth that the sandbox's records explain, and records it for the other sandboxes. */
+  /** Returns the part of the growth that the sandbox's records explain, and records it for the other sandboxes. */
   async #explain(pids: readonly number[], grownMb: number): Promise<number> {
     const mb = await this.#recordsMb(pids, grownMb)
     const at = performance.now()
@@ -187,7 +191,7 @@ export class KernelMemory implements Disposable {
     await Promise.all(others.map(async (other) => other.#explain(await other.#list(), grownMb)))
   }
 
-  /** Subtracts the part of a growth that other sandboxes may have caused. */
+  /** Subtracts the part of the growth that other sandboxes may have caused. */
   #unexplainedMb(grownMb: number): number {
     if (this.#isCounted) return grownMb
     let ofOthersMb = 0
@@ -239,7 +243,10 @@ async function hasPendingConnection(outer: number): Promise<boolean> {
   return /^\w+: \w+ \w+ \w+ \w+ \w+ +0(?: |$)/m.test(text)
 }
 
-/** Counts the locks of these processes and all locks on the sandbox's files, within the start of the machine's list. */
+/**
+ * Counts the locks of these processes and all locks on the sandbox's files, reading only the start of the machine's
+ * list.
+ */
 async function locksOf(outer: number, pids: ReadonlySet<number>): Promise<number> {
   const [start, device] = await Promise.all([
     startOf('/proc/locks', LOCKS_READ_BYTES).catch(() => ''),

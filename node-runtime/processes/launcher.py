@@ -1,15 +1,14 @@
-"""Runs one command so that none of its processes outlives the node: `launcher.py ORDER COMMAND
-[ARG...]`.
+"""Runs one command so that none of its processes outlives the node: `launcher.py ORDER COMMAND [ARG...]`.
 
-File descriptor 3 is a socket whose other end the node holds. The command's process id is written
-to it once, and the end of the node, for any reason, is read as end-of-file here. The command
-gets its own process group. When it exits, or the node does, all its descendants are killed,
-whatever group or session they moved to.
+File descriptor 3 is a socket whose other end the node holds. The launcher writes the command's process id
+to it once, and reads end-of-file when the node exits, for any reason. The command gets its own process
+group. When it exits, or the node does, all its descendants are killed, whatever group or session they
+moved to.
 
-ORDER is JSON: the confinement of the command (confinement.py), `{"sandbox": ...}` for a command with
-its own root (sandbox.py), or `null`. The measures in `require` of a confinement must be in
-force, otherwise the command is not run. Without a command the launcher only tries the measures and
-prints those in force."""
+ORDER is JSON: the confinement of the command (confinement.py), `{"sandbox": ...}` for a command with its
+own root (sandbox.py), or `null`. The command only runs if the measures in the confinement's `require` are
+in force. Without a command, the launcher only tries the measures and prints those in force.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def load_prctl() -> Callable[..., int] | None:
-    """Returns the C library's prctl; None where there is none."""
+    """Returns the C library's prctl; None if it has none."""
     try:
         return ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
@@ -44,10 +43,11 @@ def load_prctl() -> Callable[..., int] | None:
 
 
 def start(command: list[str], order: Confinement | SandboxOrder | None, prctl: Callable[..., int] | None) -> int:
-    """Returns the process id of the new child, which becomes `command` as ordered.
+    """Returns the process id of the new child, which runs `command` under `order`.
 
-    The child never returns. It exits with 126 if a required measure is not in force, with 127 if the program cannot
-    run, and with 1 if the launcher has ended already."""
+    The child never returns. It exits with 126 if a required measure is not in force, with 127 if the
+    program cannot run, and with 1 if the launcher has already exited.
+    """
     launcher = os.getpid()
     pid = os.fork()
     if pid:
@@ -107,8 +107,9 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_tree(group: int) -> None:
-    """Kills the process group and all descendants until nothing is left. As subreaper this process inherits every
-    orphan, so it can see them all."""
+    """Kills the process group and all descendants until nothing is left. As a subreaper, this process
+    inherits every orphan, so it can see them all.
+    """
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:

@@ -1,6 +1,7 @@
-"""The JSON orders of the launcher, as confinement.ts and sandbox.ts write them.
+"""The launcher's JSON orders, as confinement.ts and sandbox.ts write them.
 
-Only the type checker imports this module: loading `typing` takes longer than the launcher runs."""
+Only the type checker imports this module: loading `typing` takes longer than the launcher runs.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ class Confinement(ConfinementLimits):
 
 
 class Sandbox(TypedDict):
-    """A command's own root (sandbox.py). Sizes are in MB, CPU time is in seconds of one process.
+    """A command's own root (sandbox.py). Sizes are in MB; CPU time is in seconds per process.
 
-    `mounts` are pairs of a path of the machine and a path in the sandbox; `groups` are folders of control groups."""
+    `mounts` are pairs of a path on the machine and a path in the sandbox; `groups` are folders of control
+    groups.
+    """
 
     root: str
     mounts: list[tuple[str, str]]

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 
-/** The default length in characters at which lines of programs are truncated. */
+/** The default maximum length of an output line, in characters. */
 export const MAX_LINE = 64 * 1024
 const LINE_END = /\r\n|\n|\r/
 

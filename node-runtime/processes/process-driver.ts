@@ -25,9 +25,9 @@ import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
 /** The maximum length of a Unix socket path that every system accepts. */
 const MAX_SOCKET = 100
-/** Short, because code of callers can fill memory faster than models do. */
+/** Short, because callers' code can fill memory faster than models do. */
 const SANDBOX_INTERVAL_MS = 100
-/** Longer, because the kernel's memory grows more slowly, and counting it takes up to seconds. */
+/** Longer, because the kernel's memory grows more slowly, and counting it can take seconds. */
 const KERNEL_INTERVAL_MS = 1_000
 
 export interface ProcessSpec {
@@ -287,7 +287,7 @@ export class ProcessDriver {
     return managed
   }
 
-  /** Ends the processes that an earlier run of this node left. */
+  /** Ends the processes that an earlier run of this node left behind. */
   async reap(): Promise<number> {
     const names = await readdir(this.#pidDir).catch(() => [])
     const reaped = await Promise.all(names.map((name) => reapOne(join(this.#pidDir, name))))

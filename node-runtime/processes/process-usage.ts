@@ -6,7 +6,10 @@ export async function peakMb(pids: readonly number[]): Promise<number> {
   return peaks.reduce((sum, mb) => sum + mb, 0)
 }
 
-/** Returns the bytes that processes have read and have in memory; both grow during a load. */
+/**
+ * Returns the number of bytes that processes have read, and the number that they have in memory; both grow during a
+ * load.
+ */
 export async function bytesTaken(pids: readonly number[]): Promise<{ read: number; held: number }> {
   const parts = await Promise.all(pids.map(takenBy))
   return {

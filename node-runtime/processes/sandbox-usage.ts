@@ -32,7 +32,7 @@ async function temporaryMb(outer: number): Promise<number> {
   }
 }
 
-/** Also counts sockets that no process has open any longer: their data may wait at the peer. */
+/** Includes sockets that no process has open any longer: their data may be waiting at the peer. */
 async function socketsMb(outer: number): Promise<number> {
   try {
     const [own, its] = await Promise.all(['self', outer].map((pid) => readlink(`/proc/${pid}/ns/net`)))

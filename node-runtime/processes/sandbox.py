@@ -1,9 +1,10 @@
-"""Becomes a command that sees nothing of this machine but what its order names.
+"""Becomes a command that sees nothing of this machine except what its order names.
 
-It gets namespaces of its own for processes, mounts, networks, names and shared memory, a root of
-its own in memory with a few read-only folders mounted into it, a user without privileges, and
-limits. Every measure must succeed, otherwise the command is not run. All of it uses system calls
-through ctypes, because only the standard library is available here."""
+It gets its own namespaces for processes, mounts, networks, names and shared memory, its own root in memory
+with a few read-only folders mounted into it, a user without privileges, and limits. Every measure must
+succeed, otherwise the command is not run. All of them use system calls through ctypes, because only the
+standard library is available here.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 READ_FILE, REFER = 1 << 2, 1 << 13
 
 MACHINE = os.uname().machine
-# The numbers of system calls that differ between machines: capset, pivot_root.
+# The numbers of the system calls whose number depends on the machine: capset, pivot_root.
 CAPSET, PIVOT_ROOT = {"x86_64": (126, 155), "aarch64": (91, 41)}.get(MACHINE, (None, None))
 
-# The programs and libraries of the machine; a link, as where /lib is part of /usr, stays one.
+# The programs and libraries of the machine. Links stay links, for example where /lib is part of /usr.
 SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"]
 SYSTEM_FILES = [
     "/etc/ld.so.cache",
@@ -60,18 +61,19 @@ OWN_FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 DEVICES = ["null", "full", "random", "urandom"]
-# The files of /proc that programs read about the machine, and about the tool's first process.
+# The files in /proc that programs read about the machine, and about the tool's first process.
 READABLE_FILES = """cpuinfo filesystems loadavg meminfo stat sys uptime version vmstat 1/cgroup 1/cmdline 1/comm
 1/limits 1/maps 1/mountinfo 1/mounts 1/net 1/stat 1/statm 1/status""".split()
-# Shared mappings of the device /dev/zero are memory that belongs to no process, so a file of holes stands in for it.
+# Shared mappings of the device /dev/zero are memory that belongs to no process, so a sparse file replaces it.
 ZERO_BYTES = 1 << 50
 NOBODY = 65534
-# Users from here on belong to no file, and each run gets another one, so its processes are counted alone.
+# Users with these ids own no files, and each run gets a different one, so its processes are counted
+# separately.
 FIRST_USER = 0x30000000
-# Times the two buffers that a socket counts (416 KB), for 64 processes, this is 3.4 GB.
+# With the two buffers that count for each socket (416 KB) and 64 processes, this amounts to 3.4 GB.
 MAX_OPEN_FILES = 128
 MAX_PENDING_SIGNALS = 1_024
-# The kernel ends tools before anything else when memory runs out.
+# When memory runs out, the kernel ends tools before anything else.
 OOM_SCORE = "1000"
 MB = 1 << 20
 
@@ -80,7 +82,7 @@ libc: ctypes.CDLL
 
 
 class Refused(Exception):
-    """The kernel refused a step."""
+    """Raised if the kernel refuses a step."""
 
 
 def call(name: str, *arguments: object) -> int:
@@ -92,7 +94,7 @@ def call(name: str, *arguments: object) -> int:
 
 
 def become(order: Sandbox, command: list[str]) -> NoReturn:
-    """Runs the command apart, and exits with its status."""
+    """Runs the command in the sandbox, and exits with its status."""
     global libc
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -117,7 +119,7 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
     if not is_root:
         enter_user_namespace()
     libc.unshare(CLONE_NEWCGROUP)
-    # The first process in the new namespace; with it the kernel ends all others in there.
+    # The first process in the new namespace. When it exits, the kernel ends all others in there.
     pid = os.fork()
     if pid:
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
@@ -132,7 +134,8 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
         new_root(order)
         set_user(order, user if is_root else None)
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-        # A huge page stays in memory as a whole when all but 4 KB of it are unmapped, and no process counts the rest.
+        # A huge page stays in memory as a whole even when all but 4 KB of it are unmapped, and no process
+        # counts the rest.
         call("prctl", PR_SET_THP_DISABLE, 1, 0, 0, 0)
         hide_process_files()
         filter_tool()
@@ -143,8 +146,9 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
 
 
 def enter_user_namespace() -> None:
-    """Enters a user namespace, which owns the other namespaces where root's privileges are missing. In it the current
-    user has the id 65534."""
+    """Enters a user namespace, which owns the other namespaces if root's privileges are missing. In it, the
+    current user has the id 65534.
+    """
     user, group = os.geteuid(), os.getegid()
     call("unshare", APART | CLONE_NEWUSER)
     write("/proc/self/setgroups", "deny")
@@ -159,9 +163,9 @@ def write(path: str, text: str) -> None:
 
 
 def set_limits(order: Sandbox) -> None:
-    """Limits that an unprivileged process can set; that of processes follows with the user."""
+    """Sets the limits that an unprivileged process can set; the limit on processes follows with the user."""
     for limit, most in (
-        # Not 0, with which the kernel still starts the program that core_pattern names.
+        # Not 0: the kernel would still start the program that core_pattern names.
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_DATA, order["data_mb"] * MB),
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
@@ -173,7 +177,7 @@ def set_limits(order: Sandbox) -> None:
         lower(limit, most)
     os.nice(order["nice"])
     try:
-        # Where the scheduler groups by session, the nice value counts within the group alone.
+        # If the scheduler groups by session, the nice value counts only within the group.
         write("/proc/self/autogroup", str(order["nice"]))
     except OSError:
         pass
@@ -196,9 +200,9 @@ def lower(limit: int, most: int) -> None:
 
 
 def new_root(order: Sandbox) -> None:
-    """Mounts the root of the sandbox and makes it this process's own; raises Refused or OSError."""
+    """Mounts the sandbox's root and makes it this process's own; raises Refused or OSError."""
     root = order["root"]
-    # The folders of the root are for another user than this one, whatever this one keeps to itself.
+    # Another user must be able to read the folders of the root, whatever this process's umask is.
     os.umask(0o022)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755,nr_inodes=4k,huge=never")
@@ -223,19 +227,19 @@ def new_root(order: Sandbox) -> None:
     os.mkdir(f"{root}/tmp")
     options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k,huge=never"
     mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)
-    # One quota for all files that the tool writes. The link is relative, because it is also followed from outside of
-    # the root.
+    # One quota for all files that the tool writes. The link is relative, because it is also followed from
+    # outside the root.
     os.symlink("../tmp", f"{root}/dev/shm")
-    # An interpreter may lie below /tmp or /dev/shm of this machine.
+    # An interpreter may be below /tmp or /dev/shm of this machine.
     for source, target in order["mounts"]:
         bind(source, root + target)
     os.mkdir(f"{root}/proc")
-    # A container that runs the node may cover parts of its own /proc, and then no other may be mounted. Read-only,
-    # because a process could otherwise take back its score for the kernel's choice when memory runs out.
+    # A container that runs the node may cover parts of its own /proc; no other can then be mounted.
+    # Read-only, because a process could otherwise lower its OOM score.
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     libc.mount(b"proc", f"{root}/proc".encode(), b"proc", ctypes.c_ulong(flags), None)
     for name in READABLE_FILES:
-        # As mounts they stay the same files, which the rules of hide_process_files name.
+        # A bind mount is still the same file, which the rules of hide_process_files name.
         if os.path.exists(f"{root}/proc/{name}"):
             mount(f"{root}/proc/{name}", f"{root}/proc/{name}", None, MS_BIND)
     os.chdir(root)
@@ -246,11 +250,13 @@ def new_root(order: Sandbox) -> None:
 
 
 def hide_process_files() -> None:
-    """Refuses to open the other files of processes in /proc; their folders and links stay.
+    """Refuses to open the other files of processes in /proc; their folders and links stay accessible.
 
-    The kernel writes the whole text of such a file into memory that stays as long as the file is open. Some have a line
-    for each of the files that an epoll watches, so a hundred open files can take gigabytes that no process counts."""
-    # The first version refuses to rename files from one folder to another.
+    The kernel writes the whole text of such a file into memory that stays allocated while the file is
+    open. Some have a line for each file that an epoll instance watches, so a hundred open files can take
+    gigabytes that no process counts.
+    """
+    # Landlock's first version never allows renaming files from one folder to another.
     if libc.syscall(LANDLOCK_CREATE, None, 0, 1) < 2:
         return
     rights = struct.pack("Q", READ_FILE | REFER)
@@ -294,7 +300,7 @@ def set_mount(path: str, flags: int, attributes: int) -> None:
 
 
 def set_user(order: Sandbox, user: int | None) -> None:
-    """Permanently drops all privileges, also for programs that would restore them."""
+    """Permanently drops all privileges, even for programs that would restore them."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1

@@ -20,7 +20,7 @@ export interface Sandbox {
 let turn = 0
 /** Gives priority to chats and other work of the node. */
 const NICE = 5
-/** The margin of the hard memory limit of one process above the limit of the memory watch, which only polls. */
+/** The margin of one process's hard memory limit above the limit of the memory watch, which only polls. */
 const SPARE_MB = 512
 
 /** Builds the launcher's instructions for a sandbox with its root in this folder and its control groups in `groups`. */

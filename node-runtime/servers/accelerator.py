@@ -1,5 +1,6 @@
-"""The device of a model server on PyTorch. The node sets HEARTH_DEVICE to `cuda` for a server that it placed on a
-GPU."""
+"""The device of a PyTorch model server. The node sets HEARTH_DEVICE to `cuda` for a server that it placed on
+a GPU.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +22,6 @@ def is_on_gpu() -> bool:
 def _cuda_fault() -> str:
     try:
         torch.cuda.init()
-    except Exception as error:  # An AssertionError without CUDA in the build, a RuntimeError of the driver.
+    except Exception as error:  # An AssertionError if the build lacks CUDA, a RuntimeError from the driver.
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return "the driver lists no device"

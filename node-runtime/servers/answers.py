@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class InputProblem(ValueError):
-    """The request is invalid; the text names the location, and `path` is its JSON pointer."""
+    """The request is invalid; the message names the location, and `path` is its JSON pointer."""
 
     def __init__(self, text: str, path: str) -> None:
         super().__init__(text)
@@ -28,7 +28,7 @@ class Labels:
     """Turns rows of probabilities into predictions."""
 
     def __init__(self, classes: Sequence[Any]) -> None:
-        # Imported only for classifiers, because the import takes longer than reading a usual model.
+        # Imported only for classifiers, because the import takes longer than reading a typical model.
         from hearth_trainers.schemas import label_name
 
         self._classes = list(classes)

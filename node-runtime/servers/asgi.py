@@ -22,7 +22,7 @@ UNUSABLE_STATUS = 65
 
 
 class BodyTooLarge(Exception):
-    """The request has more bytes than this server reads."""
+    """The request body is larger than this server accepts."""
 
 
 def refuse_weights(why: str) -> NoReturn:
@@ -32,7 +32,7 @@ def refuse_weights(why: str) -> NoReturn:
 
 
 def server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the address and for the end of the server."""
+    """Adds the options for the address and for when the server ends."""
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port and prints it")
     parser.add_argument("--socket", help="listen on this Unix socket instead")
@@ -59,7 +59,9 @@ async def read_body(receive: Receive, largest: int) -> bytes:
 
 
 async def until_disconnected(receive: Receive, disconnected: threading.Event) -> None:
-    """Waits until the caller of a request disconnects, then sets `disconnected`; the body has been read before."""
+    """Waits until the caller of a request disconnects, then sets `disconnected`. Call it after reading the
+    body.
+    """
     while (await receive())["type"] != "http.disconnect":
         pass
     disconnected.set()

@@ -1,4 +1,6 @@
-"""Files in requests are `data:` URLs, because model servers have no network: the node fetches what lies elsewhere."""
+"""Files in requests are `data:` URLs, because model servers have no network: the node fetches files from
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 from answers import InputProblem
 
 MAX_BYTES = 50 << 20
-# The body of a request: the largest file in base64, and room for the other fields.
+# The maximum size of a request body: the largest file in base64, and room for the other fields.
 MAX_BODY = 72 << 20
 DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.ASCII)
 

@@ -21,7 +21,7 @@ class BadPayload(Exception):
 
 
 class Exchange:
-    """Paths in the exchange folder, and nowhere else."""
+    """Paths in the exchange folder only."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -44,10 +44,11 @@ class Exchange:
         with open(number, "rb") as file:
             found = os.fstat(number)
             if not stat.S_ISREG(found.st_mode):
-                raise BadPayload("refused", "the payload is no plain file")
+                raise BadPayload("refused", "the payload is not a regular file")
             if found.st_size != size_bytes:
                 raise BadPayload("size_mismatch", f"the payload has {found.st_size} bytes, not {size_bytes}")
-            # Only llm_server.py comes here, and its environment has Python 3.11 or newer, unlike the checks.
+            # Only llm_server.py calls this, and its environment has Python 3.11 or newer, unlike that of the
+            # checks.
             digest = cast(Any, hashlib).file_digest(file, "sha256")
             if digest.hexdigest() != sha256:
                 raise BadPayload("digest_mismatch", "the bytes of the payload do not have the announced digest")

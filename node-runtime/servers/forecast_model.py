@@ -1,4 +1,4 @@
-"""Serves forecast models: see tabular_model.py."""
+"""Serves forecast models; see tabular_model.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model server for generative models of diffusers and transformers: see README.md."""
+"""Model server for generative models of diffusers and transformers; see README.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Event = tuple[str, Any]
 
 
 class Request(NamedTuple):
-    """The fields of a request, and the ways of ASGI to its caller."""
+    """The fields of a request, and the ASGI channels to its caller."""
 
     fields: Mapping[str, Any]
     receive: Receive
@@ -57,8 +57,9 @@ class Request(NamedTuple):
 
 
 class GenerativeApp:
-    """Generates one thing at a time; `/infer` is the first task of the weights, `/infer/<task type>` any of them, and
-    so are the routes of OpenAI's clients."""
+    """Runs one generation at a time. `/infer` runs the weights' primary task, `/infer/<task type>` any of
+    their tasks, as do the routes for OpenAI's clients.
+    """
 
     def __init__(self, model: GenerativeModel) -> None:
         self._model = model
@@ -111,7 +112,8 @@ class GenerativeApp:
         leaving = asyncio.create_task(until_disconnected(receive, job.cancelled))
         try:
             async with self._turn:
-                # The thread ends within a step of the caller's leaving; only then is it the next one's turn.
+                # The thread ends within a step after the caller disconnects; only then can the next request
+                # start.
                 done = loop.run_in_executor(self._worker, _work, prepare, job, put)
                 await _Answer(send, job, task, self._model.name).send(events)
                 await done
@@ -121,7 +123,7 @@ class GenerativeApp:
 
 
 def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
-    """Generates on its own thread; the last event is the outcome."""
+    """Generates in a separate thread; the last event is the outcome."""
     try:
         job.check()
         put("output", prepare(job.fields)(job))
@@ -133,7 +135,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
         put("unusable", str(problem))
     except Exception as error:
         note_failure(error)
-        # Pipelines check their arguments before the first step, and say what is wrong with them.
+        # Pipelines check their arguments before the first step, and their message says what is wrong.
         if isinstance(error, ValueError) and job.steps == 0:
             put("refused", (_first_line(error), ""))
         else:
@@ -141,8 +143,9 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
 
 
 class _Answer:
-    """The response to one request: lines of JSON, and after the line of a file its bytes. It begins with the first
-    step, so a request that is refused before gets its own HTTP status."""
+    """The response to one request: lines of JSON, and after the line of a file its bytes. It begins with the
+    first step, so a request that is refused before that gets its own HTTP status.
+    """
 
     def __init__(self, send: Send, job: Job, task: str, model: str) -> None:
         self._send = send
@@ -152,7 +155,7 @@ class _Answer:
         self._began = False
 
     async def send(self, events: asyncio.Queue[Event]) -> None:
-        """Sends events until the one that ends the generation."""
+        """Sends events up to the one that ends the generation."""
         while True:
             kind, value = await events.get()
             if kind == "step":

@@ -1,4 +1,6 @@
-"""Ends a model server that has lost its GPU. No later request of its process could succeed, while a new process can."""
+"""Ends a model server that has lost its GPU. No later request to its process could succeed, but a new process
+can.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 # The exit status of a server that cannot use the GPU that it was placed on (README.md).
 NO_GPU_STATUS = 69
-# The time for the answers of the requests that met the loss.
+# The time to send the responses of the requests that failed when the GPU was lost.
 ANSWER_S = 0.2
 
 _is_lost = False
@@ -31,13 +33,13 @@ def is_placed_on_gpu() -> bool:
 
 
 def refuse_gpu(why: str) -> NoReturn:
-    """Prints the line that reports the GPU to the node, and exits."""
+    """Reports the GPU to the node with a printed line, and exits."""
     _print_line(why)
     sys.exit(NO_GPU_STATUS)
 
 
 def note_failure(error: BaseException) -> None:
-    """Prints an unexpected error on one line, and finds out whether the GPU was lost with it."""
+    """Prints an unexpected error on one line, and checks whether the GPU was lost."""
     global _is_lost
     print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
     if not _is_lost and is_placed_on_gpu() and (why := lost_gpu()):
@@ -52,7 +54,7 @@ def end_if_gpu_is_lost(error: BaseException) -> None:
 
 
 def until_gpu_is_lost(app: App) -> App:
-    """Returns the application, which ends the process after the answer to a request that lost the GPU."""
+    """Wraps an application, so that the process ends after the response to a request that lost the GPU."""
 
     async def answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         try:

@@ -18,7 +18,7 @@ MAX_PIXELS = 64_000_000
 # A copy of a large image takes hundreds of megabytes, so it is converted in strips of about this many pixels.
 STRIP_PIXELS = 1_000_000
 WHOLE = (1, 1)
-# The limit of the library has no sentence for callers; `refuse_size` has.
+# The library's limit has no message for callers; `refuse_size` has one.
 Image.MAX_IMAGE_PIXELS = None
 
 
@@ -28,16 +28,17 @@ def image_of(
     smallest_side: int = MIN_SIDE,
     factors_of: Callable[[int, int], tuple[int, int]] = lambda *_: WHOLE,
 ) -> Image.Image:
-    """Returns the image of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its
-    width and height, the whole factors by which they are brought down."""
+    """Returns the image of a field as RGB, upright, with transparent parts on white. `factors_of` returns the
+    integer factors by which to reduce its width and height.
+    """
     data = data_of(fields, name)
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         refuse_size(name, image.width, image.height, smallest_side)
-        # Only then all that says which side is up is read.
+        # Loading also reads everything that determines which side is up.
         image.load()
         turn = image.getexif().get(ExifTags.Base.Orientation, 1)
-        # The last four of the eight exchange width and height.
+        # The last four of the eight orientations swap width and height.
         if turn > 4:
             down, across = factors_of(image.height, image.width)
         else:
@@ -49,7 +50,7 @@ def image_of(
     except InputProblem:
         raise
     except Exception:
-        # Decoders raise errors of many kinds for damaged bytes, none of which helps the caller.
+        # Decoders raise many kinds of errors for damaged bytes, none of which helps the caller.
         raise InputProblem(f"{name} must be an image in PNG, JPEG or WebP", f"/{name}") from None
 
 
@@ -68,7 +69,7 @@ def _opaque(image: Image.Image, factors: tuple[int, int]) -> Image.Image:
 
 def _opaque_strip(strip: Image.Image) -> Image.Image:
     if strip.mode.startswith("I"):
-        # The library clips greys of 16 bits at 255 instead of scaling them.
+        # The library clips 16-bit gray values at 255 instead of scaling them.
         return Image.fromarray((np.asarray(strip) >> 8).astype(np.uint8)).convert("RGB")
     if not strip.has_transparency_data:
         return strip.convert("RGB")
@@ -79,16 +80,18 @@ def _opaque_strip(strip: Image.Image) -> Image.Image:
 
 
 def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
-    """Raises for an image that is too small or too large."""
+    """Raises `InputProblem` for an image that is too small or too large."""
     what = f"{name} is an image of {width} x {height}"
     if min(width, height) < smallest_side:
         raise InputProblem(f"{what}; each side needs at least {smallest_side} pixels", f"/{name}")
     if width * height > MAX_PIXELS:
-        raise InputProblem(f"{what}; at most {MAX_PIXELS // 1_000_000} million pixels are taken", f"/{name}")
+        raise InputProblem(f"{what}; at most {MAX_PIXELS // 1_000_000} million pixels are accepted", f"/{name}")
 
 
 def fitted(image: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:
-    """Returns the image in the requested size, or in its own, with sides up to `longest` that `multiple` divides."""
+    """Returns the image in the requested size, or in its own; the sides are then multiples of `multiple`, and
+    at most `longest`.
+    """
     scale = min(1.0, longest / max(image.size))
     own_width, own_height = (max(multiple, int(side * scale) // multiple * multiple) for side in image.size)
     size = (width or own_width, height or own_height)

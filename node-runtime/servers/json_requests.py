@@ -14,19 +14,19 @@ from json_values import is_object
 
 
 class CallerDisconnected(Exception):
-    """The connection was closed before the answer."""
+    """The connection was closed before the response."""
 
 
 class Busy(Exception):
-    """Too much waits for the model already."""
+    """Too many requests are already waiting for the model."""
 
 
 class BadOutput(Exception):
-    """The output of the model isn't a result; the text is for the caller."""
+    """The model's output isn't a result; the message is for the caller."""
 
 
 class JsonApp:
-    """A plain ASGI application, because so few routes need no framework; each answer is one JSON object."""
+    """A plain ASGI application, because so few routes need no framework; each response is one JSON object."""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

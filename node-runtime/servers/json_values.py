@@ -1,4 +1,4 @@
-"""Narrows values of unknown shape that JSON held."""
+"""Narrows JSON values of unknown shape."""
 
 from __future__ import annotations
 

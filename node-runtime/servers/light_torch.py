@@ -15,15 +15,16 @@ import torch
 
 COMPILER = "torch._dynamo"
 
-# A server is one process. With this setting transformers does not import its code for
-# tensors on several devices.
+# A server is one process. With this setting, transformers does not import its code for tensors that span
+# several devices.
 torch.distributed.is_available = lambda: False
 
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """In this context the compiler is not imported for modules that only use its decorators, as
-    transformers does in many places. Any other access, then or later, imports it."""
+    """In this context, modules that only use the compiler's decorators don't import it; transformers has many
+    such modules. Any other access, then or later, imports it.
+    """
     if COMPILER in sys.modules:
         yield
         return
@@ -39,8 +40,7 @@ def _mark(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any
 
 
 class _Marks(ModuleType):
-    """The decorators of the compiler, as no-ops: a function that is never
-    compiled does not need them."""
+    """No-ops instead of the compiler's decorators: a function that is never compiled does not need them."""
 
     allow_in_graph = assume_constant_result = disable = staticmethod(_mark)
 
@@ -56,6 +56,6 @@ class _Marks(ModuleType):
         return getattr(importlib.import_module(COMPILER), name)
 
     def remove(self) -> None:
-        """Restores the way to the real compiler."""
+        """Makes the real compiler available again."""
         if sys.modules.get(COMPILER) is self:
             del torch._dynamo, sys.modules[COMPILER]

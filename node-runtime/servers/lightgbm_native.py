@@ -22,7 +22,7 @@ _ROW_MAJOR = 1
 
 
 class LightGBMError(RuntimeError):
-    """The library returned an error."""
+    """Raised if the library returns an error."""
 
 
 def _library() -> ctypes.CDLL:
@@ -40,8 +40,9 @@ def _library() -> ctypes.CDLL:
 
 
 class NativeBooster:
-    """A model in LightGBM's text format. The buffer of the prepared row is shared, so
-    threads predict one at a time."""
+    """A model in LightGBM's text format. The buffer for the prepared row is shared, so threads predict one at
+    a time.
+    """
 
     def __init__(self, model: Path, threads: int) -> None:
         self._library = _library()

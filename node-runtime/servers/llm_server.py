@@ -1,4 +1,4 @@
-"""OpenAI-compatible server of one language model in a Hugging Face folder: see README.md."""
+"""OpenAI-compatible server for one language model in a Hugging Face folder; see README.md."""
 
 from __future__ import annotations
 

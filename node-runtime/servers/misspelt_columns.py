@@ -1,5 +1,6 @@
-"""Finds optional columns that a request misspells: without a check they would count as missing, and the prediction
-would be one of another row."""
+"""Finds optional columns that a request misspells. Without a check they would count as missing, and the
+prediction would be for a different row.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +11,28 @@ from typing import Any
 
 MIN_PREFIX_CHARS = 3
 MIN_RATIO = 0.8
-# Limits of the work for one request, which would delay other callers: further names and longer ones aren't checked.
+# Limits on the work for one request, which delays other callers: further names and longer ones aren't
+# checked.
 MAX_NAMES = 50
 MAX_NAME_CHARS = 200
 MAX_PAIRS = 50_000
-# Ratios take time by the product of both lengths. One million is about 0.1 s.
+# A ratio takes time proportional to the product of both lengths; one million takes about 0.1 s.
 MAX_RATIO_CHARS = 40
 MAX_RATIO_WORK = 1_000_000
 
 
 class MisspeltColumns:
-    """The optional columns of a model, and the other columns of its training table, which requests may hold too. Where
-    not all of those are known, a name must have the letters and digits of a column, because it may be one of them."""
+    """A model's optional columns, and the other columns of its training table, which requests may contain
+    too. If not all of those are known, an unknown name may be one of them, so it must have the same
+    letters and digits as an optional column.
+    """
 
     def __init__(self, optional: Iterable[str], others: Iterable[str], are_all_known: bool = True) -> None:
         self._optional = frozenset(optional)
         self._known = self._optional.union(others)
         self._are_all_known = are_all_known
         self._max_names = min(MAX_NAMES, max(1, MAX_PAIRS // max(1, len(self._optional))))
-        # Rows often have the same surplus columns.
+        # Rows often have the same extra columns.
         self._columns_near = lru_cache(maxsize=1000)(self._find_near)
 
     def are_named_in(self, row: Mapping[str, Any]) -> bool:
@@ -68,7 +72,7 @@ class MisspeltColumns:
             if not self._are_all_known:
                 continue
             ratio = 0.0
-            # `size_2` is another column than `size_1`, and `customer_id` another one than `customer`.
+            # `size_2` and `size_1` are different columns, and so are `customer_id` and `customer`.
             is_comparable = typed.digits == column.digits and not typed.has_more_or_fewer_parts(column)
             if by_ratio and is_comparable and len(column.text) <= MAX_RATIO_CHARS:
                 matcher.set_seq1(column.text)
@@ -84,7 +88,7 @@ class MisspeltColumns:
 
     @cached_property
     def _ratio_chars(self) -> int:
-        """The characters of all columns that are compared by ratio."""
+        """The number of characters in all columns that are compared by ratio."""
         return sum(len(column.text) for column in self._names if len(column.text) <= MAX_RATIO_CHARS)
 
 
@@ -95,7 +99,7 @@ class _Name:
         from unicodedata import combining, normalize
 
         self.written = written
-        # Decomposed, m² is m2, and an accent is a mark of its own.
+        # Decomposed, m² is m2, and accents are separate marks.
         marked = normalize("NFKD", written).casefold()
         plain = "".join(char for char in marked if not combining(char))
         self.text = "".join(char for char in plain if char.isalnum())
@@ -107,12 +111,13 @@ class _Name:
         self._word_ends = set(accumulate(len(one) for one in parts))
 
     def starts(self, other: _Name) -> bool:
-        """Returns whether another name has these parts and further words: `size` is `Size m²` without its unit, while
-        `age_group` is another column than `age`."""
+        """Returns whether another name starts with these parts and continues with further words: `size` is
+        `Size m²` without its unit, while `age_group` is a different column from `age`.
+        """
         count = len(self._parts)
         return len(self.text) >= MIN_PREFIX_CHARS and count in other._word_ends and other._parts[:count] == self._parts
 
     def has_more_or_fewer_parts(self, other: _Name) -> bool:
-        """Returns whether one of the names is the other one with further parts."""
+        """Returns whether one of the names is the other one plus further parts."""
         shorter, longer = sorted((self._parts, other._parts), key=len)
         return len(shorter) < len(longer) and longer[: len(shorter)] == shorter

@@ -1,4 +1,4 @@
-"""The server of models that answer one request at a time, in the order in which they came."""
+"""The server for models that answer one request at a time, in order of arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asgi import Receive, until_disconnected
 from json_requests import Busy, CallerDisconnected, JsonApp, answer_object, error
 
 INFER = "/infer"
-# Requests that may wait; more are refused.
+# The maximum number of waiting requests; more are refused.
 MAX_WAITING = 256
 
 
@@ -27,7 +27,7 @@ class SequentialModel(Protocol):
         ...
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load, with what a request needs of this model."""
+        """Returns a load's first request, completed with the fields that this model requires."""
         ...
 
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class SequentialModel(Protocol):
         ...
 
 
-# Answers a request, like a model, on a path of its own.
+# Answers a request on a separate path, as a model does.
 Route = Callable[[Mapping[str, Any], threading.Event], dict[str, Any]]
 
 

@@ -1,5 +1,6 @@
-"""Compares what onnxruntime computes with what PyTorch computed for the sample of
-specialist_convert.py, and chooses the file that the server reads: see README.md."""
+"""Compares onnxruntime's results with PyTorch's for the sample of specialist_convert.py, and chooses the file
+that the server reads; see README.md.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ from specialist.layout import read_layout
 from specialist.onnx_engine import OnnxEngine
 from specialist.weights import find_onnx
 
-# Share of the largest number of the sample. Random models of all architectures differ by 1e-6 to 1e-5, files in float16
-# by about 1e-3.
+# The maximum difference, as a share of the sample's largest number. Random models of all architectures differ
+# by 1e-6 to 1e-5, files in float16 by about 1e-3.
 TOLERANCE = 2e-3
 
 
 def difference(path: Path, sample: dict[str, np.ndarray], *, has_head: bool, threads: int) -> float:
-    """Returns the largest difference of an ONNX file from the sample, as a share of its largest number."""
+    """Returns the largest difference between an ONNX file's results and the sample, as a share of the
+    sample's largest number.
+    """
     ids, mask, expected = sample["input_ids"], sample["attention_mask"], sample["expected"]
     types = sample.get("token_type_ids", np.zeros_like(ids))
     found = OnnxEngine(path, threads, has_head=has_head).run(ids, mask, types)
@@ -36,7 +39,7 @@ def difference(path: Path, sample: dict[str, np.ndarray], *, has_head: bool, thr
 
 
 def main() -> None:
-    """Ends with 0 when a file agrees; the model's own file is preferred to the converted one."""
+    """Exits with 0 if a file agrees; the model's own file is preferred over the converted one."""
     parser = argparse.ArgumentParser(description="Checks a converted model.")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -49,7 +52,7 @@ def main() -> None:
     def judge(path: Path, name: str) -> bool:
         try:
             apart = difference(path, sample, has_head=has_head, threads=options.threads)
-        # A file of another model may refuse the sample, and the errors of onnxruntime have no class in common.
+        # A file for another model may reject the sample, and onnxruntime's errors have no common class.
         except Exception as error:
             print(json.dumps({"event": "compared", "file": name, "problem": str(error)}), flush=True)
             return False
@@ -63,7 +66,7 @@ def main() -> None:
         for path in options.out.glob("model.onnx*"):
             path.unlink()
     elif not judge(converted, "converted"):
-        sys.exit("The converted model computes other numbers than the original.")
+        sys.exit("The converted model computes different numbers than the original.")
     (options.out / "sample.npz").unlink()
 
 

@@ -1,5 +1,6 @@
-"""Makes an ONNX file of a model's safetensors: see README.md. The results that PyTorch has for
-a sample are stored next to it, for specialist_check.py."""
+"""Converts a model's safetensors to ONNX; see README.md. PyTorch's results for a sample are stored next to
+the ONNX file, for specialist_check.py.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +25,20 @@ import numpy as np
 
 from specialist.layout import BadModel, Layout, read_layout
 
-# The exporter looks for functions of onnxscript with a package that the environment does not have; none of these models
+# The exporter looks for onnxscript functions with a package that the environment lacks; none of these models
 # has any.
 onnx_proto_utils._add_onnxscript_fn = lambda graph, _: graph
 
 OPSET = 17
 LENGTHS = (3, 17, 40)
 SEED = 16
-# The exporter follows another shape than the sample has, so that the check finds sizes that it took for constants.
+# The exporter traces a shape other than the sample's, so that the check finds sizes that were exported as
+# constants.
 TRACED_TEXTS, TRACED_TOKENS = 2, 11
 
 
 class _Numbers(torch.nn.Module):
-    """The one output of a model that its tasks need."""
+    """A model that returns only the output that its tasks need."""
 
     def __init__(self, model: torch.nn.Module, output: str) -> None:
         super().__init__()
@@ -52,9 +54,9 @@ class _Numbers(torch.nn.Module):
 
 @torch.inference_mode()
 def convert(layout: Layout, out: Path) -> None:
-    """Writes the ONNX file, the sample, and the tokenizer where the model has none that the server reads."""
+    """Writes the ONNX file, the sample, and the tokenizer if the model has none that the server can read."""
     kind = AutoModelForSequenceClassification if layout.has_head else AutoModel
-    # Only this attention can be exported without onnxscript.
+    # Only this attention implementation can be exported without onnxscript.
     settings = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True}
     model = kind.from_pretrained(layout.folder, trust_remote_code=False, local_files_only=True, **settings).eval()
     _progress(40)
@@ -73,7 +75,7 @@ def convert(layout: Layout, out: Path) -> None:
     axes = {key: {0: "texts", 1: "tokens"} for key in inputs}
     axes[name] = {0: "texts"} if layout.has_head else {0: "texts", 1: "tokens"}
     with warnings.catch_warnings():
-        # It warns of every size that it takes for a constant, also where that is right.
+        # The exporter warns about every size that it treats as a constant, even where that is right.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             numbers,
@@ -92,7 +94,7 @@ def convert(layout: Layout, out: Path) -> None:
 
 
 def _sample(layout: Layout) -> dict[str, torch.Tensor]:
-    """Returns texts of several lengths, made of tokens by chance."""
+    """Returns texts of several lengths, made of random tokens."""
     generator = torch.Generator().manual_seed(SEED)
     lengths = [min(length, layout.max_tokens) for length in LENGTHS]
     shape = (len(lengths), max(lengths))
@@ -113,7 +115,7 @@ def _progress(percent: int) -> None:
 
 def main() -> None:
     """Converts one model."""
-    parser = argparse.ArgumentParser(description="Makes an ONNX file of a model's safetensors.")
+    parser = argparse.ArgumentParser(description="Converts a model's safetensors to ONNX.")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)

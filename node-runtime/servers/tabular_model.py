@@ -66,16 +66,16 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
 
 
 def read_texts(value: Any) -> tuple[list[str], bool]:
-    """Returns the texts of a request that holds one or many, and whether it holds one."""
+    """Returns a request's list of strings, and whether the request holds a single string."""
     if isinstance(value, str):
         return [value], True
     if not isinstance(value, list) or not value:
-        raise InputProblem("text must be a text or a list of texts, at least one.", "/text")
+        raise InputProblem("text must be a string or a non-empty list of strings.", "/text")
     if len(value) > MAX_INSTANCES:
         raise InputProblem(f"text has {len(value)} entries; at most {MAX_INSTANCES} are taken.", "/text")
     for index, text in enumerate(value):
         if not isinstance(text, str):
-            raise InputProblem(f"text[{index}] must be a text.", f"/text/{index}")
+            raise InputProblem(f"text[{index}] must be a string.", f"/text/{index}")
     return value, False
 
 
@@ -96,7 +96,7 @@ class _Columns:
             if not self._misspelt.are_named_in(instance) and (found := self._misspelt.first_in(instance, checked)):
                 name, column = found
                 advice = f"did you mean '{column}'? Write null for a value that is missing."
-                raise problem_at(index, name, f"is no column of this model; {advice}")
+                raise problem_at(index, name, f"is not a column of this model; {advice}")
             try:
                 self._encoder.encode(instance, rows[index])
             except ValueProblem as problem:

@@ -22,8 +22,8 @@ from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances, read_texts
 
 MAX_BODY = 16 << 20
-# Messages of LightGBM about a file that is not a model. It uses other messages for memory and for
-# files that it cannot open.
+# LightGBM's messages about a file that is not a model. It has other messages for memory and for files that it
+# cannot open.
 BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGNORECASE)
 # Larger requests run in a thread, so that small ones and the health check do not wait for them.
 INLINE_INSTANCES = 64
@@ -36,7 +36,7 @@ class TabularApp(JsonApp):
         self._model = model
         self._text_column: str | None = None
         if manifest["task"] == "text_classification":
-            # Its pattern of words takes a while to build, so tables do without.
+            # Its word pattern takes a while to build, so it isn't imported for tables.
             from text_model import text_settings
 
             self._text_column, _, _ = text_settings(manifest)
@@ -78,7 +78,7 @@ def main() -> None:
         manifest, model = load_model(options.artifact, options.threads)
     except BadModelFile as error:
         refuse_weights(str(error))
-    # The texts of these errors quote the files, which callers of the model must not see.
+    # These errors quote the files, which callers of the model must not see.
     except (ValueError, KeyError, EOFError, BadZipFile):
         refuse_weights("its files are damaged")
     except LightGBMError as error:

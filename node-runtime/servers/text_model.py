@@ -17,7 +17,7 @@ from hearth_trainers.words import WORDS_VERSION, words_of
 
 
 def text_settings(manifest: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Returns the column of the texts, the longest run of words, and the way to split them (words.py)."""
+    """Returns the text column, the longest run of words, and the version of the word splitting (words.py)."""
     text = manifest["text"]
     if isinstance(text, dict):
         return text["column"], text["ngram_max"], 1
@@ -31,14 +31,13 @@ class TextClassifier:
     def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
         self._column, self._longest, self._words = text_settings(manifest)
         if not 1 <= self._words <= WORDS_VERSION:
-            raise BadModelFile("it splits texts in a way that this server does not know")
+            raise BadModelFile("it splits text in a way that this server does not know")
         self._labels = Labels(manifest["classes"])
         vocabulary = read_json(directory, "vocabulary.json")
         self._positions = {word: position for position, word in enumerate(vocabulary)}
         with np.load(model_file(directory, manifest["model_file"])) as arrays:
             self._idf = arrays["idf"]
-            # The coefficients of one word are contiguous, because a text has few
-            # words and a class has many.
+            # Each word's coefficients are contiguous, because an input has few words and a class has many.
             self._coefficients = np.ascontiguousarray(arrays["coef"].T)
             self._intercept = arrays["intercept"]
 
@@ -57,7 +56,7 @@ class TextClassifier:
             raise problem_at(index, self._column, "is missing")
         text = instance[self._column]
         if not isinstance(text, str):
-            raise problem_at(index, self._column, f"must be a text, not {name_of(text)}")
+            raise problem_at(index, self._column, f"must be a string, not {name_of(text)}")
         counts = Counter(self._positions.get(word, -1) for word in words_of(text, self._longest, self._words))
         counts.pop(-1, None)
         if not counts:

@@ -20,7 +20,7 @@ from weight_faults import is_fault_of_weights, reason_of
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one specialist over HTTP.")
-    parser.add_argument("--model", type=Path, required=True, help="folder in the format of Hugging Face")
+    parser.add_argument("--model", type=Path, required=True, help="folder in Hugging Face format")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)
     options = parser.parse_args()

@@ -7,19 +7,20 @@ import re
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-# Words in errors about the machine or its environment, whatever the type of the error.
+# Words that indicate an error of the machine or its environment, whatever the error's type.
 _MACHINE = re.compile(
     r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE
 )
-# Names of tensors, as safetensors files and their readers spell them. Any other missing key may be one of Python's own
-# tables.
+# Tensor names, as safetensors files and their readers spell them. Any other missing key may be from one of
+# Python's own tables.
 _TENSOR = re.compile(r"^[\w-]+(\.[\w-]+)*\.\w*(weight|bias|scale|zero)\w*$")
 MAX_REASON = 300
 
 
 def is_fault_of_weights(error: BaseException) -> bool:
-    """Returns whether a load failed because of the model's files. In doubt the answer is no,
-    and the load is retried."""
+    """Returns whether a load failed because of the model's files. When in doubt, the answer is no, and the
+    load is retried.
+    """
     if _MACHINE.search(str(error)) or _comes_from_import(error):
         return False
     if isinstance(error, KeyError):
@@ -34,12 +35,13 @@ def is_fault_of_weights(error: BaseException) -> bool:
 
 
 def _comes_from_import(error: BaseException) -> bool:
-    """Returns whether the error was raised by the body of a module. transformers imports most of its
-    parts during a load, and never code of the model's folder."""
+    """Returns whether a module's body raised the error. transformers imports most of its parts during a load,
+    but never code from the model's folder.
+    """
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        # Python hides its own frames of an import, so only those of the module remain.
+        # Python hides its own import frames, so only the module's frames remain.
         if code.co_name == "<module>" and not code.co_filename.startswith("<"):
             return True
         step = step.tb_next
@@ -47,6 +49,6 @@ def _comes_from_import(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the first line of an error, for the line with which a server refuses its weights."""
+    """Returns an error's first line, for the message with which a server refuses its weights."""
     [why, *_] = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {why[:MAX_REASON]}"

@@ -19,11 +19,14 @@ from speech.whisper import SpeechModel
 
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
-    parser = argparse.ArgumentParser(description="Serves one model of speech over HTTP.")
+    parser = argparse.ArgumentParser(description="Serves one speech model over HTTP.")
     parser.add_argument(
-        "--model", type=Path, required=True, help="folder of a model for CTranslate2, or of what it was made of"
+        "--model",
+        type=Path,
+        required=True,
+        help="folder of a CTranslate2 model, or of the model that it was converted from",
     )
-    parser.add_argument("--converted", default="", help="folder of what whisper_convert.py wrote, if it did")
+    parser.add_argument("--converted", default="", help="folder that whisper_convert.py wrote, if any")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)
     options = parser.parse_args()

@@ -7,12 +7,12 @@ import type { PublicConnections } from '../../platform/egress/public-connections
 import { SendError } from '../../platform/egress/public-sender.ts'
 
 const MAX_CONNECTIONS = 16
-/** The limit of bytes that one run may receive. */
+/** The maximum number of bytes that one run may receive. */
 const MAX_BYTES = 256 * 1024 * 1024
 
 /**
- * A tool's only way out: a proxy at a Unix socket, which accepts `CONNECT name:443` and applies the egress policy to
- * each connection, and thus also to redirect targets. Serves one run.
+ * A tool's only way out: a proxy on a Unix socket. It accepts `CONNECT name:443` and applies the egress policy to each
+ * connection, and thus also to redirect targets. Serves one run.
  */
 export class EgressProxy implements AsyncDisposable {
   readonly #connections: PublicConnections

@@ -36,7 +36,7 @@ export interface ToolSetup {
   isolation: Isolation | undefined
 }
 
-/** Opens the tools of this node with the driver that can confine them here. */
+/** Opens this node's tools with the driver that can confine them here. */
 export async function openTools(options: OpenTools): Promise<ToolSetup> {
   const { catalog, workDir, outside, pool, log } = options
   // Runs of an earlier process are over, so their files are no longer needed.

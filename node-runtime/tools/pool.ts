@@ -1,6 +1,6 @@
 import type { InstalledTool, Stage } from './stage.ts'
 
-/** Keeps started programs of tools in use waiting for their input. Each program serves one request. */
+/** Keeps programs of the tools in use started and waiting for input. Each program serves one request. */
 export class ToolPool implements AsyncDisposable {
   readonly #size: number
   readonly #open: (installed: InstalledTool) => Promise<Stage>
@@ -28,7 +28,7 @@ export class ToolPool implements AsyncDisposable {
   refill(installed: InstalledTool): void {
     const { slug } = installed.tool
     if (this.#size === 0 || this.#isClosed || this.#starting.has(slug)) return
-    // If a program can't be started ahead, the next request reports the reason.
+    // If a program can't be started ahead of time, the next request reports the reason.
     const starting = this.#fill(slug, installed)
       .catch(() => {})
       .finally(() => this.#starting.delete(slug))

@@ -72,7 +72,7 @@ export class Stage implements AsyncDisposable {
     return this.#started !== undefined && !this.#isOver
   }
 
-  /** Starts the program ahead of its input. It blocks on opening its first file, for which we put a pipe in place. */
+  /** Starts the program ahead of its input. It blocks when it opens its first file, which we replace with a pipe. */
   async startAhead(): Promise<void> {
     const pipe = join(this.#input, firstFile(this.#installed.tool))
     await runProgram('mkfifo', ['-m', '0644', pipe])

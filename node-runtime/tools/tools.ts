@@ -16,7 +16,7 @@ export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
   tools: readonly InstalledTool[]
   /** Undefined if this machine can't confine tools. */
   driver: ToolDriver | undefined
-  /** The number of programs per tool in use that are started ahead and wait for their input. */
+  /** The number of programs per tool in use that are started ahead of time and wait for input. */
   pool: number
   log: Logger
 }

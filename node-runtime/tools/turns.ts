@@ -7,7 +7,7 @@ const MAX_SLOTS_PER_ACCOUNT = PLACED_SLOTS / 2
 /** The minimum number of slots for queued tasks, however many tools this machine can run. */
 const MIN_WAITING_SLOTS = 8
 
-/** Schedules a node's tools by turns. The key of a turn identifies an account, so that no account takes all turns. */
+/** Schedules a node's tools in turns. A turn's key identifies an account, so that no account takes all turns. */
 export class ToolTurns {
   readonly #runs: FairSemaphore
   readonly #slots: FairSemaphore
@@ -26,15 +26,18 @@ export class ToolTurns {
     })
   }
 
-  /** Waits until a tool may start. The turn is held until it is disposed. Throws `LineFull`, or the signal's reason. */
+  /**
+   * Waits until a tool may start. The turn is held until it is disposed. Throws `QueueFullError`, or the signal's
+   * reason.
+   */
   takeRun(key: string, signal: AbortSignal): Promise<Disposable> {
     return this.#runs.take(key, signal)
   }
 
   /**
    * Waits until a placed task may run its tool; in the meantime the task occupies a slot of the node's queue. The tasks
-   * of one account occupy at most half of the slots, and those of all accounts three quarters. Throws `LineFull` if the
-   * task must give up its slot, or the signal's reason.
+   * of one account occupy at most half of the slots, and those of all accounts three quarters. Throws `QueueFullError`
+   * if the task must give up its slot, or the signal's reason.
    */
   takeSlot(key: string, signal: AbortSignal): Promise<Disposable> {
     return this.#slots.take(key, signal)

@@ -15,7 +15,7 @@ const CONTENT_TYPE = 'application/octet-stream'
 const ROOM_RETRY_DELAY_MS = 5_000
 
 /**
- * Uploads checkpoints while training continues: one at a time, and only the newest of those that wait. Retries a full
+ * Uploads checkpoints while training continues: one at a time, and only the newest of those waiting. Retries a full
  * object store until it accepts the newest checkpoint.
  */
 export class CheckpointUploader {

@@ -36,7 +36,7 @@ export interface LeasedJob {
   leaseS: number
   /** The memory that the job is expected to use. */
   memoryMb: number
-  /** The number of GPUs with equal parts; absent for a job on the CPU, which needs no GPU memory. */
+  /** The number of GPUs that share the memory equally; absent for a CPU job, which needs no GPU memory. */
   gpuCount?: number
 }
 
@@ -49,7 +49,7 @@ export interface LeaseContext {
 }
 
 const FAIL_TIMEOUT_MS = 5_000
-/** Messages for the reasons for which Temporal ends an activity that no caller has cancelled. */
+/** Messages for the reasons why Temporal ends an activity that no caller cancelled. */
 const CANCELLATION_REASONS: Readonly<Record<string, string>> = {
   TIMED_OUT: 'it did not send a heartbeat in time',
   NOT_FOUND: 'it is no longer expected',

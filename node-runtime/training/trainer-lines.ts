@@ -29,7 +29,7 @@ export interface TrainerResult {
 
 const EVENTS = new Set(['log', 'progress', 'metric', 'checkpoint', 'resumed', 'artifact', 'result', 'error'])
 
-/** Parses a line of the protocol; `undefined` for any other output of a library. */
+/** Parses a line of the protocol; returns `undefined` for other output, such as a library's. */
 export function parseTrainerLine(text: string): TrainerLine | undefined {
   if (!text.startsWith('{')) return undefined
   try {

@@ -9,7 +9,7 @@ import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.
 import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
 
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
-/** The result of a run is one line, of which gateways accept at most a few megabytes. */
+/** A run's result is one line, and gateways accept at most a few megabytes of it. */
 const MAX_TRAINER_LINE = 16 * 1024 * 1024
 
 /** The job file (node-runtime/trainers/README.md). */

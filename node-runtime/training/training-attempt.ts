@@ -84,7 +84,7 @@ async function attempt(
   const stop = AbortSignal.any([signal, stopping, pausing])
   await mkdir(dir, { recursive: true })
   if (checkpoint) {
-    const whose = checkpoint.job_id === claim.job_id ? '' : ` of the equal run ${checkpoint.job_id}`
+    const whose = checkpoint.job_id === claim.job_id ? '' : ` of the identical run ${checkpoint.job_id}`
     report.log(`Resuming from the checkpoint after ${spec.progress_unit} ${checkpoint.epoch}${whose}.`)
   }
   const [python, dataset, resumeFrom, base] = await Promise.all([
@@ -160,8 +160,8 @@ async function tokenizedDatasetFolder(root: string, datasetUrl: string): Promise
 }
 
 /**
- * Returns the RAM limit of a run. On a GPU node reservations are of VRAM and RAM is not counted, so a run may use
- * half of the machine's RAM.
+ * Returns the RAM limit of a run. On a GPU node, reservations count only VRAM, so a run may use half of the machine's
+ * RAM.
  */
 function limitOf(
   reservedMb: number,

@@ -26,7 +26,7 @@ export class Blobs {
   async list(): Promise<{ name: string; bytes: number }[]> {
     return Promise.all(
       (await readdir(this.dir)).map(async (name) => {
-        // Meanwhile a download may complete, which renames its part, or a sweep may remove a blob.
+        // Meanwhile, a download may complete and rename its part, or a sweep may remove a blob.
         const bytes = await stat(this.path(name)).then(
           ({ size }) => size,
           () => 0,
@@ -58,8 +58,8 @@ export class Blobs {
 
   /**
    * Returns the keys of models with a file that a job has linked into its own folder (training/base-model.ts). Such a
-   * blob has more links than `models`, which must be all models here, account for. Removing these models would free
-   * nothing.
+   * blob has more links than `models` account for; `models` must contain all models here. Removing these models would
+   * free nothing.
    */
   async usedByJobs(models: readonly NodeModelSpec[]): Promise<Set<string>> {
     const links = linksOf(models)

@@ -51,7 +51,7 @@ export class WeightsCache {
   readonly #blobs: Blobs
   /** The conversions of models for their servers. */
   readonly #conversions: Conversions
-  /** Downloads in progress by digest, so that models which share a blob download it once. */
+  /** Downloads in progress by digest, so that models that share a blob download it once. */
   readonly #fetching = new Map<string, Promise<void>>()
   /** Models that are being assembled, by key; other callers for the same model wait for the same promise. */
   readonly #assembling = new Map<string, Promise<CachedModel>>()
@@ -61,7 +61,7 @@ export class WeightsCache {
   readonly #moving = new Set<string>()
   /** Models that are being downloaded, whose blobs must not be swept yet. Their disk space is reserved. */
   readonly #coming = new Set<IncomingFiles>()
-  /** The last call of `#makeRoom`. Calls run one after another, so that no two count the same space. */
+  /** The last call to `#makeRoom`. Calls run one after another, so that no two count the same space. */
   #making: Promise<void> = Promise.resolve()
 
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
@@ -139,7 +139,7 @@ export class WeightsCache {
     return this.#conversions.find(this.#conversions.nameOf(spec, recipe))
   }
 
-  /** Runs a conversion, which counts towards the quota and is removed with the last model that has the same files. */
+  /** Runs a conversion, which counts toward the quota and is removed with the last model that has the same files. */
   async convert(
     spec: NodeModelSpec,
     recipe: string,
@@ -304,7 +304,7 @@ export class WeightsCache {
         if ((await this.#removeParts()) || (await this.#sweepBlobs())) continue
         if (oldest === undefined) {
           oldest = await this.#removable()
-          // If even all of them don't free enough, removing them would only cost us new downloads.
+          // If removing all of them doesn't free enough, it would only cost us new downloads.
           const freed = await this.#bytesIn(oldest.filter((key) => !keep().has(key)))
           if (disk.planned - freed > this.#quotaBytes) break
           if (bavail * bsize + freed < disk.missing + HEADROOM_BYTES) break
@@ -341,7 +341,7 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  /** Returns the maximum of bytes freed by removing these models; other models may share the conversions. */
+  /** Returns the maximum number of bytes that removing these models frees; other models may share the conversions. */
   async #bytesIn(keys: readonly string[]): Promise<number> {
     const models = await Promise.all(keys.map((key) => this.#read(key)))
     if (models.includes(undefined)) return Number.POSITIVE_INFINITY

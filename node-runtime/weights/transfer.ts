@@ -46,7 +46,7 @@ const NO_ROOM = new RegExp(
 export const REFUSED = 403
 
 /**
- * Uploads a file to a signed URL; throws `NoRoomError` while the store is full. Retries are safe, because the same
+ * Uploads a file to a signed URL; throws `StorageFullError` while the store is full. Retries are safe, because the same
  * bytes go to the same key.
  */
 export async function putFile(

@@ -18,7 +18,7 @@ sys.set_int_max_str_digits(0)
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    # The library of types leaves these two without any.
+    # The type stubs don't fully annotate these two.
     ast.Div: operator.truediv,  # pyright: ignore[reportUnknownMemberType]
     ast.FloorDiv: operator.floordiv,  # pyright: ignore[reportUnknownMemberType]
     ast.Mod: operator.mod,
@@ -79,7 +79,7 @@ FUNCTIONS.update({"factorial": factorial, "comb": choose, "pow": power})
 
 
 def value(node: ast.AST) -> Number:
-    """Returns the value of an expression's tree; raises Refused for anything but arithmetic."""
+    """Returns the value of an expression tree; raises Refused for anything but arithmetic."""
     match node:
         case ast.Expression(body=body):
             return value(body)
@@ -96,7 +96,7 @@ def value(node: ast.AST) -> Number:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             return FUNCTIONS[name](*map(value, args))
         case ast.Call(func=ast.Name(id=name)):
-            raise Refused(f"{name} is no function; there are {', '.join(sorted(FUNCTIONS))}")
+            raise Refused(f"{name} is not a function; the functions are {', '.join(sorted(FUNCTIONS))}")
         case _:
             raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} holds something else than arithmetic")
 
@@ -127,7 +127,7 @@ def main() -> None:
         try:
             number = float(found)
         except OverflowError:
-            raise Refused("the result is larger than any number of JSON") from None
+            raise Refused("the result is larger than any number in JSON") from None
         if not math.isfinite(number):
             raise Refused("the result is not a finite number")
     except Refused as error:

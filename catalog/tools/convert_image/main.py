@@ -54,13 +54,13 @@ def frame_of(image, given, count=1):
         frames = f" in its {count:,} frames" if count > 1 else ""
         raise Refused(f"width: the result would have more than {MAX_PIXELS // 1_000_000} megapixels{frames}")
     if frame.mode.startswith("I"):
-        # The library clips 16-bit greys at 255 instead of scaling them.
+        # The library clips 16-bit grays at 255 instead of scaling them.
         frame = frame.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
     frame = frame.convert("RGBA" if frame.has_transparency_data else "RGB")
     if size != frame.size:
         frame = frame.resize(size, Image.Resampling.LANCZOS)
     if frame.mode == "RGBA" and given["format"] == "gif":
-        # A GIF has one transparent colour, and the library treats all other translucent ones as opaque.
+        # A GIF has one transparent color, and the library treats all other translucent ones as opaque.
         seen = frame.getchannel("A").point(lambda alpha: 255 if alpha >= 128 else 0)
         clear = Image.new("RGBA", size)
         clear.paste(frame.convert("RGB"), mask=seen)

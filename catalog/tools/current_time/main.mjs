@@ -33,7 +33,7 @@ try {
   process.stdout.write(JSON.stringify(result))
 } catch (err) {
   if (!(err instanceof RangeError)) throw err
-  const message = `timezone: ${JSON.stringify(timezone)} is no time zone; expected a name such as Europe/Berlin`
+  const message = `timezone: ${JSON.stringify(timezone)} is not a time zone; expected a name such as Europe/Berlin`
   process.stdout.write(JSON.stringify({ error: { message, path: '/timezone' } }))
   process.exitCode = 2
 }

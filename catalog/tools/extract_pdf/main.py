@@ -7,7 +7,7 @@ from pypdf.errors import PyPdfError
 
 MAX_CHARACTERS = 1_000_000
 MAX_PAGES = 2_000
-# Damaged files make the library say so at length.
+# The library logs damaged files at length.
 logging.disable(logging.CRITICAL)
 
 
@@ -16,7 +16,7 @@ class Refused(Exception):
 
 
 def chosen(text, count):
-    """Returns the page numbers of `1-3,7`, from 1 on."""
+    """Parses page numbers such as `1-3,7`; the first page is 1."""
     if text is None:
         return list(range(1, min(count, MAX_PAGES) + 1))
     numbers = []
@@ -25,7 +25,7 @@ def chosen(text, count):
         try:
             begin, end = int(first), int(last or first)
         except ValueError:
-            raise Refused(f"pages: {part.strip()!r} is no page; expected numbers and ranges such as 1-3,7") from None
+            raise Refused(f"pages: {part.strip()!r} is not a page; expected numbers and ranges such as 1-3,7") from None
         if not 1 <= begin <= end <= count:
             raise Refused(f"pages: {part.strip()} is not within the {count} pages of the file")
         numbers += range(begin, end + 1)
@@ -37,7 +37,7 @@ def chosen(text, count):
 def read(given):
     with open("/hearth/input/file_url", "rb") as file:
         if b"%PDF-" not in file.read(1024):
-            raise Refused("file_url: it is no PDF")
+            raise Refused("file_url: it is not a PDF")
     try:
         reader = PdfReader("/hearth/input/file_url")
         if reader.is_encrypted and not reader.decrypt(""):

@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 def connect(host, port):
-    """Opens a connection through the proxy of the node, the only one there is."""
+    """Opens a connection through the node's proxy, the only way out."""
     tunnel = socket.socket(socket.AF_UNIX)
     tunnel.settimeout(TIMEOUT_S)
     tunnel.connect(PROXY)
@@ -107,7 +107,7 @@ def page(given):
     url, answer = fetch(given["url"])
     content_type = answer.headers.get_content_type()
     if not content_type.startswith("text/") and content_type not in (*PAGES, "application/json", "application/xml"):
-        raise Refused(f"it is no page but {content_type}")
+        raise Refused(f"it is not a page but {content_type}")
     body = answer.read(MAX_BYTES + 1)
     if len(body) > MAX_BYTES:
         raise Refused(f"the page is larger than {MAX_BYTES >> 20} MB")

@@ -15,23 +15,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields, layout_of, records_of
 
 FILE = "/hearth/input/file_url"
-# The folder of temporary files is the working directory.
+# In the working directory, which is the folder for temporary files.
 ROWS = "rows.csv"
 MAX_ROWS = 1_000
-# Types learnt from some rows would round or drop what comes later.
+# Types inferred from only some rows would round or drop later values.
 ALL_ROWS = -1
 ENDINGS = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 GUESSED_TYPES = ("DATE", "TIMESTAMP")
 MARKS = MISSING + MISSING_AMONG_VALUES
 ANY_MARK = "|".join(map(re.escape, MARKS))
-# DuckDB guesses dates with points, and cannot read them.
+# DuckDB recognizes dates with points, but cannot read them.
 YEAR_FIRST = r"\d{4}[-/].*"
 BOOLEANS = "(?i:true|false)"
-# Points in these may be decimal points or between thousands; a leading zero proves a decimal point.
+# Points in these may be decimal points or thousands separators; a leading zero proves a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
 BLANKS = r"[\s\x{a0}\x{202f}]*"
-# All texts of a column with numbers as people write them, and what at least one of them has: codes such as 02134 and
-# telephone numbers have it nowhere.
+# In a column of numbers as people write them, every value matches NUMBERS and at least one contains
+# NOTATIONS. Codes such as 02134 and telephone numbers never contain the latter.
 NUMBERS = (
     rf"[+-]?{BLANKS}[€$£¥₹]?{BLANKS}[+-]?(\d+|\d{{1,3}}([.,'’\s\x{{a0}}\x{{202f}}]\d{{3}})+|)([.,]\d*)?([eE][+-]?\d+)?"
     rf"{BLANKS}[€$£¥₹%]?{BLANKS}|[+-]?(?i:inf|infinity)"
@@ -42,7 +42,7 @@ NOTATIONS = (
 )
 SYMBOL = rf"{BLANKS}[€$£¥₹%]?{BLANKS}"
 DECIMAL_COMMAS = rf"[+-]?{SYMBOL}[+-]?(\d+|\d{{1,3}}(\.\d{{3}})+)(,(\d{{1,2}}|\d{{4,}}))?{SYMBOL}"
-# One of them in the name of a type, and no field of that name.
+# A guessed type within the name of a type, but not a field with that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
 
@@ -61,7 +61,7 @@ def kind_of():
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Refused("file_url: line 1: not UTF-8 (it looks like UTF-16)")
     if b"\0" in start:
-        raise Refused("file_url: it is no CSV, JSON or Parquet file")
+        raise Refused("file_url: it is not a CSV, JSON or Parquet file")
     return "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv"
 
 
@@ -80,8 +80,9 @@ def open_table(notes):
 
 
 def read_csv(connection, notes):
-    """Reads a file as the upload of a dataset does: the header decides the layout, and no row is taken for a title or a
-    comment. Cells that may mean several things stay texts."""
+    """Reads a file as a dataset upload does: the header decides the layout, and no row is treated as a title
+    or a comment. Ambiguous cells remain text.
+    """
     try:
         layout = layout_of(Path(FILE))
     except UnclearLayout as error:
@@ -118,10 +119,11 @@ def read_csv(connection, notes):
     types |= unsure
     marked = {name: kind for name, kind in types.items() if kind not in ("VARCHAR", unmarked[name])}
     if marked:
-        notes.append(f"marks such as NA or - are no values in {', '.join(map(quoted, list(marked)[:5]))}")
+        notes.append(f"marks such as NA or - are not values in {', '.join(map(quoted, list(marked)[:5]))}")
     table = read({**types, **dict.fromkeys(marked, "VARCHAR")})
     own = {name: f"nullif(trim({quoted(name)}), '')" for name in spaced if types[name] == "VARCHAR"}
-    # What is no value of the type is a mark; NaN would be greater than every number.
+    # A cell that is not a value of the type is a mark, and becomes null; NaN would be greater than every
+    # number.
     own |= {name: f"try_cast({quoted(name)} as {kind})" for name, kind in marked.items()}
     doubles = [name for name, kind in types.items() if kind == "DOUBLE"]
     own |= {name: f"nullif({own.get(name, quoted(name))}, 'nan'::double)" for name in doubles}
@@ -133,7 +135,9 @@ def texts_of(types):
 
 
 def spaced_marks(texts, names):
-    """Returns the marks of missing values with the blanks around them, as DuckDB compares them."""
+    """Returns the missing-value marks that have blanks around them, including the blanks, as DuckDB compares
+    them.
+    """
     if not names:
         return []
     cells = texts.project(f"unnest([{', '.join(map(quoted, names))}]) as cell")
@@ -153,8 +157,9 @@ def project(table, expressions):
 
 
 def header_of(layout):
-    """Returns the names of the columns, and whether the rows were copied to a separate file: DuckDB loses rows
-    behind a line break in the header, and behind a byte order mark where the first line is quoted."""
+    """Returns the names of the columns, and whether the rows were copied to a separate file: DuckDB loses
+    rows after a line break in the header, and after a byte order mark if the first line is quoted.
+    """
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = records_of(file, layout)
         first = next(records, None)
@@ -172,18 +177,19 @@ def header_of(layout):
         if is_odd:
             try:
                 with open(ROWS, "w", encoding="utf-8", errors="surrogateescape", newline="") as rows:
-                    # DuckDB takes the first line break for that of all rows, and counts the columns of the first line.
+                    # DuckDB expects the first line's line break and number of columns in all rows.
                     rows.write(layout.delimiter.join(f"c{index}" for index in range(layout.columns)) + "\n")
                     rows.writelines(record.text.rstrip("\r\n") + "\n" for record in records)
             except OSError as error:
                 raise Refused("file_url: line 1: write names without line breaks, and no byte order mark") from error
-    # SQL makes no difference between upper and lower case.
+    # SQL names are case-insensitive.
     return distinct([name.strip(" ") or f"column{index}" for index, name in enumerate(written)], str.casefold), is_odd
 
 
 def note_values_as_names(connection, types, notes):
-    """Notes a header whose names would all be values of their columns. Whole numbers that ascend, such as years, are
-    names."""
+    """Adds a note if all names in the header would be valid values of their columns. Ascending whole numbers,
+    such as years, count as names.
+    """
     others = {name: kind for name, kind in types.items() if kind != "VARCHAR"}
     whole = [int(name) for name in others if re.fullmatch(r"\d{1,9}", name)]
     if not others or (1 < len(whole) == len(others) and whole == sorted(whole)):
@@ -191,19 +197,24 @@ def note_values_as_names(connection, types, notes):
     casts = ", ".join(f"try_cast({literal(name)} as {kind}) is not null" for name, kind in others.items())
     [found] = connection.execute(f"select {casts}").fetchall()
     if all(found):
-        notes.append("the first line counts as the names of the columns; if it is a row, put a line of names before it")
+        notes.append(
+            "the first line is read as the names of the columns; if it is a row, put a line of names before it"
+        )
 
 
 def spaced_columns(texts, names):
-    """Returns the columns in which texts begin or end with blanks: behind each delimiter, or up to a fixed width."""
+    """Returns the columns in which text begins or ends with blanks: after each delimiter, or up to a fixed
+    width.
+    """
     found = aggregates(texts, names, "bool_or(regexp_matches({0}, '^ | $'))")
     return [name for name, is_spaced in found.items() if is_spaced]
 
 
 def sure_types(texts, types, delimiter, notes):
-    """Returns the types of columns that DuckDB only guesses. It takes 03/04/2021 for March or April depending on other
-    rows, so dates need the year first. T and no are texts, and so are numbers such as 1.234 where points may be between
-    thousands."""
+    """Returns the types of columns that DuckDB only guesses. It may read 03/04/2021 as March or April
+    depending on other rows, so dates must start with the year. T and no remain text, and so do numbers
+    such as 1.234 if their points may be thousands separators.
+    """
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
     found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
     fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
@@ -231,8 +242,9 @@ def sure_types(texts, types, delimiter, notes):
 
 
 def fitting(texts, names, pattern, mark):
-    """Returns for each column whether all texts but marks of missing values fit a pattern; None where none has the
-    mark."""
+    """Returns for each column whether all values except missing-value marks fit a pattern; None if no value
+    contains `mark`.
+    """
     has_mark = aggregates(texts, names, f"bool_or(regexp_matches({{0}}, {literal(mark)}))")
     fit = aggregates(texts, [name for name in names if has_mark[name]], f"bool_and({fits(pattern)})")
     return {name: fit.get(name) for name in names}
@@ -243,8 +255,9 @@ def fits(pattern):
 
 
 def aggregates(texts, names, expression):
-    """Computes an expression for each column, whose name is `{0}` in it. DuckDB plans 2,000 columns in 0.3 s if it
-    stands there once, and in 10 s if twice."""
+    """Computes an expression for each column; `{0}` in it is the column's name. DuckDB plans 2,000 columns in
+    0.3 s if the name occurs once, and in 10 s if it occurs twice.
+    """
     if not names:
         return {}
     shown = ", ".join(expression.replace("{0}", quoted(name)) for name in names)
@@ -253,8 +266,9 @@ def aggregates(texts, names, expression):
 
 
 def fault_of_csv():
-    """Returns what is wrong with the first faulty record, if it is its bytes, its fields, its quotes or the end of its
-    line."""
+    """Returns what is wrong with the first record that has invalid bytes, the wrong number of fields, faulty
+    quotes or a different line ending; None if there is no such record.
+    """
     layout = layout_of(Path(FILE))
     first = ""
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -275,7 +289,7 @@ def fault_of_csv():
 
 
 def is_utf8(text):
-    """Returns whether a text that was read with `surrogateescape` had valid bytes."""
+    """Returns whether a string that was read with `surrogateescape` was valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -284,7 +298,7 @@ def is_utf8(text):
 
 
 def read_json(connection, _):
-    """Reads dates as `read_csv` does; those in lists and objects are texts."""
+    """Reads dates as `read_csv` does; dates in lists and objects remain text."""
     guess = connection.read_json(FILE, sample_size=ALL_ROWS)
     types = dict(zip(guess.columns, map(str, guess.types), strict=True))
     kinds = {name: GUESSED.sub("VARCHAR", kind) for name, kind in types.items()}
@@ -295,8 +309,9 @@ def read_json(connection, _):
 
 
 def kinds_of(texts, types, pattern=YEAR_FIRST):
-    """Returns the types of columns where all texts fit the pattern, and VARCHAR for the others; those of dates by
-    default."""
+    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The
+    default pattern is that of dates.
+    """
     found = aggregates(texts, types, f"coalesce(bool_and({fits(pattern)}), true)")
     return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}
 
@@ -343,8 +358,9 @@ def plain(value):
 
 
 def distinct(names, key: Callable[[str], str] = str):
-    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once. Names of
-    the same `key` are the same."""
+    """Returns the names with _1, _2 and so on appended to repeated ones, because a row contains each name
+    only once. Names with the same `key` count as equal.
+    """
     own, given, taken = [], set(map(key, names)), set()
     for name in names:
         free, count = name, 0
@@ -361,9 +377,9 @@ def query(given):
     connection = open_table(notes)
     try:
         found = connection.execute(given["sql"])
-        # Texts without a statement have no result at all.
+        # SQL without a statement has no result at all.
         if found is None or found.description is None:
-            raise Refused("sql: it is no query that returns rows")
+            raise Refused("sql: it is not a query that returns rows")
         rows = found.fetchmany(MAX_ROWS + 1)
     except duckdb.Error as error:
         raise Refused("; ".join([f"sql: {first_line(error)}", *notes])) from error

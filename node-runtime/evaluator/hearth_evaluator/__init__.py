@@ -1,1 +1,1 @@
-"""Fits maps between the vectors of two models and judges what they are worth: see ../README.md."""
+"""Fits maps between the vectors of two models and judges their quality; see ../README.md."""

@@ -17,7 +17,7 @@ EXIT_UNUSABLE = 64
 
 
 class Unusable(Exception):
-    """The inputs can never be judged; the text is the code of the reason."""
+    """Raised if the inputs can never be judged; the message is the error code."""
 
 
 def main(arguments: list[str]) -> int:
@@ -61,7 +61,7 @@ def _fit(job: dict[str, Any], out: Path) -> None:
 
 
 def _map(job: dict[str, Any], out: Path) -> None:
-    """Writes the vectors that the consumer is asked about."""
+    """Writes the vectors to send to the consumer."""
     pairs = _pairs(job)
     broken = list(broken_maps(pairs, job["fit"]["method"], job["permutations"], job["seed"]))
     np.save(out / "native.npy", pairs.target_test.astype("<f4"))

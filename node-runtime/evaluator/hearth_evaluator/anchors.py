@@ -13,8 +13,8 @@ from hearth_trainers.errors import JobError
 
 
 def draw_texts(dataset: dict[str, Any], *, field: str, count: int, seed: int, memory_mb: int) -> list[str]:
-    """Returns `count` different texts of a column, in an order that the seed decides."""
-    # `read_table` uses no more of a job than this.
+    """Returns `count` distinct texts of a column, in an order determined by the seed."""
+    # `read_table` uses only these fields of a job.
     job: Any = SimpleNamespace(format=dataset["format"], paths=[Path(dataset["path"])], memory_mb=memory_mb)
     table = read_table(job)
     if field not in table.column_names:

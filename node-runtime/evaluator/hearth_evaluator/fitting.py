@@ -12,7 +12,7 @@ import numpy as np
 from . import metrics
 from .maps import LinearMap, Procrustes, Ridge
 
-# The share of the pairs that chooses between the methods.
+# One in this many pairs is held out to choose between the methods.
 _CHOOSING = 5
 _QUERIES = 1000
 
@@ -20,7 +20,7 @@ _QUERIES = 1000
 def fit_map(
     source: np.ndarray, target: np.ndarray, *, method: str, metric: str, seed: int
 ) -> tuple[LinearMap, dict[str, Any]]:
-    """Returns the map over these pairs, and what it is."""
+    """Returns the map fitted to these pairs, and its method, relation and left-out R²."""
     chosen = choose(source, target, metric, seed) if method == "auto" else method
     if chosen == "ridge":
         fitted, left_out = Ridge(source).fit(target)
@@ -33,8 +33,9 @@ def fit_map(
 
 
 def choose(source: np.ndarray, target: np.ndarray, metric: str, seed: int) -> str:
-    """Returns the method whose map does better on a fifth of the pairs. A consumer is not asked for this; the
-    cosine stands for it."""
+    """Returns the method whose map does better on a fifth of the pairs. The consumer isn't queried for this;
+    the cosine is used instead.
+    """
     rows = np.random.default_rng([seed, 1]).permutation(len(source))
     held, rest = rows[: len(rows) // _CHOOSING], rows[len(rows) // _CHOOSING :]
     mean = target[rest].mean(axis=0)
@@ -70,7 +71,7 @@ def write_adapter(path: Path, fitted: LinearMap) -> None:
 
 
 def read_adapter(path: Path) -> LinearMap:
-    """Reads what `write_adapter` has written."""
+    """Reads a map that `write_adapter` has written."""
     body = path.read_bytes()
     (length,) = struct.unpack_from("<Q", body)
     header = json.loads(body[8 : 8 + length])

@@ -1,4 +1,4 @@
-"""The interval of a metric over pairs."""
+"""Confidence intervals for a metric over pairs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from statistics import NormalDist
 import numpy as np
 
 NORMAL = NormalDist()
-# Numbers of one round of the bootstrap.
+# The number of row indices drawn per bootstrap round.
 _ROUND = 4_000_000
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval with the way it was found."""
+    """A confidence interval and how it was computed."""
 
     estimate: float
     low: float
@@ -34,8 +34,10 @@ def interval_of(
     rng: np.random.Generator,
     level: float = 0.95,
 ) -> Interval:
-    """Returns the interval of the mean of `values`, or with `weights` of one minus the ratio of
-    the sums: BCa by a bootstrap over pairs (Efron 1987), Wilson's for shares of none or all."""
+    """Returns the confidence interval for the mean of `values`, or with `weights`, for one minus the ratio of
+    the sums. Uses BCa with a bootstrap over pairs (Efron 1987), or Wilson's interval for a share of 0 or
+    1.
+    """
     count = len(values)
     bottom = np.ones(count) if weights is None else weights.astype(np.float64)
     top = values.astype(np.float64)
@@ -58,12 +60,12 @@ def interval_of(
     skew = float((away**3).sum()) / (6 * spread) if spread > 0 else 0.0
     ends = [_end(bias, skew, tail) for tail in ((1 - level) / 2, (1 + level) / 2)]
     low, high = (float(np.quantile(draws, end)) for end in ends)
-    # The correction may carry an end past the estimate only where the draws are extreme.
+    # With extreme draws, the correction can move an end past the estimate.
     return Interval(estimate, min(low, estimate), max(high, estimate), level, "bca", resamples)
 
 
 def wilson(share: float, count: int, level: float) -> tuple[float, float]:
-    """Returns Wilson's interval of a share."""
+    """Returns Wilson's interval for a share."""
     z = NORMAL.inv_cdf((1 + level) / 2)
     middle = share + z * z / (2 * count)
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))

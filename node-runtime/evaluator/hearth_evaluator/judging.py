@@ -12,18 +12,18 @@ from . import metrics
 from .intervals import interval_of
 from .maps import LinearMap, Procrustes, Ridge
 
-# Rows of each broken pairing, where a row costs a search or a call of the consumer. Fewer rows make the null
-# wider, so that it refuses more.
+# The number of rows per broken pairing; each row costs a search or a call to the consumer. With fewer rows,
+# the null distribution is wider, so more maps are rejected.
 NULL_ROWS = 256
 _CKA_ROWS = 2000
-# What p may be at most; the pairs must be broken so often that it can be reached.
+# The maximum p-value. It takes enough permutations for p to get this low.
 MAX_P = 0.01
 _R2_SLACK = 0.05
 _MIN_TESTS = 200
 
 
 class Pairs:
-    """The vectors of the same texts from both models; the first `fit_count` rows fit the map."""
+    """Vectors of the same texts from both models; the map is fitted to the first `fit_count` rows."""
 
     def __init__(self, source: np.ndarray, target: np.ndarray, fit_count: int) -> None:
         self.source_fit, self.source_test = np.split(source.astype(np.float64), [fit_count])
@@ -32,8 +32,9 @@ class Pairs:
 
 
 def broken_maps(pairs: Pairs, method: str, permutations: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Refits the map to shuffled pairs, `permutations` times. Yields the mapped vectors of some test rows, and the rows
-    that are now their partners."""
+    """Refits the map to shuffled pairs, `permutations` times. Yields the mapped vectors of some test rows,
+    and the rows they are now paired with.
+    """
     source, target = pairs.source_fit.astype(np.float32), pairs.target_fit.astype(np.float32)
     test = pairs.source_test.astype(np.float32)
     rows = test[: min(NULL_ROWS, len(test))]
@@ -57,7 +58,9 @@ def judge(
     resamples: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns the verdict: the metric with its interval, its null, diagnostics, and the reasons against it."""
+    """Returns the verdict: the metric with its interval, its null distribution, diagnostics, and the reasons
+    to reject the map.
+    """
     mapped, native = fitted(pairs.source_test), pairs.target_test
     diagnostics = diagnose(pairs, mapped)
     values, weights, null = _decide(pairs, mapped, native, found, answers, metric, permutations, seed)
@@ -124,7 +127,9 @@ def _decide(
     permutations: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """The metric of each pair (with weights where it is a ratio of sums), and its values over broken pairs."""
+    """Returns the metric of each pair (with weights if it is a ratio of sums), and its values over broken
+    pairs.
+    """
     if metric == "consumer_agreement":
         return _agreement(answers or {})
     broken = broken_maps(pairs, found["method"], permutations, seed)
@@ -147,7 +152,9 @@ def _decide(
 
 
 def _agreement(answers: dict[str, Any]) -> tuple[np.ndarray, None, np.ndarray]:
-    """The answers of the consumer are numbers, equal where the answers are."""
+    """Returns whether the consumer's answers agree for each pair. Answers are numbered so that equal ones
+    have equal numbers.
+    """
     native = np.array(answers["native"])
     partners = np.array(answers["null_rows"])
     null = (np.array(answers["null"]) == native[partners]).mean(axis=1)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Strengths of the ridge to choose from, relative to the mean eigenvalue of the source.
+# The ridge strengths to choose from, relative to the source's mean eigenvalue.
 STRENGTHS = np.logspace(-6, 1, 15)
-# The number of random directions of the target that are enough to choose the strength for broken pairs.
+# The number of random target directions that suffice to choose the strength for broken pairs.
 SKETCH = 64
 
 
@@ -31,7 +31,7 @@ class Ridge:
         self._u, self._s, self._vt = np.linalg.svd(source - self._mean, full_matrices=False)
         scale = float((self._s**2).mean()) or 1.0
         self._shrinks = [self._s**2 / (self._s**2 + strength * scale) for strength in STRENGTHS]
-        # The leverage of each row: that of the centred rows, and that of the mean.
+        # One minus the leverage of each row, which is that of the centered rows plus that of the mean.
         self._free = [1.0 - (self._u**2 @ shrink) - 1.0 / len(self._u) for shrink in self._shrinks]
 
     def _left_out(self, target: np.ndarray, coded: np.ndarray) -> list[float]:
@@ -44,7 +44,7 @@ class Ridge:
         return errors
 
     def fit(self, target: np.ndarray) -> tuple[LinearMap, float]:
-        """Returns the map of the best strength, and its R² over rows that were left out."""
+        """Returns the map with the best strength, and its leave-one-out R²."""
         mean = target.mean(axis=0)
         centred = target - mean
         coded = self._u.T @ centred
@@ -71,8 +71,9 @@ class Ridge:
 
 
 class Procrustes:
-    """The rotation with a scale (Schönemann 1966). Zeros fill up the smaller side, so the
-    rotation of unequal sides keeps what both have."""
+    """A rotation with a scale (Schönemann 1966). If the sides differ in width, the narrower one is in effect
+    padded with zeros.
+    """
 
     def __init__(self, source: np.ndarray) -> None:
         self._mean = source.mean(axis=0)
@@ -86,7 +87,7 @@ class Procrustes:
         return LinearMap(weight, mean - self._mean @ weight)
 
     def left_out_r2(self, target: np.ndarray, rng: np.random.Generator, folds: int = 5) -> float:
-        """Returns the R² over rows that were left out, by folds: a rotation has no closed form."""
+        """Returns the cross-validated R²: leave-one-out errors of a rotation have no closed form."""
         source = self._centred
         errors = total = 0.0
         for rows in np.array_split(rng.permutation(len(source)), folds):

@@ -5,29 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 NEIGHBOURS = 10
-# Rows of similarities that are held at once.
+# The number of rows of similarities in memory at once.
 _BLOCK = 1024
 
 
 def unit(x: np.ndarray) -> np.ndarray:
-    """Scales rows to length one; rows of zeros stay."""
+    """Scales rows to length one; zero rows stay zero."""
     length = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(length > 0, length, 1)
 
 
 def cosines(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray | float = 0.0) -> np.ndarray:
-    """The cosine of each pair about `mean`. Vectors of one model share a direction, so that
-    about the origin even unrelated ones look alike."""
+    """Returns the cosine of each pair relative to `mean`. A model's vectors share a direction, so relative to
+    the origin even unrelated ones look alike.
+    """
     return (unit(mapped - mean) * unit(native - mean)).sum(axis=1)
 
 
 def errors(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The squared error of each pair, and the one of a map that always says the mean."""
+    """Returns the squared error of each pair, and that of a map that always predicts the mean."""
     return ((native - mapped) ** 2).sum(axis=1), ((native - mean) ** 2).sum(axis=1)
 
 
 def neighbours(queries: np.ndarray, among: np.ndarray, own: np.ndarray | None) -> np.ndarray:
-    """The ten nearest rows of `among` to each query by cosine; `own` names a row to leave out for each."""
+    """Returns the ten nearest rows of `among` to each query by cosine; `own` names a row to leave out for
+    each.
+    """
     among = unit(among)
     queries = unit(queries)
     found = np.empty((len(queries), min(NEIGHBOURS, len(among) - 1)), dtype=np.int64)
@@ -40,17 +43,19 @@ def neighbours(queries: np.ndarray, among: np.ndarray, own: np.ndarray | None) -
 
 
 def overlap(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The share of each row of neighbours that the other row has too."""
+    """Returns the share of each row of neighbors that the other row also contains."""
     return (some[:, :, None] == others[:, None, :]).any(axis=2).mean(axis=1)
 
 
 def retrieval(mapped: np.ndarray, native: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """For the queries `rows`: how many of the ten that the native vector finds the mapped one finds too."""
+    """Returns, for the queries `rows`, the share of the native vector's ten neighbors that the mapped vector
+    finds too.
+    """
     return overlap(neighbours(mapped[rows], native, rows), neighbours(native[rows], native, rows))
 
 
 def partner_first(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> float:
-    """How often the own partner is the nearest of all."""
+    """Returns how often a vector's own partner is the nearest of all."""
     mapped, native = unit(mapped - mean), unit(native - mean)
     hits = 0
     for at in range(0, len(mapped), _BLOCK):
@@ -60,13 +65,13 @@ def partner_first(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> f
 
 
 def mutual_neighbours(source: np.ndarray, target: np.ndarray) -> float:
-    """How many neighbours rows have in common in both spaces, without any map (Huh 2024)."""
+    """Returns the share of neighbors that rows have in common in both spaces, without any map (Huh 2024)."""
     own = np.arange(len(source))
     return float(overlap(neighbours(source, source, own), neighbours(target, target, own)).mean())
 
 
 def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
-    """Linear CKA by the unbiased estimate of HSIC (Song 2012, Kornblith 2019)."""
+    """Returns the linear CKA, with the unbiased estimate of HSIC (Song 2012, Kornblith 2019)."""
     of_x, of_y = x @ x.T, y @ y.T
     np.fill_diagonal(of_x, 0)
     np.fill_diagonal(of_y, 0)

@@ -15,8 +15,8 @@ function mixed(counter: u32, key: u32, salt: u32): u32 {
 }
 
 /**
- * Adds the elements of x - base that dare retains, times `scale`, to the sums. An element is retained when the hash of
- * its index in the tensor is below `limit` of 2^32; `first` is the index of the first element here.
+ * Adds the elements of x - base that dare retains, times `scale`, to the sums. An element is retained when the 32-bit
+ * hash of its index in the tensor is below `limit`; `first` is the index of the first element here.
  */
 export function dareAdd(
   base: usize,

@@ -1,5 +1,6 @@
 // This is AssemblyScript, not TypeScript: `npm run kernels` compiles this folder to ../kernels.wasm. Pointers are byte
-// offsets into the module's memory, counts are elements. Input and output elements are bfloat16, sums are float32.
+// offsets into the module's memory; counts are numbers of elements. Input and output elements are bfloat16, sums are
+// float32.
 
 /** The number of elements that one instruction handles. */
 export const LANES: usize = 8

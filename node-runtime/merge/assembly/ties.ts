@@ -77,7 +77,7 @@ function firstOf(mask: u32, quota: u32): v128 {
   for (let lane: u32 = 0; lane < 8 && left > 0; lane++) {
     if ((mask & (1 << lane)) == 0) continue
     left--
-    // Lane numbers are constants of the instruction, so a comparison makes the mask of one lane.
+    // The instruction's lane numbers must be constants, so a comparison builds the mask of one lane.
     const numbers = i16x8(0, 1, 2, 3, 4, 5, 6, 7)
     lanes = v128.or(lanes, i16x8.eq(numbers, i16x8.splat(lane as i16)))
   }

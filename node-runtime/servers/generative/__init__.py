@@ -1,1 +1,1 @@
-"""The parts of the model server of generative models: images, audio, video and 3D scenes."""
+"""The parts of the model server for generative models: images, audio, video and 3D scenes."""

@@ -56,7 +56,7 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
         form = choice_of(fields, "format", list(AUDIO_FORMATS))
         speed = number_of(fields, "speed", 0.25, 4) or 1.0
         tokenized = [tokenizer(piece, return_tensors="pt") for piece in pieces_of(text)]
-        # The tokenizer puts a pause around every letter, so a text without letters becomes a single pause.
+        # The tokenizer puts a pause around every letter, so text without letters becomes a single pause.
         spoken = [tokens for tokens in tokenized if tokens.input_ids.shape[-1] > 1]
         if not spoken:
             raise InputProblem("text contains nothing that this model can speak", "/text")
@@ -81,7 +81,7 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Splits a text at the ends of sentences, or between words where a sentence is too long."""
+    """Splits text at the ends of sentences, or between words if a sentence is too long."""
     while len(text) > MAX_PIECE:
         beginning = text[: MAX_PIECE + 1]
         ends = [[found.end() for found in pattern.finditer(beginning)] for pattern in (SENTENCE_END, SPACE)]
@@ -128,7 +128,7 @@ def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
         duration = number_of(fields, "duration_s", 0.1, longest) or min(USUAL_MUSIC_S, longest)
         guidance = number_of(fields, "guidance_scale", 1, 100)
         tokens = tokenizer(prompt, return_tensors="pt", truncation=True)
-        # Each codebook lags one step behind the previous one.
+        # Each codebook is one step behind the previous one.
         total = max(1, round(duration * per_second)) + codebooks - 1
         options = {} if guidance is None else {"guidance_scale": guidance}
 

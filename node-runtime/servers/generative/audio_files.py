@@ -15,13 +15,13 @@ from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
 MAX_SAMPLE = 32_767
-# Samples without a header have no rate; clients of OpenAI play them at this one, as a single channel.
+# Samples without a header have no rate; OpenAI's clients play them at this one, as a single channel.
 PCM_RATE = 24_000
 
 
 @dataclass(frozen=True)
 class AudioFormat:
-    """A format of files: its type, and the container and encoder of FFmpeg, if it needs any."""
+    """A file format: its type, and FFmpeg's container and encoder, if it needs any."""
 
     content_type: str
     container: str = ""
@@ -45,8 +45,9 @@ def audio_output(array: Any, rate: int, metadata: Mapping[str, Any], form: str =
 
 
 def audio_file(audio: Any, rate: int, form: str = "wav") -> OutputFile:
-    """Writes audio of shape (channels, samples), given as numbers from -1 to 1, with 16 bits per sample where the
-    format has a sample width. The first format is WAV."""
+    """Writes audio of shape (channels, samples), given as numbers from -1 to 1, with 16 bits per sample if
+    the format has a sample width. The first format is WAV.
+    """
     array = np.atleast_2d(np.asarray(audio, dtype=np.float32))
     if array.shape[-1] == 0:
         raise UnusableOutput("the model generated audio without samples")
@@ -111,5 +112,5 @@ def _layout(samples: Any) -> str:
 
 
 def _rate_for(rate: int, taken: list[int]) -> int:
-    """Returns the nearest rate that loses nothing, or the highest."""
+    """Returns the lowest supported rate that loses nothing, or else the highest rate."""
     return min((one for one in taken if one >= rate), default=max(taken))

@@ -17,27 +17,27 @@ MAX_FRAMES = 1_000
 
 
 def text_of(fields: Mapping[str, Any], name: str) -> str:
-    """Returns a text that is not empty."""
+    """Returns a string that is not empty."""
     value = optional_text_of(fields, name)
     if value is None or not value.strip():
-        raise InputProblem(f"{name} must be a text that is not empty", f"/{name}")
+        raise InputProblem(f"{name} must be a non-empty string", f"/{name}")
     return value
 
 
 def optional_text_of(fields: Mapping[str, Any], name: str) -> str | None:
-    """Returns a text, if it is there."""
+    """Returns a string, if present."""
     value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
-        raise InputProblem(f"{name} must be a text", f"/{name}")
+        raise InputProblem(f"{name} must be a string", f"/{name}")
     if len(value) > MAX_TEXT:
         raise InputProblem(f"{name} has {len(value)} characters; at most {MAX_TEXT} are taken", f"/{name}")
     return value
 
 
 def integer_of(fields: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
-    """Returns an integer within bounds, if it is there."""
+    """Returns an integer within bounds, if present."""
     value = fields.get(name)
     if value is None:
         return None
@@ -49,7 +49,7 @@ def integer_of(fields: Mapping[str, Any], name: str, least: int, most: int) -> i
 
 
 def number_of(fields: Mapping[str, Any], name: str, least: float, most: float) -> float | None:
-    """Returns a number within bounds, if it is there."""
+    """Returns a number within bounds, if present."""
     value = fields.get(name)
     if value is None:
         return None
@@ -70,8 +70,8 @@ def choice_of(fields: Mapping[str, Any], name: str, choices: Sequence[str]) -> s
 
 
 def side_of(fields: Mapping[str, Any], name: str, multiple: int) -> int | None:
-    """Returns a width or height that the pipeline can divide."""
+    """Returns a width or height that is a multiple of what the pipeline requires."""
     value = integer_of(fields, name, MIN_SIDE, MAX_SIDE)
     if value is not None and value % multiple:
-        raise InputProblem(f"{name} must be a multiple of {multiple} for this model, and {value} is none", f"/{name}")
+        raise InputProblem(f"{name} must be a multiple of {multiple} for this model, and {value} is not", f"/{name}")
     return value

@@ -1,4 +1,4 @@
-"""One generation: its request, its progress, and whether its caller still waits."""
+"""One generation: its request, its progress, and whether its caller is still waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cancelled(Exception):
 
 
 class UnusableOutput(Exception):
-    """The output of the model is unusable; the text is for the caller."""
+    """The model's output is unusable; the message is for the caller."""
 
 
 @dataclass
@@ -49,11 +49,13 @@ class Job:
             raise Cancelled
 
     def generator(self) -> torch.Generator:
-        """Returns the source of the noise. On the CPU, it yields the same noise for every device."""
+        """Returns the source of the noise. It is on the CPU, so that it yields the same noise for every
+        device.
+        """
         return torch.Generator("cpu").manual_seed(self.seed)
 
     def progress_bar(self, iterable: Iterable[Any] | None = None, total: int | None = None) -> Bar:
-        """Replaces the progress bar of a pipeline, which is the only hook that every pipeline calls at each step."""
+        """Replaces a pipeline's progress bar, the only hook that every pipeline calls at each step."""
         return Bar(self, iterable, total)
 
 
@@ -79,7 +81,7 @@ class Bar:
         pass
 
     def update(self, count: int = 1) -> None:
-        """Counts steps, as a bar of tqdm does."""
+        """Counts steps, as a tqdm bar does."""
         self._done += count
         self._job.step(self._done, self._total)
 

@@ -22,17 +22,17 @@ SPEECH_FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 
 @dataclass(frozen=True)
 class Route:
-    """A task type in other words: `names` are the fields of the task by those of the request."""
+    """A task type with a request's own field names: `names` maps these to the fields of the task."""
 
     task: str
     names: Mapping[str, str]
-    # Makes of fields of the request others of the task.
+    # Derives further fields of the task from those of the request.
     more: Callable[[Fields], Fields] = lambda _: {}
-    # The fields of the request that those others come from.
+    # Maps these further fields to the request fields that they are derived from.
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def prepare(self, prepare: Prepare) -> Prepare:
-        """Returns what takes the fields of the request instead of those of the task."""
+        """Wraps `prepare`, so that it accepts the fields of the request instead of those of the task."""
 
         def prepare_task(body: Fields) -> Callable[[Job], GenerationOutput]:
             renamed = {name: body[known] for known, name in self.names.items() if body.get(known) is not None}

@@ -1,4 +1,6 @@
-"""Diffusers pipelines. We serve only the listed ones, because a folder names its pipeline class, and that is code."""
+"""Diffusers pipelines. We serve only the listed ones, because a folder names its pipeline class, and a class
+is code.
+"""
 
 from __future__ import annotations
 
@@ -86,6 +88,6 @@ def refuse_own_code(index: Mapping[str, Any]) -> None:
 
 
 def variant_of(folder: Path) -> str | None:
-    """Returns `fp16` if the folder has its weights only in that variant."""
+    """Returns `fp16` if the folder contains its weights only in that variant."""
     names = [path.name for path in folder.rglob("*.safetensors")]
     return "fp16" if names and all(".fp16." in name for name in names) else None

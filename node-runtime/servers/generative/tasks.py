@@ -26,12 +26,12 @@ from generative.files import SCENE_TYPES, image_files, scene_file, video_file
 from generative.job import Job, UnusableOutput
 from images import fitted, image_of
 
-# The longest side of an image whose size the request leaves open.
+# The maximum side of an image if the request does not set its size.
 MAX_SIDE = 1_024
 MAX_IMAGES = 10
-# The limit for the pixels of all images of a request, which must fit into one response.
+# The limit on the pixels of all images of a request, which must fit into one response.
 MAX_PIXELS = 16_800_000
-# The limit for the pixels of all frames of a video.
+# The limit on the pixels of all frames of a video.
 MAX_VIDEO_PIXELS = 128_000_000
 FPS = 8
 MAX_AUDIO_S = 600.0
@@ -45,13 +45,13 @@ def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def max_steps(pipeline: Any) -> int:
-    """Returns the largest number of steps of a pipeline's scheduler."""
+    """Returns the maximum number of steps of a pipeline's scheduler."""
     config = pipeline.scheduler.config
     return min(MAX_STEPS, config.get("num_train_timesteps", MAX_STEPS) - config.get("steps_offset", 0))
 
 
 def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
-    """Returns the arguments that all kinds of diffusion share."""
+    """Returns the arguments that all diffusion tasks share."""
     accepted = arguments_of(pipeline)
     values = {
         "num_inference_steps": integer_of(fields, "num_inference_steps", 1, max_steps(pipeline)),
@@ -66,13 +66,13 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
             continue
         argument = "max_guidance_scale" if name == "guidance_scale" and "max_guidance_scale" in accepted else name
         if argument not in accepted:
-            raise InputProblem(f"this model takes no {name}", f"/{name}")
+            raise InputProblem(f"this model does not accept {name}", f"/{name}")
         arguments[argument] = value
     return arguments
 
 
 def _refuse_no_step(accepted: Mapping[str, inspect.Parameter], values: Mapping[str, Any]) -> None:
-    """Raises `InputProblem` if no step would change the image: the strength skips a part of the steps."""
+    """Raises `InputProblem` if no step would change the image: the strength skips some of the steps."""
     if "strength" not in accepted:
         return
     names = ("num_inference_steps", "strength")
@@ -97,13 +97,13 @@ def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
 
 
 def sides_of(fields: Fields, multiple: int) -> dict[str, int]:
-    """Returns the sides that the request names."""
+    """Returns the width and height that the request sets."""
     sides = {name: side_of(fields, name, multiple) for name in ("width", "height")}
     return {name: side for name, side in sides.items() if side is not None}
 
 
 def requested_image(fields: Fields, multiple: int) -> Any:
-    """Returns the image of a request in the requested size, or in its own."""
+    """Returns a request's image in the requested size, or in its own."""
     sides = sides_of(fields, multiple)
     image = image_of(fields, "image_url")
     return fitted(image, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
@@ -241,7 +241,7 @@ def text_to_audio(pipeline: Any, _: int) -> Prepare:
 def scene(
     pipeline: Any, fields: Fields, given: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> Callable[[Job], GenerationOutput]:
-    """Returns the function that generates a 3D scene from a text or an image."""
+    """Returns the function that generates a 3D scene from text or an image."""
     form = choice_of(fields, "format", list(SCENE_TYPES))
     arguments = {**given, **diffusion_of(pipeline, fields)}
 

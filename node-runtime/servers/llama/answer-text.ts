@@ -6,7 +6,7 @@ const MARKS = ['[TOOL_CALLS]', '<|python_tag|>']
 const PYTHON_MARK = '<|python_tag|>'
 
 /**
- * The limit of whitespace held back before a call, because it is not part of the response. Models write a few newlines.
+ * The maximum whitespace held back before a call, because it is not part of the response. Models write a few newlines.
  */
 const MAX_LEADING_SPACE = 16
 
@@ -18,7 +18,7 @@ export interface AnswerTextOptions {
   onText: (text: string) => void
 }
 
-/** Cuts a model's text at its stop texts, regardless of token boundaries, and extracts tool calls. */
+/** Cuts a model's text at its stop sequences, regardless of token boundaries, and extracts tool calls. */
 export class AnswerText {
   readonly #options: AnswerTextOptions
   readonly #marks: readonly string[]
@@ -47,7 +47,7 @@ export class AnswerText {
     while (goesOn && !this.isStopped) goesOn = this.#calls ? this.#readCalls(this.#calls) : this.#step()
   }
 
-  /** Ends the response. Emits text that was held back, because it didn't begin a mark. */
+  /** Ends the response. Emits text that was held back but didn't begin a mark. */
   end(): void {
     if (this.#calls) {
       this.#calls.end()
@@ -123,7 +123,7 @@ export class AnswerText {
   }
 }
 
-/** Returns the number of trailing characters that may begin a mark. */
+/** Returns the number of trailing characters that may be the start of a mark. */
 function openEnd(text: string, marks: readonly string[]): number {
   const longest = Math.max(1, ...marks.map(({ length }) => length)) - 1
   for (let length = Math.min(longest, text.length); length > 0; length--) {

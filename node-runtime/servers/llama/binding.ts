@@ -145,7 +145,7 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** Says if the response begins as a call, and has the strings that it may begin with instead. */
+  /** Says whether the response begins as a call, and with which strings it may begin instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 

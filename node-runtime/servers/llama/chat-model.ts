@@ -221,7 +221,7 @@ export class ChatModel {
     { onThought, signal }: Listener,
     calls: CallStream,
   ): Promise<GenerateOptions> {
-    // The library's stop texts would lose preceding text in the same token.
+    // The library's stop sequences would lose preceding text in the same token.
     const stopping = new AbortController()
     const { functions } = output
     const grammar = await this.#grammar(output)

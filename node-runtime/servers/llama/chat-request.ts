@@ -136,7 +136,7 @@ const whole = (body: Body, name: string, range: Range) => number(body, name, ran
 function stopsOf(stop: unknown): string[] {
   const stops: unknown[] = Array.isArray(stop) ? stop : [stop]
   if (stops.length > MAX_STOPS || !stops.every((one) => typeof one === 'string')) {
-    throw new UnusableError(`stop must be a text or a list of at most ${MAX_STOPS} texts`, 'stop')
+    throw new UnusableError(`stop must be a string or a list of at most ${MAX_STOPS} strings`, 'stop')
   }
   return stops.filter((one) => one !== '')
 }

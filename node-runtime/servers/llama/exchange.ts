@@ -44,7 +44,7 @@ export async function openVerified(
   })
   try {
     const found = await file.stat()
-    if (!found.isFile()) throw new BadPayloadError('refused', 'the payload is no plain file')
+    if (!found.isFile()) throw new BadPayloadError('refused', 'the payload is not a regular file')
     if (found.size !== sizeBytes) {
       throw new BadPayloadError(
         'size_mismatch',

@@ -24,13 +24,16 @@ const BOUNDS =
 const FORMATS = new Set(['date-time', 'time', 'date'])
 const SIMPLE = new Set(['string', 'number', 'integer', 'boolean', 'null'])
 const MAX_LISTED_INTEGERS = 256
-/** The limit of visited parts. `allOf` repeats the parts that it joins, so a small schema can describe a huge one. */
+/**
+ * The maximum number of visited parts. `allOf` repeats the parts that it joins, so a small schema can describe a huge
+ * one.
+ */
 const MAX_PARTS = 10_000
 /** llama.cpp's own limit is 512. */
 const MAX_DEPTH = 200
 /**
- * The limit of alternatives at the start of one value. llama.cpp expands all of them, so definitions that each refer to
- * the next one twice would take time exponential in their number.
+ * The maximum number of alternatives at the start of one value. llama.cpp expands all of them, so definitions that each
+ * refer to the next one twice would take time exponential in their number.
  */
 const MAX_STARTS = 2_000
 /** Longer names of definitions are replaced. */
@@ -207,7 +210,7 @@ class Translation {
     return this.#walk(own, at)
   }
 
-  /** Resolves a reference, also through other references; throws for a reference cycle. */
+  /** Resolves a reference, including through other references; throws for a reference cycle. */
   #target(schema: unknown): unknown {
     const ref = isSchema(schema) ? schema['$ref'] : undefined
     if (ref === undefined) return schema

@@ -89,7 +89,7 @@ function textOf(content: unknown, index: number): string {
   const at = `messages[${index}].content`
   if (content === null || content === undefined) return ''
   if (typeof content === 'string') return content
-  if (!Array.isArray(content)) throw new UnusableError(`${at} must be a text or a list of parts`, at)
+  if (!Array.isArray(content)) throw new UnusableError(`${at} must be a string or a list of parts`, at)
   const parts = content as { type?: string; text?: string }[]
   const other = parts.find((part) => part?.type !== 'text')
   if (other) {

@@ -4,12 +4,12 @@ import { UnusableError } from './unusable-error.ts'
 
 /** The number of characters per tokenizer call. */
 const SLICE = 4_096
-/** The maximum number of additional tokens that splitting a text into two slices may cause. */
+/** The maximum number of additional tokens that splitting text into two slices may cause. */
 const CUT_TOKENS = 8
 
 /**
- * Returns the tokens of a prompt; throws if there are more than `most`. Stops tokenizing a text that is far too long as
- * soon as it exceeds the limit, because tokenizing a megabyte takes minutes and blocks this server.
+ * Returns the tokens of a prompt; throws if there are more than `most`. Stops tokenizing as soon as the text exceeds
+ * the limit, because tokenizing a megabyte takes minutes and blocks this server.
  */
 export async function promptTokens(
   prompt: ContextText,

@@ -8,7 +8,7 @@ import { BadOutput, InputProblem } from './specialist/problems.ts'
 import { answerEmbeddings, answerRerank } from './specialist/tasks.ts'
 
 const MAX_BODY = 16 * 1024 * 1024
-/** The limit of requests that wait for the model. */
+/** The maximum number of requests that wait for the model. */
 const MAX_WAITING = 256
 
 type Work = (model: SpecialistModel, body: Body, signal: AbortSignal) => Promise<object>

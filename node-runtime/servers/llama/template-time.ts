@@ -5,7 +5,9 @@ import { UnusableWeightsError } from './unusable-weights.ts'
 
 /** The time limit of a template. The slowest template of a real model takes 50 ms. */
 const TEMPLATE_TIMEOUT_MS = 10_000
-/** The share of that time that the template must have used as CPU time; it gets less on a busy machine. */
+/**
+ * A template is spinning if it used more than this share of that time as CPU time; on a busy machine it may get less.
+ */
 const SPINNING_SHARE = 0.1
 
 interface TimeLimit {

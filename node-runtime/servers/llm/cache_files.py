@@ -1,4 +1,4 @@
-"""Hands prefilled prompts over to another server: their caches as safetensors files."""
+"""Hands prefilled prompts over to another server, with their caches as safetensors files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ WORD_OF = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", t
 
 
 def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, Any]:
-    """Writes a prompt with its cache, and returns its description for the consumer. The file includes the logits after
-    the last token: a consumer that ran that token again, by itself, would get slightly different numbers."""
+    """Writes a prompt with its cache, and returns its description for the consumer. The file includes the
+    logits after the last token: a consumer that ran that token again on its own would get slightly
+    different numbers.
+    """
     tensors = {TOKENS: torch.tensor(read.tokens, dtype=torch.int32), LOGITS: read.logits.float().cpu()}
     for number, layer in enumerate(read.cache.layers):
         tensors[f"key.{number}"] = layer.keys.contiguous()
@@ -52,10 +54,10 @@ def read_prompt(path: Path, model: LanguageModel, fingerprint: Any) -> ReadPromp
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             if (file.metadata() or {}).get(FINGERPRINT) != fingerprint:
-                raise BadPayload("space_mismatch", "the payload is of another space than was agreed")
+                raise BadPayload("space_mismatch", "the payload is for a different space than was agreed")
             return _prompt_in(file, model)
     except (SafetensorError, OSError) as error:
-        raise BadPayload("shape_mismatch", f"the payload is no safetensors file: {error}") from error
+        raise BadPayload("shape_mismatch", f"the payload is not a safetensors file: {error}") from error
 
 
 def _prompt_in(file: Any, model: LanguageModel) -> ReadPrompt:

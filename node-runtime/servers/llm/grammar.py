@@ -19,14 +19,14 @@ from .tool_calls import TOOL_CLOSE, TOOL_OPEN
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-# The layout of json.dumps, on which models are trained. With free white space
-# a model might never end.
+# The layout of json.dumps, on which models are trained. With free whitespace, a model might never stop.
 LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Grammars:
-    """Creates the guides of one model's responses. It imports the grammar library for the first guide, to keep the
-    start of the server fast."""
+    """Creates the guides of one model's responses. It imports the grammar library for the first guide, to
+    keep the server's startup fast.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -37,7 +37,7 @@ class Grammars:
         """Returns the guide of this response; None when its form is free. It takes milliseconds, so
         it must not run in an event loop."""
         guide = self._guide(output, answer)
-        # Reasoning that the prompt has begun has no form.
+        # Reasoning that the prompt has already opened is not constrained.
         return ReasoningGuide(guide, answer) if isinstance(guide, Guide) and answer.reasoning.is_inside else guide
 
     def _guide(self, output: Output, answer: Answer) -> Guide | CallGuide | None:
@@ -66,8 +66,8 @@ class Grammars:
             try:
                 schema = self._checked(tool.parameters, tool.field, tool.strict)
             except Unusable:
-                # One odd schema among the many tools of an agent must not fail its chats, unless the
-                # request insists on it.
+                # One odd schema among an agent's many tools must not fail its chats, unless the request
+                # insists on it.
                 if tool.strict:
                     raise
                 schema = self._checked(ANY_OBJECT, tool.field, strict=False)

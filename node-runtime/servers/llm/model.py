@@ -29,12 +29,12 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# The prompt tokens between two checks whether the caller has disconnected. A GPU reads thousands of tokens in the time
-# it takes to launch their kernels.
+# The number of prompt tokens between two checks for a disconnected caller. A GPU reads thousands of tokens in
+# the time it takes to launch their kernels.
 PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
-# Quantizations that the locked environment has kernels for.
+# Quantizations for which the locked environment has kernels.
 READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
-# The number of tokens at the end of a prompt that show whether it has begun reasoning.
+# The number of tokens at the end of a prompt that show whether it has opened reasoning.
 PROMPT_END = 16
 
 
@@ -65,7 +65,7 @@ class ReadPrompt:
 
 @dataclass
 class CacheLayer:
-    """The heads and the width of one layer's keys and values."""
+    """The number of heads and the width of one layer's keys and values."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -74,11 +74,11 @@ class CacheLayer:
 
 @dataclass
 class Generation:
-    """One response in generation."""
+    """One response that is being generated."""
 
     prompt: list[int]
     sampling: Sampling
-    # Set if the prompt has been read elsewhere.
+    # Set if the prompt was prefilled elsewhere.
     read: ReadPrompt | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     tokens: int = 0
@@ -93,23 +93,26 @@ def find_model(folder: Path) -> Path:
             if (candidate / "adapter_config.json").exists():
                 # transformers would load the base from whatever path the adapter names.
                 raise FileNotFoundError(
-                    "a whole model and an adapter lie in one folder: only one of them can be served"
+                    "a complete model and an adapter are in the same folder: only one of them can be served"
                 )
             return candidate
     if any(folder.rglob("adapter_config.json")):
-        raise FileNotFoundError("only an adapter is here: it has to be merged into its base before it can be served")
+        raise FileNotFoundError(
+            "the folder contains only an adapter: it has to be merged into its base before it can be served"
+        )
     raise FileNotFoundError("there is no config.json")
 
 
 def check_quantization(folder: Path) -> None:
-    """Raises for weights that need kernels which the locked environment does not have; the library would ask
-    for packages that the user of a platform cannot add."""
+    """Raises for weights that need kernels which the locked environment lacks; the library would request
+    packages that a platform's user cannot install.
+    """
     quantization = json.loads((folder / "config.json").read_text("utf8")).get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if method is not None and method not in READABLE_QUANTIZATIONS:
         raise ValueError(
             f"the weights are quantized with {method}, which this server cannot read: serve the model with vLLM, or "
-            "use the weights that are not quantized, or a GGUF"
+            "use weights that are not quantized, or a GGUF"
         )
 
 
@@ -162,17 +165,18 @@ class LanguageModel:
         )
 
     def open_reasoning_tag(self, prompt: list[int]) -> str | None:
-        """Returns the closing tag of reasoning that this prompt has begun, or None."""
+        """Returns the closing tag of reasoning that this prompt has opened, or None."""
         hidden = self.hidden_tokens(REASONING_TAGS)
         return closing_tag_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
 
     def hidden_tokens(self, shown: tuple[str, ...]) -> frozenset[int]:
-        """Returns the special tokens, which are not text, except for those of some marks."""
+        """Returns the special tokens, which are not text, except those in `shown`."""
         return frozenset(token for token, text in self._specials.items() if text not in shown)
 
     def remaining_tokens(self, generation: Generation) -> int:
-        """Returns the largest number of tokens for the response. Raises Unusable for a prompt that is empty or too
-        long."""
+        """Returns the maximum number of tokens for the response. Raises Unusable for a prompt that is empty
+        or too long.
+        """
         if not generation.prompt:
             raise Unusable("the messages have no tokens: this model needs at least one to answer", "messages")
         free = self.context - len(generation.prompt)
@@ -206,13 +210,15 @@ class LanguageModel:
 
     @torch.inference_mode()
     def read(self, generation: Generation) -> ReadPrompt:
-        """Reads a prompt for another server. Its cache is whole also where this model attends to a part of it."""
+        """Reads a prompt for another server. Its cache is complete even if this model attends only to part of
+        it.
+        """
         self.cache_layout()
         return self._read(generation, DynamicCache())
 
     @torch.inference_mode()
     def cache_layout(self) -> list[CacheLayer]:
-        """Returns the shapes of this model's cache, as the model makes them of one token."""
+        """Returns the shapes of this model's cache, measured with one token."""
         if self._layout is None:
             layers = DynamicCache(config=self._model.config).layers
             if not all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
@@ -238,7 +244,7 @@ class LanguageModel:
                 raise Cancelled
             logits = self._forward(prompt[start : start + chunk], cache)
         if logits is None:
-            raise ValueError("a prompt has at least one token")
+            raise ValueError("a prompt must have at least one token")
         return ReadPrompt(prompt, cache, logits)
 
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
@@ -257,8 +263,7 @@ class LanguageModel:
 
 
 class _Chooser:
-    """Draws the next token; options that the caller leaves out have the
-    defaults of the model's authors."""
+    """Draws the next token; options that the caller omits default to the values of the model's authors."""
 
     def __init__(self, sampling: Sampling, defaults: GenerationConfig, device: torch.device) -> None:
         draws = bool(getattr(defaults, "do_sample", False))
@@ -294,6 +299,6 @@ class _Chooser:
         shares = logits.softmax(-1)
         if self._top_p < 1:
             ordered, order = shares.sort(descending=True)
-            # The first token that reaches the share stays in.
+            # Keep the first token that reaches the share.
             shares[order[ordered.cumsum(-1) - ordered > self._top_p]] = 0
         return int(torch.multinomial(shares, 1, generator=self._random))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 
 class Unusable(Exception):
-    """The request cannot be served as it is; the text is for the caller, and
-    `field` names the invalid part."""
+    """The request cannot be served as it is; the message is for the caller, and `field` names the invalid
+    part.
+    """
 
     def __init__(self, text: str, field: str | None = None) -> None:
         super().__init__(text)

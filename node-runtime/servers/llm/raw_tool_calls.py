@@ -20,8 +20,9 @@ KEYS = {"name", "type", "id", "arguments", "parameters"}
 
 
 class RawCallReader:
-    """Reads calls of known functions: one object, several in a row, or a list of them. From the end
-    of the last call on, anything else is text."""
+    """Reads calls of known functions: one object, several in a row, or a list of them. Anything after the
+    last call is text.
+    """
 
     def __init__(self, index: int, names: frozenset[str], mark: str = "", *, one_call: bool = False) -> None:
         self._index = index
@@ -37,7 +38,7 @@ class RawCallReader:
 
     @property
     def in_call(self) -> bool:
-        """True while a call has been streamed in part."""
+        """True while part of a call has been streamed."""
         return self._object is not None and self._object.is_streamed
 
     @property
@@ -87,7 +88,7 @@ class RawCallReader:
             self._in_list = bool(self._in_list)
             self._object = _Object(self._index + self.streamed, self._names)
             if self.streamed == 0 and self._held[0] != "{":
-                # White space before anything that turns out to be text is part of that text.
+                # Whitespace before anything that turns out to be text is part of that text.
                 self._object.lead = self._held[: -len(text)]
                 self._held = text
         elif text[0] == "[" and self._in_list is None:

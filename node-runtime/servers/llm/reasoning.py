@@ -6,12 +6,12 @@ from __future__ import annotations
 TAG_PAIRS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 REASONING_TAGS = tuple(tag for pair in TAG_PAIRS for tag in pair)
 
-# White space in front of a tag is dropped with it, so it is held back; models write a few line breaks at most.
+# Whitespace before a tag is dropped with it, so it is held back; models write a few line breaks at most.
 MAX_LEADING_SPACE = 16
 
 
 def open_end(text: str, marks: tuple[str, ...]) -> int:
-    """Returns the number of characters at the end that may begin a mark."""
+    """Returns the number of trailing characters that may be the start of a mark."""
     longest = max(map(len, marks), default=1) - 1
     for length in range(min(longest, len(text)), 0, -1):
         if any(mark.startswith(text[-length:]) for mark in marks):
@@ -20,8 +20,9 @@ def open_end(text: str, marks: tuple[str, ...]) -> int:
 
 
 def closing_tag_of(prompt_end: str) -> str | None:
-    """Returns the closing tag of reasoning that a prompt has already begun, as
-    templates of some families do."""
+    """Returns the closing tag of reasoning that a prompt has already opened, as templates of some families
+    do.
+    """
     end = prompt_end.rstrip()
     return next((closing for opening, closing in TAG_PAIRS if end.endswith(opening)), None)
 
@@ -34,14 +35,14 @@ class ReasoningParser:
         self._closing = closing
         self._may_begin = closing is None
         self._held = ""
-        # White space is passed on only between other characters of the reasoning or response.
+        # Whitespace is passed on only between other characters of the reasoning or response.
         self._is_blank = True
         # The part of the response that arrived together with the end of the reasoning.
         self.answer_start = ""
 
     @property
     def is_inside(self) -> bool:
-        """True while the reasoning has begun and not ended."""
+        """True while the reasoning has begun but not ended."""
         return self._closing is not None
 
     def add(self, text: str) -> tuple[str, str]:
@@ -74,7 +75,7 @@ class ReasoningParser:
                 return True
         lead = len(self._held) - len(begun)
         if lead > MAX_LEADING_SPACE or not any(opening.startswith(begun) for opening, _ in TAG_PAIRS):
-            # The response begins at once and retains its white space.
+            # The response begins at once and retains its whitespace.
             self._may_begin = self._is_blank = False
         return False
 

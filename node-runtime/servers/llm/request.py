@@ -1,4 +1,4 @@
-"""Parses a chat request of OpenAI's clients."""
+"""Parses a chat request from OpenAI's clients."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ChatRequest:
     # The name of the model in the request, which the response repeats.
     model: str
     messages: list[dict[str, Any]]
-    # The ids of a prompt that comes as tokens, in place of messages.
+    # The token ids of a prompt that replaces the messages.
     tokens: list[int] | None
-    # True where the answer has the ids of its tokens and of those of the prompt.
+    # True if the response must include its token ids and those of the prompt.
     with_ids: bool
     output: Output
     sampling: Sampling
@@ -37,7 +37,7 @@ class ChatRequest:
 
     @classmethod
     def read(cls, body: Any, *, with_messages: bool = True) -> ChatRequest:
-        """Checks the fields that are used. A prompt that has been read elsewhere needs no messages."""
+        """Checks the fields that are used. A prompt that was prefilled elsewhere needs no messages."""
         if not is_object(body):
             raise Unusable("the body must be an object")
         if body.get("n") not in (None, 1):
@@ -63,7 +63,7 @@ class ChatRequest:
 
 @dataclass
 class ReadRequest:
-    """A prompt to prefill for another server: messages, or a plain text."""
+    """A prompt to prefill for another server: messages, or plain text."""
 
     messages: list[dict[str, Any]] | None
     prompt: str
@@ -79,7 +79,7 @@ class ReadRequest:
             raise Unusable("the body must be an object")
         prompt, fingerprint = body.get("prompt"), body.get("space_fingerprint")
         if not isinstance(fingerprint, str) or not fingerprint:
-            raise Unusable("space_fingerprint must be a text", "space_fingerprint")
+            raise Unusable("space_fingerprint must be a string", "space_fingerprint")
         text = prompt if isinstance(prompt, str) else ""
         return cls(
             messages=None if text else _messages(body.get("messages")),
@@ -91,14 +91,14 @@ class ReadRequest:
 
 
 def _tokens(body: dict[str, Any]) -> list[int] | None:
-    """Returns a prompt that comes as ids; a text, which chats have never read here, is ignored as before."""
+    """Returns a prompt given as token ids. A text prompt is ignored as before: chats have never read it."""
     prompt = body.get("prompt")
     if not is_list(prompt):
         return None
     if body.get("messages") is not None:
         raise Unusable("prompt and messages can't be used together", "prompt")
     if not prompt or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in prompt):
-        raise Unusable("prompt must be a list of ids of tokens, whole numbers from 0, with at least one", "prompt")
+        raise Unusable("prompt must be a list of token ids, integers of at least 0, with at least one", "prompt")
     return prompt
 
 
@@ -122,7 +122,7 @@ def _text(number: int, content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not is_list(content):
-        raise Unusable(f"messages[{number}].content must be a text or a list of parts", f"messages[{number}].content")
+        raise Unusable(f"messages[{number}].content must be a string or a list of parts", f"messages[{number}].content")
     for part in content:
         kind = part.get("type") if is_object(part) else type(part).__name__
         if kind != "text":
@@ -132,7 +132,7 @@ def _text(number: int, content: Any) -> str:
 
 
 def _call(call: Any) -> Any:
-    """Templates expect arguments as an object; callers send them as a JSON text."""
+    """Templates expect arguments as an object; callers send them as a JSON string."""
     try:
         function = call["function"]
         return {**call, "function": {**function, "arguments": orjson.loads(function["arguments"])}}
@@ -166,5 +166,5 @@ def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool
 def _stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not is_list(stops) or len(stops) > MAX_STOPS or not all(isinstance(one, str) for one in stops):
-        raise Unusable(f"stop must be a text or a list of at most {MAX_STOPS} texts", "stop")
+        raise Unusable(f"stop must be a string or a list of at most {MAX_STOPS} strings", "stop")
     return tuple(one for one in stops if one)

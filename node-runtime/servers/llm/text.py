@@ -1,4 +1,4 @@
-"""Turns tokens into output: complete characters, cut at stop texts, with tool calls extracted."""
+"""Turns tokens into output: complete characters, cut at stop sequences, with tool calls extracted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .raw_tool_calls import RAW_CALL_MARKS, RawCallReader
 from .reasoning import MAX_LEADING_SPACE, ReasoningParser, open_end
 from .tool_calls import TOOL_OPEN, CallReader
 
-# The marks that open a tool call in the text of a model.
+# The marks that open a tool call in a model's text.
 CALL_MARKS = (TOOL_OPEN, *RAW_CALL_MARKS)
 
 # Bytes that form no character after this many tokens never will.
@@ -59,7 +59,7 @@ class Piece:
 
 @dataclass
 class Answer:
-    """Extracts the reasoning and the tool calls from the text of a model, and cuts the rest at its stop texts."""
+    """Extracts the reasoning and the tool calls from a model's text, and cuts the rest at its stop sequences."""
 
     stops: tuple[str, ...] = ()
     # The functions that may be called.
@@ -77,12 +77,12 @@ class Answer:
 
     @property
     def in_call(self) -> bool:
-        """True while a tool call has begun and not ended."""
+        """True while a tool call has begun but not ended."""
         return self.in_tagged_call or (isinstance(self._call, RawCallReader) and self._call.in_call)
 
     @property
     def in_tagged_call(self) -> bool:
-        """True while a tool call between tags has begun and not ended."""
+        """True while a tool call between tags has begun but not ended."""
         return isinstance(self._call, CallReader)
 
     @property
@@ -91,7 +91,7 @@ class Answer:
         return self._call.text if isinstance(self._call, CallReader) else ""
 
     def add(self, text: str) -> list[Piece]:
-        """Returns the pieces that are ready; the rest may begin a stop text or a tool call."""
+        """Returns the pieces that are ready; the rest may be the start of a stop sequence or a tool call."""
         reasoning, text = self.reasoning.add(text)
         pieces = [Piece(reasoning=reasoning)] if reasoning else []
         self._take(text, pieces)
@@ -188,7 +188,7 @@ class Answer:
         self._call, self._held, self._is_fresh = None, call.rest + self._held, False
 
     def _is_padding(self, text: str) -> bool:
-        """True for white space after a call, and for the beginning of a tag that was cut off there."""
+        """True for whitespace after a call, and for the start of a tag that was cut off there."""
         return bool(self.tool_calls) and any(mark.startswith(text.strip()) for mark in CALL_MARKS)
 
     def _step_in_call(self, call: CallReader, pieces: list[Piece]) -> bool:

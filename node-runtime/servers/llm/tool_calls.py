@@ -1,5 +1,4 @@
-"""Tool calls in the text of a model, `{"name": ..., "arguments": {...}}` between
-tags, streamed in fragments."""
+"""Tool calls in a model's text, `{"name": ..., "arguments": {...}}` between tags, streamed in fragments."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class CallReader:
 
     @property
     def may_continue(self) -> bool:
-        """True while the text so far is the beginning of a call, and not a whole one or other text."""
+        """True while the text so far may be an incomplete call: neither a complete one nor other text."""
         begun = self.text.strip()
         if not begun:
             return True
@@ -70,8 +69,8 @@ class CallReader:
             self._at = head.end()
             fragments.append(self._first(orjson.loads(head[1]), ""))
             return
-        # With its members in another order, or with arguments as a text, the call is
-        # streamed once it is complete.
+        # If its members are in another order, or its arguments are a string, the call is streamed once it is
+        # complete.
         inside, close, _ = self.text.partition(TOOL_CLOSE)
         if close:
             fragments += self._read_whole(inside)

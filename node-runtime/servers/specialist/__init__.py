@@ -1,1 +1,1 @@
-"""The parts of the model server of specialists: embeddings, rerankers and classifiers."""
+"""The parts of the model server for specialists: embeddings, rerankers and classifiers."""

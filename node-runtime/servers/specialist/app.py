@@ -1,4 +1,4 @@
-"""The application of servers of texts, whatever runs their weights."""
+"""The application for text models, whatever runs their weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ INFER = "/infer"
 
 
 class SpecialistApp(JsonApp):
-    """The application for encoders: `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
+    """The application for encoders: `/infer` runs the weights' primary task, `/infer/<task type>` any of
+    their tasks.
+    """
 
     def __init__(self, layout: Layout, tokenization: Tokenization, engine: Engine) -> None:
         self._model = TextModel(layout, tokenization, engine)
@@ -40,7 +42,7 @@ class SpecialistApp(JsonApp):
 
 
 async def _cancel_on_disconnect(work: Any, receive: Receive) -> Mapping[str, Any]:
-    """Awaits the work, and cancels it when the caller leaves."""
+    """Awaits the work, and cancels it if the caller disconnects."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(receive())
     await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Gathers the texts of all requests into forwards of a bounded size."""
+"""Gathers the texts of all requests into forward passes of a bounded size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from json_requests import Busy
 from specialist.engine import ForwardLimits
 from specialist.texts import Tokens
 
-# The limit of queued tokens, four times the largest request. A request that finds an empty queue is always accepted.
+# The maximum number of queued tokens, four times the largest request. A request that finds an empty queue is
+# always accepted.
 CAPACITY = 4 << 20
 
 Forward = Callable[[Sequence[Tokens]], Sequence[Any]]
@@ -47,9 +48,10 @@ def _key(waiting: _Waiting) -> tuple[int, int]:
 
 
 class Batcher:
-    """One queue for all requests. The text whose turn is next decides about a forward, and those whose
-    length is nearest to its own join it. Turns go by the tokens that a request has had so far, so that one with many
-    texts never keeps another from its first."""
+    """One queue for all requests. Each forward pass takes the text whose turn is next, and the waiting texts
+    closest to it in length. Turns are ordered by the tokens that a request has already had, so that a
+    request with many texts never delays the first text of another.
+    """
 
     def __init__(self, forward: Forward, limits: ForwardLimits) -> None:
         self._forward = forward
@@ -63,7 +65,7 @@ class Batcher:
         self._worker: asyncio.Task[None] | None = None
 
     async def run(self, texts: Sequence[Tokens]) -> list[Any]:
-        """Returns the result of each text. A caller that is cancelled takes its texts out of the queue."""
+        """Returns the result of each text. If the caller is cancelled, its texts leave the queue."""
         size = sum(map(len, texts))
         if self._by_length and self._waiting_tokens + size > CAPACITY:
             raise Busy
@@ -115,13 +117,13 @@ class Batcher:
         return batch
 
     def _neighbours(self, first: int) -> tuple[int, int]:
-        """Returns the bounds of the texts that share a forward with the one at this place."""
+        """Returns the bounds of the texts that share a forward pass with the one at this index."""
         low, high = first, first + 1
         padding = 0
         while True:
             count = high - low
             longest = len(self._by_length[high - 1].tokens)
-            # Padding in tokens, the longest text of the forward, and the side.
+            # The added padding in tokens, the longest text of the forward pass, and the side.
             candidates: list[tuple[int, int, int]] = []
             if low > 0:
                 candidates.append((longest - len(self._by_length[low - 1].tokens), longest, -1))

@@ -13,21 +13,22 @@ from specialist.texts import Tokens
 
 @dataclass(frozen=True)
 class ForwardLimits:
-    """The size of a forward, in tokens."""
+    """The maximum size of a forward pass, in tokens."""
 
     padded: int
-    # The most of them that may be padding.
+    # How many of them may be padding.
     padding: int
 
 
-# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts.
-# A forward takes about as long as that of its padded tokens and 7 more (22.7 million parameters, 1 to 40 texts of 12 to
-# 512 tokens). So two forwards are faster than one with more padding than this.
+# On a CPU, a larger forward pass takes as long per token, and padding takes as long as text
+# (bench/embeddings.ts). A forward pass takes about as long as its padded tokens and 7 more (22.7 million
+# parameters, 1 to 40 texts of 12 to 512 tokens). So two forward passes are faster than one with more padding
+# than this.
 ON_PROCESSOR = ForwardLimits(padded=512, padding=14)
 
 
 class Engine(Protocol):
-    """Runs one forward."""
+    """Runs forward passes."""
 
     limits: ForwardLimits
 
@@ -37,7 +38,7 @@ class Engine(Protocol):
 
 
 def padded(texts: Sequence[Tokens], padding: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids, mask and types of texts of different lengths."""
+    """Returns ids, mask and types of texts, padded to the same length."""
     shape = (len(texts), max(map(len, texts)))
     ids = np.full(shape, padding, dtype=np.int64)
     mask = np.zeros(shape, dtype=np.int64)

@@ -15,37 +15,37 @@ MAX_TEXTS = 2_048
 
 
 def texts_of(body: Mapping[str, Any], name: str) -> tuple[list[str], bool]:
-    """Returns the texts of a field that holds one or many, and whether it holds one."""
+    """Returns the texts of a field, and whether it contains a single one instead of a list."""
     value = body.get(name)
     if isinstance(value, str):
         return [value], True
     if not is_list(value) or not value:
-        raise InputProblem(f"{name} must be a text or a list of texts, at least one", f"/{name}")
+        raise InputProblem(f"{name} must be a string or a non-empty list of strings", f"/{name}")
     return list_of(value, name), False
 
 
 def list_of(value: Any, name: str) -> list[str]:
     """Checks a list of texts."""
     if not is_list(value) or not value:
-        raise InputProblem(f"{name} must be a list of texts, at least one", f"/{name}")
+        raise InputProblem(f"{name} must be a non-empty list of strings", f"/{name}")
     if len(value) > MAX_TEXTS:
         raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")
     for index, text in enumerate(value):
         if not isinstance(text, str):
-            raise InputProblem(f"{name}[{index}] must be a text", f"/{name}/{index}")
+            raise InputProblem(f"{name}[{index}] must be a string", f"/{name}/{index}")
     return value
 
 
 def text_of(body: Mapping[str, Any], name: str) -> str:
-    """Returns a field that holds one text."""
+    """Returns a field that contains one text."""
     value = body.get(name)
     if not isinstance(value, str):
-        raise InputProblem(f"{name} must be a text", f"/{name}")
+        raise InputProblem(f"{name} must be a string", f"/{name}")
     return value
 
 
 def count_of(body: Mapping[str, Any], name: str) -> int | None:
-    """Returns a field that holds a number of things, if it is there."""
+    """Returns a field that contains a count, if present."""
     value = body.get(name)
     if value is None:
         return None
@@ -55,7 +55,7 @@ def count_of(body: Mapping[str, Any], name: str) -> int | None:
 
 
 def truncates(body: Mapping[str, Any]) -> bool:
-    """Returns whether texts that are too long are cut."""
+    """Returns whether to truncate texts that are too long."""
     value = body.get("truncate")
     if value is None:
         return True
@@ -65,7 +65,7 @@ def truncates(body: Mapping[str, Any]) -> bool:
 
 
 def refuse_cut(texts: Sequence[Tokens], paths: Sequence[str], most: int) -> None:
-    """Raises for the first text that is longer than the model takes."""
+    """Raises `InputProblem` for the first text that is longer than the model accepts."""
     for tokens, path in zip(texts, paths, strict=True):
         if tokens.is_cut:
             name = path.removeprefix("/").replace("/", "[") + ("]" if path.count("/") > 1 else "")

@@ -1,5 +1,6 @@
-"""Reads from a model's folder what its weights are for: the head, the labels, how texts are
-prepared and how vectors are made, as transformers and sentence-transformers write it."""
+"""Reads a model's purpose from its folder: the head, the labels, how texts are prepared and how vectors are
+computed, in the formats of transformers and sentence-transformers.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from json_values import is_list, is_object
 HEADED = "ForSequenceClassification"
 MULTI_LABEL = "multi_label_classification"
 TYPES = "token_type_ids"
-# Architectures whose positions begin behind the number of the padding token.
+# Architectures whose positions start after the id of the padding token.
 OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
-# A tokenizer without a limit declares a number as large as this one.
+# A tokenizer without a limit declares a number at least this large.
 NO_LIMIT = 1_000_000
 USUAL_TOKENS = 512
 MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "lasttoken")
@@ -32,12 +33,12 @@ OTHER_MODES = ("pooling_mode_weightedmean_tokens",)
 
 
 class BadModel(Exception):
-    """The files describe a model that this server cannot serve; the text says why."""
+    """The files describe a model that this server cannot serve; the message says why."""
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """The way in which one vector is made from those of the tokens."""
+    """How one vector is computed from those of the tokens."""
 
     modes: tuple[str, ...] = ("mean",)
     has_prompt: bool = True
@@ -50,12 +51,12 @@ class Layout:
 
     folder: Path
     config: Mapping[str, Any]
-    # The names of the classes; empty for a model of embeddings.
+    # The names of the classes; empty for an embedding model.
     labels: tuple[str, ...]
     is_multi_label: bool
     pooling: Pooling
     max_tokens: int
-    # The model accepts `token_type_ids`.
+    # True if the model accepts `token_type_ids`.
     has_types: bool
     lowercases: bool
     prompts: Mapping[str, str]
@@ -70,7 +71,7 @@ class Layout:
 
     @property
     def ranks(self) -> bool:
-        """True when the head is one score of a pair of texts."""
+        """True when the head computes a single score for a pair of texts."""
         return len(self.labels) == 1 and not self.is_multi_label
 
 
@@ -108,7 +109,7 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
         try:
             return tuple(str(names[key]) for key in sorted(names, key=int))
         except ValueError:
-            raise BadModel("its config.json numbers the labels with something else than numbers") from None
+            raise BadModel("its config.json numbers the labels with something other than numbers") from None
     count = config.get("num_labels", 2)
     return tuple(f"LABEL_{number}" for number in range(count if isinstance(count, int) else 2))
 
@@ -132,7 +133,7 @@ def _pooling(folder: Path) -> Pooling:
         elif kind == "Normalize":
             found = Pooling(found.modes, found.has_prompt, True)
         else:
-            raise BadModel(f"its modules.json wants the module {kind}, which this server does not know")
+            raise BadModel(f"its modules.json requires the module {kind}, which this server does not support")
     return found
 
 
@@ -156,7 +157,7 @@ def _has_types(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> bool:
     listed = tokenizer.get("model_input_names")
     if is_list(listed):
         return TYPES in listed
-    # The only class of transformers that leaves them out unless they are listed.
+    # The only transformers class that omits them unless they are listed.
     return tokenizer.get("tokenizer_class") != "TokenizersBackend"
 
 
@@ -185,7 +186,7 @@ def _object(folder: Path, name: str) -> dict[str, Any] | None:
 
 def _inside(folder: Path, place: str) -> Path:
     if Path(place).is_absolute() or ".." in Path(place).parts:
-        raise BadModel("its modules.json leads out of its folder")
+        raise BadModel("its modules.json refers to a path outside its folder")
     return folder / place
 
 

@@ -1,4 +1,4 @@
-"""From the output of the weights to results, with the checks that stand before each of them."""
+"""Converts the output of the weights to results, after checking it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _part(mode: str, row: np.ndarray, counted: np.ndarray) -> np.ndarray:
         return row[0]
     if mode == "lasttoken":
         return row[-1]
-    # A text without a counted token has the vector of nothing, as in sentence-transformers.
+    # A text without counted tokens gets a zero vector, as in sentence-transformers.
     if len(counted) == 0:
         return np.zeros(row.shape[1], dtype=np.float32)
     if mode == "max":
@@ -37,13 +37,13 @@ def _part(mode: str, row: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
-    """Returns the vector with the length 1; that of nothing as it is."""
+    """Returns the vector scaled to length 1; a zero vector is unchanged."""
     length = float(np.linalg.norm(vector))
     return vector / length if length > 1e-12 else vector
 
 
 def checked(values: np.ndarray, width: int | None) -> np.ndarray | BadOutput:
-    """Returns the numbers of one text, or what is wrong with them."""
+    """Returns the numbers of one text, or an error that says what is wrong with them."""
     if values.ndim != 1 or len(values) == 0 or (width is not None and len(values) != width):
         return BadOutput(f"The model answered with {values.shape} numbers and not with {width}.")
     if not np.isfinite(values).all():
@@ -52,11 +52,11 @@ def checked(values: np.ndarray, width: int | None) -> np.ndarray | BadOutput:
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
-    """Returns the probability of each logit by itself."""
+    """Returns the independent probability of each logit."""
     return np.exp(-np.logaddexp(0.0, -values.astype(np.float64)))
 
 
 def softmax(values: np.ndarray) -> np.ndarray:
-    """Returns the probabilities of logits that exclude each other."""
+    """Returns the probabilities of mutually exclusive logits."""
     powers = np.exp(values.astype(np.float64) - values.max())
     return powers / powers.sum()

@@ -14,7 +14,7 @@ KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 HIDDEN = ("last_hidden_state", "token_embeddings")
 FATAL = 4
-# Errors that onnxruntime raises for a file that is no graph, whatever the machine.
+# Errors that onnxruntime raises on any machine for a file that isn't a graph.
 UNREADABLE = tuple(
     getattr(onnxruntime.capi.onnxruntime_pybind11_state, name)
     for name in ("InvalidProtobuf", "InvalidGraph", "InvalidArgument", "NotImplemented")
@@ -41,7 +41,7 @@ class OnnxEngine:
         self._types = {one.name: INTEGERS.get(one.type) for one in self._session.get_inputs()}
         strange = [name for name, kind in self._types.items() if name not in KNOWN_INPUTS or kind is None]
         if strange:
-            raise BadModel(f"its ONNX file wants the input {strange[0]}, which this server does not give")
+            raise BadModel(f"its ONNX file requires the input {strange[0]}, which this server does not provide")
         outputs = {one.name: len(one.shape or ()) for one in self._session.get_outputs()}
         self._output = _output(outputs, has_head)
 
@@ -54,7 +54,7 @@ class OnnxEngine:
 
 
 def _output(outputs: dict[str, int], has_head: bool) -> str:
-    """Returns the name of the output that is used, by names and ranks."""
+    """Returns the name of the output to use, chosen by names and ranks."""
     if has_head:
         found = [name for name, rank in outputs.items() if name == "logits" or rank == 2]
     else:

@@ -1,5 +1,6 @@
-"""The tasks in the language of OpenAI's clients, and of Cohere's for reranking: gateways pass such requests on as they
-came, and the answers as they are."""
+"""The tasks in the formats of OpenAI's clients, and of Cohere's for reranking. Gateways pass such requests
+and their responses on unchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from specialist.tasks import Task, TextModel
 
 
 class Decode(Protocol):
-    """Turns tokens of a model into text."""
+    """Decodes a model's tokens."""
 
     def unknown(self, ids: Sequence[int]) -> int | None:
-        """Returns the first id that is no token of the model."""
+        """Returns the first id that isn't a token of the model."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -29,7 +30,7 @@ class Decode(Protocol):
 
 
 def openai_tasks(model: TextModel, tokens: Decode) -> dict[str, Task]:
-    """Returns the tasks of a model by their paths; `tokens` reads inputs that are tokens of the model."""
+    """Returns the tasks of a model by path; `tokens` decodes inputs given as tokens."""
     tasks = model.tasks
     routes: dict[str, Task] = {}
     if "embeddings" in tasks:
@@ -84,7 +85,7 @@ async def _moderations(task: Task, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _naming(work: Awaitable[dict[str, Any]], name: str, caller_name: str) -> dict[str, Any]:
-    """Awaits a task; its error about the field `name` is about the field that the caller knows."""
+    """Awaits a task. Its errors about the field `name` are raised for the field that the caller used."""
     try:
         return await work
     except InputProblem as problem:
@@ -112,7 +113,7 @@ def _text(part: Any, decode: Decode | None, path: str) -> str:
     if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
         return part["text"]
     index = path.rpartition("/")[2]
-    raise InputProblem(f"input[{index}] must be a text" + (" or a list of tokens" if decode else ""), path)
+    raise InputProblem(f"input[{index}] must be a string" + (" or a list of tokens" if decode else ""), path)
 
 
 def _decoded(tokens: Sequence[int], decode: Decode, path: str) -> str:
@@ -121,7 +122,7 @@ def _decoded(tokens: Sequence[int], decode: Decode, path: str) -> str:
         raise InputProblem(
             f"input has the token id {unknown}, which is not in the vocabulary of this model. Send the text itself: "
             "clients that tokenize with the vocabulary of another model have a setting for that, such as "
-            "check_embedding_ctx_length=False of LangChain",
+            "check_embedding_ctx_length=False in LangChain",
             path,
         )
     return decode.decode(tokens)
@@ -134,13 +135,15 @@ def _is_token(value: Any) -> bool:
 def _document(value: Any, index: int) -> str:
     text = value.get("text") if isinstance(value, Mapping) else value
     if not isinstance(text, str):
-        raise InputProblem(f"documents[{index}] must be a text, or an object with one in text", f"/documents/{index}")
+        raise InputProblem(
+            f"documents[{index}] must be a string, or an object with a string in text", f"/documents/{index}"
+        )
     return text
 
 
 def _list(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise InputProblem(f"{name} must be a text or a list, with at least one in it", f"/{name}")
+        raise InputProblem(f"{name} must be a string or a non-empty list", f"/{name}")
     # A list of tokens is one text.
     if len(value) > MAX_TEXTS and not all(map(_is_token, value)):
         raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")

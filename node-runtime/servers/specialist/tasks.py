@@ -1,4 +1,4 @@
-"""The tasks that a model of texts can serve: what each takes and answers."""
+"""The tasks that a text model can serve, with their inputs and results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from specialist.texts import Text, Tokenization, Tokens
 
 Task = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
-# More characters than these are tokenized in a thread, so that small requests do not wait for them.
+# Longer inputs than this are tokenized in a thread, so that small requests do not wait for them.
 INLINE_CHARACTERS = 20_000
-# A label of a classifier with these words stands for a harmless text and is no category of moderation.
+# A classifier's label with one of these names means harmless text, so it is not a moderation category.
 HARMLESS = frozenset({"ok", "safe", "neutral", "normal", "none", "clean", "benign", "harmless", "label_0"})
 NEGATIONS = ("non", "not", "no ", "no_", "no-")
 FLAGGED_FROM = 0.5
@@ -144,7 +144,7 @@ class TextModel:
         harmful = {
             label: score for label, score in zip(labels, scores.tolist(), strict=True) if not _is_harmless(label)
         }
-        # Classes that exclude each other have one winner; others count by themselves.
+        # Mutually exclusive classes have one winner; others are independent.
         categories = {label: label == best if excludes else score >= FLAGGED_FROM for label, score in harmful.items()}
         return {"flagged": any(categories.values()), "categories": categories, "scores": harmful}
 

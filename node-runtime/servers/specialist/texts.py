@@ -1,4 +1,4 @@
-"""Turns texts into tokens, cut to the length of the model."""
+"""Converts texts to tokens, truncated to the model's maximum length."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tokenizers.implementations import BertWordPieceTokenizer
 
 from specialist.layout import BadModel, Layout
 
-# Before tokenization, a text is cut to CHARACTERS for each token of the model, and to WIDER times as many where that
-# turns out to be too few tokens.
+# Before tokenization, a text is cut to CHARACTERS for each token that the model accepts, and to WIDER times
+# as many if that yields too few tokens.
 CHARACTERS = 16
 WIDER = 8
 # The last tokens of a text that was cut within a word may differ from those of the whole text.
 MARGIN = 32
 
-# The library takes ids of 32 bits.
+# The library accepts 32-bit ids.
 MAX_ID = 2**32 - 1
 
 # One text, or a pair of them.
@@ -34,7 +34,7 @@ class Tokens:
     ids: np.ndarray
     types: np.ndarray | None
     is_cut: bool
-    # Tokens at the beginning that do not count for the vector of the text.
+    # The number of leading tokens that do not count toward the text's vector.
     skipped: int = 0
 
     def __len__(self) -> int:
@@ -54,17 +54,17 @@ class Tokenization:
         self._has_types = layout.has_types
 
     def encode(self, texts: Sequence[Text]) -> list[Tokens]:
-        """Returns the tokens of each text, at most as many as the model takes."""
+        """Returns the tokens of each text, truncated to the model's maximum."""
         if self._lowercases:
             texts = [_each(text, str.lower) for text in texts]
         return self._encode(texts, CHARACTERS * self.max_tokens)
 
     def unknown(self, ids: Sequence[int]) -> int | None:
-        """Returns the first id that is no token of this model. The library would leave it out of the text."""
+        """Returns the first id that isn't a token of this model. The library would omit it from the text."""
         return next((one for one in ids if one > MAX_ID or self._tokenizer.id_to_token(one) is None), None)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of tokens, without those that only mark its ends."""
+        """Returns the text of tokens, without special tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def prompt_tokens(self, prompt: str) -> int:
@@ -82,7 +82,7 @@ class Tokenization:
             is_windowed = windows[index] != texts[index]
             if is_windowed and total < self.max_tokens + MARGIN:
                 short.append(index)
-            # A text may have no tokens at all, and no model runs on nothing.
+            # A text may have no tokens at all, but a model needs at least one.
             ids = np.array(encoding.ids or [self._padding], dtype=np.int32)
             types = np.array(encoding.type_ids or [0], dtype=np.int8) if self._has_types else None
             found.append(Tokens(ids, types, is_windowed or bool(rest)))
@@ -103,7 +103,7 @@ def _load(folder: Path, places: Sequence[Path]) -> Tokenizer:
         if path.is_file():
             try:
                 return Tokenizer.from_file(str(path))
-            # The library raises this class itself, for any file that it cannot read.
+            # The library raises a plain Exception for any file that it cannot read.
             except Exception:
                 raise BadModel("its tokenizer.json cannot be read") from None
     words = folder / "vocab.txt"

@@ -17,7 +17,7 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# A GPU is busy only with forwards that are much larger, and padding costs it little. Not measured on one yet.
+# Only much larger forward passes keep a GPU busy, and padding costs it little. Not yet measured on a GPU.
 ON_GPU = ForwardLimits(padded=16_384, padding=4_096)
 
 

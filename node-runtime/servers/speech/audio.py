@@ -19,8 +19,8 @@ from json_requests import CallerDisconnected
 
 RATE = 16_000
 MAX_SECONDS = 30 * 60
-# FFmpeg's names of the containers that contain the audio themselves. Others open further files or listen on
-# the network.
+# FFmpeg's names of the containers that contain the audio themselves. Other containers open further files or
+# listen on the network.
 FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,voc,w64,wav,wv"
 
 
@@ -52,7 +52,7 @@ def audio_of(body: Mapping[str, Any], field: str, disconnected: threading.Event)
 
 
 def _decode(file: io.BytesIO, field: str, disconnected: threading.Event) -> np.ndarray:
-    """A small file may unpack to days of audio, so decoding stops at the limit."""
+    """Decodes audio. A small file may unpack to days of audio, so decoding stops at the limit."""
     resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
     parts: list[np.ndarray] = []
     count = 0
@@ -70,7 +70,7 @@ def _decode(file: io.BytesIO, field: str, disconnected: threading.Event) -> np.n
 
 
 def _frames(container: av.container.InputContainer, disconnected: threading.Event) -> Iterator[av.AudioFrame]:
-    """Yields the frames that can be decoded; packets that cannot, because they are damaged, are left out."""
+    """Yields the frames that can be decoded; damaged packets are skipped."""
     for packet in container.demux(container.streams.audio[0]):
         if disconnected.is_set():
             raise CallerDisconnected

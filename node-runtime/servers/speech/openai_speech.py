@@ -1,5 +1,6 @@
-"""Speech to text in the language of OpenAI's clients. Gateways make JSON of their forms, with the file as a `data:`
-URL, and make the other formats of the verbose answer."""
+"""Speech to text in the format of OpenAI's clients. Gateways convert their forms to JSON, with the file as a
+`data:` URL, and convert the verbose response to the other formats.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ GRANULARITIES = "timestamp_granularities[]"
 
 
 def openai_routes(model: SpeechModel) -> dict[str, Route]:
-    """Returns the routes of a model by their paths."""
+    """Returns the routes of a model by path."""
     return {path: partial(_transcribe, model, task) for path, task in TASKS.items()}
 
 
@@ -39,7 +40,7 @@ def _transcribe(
         if "alignment" not in str(problem):
             raise
         raise InputProblem(
-            f"{GRANULARITIES} must be segment: this model has no times of words", f"/{GRANULARITIES}"
+            f"{GRANULARITIES} must be segment: this model has no word timestamps", f"/{GRANULARITIES}"
         ) from None
     facts = {"task": task, "language": transcript.language, "duration": transcript.duration_s, "text": transcript.text}
     parts: dict[str, Any] = {}
@@ -50,7 +51,7 @@ def _transcribe(
         parts["words"] = [
             {"word": word.word.strip(), **numbers_of(word, transcript, ("start", "end"))} for word in words
         ]
-    # The usage of audio is its length.
+    # Audio usage is measured in duration.
     return {**facts, **parts, "usage": {"type": "duration", "seconds": transcript.duration_s}}
 
 
@@ -67,12 +68,12 @@ def _segment(index: int, segment: Segment, transcript: Transcript) -> dict[str, 
 def _prompt(body: Mapping[str, Any]) -> dict[str, Any]:
     prompt = body.get("prompt")
     if prompt is not None and not isinstance(prompt, str):
-        raise InputProblem("prompt must be a text", "/prompt")
+        raise InputProblem("prompt must be a string", "/prompt")
     return {"initial_prompt": prompt} if prompt else {}
 
 
 def _temperature(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Zero, like none, lets the library raise the temperature where a text seems wrong."""
+    """Zero, like no value, lets the library raise the temperature if a text seems wrong."""
     value = body.get("temperature")
     if value is not None and (not isinstance(value, (int, float)) or not 0 <= value <= 1):
         raise InputProblem("temperature must be a number from 0 to 1", "/temperature")

@@ -17,7 +17,7 @@ from answers import InputProblem
 from json_requests import BadOutput, CallerDisconnected
 from speech.audio import RATE, audio_of, tone
 
-# Below this level, the noise of a good converter, there is no speech, and a model would invent some.
+# Below this level (the noise of a good converter) there is no speech, and a model would invent some.
 SILENCE = 10 ** (-60 / 20)
 TASKS = ("transcribe", "translate")
 SHOWN = 8
@@ -54,11 +54,11 @@ class SpeechModel:
         return {"languages": len(self._languages)}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load with audio that is not silent."""
+        """Adds audio that isn't silent to the first request of a load."""
         return {**body, "audio_url": tone()}
 
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
-        """Returns the text of an audio file with its segments; raises `InputProblem` for a field."""
+        """Transcribes an audio file, with its segments; raises `InputProblem` for an invalid field."""
         language = self.language_of(body)
         task = body.get("task", "transcribe")
         if task not in TASKS:
@@ -90,7 +90,9 @@ class SpeechModel:
     def transcribe(
         self, samples: np.ndarray, disconnected: threading.Event, *, language: str | None, **options: Any
     ) -> Transcript:
-        """Transcribes audio with options of the library. Raises `CallerDisconnected` once `disconnected` is set."""
+        """Transcribes audio with the library's options. Raises `CallerDisconnected` once `disconnected` is
+        set.
+        """
         duration = round(len(samples) / RATE, 3)
         if _is_silent(samples):
             return Transcript(language, duration)
@@ -105,7 +107,9 @@ class SpeechModel:
 
 
 def numbers_of(part: Any, transcript: Transcript, names: tuple[str, ...]) -> dict[str, float]:
-    """Returns numbers of a segment or a word. A model may place an end in the silence that fills its last window."""
+    """Returns a segment's or a word's numbers. Times are capped at the audio's duration, because a model may
+    place an end in the silence that pads its last window.
+    """
     numbers = {name: getattr(part, name) for name in names}
     if not all(map(math.isfinite, numbers.values())):
         raise BadOutput("The model answered with numbers that are not finite.")

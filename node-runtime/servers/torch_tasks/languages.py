@@ -1,5 +1,7 @@
-"""The languages of translation models. A model takes them as a code before the text and another as the first token of
-the translation (M2M100, NLLB, mBART), as a mark in the text (some Marian models), or not at all."""
+"""The languages of translation models. A model reads a code before the text and another as the translation's
+first token (M2M100, NLLB, mBART), or a mark in the text (some Marian models). Other models have no choice
+of language.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 from answers import InputProblem
 
-# The codes of NLLB (`eng_Latn`) and mBART (`en_XX`) are special tokens of the tokenizer.
+# The codes of NLLB (`eng_Latn`) and mBART (`en_XX`) are special tokens in the tokenizer.
 CODE = re.compile(r"^[a-z]{2,3}_[A-Za-z]{2,4}$")
 MARK = re.compile(r"^>>(.+)<<$")
 SHOWN = 8
@@ -25,18 +27,20 @@ class Languages:
 
     @property
     def first(self) -> str | None:
-        """One of the languages, for the first request of a load; None for a model that has nothing to choose."""
+        """One of the languages, for the first request of a load; None if the model offers no choice."""
         return next(iter(self._codes or self._marks), None)
 
     def prepare(self, text: str, source: str | None, target: str | None) -> tuple[str, dict[str, int]]:
-        """Returns the text for the tokenizer, which is set to its language, and the options of `generate`."""
+        """Returns the text for the tokenizer, and the options for `generate`. Sets the tokenizer's source
+        language.
+        """
         if self._codes:
             self._tokenizer.src_lang = self._known(source or self._source, "source_language", self._codes)
             first = self._codes[self._known(target, "target_language", self._codes)]
             return text, {"forced_bos_token_id": first}
         if self._marks:
             return f"{self._marks[self._known(target, 'target_language', self._marks)]} {text}", {}
-        # A model of one pair of languages has nothing to choose.
+        # A model for a single language pair offers no choice.
         return text, {}
 
     def _known(self, code: str | None, field: str, known: dict[str, Any]) -> str:

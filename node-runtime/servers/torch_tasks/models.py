@@ -1,4 +1,4 @@
-"""The application for the model of a folder: its config.json says which task it serves."""
+"""The application for the model in a folder; its config.json says which task it serves."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from json_values import is_object
 from sequential_app import SequentialApp, SequentialModel
 
 IMAGE_TO_TEXT = "vision-encoder-decoder"
-# Classes of encoders; those of writers end with ForConditionalGeneration or MTModel.
+# Class names of encoders; those of writers end with ForConditionalGeneration or MTModel.
 ENCODERS = re.compile(r"(?:For(?:SequenceClassification|MaskedLM|PreTraining)|[a-z]Model)$")
 
 
 def open_app(folder: Path, threads: int) -> Any:
-    """Loads a model that reads images or translates, which answers one request at a time, or an encoder of texts, which
-    answers many at once. Raises `BadModel` for an encoder that cannot be served."""
+    """Loads a text encoder, which answers many requests at once, or a model that reads images or translates,
+    which answers one at a time. Raises `BadModel` for an encoder that cannot be served.
+    """
     path = folder / "config.json"
-    # Without the file transformers says what is missing.
+    # Without config.json, transformers reports what is missing.
     config: Any = json.loads(path.read_text()) if path.is_file() else {}
     if is_object(config) and _encodes(config):
         return _encoder(folder, threads)

@@ -1,4 +1,4 @@
-"""A model that reads the text in an image: TrOCR reads one line, Donut a page, also field by field."""
+"""A model that reads the text in an image: TrOCR reads one line, Donut a page, optionally with field names."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from torch_tasks.writer import Writer
 with without_compiler():
     from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
-# No letter is legible on fewer pixels.
+# No letter is legible with fewer pixels.
 MIN_SIDE = 8
-# An image with more is brought near the size that a model sees before it is prepared.
+# A larger image is first reduced to about the size that the model sees.
 MAX_WHOLE_PIXELS = 16_000_000
-# Times that an image may be longer than wide where its preparation first enlarges the shorter side.
+# Beyond this aspect ratio, an image gets black bars, because its preparation first enlarges the shorter side.
 MAX_ASPECT_RATIO = 8
 # Donut writes `<s_total>12.30</s_total>`, and `<sep/>` between the items of a list.
 TAG = re.compile(r"<(/?)s_([^<>]*)>|<sep/>")
@@ -39,11 +39,11 @@ class Reader:
     @without_compiler()
     def __init__(self, folder: Path, threads: int) -> None:
         torch.set_num_threads(threads)
-        # A processor of both is only these two; some repositories do not name its class.
+        # A combined processor contains only these two, and some repositories do not name its class.
         self._prepare = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
         size = self._prepare.size
         self._seen_side = max(size.height or 0, size.width or 0)
-        # Others stretch each side by itself.
+        # Other models stretch each side independently.
         self._keeps_shape = bool(getattr(self._prepare, "do_thumbnail", False))
         self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._writer = Writer.load(VisionEncoderDecoderModel, folder)
@@ -56,14 +56,16 @@ class Reader:
         return {"max_tokens": self._writer.positions}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load with an image."""
+        """Adds an image to the first request of a load."""
         file = io.BytesIO()
         Image.new("RGB", (64, 64), "white").save(file, "PNG")
         return {**body, "image_url": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"}
 
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
-        """Reads one image; raises `InputProblem` for its field, and `CallerDisconnected` once `disconnected` is set."""
+        """Reads one image; raises `InputProblem` if it's invalid, `CallerDisconnected` once `disconnected` is
+        set.
+        """
         image = image_of(body, "image_url", MIN_SIDE, self._factors)
         if self._keeps_shape:
             image = _with_bars(image, self._seen_side)
@@ -90,8 +92,9 @@ class Reader:
 
 
 def _with_bars(image: Image.Image, seen_side: int) -> Image.Image:
-    """Adds the black bars of a narrow image that its preparation would add to a page-sized one. That first makes of
-    3000 x 8 pixels gigabytes, and then nothing at all."""
+    """Pads a narrow image with black bars before its preparation does. The preparation would first enlarge
+    3000 x 8 pixels to gigabytes, and then shrink them to nothing.
+    """
     if max(image.size) <= MAX_ASPECT_RATIO * min(image.size):
         return image
     image.thumbnail((2 * seen_side, 2 * seen_side))
@@ -102,7 +105,7 @@ def _with_bars(image: Image.Image, seen_side: int) -> Image.Image:
 
 
 def blocks_of(text: str) -> Iterator[dict[str, str]]:
-    """Yields the texts between tags, with the names of the fields around them."""
+    """Yields the text between tags, with the names of the fields around it."""
     fields: list[str] = []
     at = 0
     for tag in [*TAG.finditer(text), None]:

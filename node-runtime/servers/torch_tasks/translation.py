@@ -1,4 +1,4 @@
-"""A model of translation in a Hugging Face folder."""
+"""A translation model in a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_tasks.writer import Writer
 with without_compiler():
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-# Characters for each token of the model, beyond which a text is cut before it is tokenized.
+# Characters per token of the model's limit. Text beyond them is cut before tokenization.
 CHARACTERS = 16
 
 
@@ -41,12 +41,14 @@ class Translator:
         return {"max_tokens": self._max_tokens}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the first request of a load, which knows no languages, with one of the model's."""
+        """Adds one of the model's languages to the first request of a load, whose sender knows none."""
         return {"target_language": self._languages.first, **body}
 
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:
-        """Translates one text. Raises `InputProblem` for a field, `CallerDisconnected` once `disconnected` is set."""
+        """Translates one text. Raises `InputProblem` for an invalid field, `CallerDisconnected` once
+        `disconnected` is set.
+        """
         text = _text_of(body, "text")
         languages = [_optional_text_of(body, field) for field in ("source_language", "target_language")]
         window = text[: CHARACTERS * self._max_tokens]
@@ -73,7 +75,7 @@ def _text_of(body: Mapping[str, Any], field: str) -> str:
     value = body.get(field)
     if isinstance(value, str):
         return value
-    raise InputProblem(f"{field} must be a text", f"/{field}")
+    raise InputProblem(f"{field} must be a string", f"/{field}")
 
 
 def _usage(read: int, written: int) -> dict[str, int]:

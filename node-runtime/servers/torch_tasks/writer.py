@@ -1,4 +1,4 @@
-"""A model that writes text: one at a time, until its caller disconnects."""
+"""A model that writes text, for one request at a time, until its caller disconnects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# The token limit of a model whose configuration bounds neither texts nor positions.
+# The token limit of a model whose configuration limits neither its output nor its positions.
 USUAL_TOKENS = 512
 
 
@@ -45,13 +45,13 @@ class Writer:
 
     @classmethod
     def load(cls, kind: Any, folder: Path) -> Writer:
-        """Loads the safetensors of a folder as a class of transformers."""
+        """Loads a folder's safetensors as the given transformers class."""
         device = torch.device("cuda" if is_on_gpu() else "cpu")
         model = kind.from_pretrained(folder, local_files_only=True, dtype="auto", use_safetensors=True)
         return cls(model.to(device).eval())
 
     def write(self, inputs: Mapping[str, Any], disconnected: threading.Event) -> torch.Tensor:
-        """Returns the tokens of a text; raises `CallerDisconnected` once `disconnected` is set."""
+        """Returns the generated tokens; raises `CallerDisconnected` once `disconnected` is set."""
         written = self._model.generate(
             **{name: self._placed(value) for name, value in inputs.items()},
             max_length=None,
@@ -64,7 +64,7 @@ class Writer:
         return written
 
     def is_cut(self, written: torch.Tensor) -> bool:
-        """Returns whether a text ended because it may be no longer. Its first token may be that of an end."""
+        """Returns whether the output was cut at its limit. Its first token may be an end token."""
         ends = self._model.generation_config.eos_token_id
         if ends is None:
             return False
@@ -77,7 +77,7 @@ class Writer:
 
 
 def _max_tokens(config: GenerationConfig, positions: int) -> int:
-    """Returns the token limit of a text: the model's configured limit, capped by its decoder's positions."""
+    """Returns the token limit of an output: the model's configured limit, capped by its decoder's positions."""
     configured = config.max_new_tokens or config.max_length
     return min(configured or positions, positions - 1)
 
@@ -93,7 +93,7 @@ class _StopOnDisconnect(StoppingCriteria):
 
 
 class _Finite(LogitsProcessor):
-    """Ends a generation whose numbers stand for no token. Negative infinity is a token that must not come."""
+    """Ends a generation whose highest score isn't finite. A score of negative infinity only excludes a token."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if not scores.amax(dim=-1).isfinite().all():

@@ -31,11 +31,11 @@ def main(arguments: list[str]) -> int:
     report_status(code)
     if is_launched():
         if code == EXIT_UNTRAINABLE and os.environ["RANK"] != "0":
-            # The first process has met the same error and reports it for all. Without the wait
-            # torchrun would stop it before it does.
+            # The first process hit the same error and reports it for all. Without this wait, torchrun would
+            # stop that process before it could.
             time.sleep(10)
-        # Threads of torch can abort a normal exit of the interpreter, after which torchrun also
-        # stops the other processes.
+        # torch's threads can abort a normal exit of the interpreter, after which torchrun also stops the
+        # other processes.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

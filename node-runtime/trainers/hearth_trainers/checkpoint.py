@@ -48,7 +48,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_checkpoint(path: Path, digest: str) -> Checkpoint | None:
-    """Reads a checkpoint of this very job; any other is reported and ignored."""
+    """Reads a checkpoint of this job; any other is reported and ignored."""
     try:
         with zipfile.ZipFile(path) as archive:
             state = json.loads(archive.read("state.json"))

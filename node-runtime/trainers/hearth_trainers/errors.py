@@ -34,14 +34,15 @@ class NodeFault(Exception):
 
 
 class Stopped(Exception):
-    """The run has stopped after a SIGTERM; its progress is in a checkpoint."""
+    """The run stopped after a SIGTERM; its progress is in a checkpoint."""
 
 
 def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | None:
-    """Returns the fault of this node if a full disk caused `error`, otherwise None.
+    """Returns a node fault if a full disk caused `error`, otherwise None.
 
-    Libraries report it by an errno, in words, or (torch.save) not at all. For the last kind, give the
-    `folder` of the files: a disk without room for another MB is taken for the cause."""
+    Libraries report a full disk by errno, in words, or (torch.save) not at all. For the last kind, pass
+    the `folder` of the files: we take a disk without room for another MB for the cause.
+    """
     found: BaseException | None = error
     seen: set[int] = set()
     while found is not None and id(found) not in seen:
@@ -56,8 +57,9 @@ def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | N
 
 
 def lost_gpu_fault(device: int) -> NodeFault | None:
-    """Returns the fault of this node if the process has lost its GPU, otherwise None. A failed assertion of a kernel
-    is a fault of the data, for example of an index beyond a table, and would come again on every node."""
+    """Returns a node fault if the process has lost its GPU, otherwise None. A failed kernel assertion is a
+    fault in the data, such as an index beyond a table, and would recur on every node.
+    """
     why = lost_gpu(device)
     if why is None or "device-side assert" in why:
         return None
@@ -92,7 +94,7 @@ def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobEr
 
 
 def no_such_column(name: str, columns: list[str], parameter: str) -> JobError:
-    """Returns the error for a column that a hyperparameter names and the dataset lacks."""
+    """Returns the error for a column that a hyperparameter names but the dataset lacks."""
     listed = ", ".join(columns[:50]) + (", ..." if len(columns) > 50 else "")
     return JobError(
         f"{parameter} names a column that the dataset does not have: '{name}'. Its columns are: {listed}.",
@@ -102,7 +104,7 @@ def no_such_column(name: str, columns: list[str], parameter: str) -> JobError:
 
 
 def without_values(column: str, rows: int) -> JobError:
-    """Returns the error for a column to predict that is empty in every row."""
+    """Returns the error for a target column that is empty in every row."""
     return JobError(
         f"Column '{column}' has no value in any of the {rows:,} rows, so there is nothing to predict; "
         "name another one as target_column.",

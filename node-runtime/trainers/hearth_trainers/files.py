@@ -15,7 +15,7 @@ _MAX_JSON_BYTES = 256 << 20
 
 
 class BadModelFile(ValueError):
-    """A description names a file outside of the model; the text quotes no file."""
+    """A description names a file outside the model; the message quotes no file content."""
 
 
 def model_file(folder: Path, name: Any) -> Path:
@@ -33,7 +33,7 @@ def model_file(folder: Path, name: Any) -> Path:
 
 
 def read_json(folder: Path, name: str) -> Any:
-    """Reads JSON from a file of the folder. Errors quote nothing of its content."""
+    """Reads JSON from a file in the folder. Errors never quote its content."""
     path = model_file(folder, name)
     if path.stat().st_size > _MAX_JSON_BYTES:
         raise BadModelFile(f"{name} is too large")

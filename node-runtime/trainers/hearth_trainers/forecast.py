@@ -24,7 +24,7 @@ from .wording import counted
 # n-th starting point is used.
 MAX_VALUES = 30_000_000
 MIN_WINDOWS = 8
-# The correlation of the series with itself one season earlier from which a season counts as found.
+# The minimum correlation of the series with itself one season earlier for a season to count as found.
 CLEAR_SEASON = 0.3
 
 
@@ -90,7 +90,8 @@ def _series(table: pa.Table, target: str, rows: np.ndarray) -> np.ndarray:
     missing = np.isnan(values)
     if missing.all():
         raise without_values(target, len(rows))
-    # Rows before the first value or after the last one, such as those to be forecast, have no neighbours to fill them.
+    # Rows before the first value or after the last one, such as those to be forecast, have no neighbors to
+    # fill them from.
     known = np.flatnonzero(~missing)
     inside = slice(known[0], known[-1] + 1)
     beyond = np.delete(rows, np.arange(inside.start, inside.stop))

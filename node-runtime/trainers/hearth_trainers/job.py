@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from .errors import JobError
 from .json_values import is_list
 
-# Options for observing and saving a run, on which the model does not depend.
+# Options for observing and saving a run, which do not affect the model.
 _NOT_IN_DIGEST = frozenset({"checkpoint_every_epochs", "save_steps", "tokenizer_cache"})
 
 
@@ -113,8 +113,9 @@ def read_job(path: Path) -> Job:
 
 
 def _settings(given: dict[str, Any], form: str) -> dict[str, Any]:
-    """Returns the hyperparameters; names of CSV columns have no blanks around them, which the profiles of older
-    datasets keep."""
+    """Returns the hyperparameters. CSV column names are trimmed, because profiles of older datasets kept the
+    blanks around them.
+    """
     if form != "csv":
         return dict(given)
     names = {name: value for name, value in given.items() if name.endswith("_column") and isinstance(value, str)}
@@ -133,8 +134,8 @@ def _files(path: Path) -> list[tuple[str, Path]]:
 
 
 def _feed_base(digest: _Digest, base: Path) -> None:
-    # Weights are many gigabytes, so they count by name, size and first bytes, which hold names,
-    # shapes and the first values.
+    # Weights are many gigabytes, so the digest covers only name, size and first bytes, which contain tensor
+    # names, shapes and the first values.
     for name, file in _files(base):
         digest.update(f"\n{name} {file.stat().st_size}\n".encode())
         with file.open("rb") as stream:

@@ -86,7 +86,7 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
             single.append(label)
         held_out.append(rows[: min(round(len(rows) * fraction), len(rows) - 1)])
     if single:
-        # A dataset may have a thousand such classes, so one warning is about all of them.
+        # A dataset may have a thousand such classes, so one warning covers all of them.
         named = ", ".join(repr(label)[:80] for label in single[:10]) + (", ..." if len(single) > 10 else "")
         warn_about_data(f"Classes with one row only cannot be validated: {named}.", count=len(single))
     check = np.sort(np.concatenate(held_out))
@@ -95,7 +95,7 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
         largest = np.bincount(labels.codes).argmax()
         rows = np.flatnonzero(labels.codes == largest)
         if len(rows) < 2:
-            raise JobError("Every class has one row only; nothing can be learnt from that.", code="too_few_rows")
+            raise JobError("Every class has only one row; nothing can be learned from that.", code="too_few_rows")
         check = rows[:1]
     return np.setdiff1d(np.arange(len(labels.codes)), check), check
 
@@ -114,7 +114,7 @@ def class_metrics(labels: Labels, rows: np.ndarray, probabilities: np.ndarray) -
     actual = labels.codes[rows]
     predicted = probabilities.argmax(axis=1)
     scores = [_f1(actual == code, predicted == code) for code in np.union1d(actual, predicted)]
-    # Of the order of rounding, so that a probability of nothing has a loss.
+    # On the order of rounding errors, so that a probability of zero has a finite loss.
     least = np.finfo(probabilities.dtype).eps
     likely = np.clip(probabilities, least, 1 - least)[np.arange(len(rows)), actual]
     return {

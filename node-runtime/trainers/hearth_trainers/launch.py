@@ -32,7 +32,8 @@ def is_launched() -> bool:
 
 
 def report_status(code: int) -> None:
-    """Passes the exit status of the first process to the launcher; torchrun itself reports every
-    failure as the same one."""
+    """Passes the exit status of the first process to the launcher; torchrun itself reports the same status
+    for every failure.
+    """
     if is_launched() and os.environ.get("RANK") == "0":
         Path(os.environ[_STATUS]).write_text(str(code))

@@ -14,9 +14,9 @@ from .job import Job
 from .protocol import emit
 
 PROGRESS_INTERVAL_S = 0.5
-# A chart shows no more epochs than this, and the control plane stores a row for each that is reported.
+# A chart shows at most this many epochs, and the control plane stores a row for each reported epoch.
 MAX_REPORTED_EPOCHS = 2_000
-# The largest share of the time for writing checkpoints.
+# The maximum share of the time that is spent on writing checkpoints.
 CHECKPOINT_SHARE = 0.05
 
 
@@ -38,7 +38,7 @@ class StopSignal:
 
 
 class EpochLoop:
-    """Tracks the epochs of a trainer, which calls it after each one, and decides when to stop."""
+    """Tracks a trainer's epochs and decides when to stop. The trainer calls it after each epoch."""
 
     def __init__(self, job: Job, stop: StopSignal) -> None:
         self._job = job
@@ -55,7 +55,7 @@ class EpochLoop:
         self._reported_at = 0.0
 
     def require(self, rule: str) -> None:
-        """Has the run resume only from checkpoints of runs that required the same."""
+        """Makes the run resume only from checkpoints of runs with the same requirement."""
         self._digest = f"{self._digest} {rule}"
 
     def restore(self) -> dict[str, bytes] | None:
@@ -91,7 +91,7 @@ class EpochLoop:
         return losses.index(min(losses)) + 1
 
     def begin(self) -> None:
-        """From here on a stop waits for the end of the epoch."""
+        """From here on, a stop waits for the end of the epoch."""
         self._stop.at_once = False
         self._saved_at = time.monotonic()
         if self._stop.requested:

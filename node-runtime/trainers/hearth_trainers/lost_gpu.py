@@ -1,4 +1,4 @@
-"""Finds out whether this process can still use its GPU. Light: model servers import it too."""
+"""Finds out whether this process can still use its GPU. Has few imports, because model servers load it too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ _MAX_REASON = 200
 
 
 def lost_gpu(device: int = 0) -> str | None:
-    """Returns the error of a GPU that this process cannot use any more, in one line; None while it can.
+    """Returns the error of a GPU that this process can no longer use, on one line; None while it can.
 
-    CUDA reports the error of a kernel or of the hardware at every later call of the process, so one more call proves
-    the loss. Errors that pass, such as a lack of memory, leave that call intact, whatever their text."""
+    CUDA repeats a kernel or hardware error on every later call of the process, so one more call proves the
+    loss. After a transient error, such as a lack of memory, that call succeeds.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return None

@@ -11,8 +11,9 @@ import orjson
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Writes one line. Values that are not finite become null. Of several
-    processes only the first writes."""
+    """Writes one line. Values that are not finite become null. If there are several processes, only the first
+    one writes.
+    """
     if os.environ.get("RANK", "0") != "0":
         return
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -33,7 +34,7 @@ def warn(message: str) -> None:
     emit("log", level="warning", message=message)
 
 
-# The run shows its metrics in full, so they hold no more warnings than this; the log has all of them.
+# A run's metrics are shown in full, so they contain at most this many warnings; the log has all of them.
 MAX_WARNINGS = 50
 _MAX_WARNING_CHARS = 500
 _data_warnings: list[dict[str, Any]] = []
@@ -42,9 +43,10 @@ _data_warnings: list[dict[str, Any]] = []
 def warn_about_data(
     message: str, *, column: str | None = None, count: int | None = None, row: int | None = None
 ) -> None:
-    """Logs a warning about data that the model learns differently than it was written, or not at all, and adds it to
-    the metrics of the run. `count` is the number of rows or values that it is about, `row` the first of them, from
-    1."""
+    """Logs a warning about data that the model learns differently from how it was written, or not at all, and
+    adds it to the run's metrics. `count` is the number of affected rows or values, `row` the first of
+    them, from 1.
+    """
     warn(message)
     where = {name: value for name, value in (("column", column), ("count", count), ("row", row)) if value is not None}
     if column is not None:

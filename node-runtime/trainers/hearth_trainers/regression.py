@@ -66,7 +66,7 @@ def number_metrics(actual: np.ndarray, predicted: np.ndarray) -> dict[str, float
 
 
 def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Returns a column of numbers; raises an error that names the first row that is not one."""
+    """Returns a column of numbers; raises an error that names the first row whose value is not a number."""
     column = table.column(name)
     kind = column.type
     if column.null_count == len(column):

@@ -19,7 +19,7 @@ class Run:
     job: Job
     table: pa.Table
     loop: EpochLoop
-    # The texts of columns whose numbers have leading zeros, for trainers that set `LEARNS_CLASSES`.
+    # The original text of columns whose numbers may be codes, for trainers that set `LEARNS_CLASSES`.
     codes: Codes = field(default_factory=dict)
 
 
@@ -34,7 +34,7 @@ class Outcome:
     output_schema: dict[str, Any]
     example_input: dict[str, Any]
     example_output: dict[str, Any]
-    # The name of the file with the model, and all files but the manifest.
+    # The name of the model's file, and all files except the manifest.
     model_file: str
     files: dict[str, bytes] = field(repr=False)
     # The columns of the dataset that the model does not learn from, as `describe_left_out` returns them.

@@ -1,4 +1,4 @@
-"""JSON Schemas of a trained model's input and output, and the texts of their examples."""
+"""JSON Schemas of a trained model's input and output, and text for their examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .tabular.features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 MAX_INSTANCES = 10_000
 MAX_EXAMPLE_CHARS = 500
-# An endpoint answers no request when its schema is longer.
+# An endpoint cannot answer requests if its schema is longer.
 _MAX_SCHEMA_CHARS = 128 * 1024
 _LISTED_VALUES = 20
 _LISTED_CHARS = 80
@@ -32,9 +32,10 @@ def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
-    """Returns the input schema of a model over columns. A column without missing values
-    in training is required. `x-order` names the columns in the order of the table, which members
-    of an object lose in the database. Of a schema that would be too long the values that were seen are dropped."""
+    """Returns the input schema of a model over columns. A column that had no missing values in training is
+    required. `x-order` lists the columns in table order, which object members lose in the database. A
+    schema that would be too long omits the values seen in training.
+    """
     schema = _columns(features, _seen_values)
     if _length(schema) <= _MAX_SCHEMA_CHARS:
         return schema
@@ -67,16 +68,17 @@ def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
 
 
 def with_text_input(schema: dict[str, Any]) -> dict[str, Any]:
-    """Adds `text`, one text or a list of them, to the schema of instances. The server checks that one of the two is
-    there, because clients of tools refuse alternatives at the top of a schema."""
+    """Adds `text`, a string or a list of strings, to the schema of instances. The server checks that one of
+    the two is present, because tool clients reject alternatives at the top level of a schema.
+    """
     text = {"type": "string"}
     texts = {"type": "array", "minItems": 1, "maxItems": MAX_INSTANCES, "items": text}
-    named = {"description": "One text, or a list of them, in place of instances.", "anyOf": [text, texts]}
+    named = {"description": "A string, or a list of strings, in place of instances.", "anyOf": [text, texts]}
     return {"type": "object", "properties": {**schema["properties"], "text": named}, "minProperties": 1}
 
 
 def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:
-    """Adds the answer to `text` to the schema of predictions: `{label, scores}`, for a list in `results`."""
+    """Adds the response to `text` to the schema of predictions: `{label, scores}`, for a list in `results`."""
     prediction = class_schema(classes)["properties"]
     verdict = {"label": prediction["label"], "scores": prediction["probabilities"]}
     required = list(verdict)
@@ -89,7 +91,7 @@ def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str
 
 
 def example_text(text: str) -> str:
-    """Returns the start of a text of the dataset for an example, because a row may be larger than results may be."""
+    """Returns the start of a dataset text for an example, because a row may exceed the size limit of results."""
     return text[:MAX_EXAMPLE_CHARS]
 
 
@@ -122,5 +124,5 @@ def _start_of(value: str) -> str:
 
 
 def _length(schema: dict[str, Any]) -> int:
-    """Returns the length as JavaScript counts it, at most by the blanks too long."""
+    """Returns the length as JavaScript counts it; blanks may make it slightly too long."""
     return len(json.dumps(schema, ensure_ascii=False).encode("utf-16-le")) // 2

@@ -1,5 +1,4 @@
-"""Classification of texts: TF-IDF over words and word runs, and a linear
-classifier trained by epochs."""
+"""Text classification: TF-IDF over words and word runs, and a linear classifier trained in epochs."""
 
 from __future__ import annotations
 
@@ -28,17 +27,18 @@ from .words import WORDS_VERSION, has_new_words, words_of
 
 LEARNS_CLASSES = True
 _STATE = "state.npz"
-# Held-out texts without a known word above this share are reported: the metrics then say little about the others.
+# If a larger share of the held-out texts has no known word, we warn: the metrics then say little about the
+# others.
 MAX_UNKNOWN_SHARE = 0.2
 
 
 def train(run: Run) -> Outcome:
-    """Predicts the class of a text and the probability of each. The loss is the logarithmic loss."""
+    """Predicts a text's class and the probability of each class. The loss is the logarithmic loss."""
     job = run.job
     column = _text_column(run.table, job.param("text_column"))
     others = run.table.drop_columns([column])
     if others.num_columns == 0:
-        raise JobError("The dataset has no column with the class besides the text.", code="no_features")
+        raise JobError("The dataset has no class column besides the text.", code="no_features")
     target = target_column(others, job.param("target_column"), ("label", "target"))
     left_out = all_but(run.table.column_names, [column, target], f"the model learns from '{column}' alone")
     left_out_report = describe_left_out(left_out)
@@ -48,10 +48,10 @@ def train(run: Run) -> Outcome:
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
 
     longest = job.param("ngram_max")
-    # Texts that both ways split alike make a model that nodes of earlier versions serve as well.
+    # If both versions split the texts alike, nodes of earlier versions can serve the model too.
     version = WORDS_VERSION if any(map(has_new_words, texts)) else 1
     if version > 1:
-        # Checkpoints of earlier versions count other words.
+        # Checkpoints from earlier versions count different words.
         run.loop.require(f"words {version}")
     vectorizer = TfidfVectorizer(
         analyzer=partial(_words, longest=longest, version=version),
@@ -95,17 +95,19 @@ def _words(text: str, longest: int, version: int) -> list[str]:
 
 
 def _described(column: str, longest: int, version: int) -> dict[str, Any] | list[Any]:
-    """Returns the manifest's `text`. It is a list from the second way to split texts on, because servers of earlier
-    versions would split texts in the first way; they fail to load a list, and another node serves the model."""
+    """Returns the manifest's `text`. From the second version of word splitting on, it is a list. Servers that
+    know only the first version fail to load a list, and another node serves the model.
+    """
     return {"column": column, "ngram_max": longest} if version == 1 else [column, longest, version]
 
 
 def _report_without_words(
     written: pa.Table, column: str, texts: list[str], is_empty: np.ndarray, check: np.ndarray
 ) -> None:
-    """Warns about texts without any word, and about held-out ones without a word that the training texts have.
-    `is_empty` marks the texts whose words are all unknown, and `written` is the whole dataset, for
-    row numbers."""
+    """Warns about texts without words, and about held-out texts that share no word with the training texts.
+    `is_empty` marks the texts whose words are all unknown, and `written` is the whole dataset, for row
+    numbers.
+    """
 
     def row_of(text: str) -> int:
         return int(pc.index(written.column(column), text).as_py()) + 1
@@ -171,8 +173,8 @@ def _fit(run: Run, labels: Labels, x: Any, y: np.ndarray, x_check: Any, y_check:
         learner.coef_, learner.intercept_, learner.t_ = state["coef"], state["intercept"], float(state["t"])
     loop.begin()
     while not loop.is_over:
-        # The order of the texts depends on the seed and the epoch alone, so that a
-        # resumed run sees the same one.
+        # The order of the texts depends on the seed and the epoch alone, so that a resumed run sees the same
+        # order.
         order = np.random.default_rng([job.param("seed"), loop.epoch]).permutation(len(y))
         order_weight = None if weight is None else weight[order]
         learner.partial_fit(x[order], y[order], classes=classes, sample_weight=order_weight)

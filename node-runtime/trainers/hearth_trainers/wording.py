@@ -1,4 +1,4 @@
-"""Words of messages that several trainers share."""
+"""Wording that several trainers share in their messages."""
 
 from __future__ import annotations
 

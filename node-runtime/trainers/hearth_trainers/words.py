@@ -1,5 +1,4 @@
-"""Splits a text into words. The trainer and the model server use it, so it needs
-the standard library only."""
+"""Splits text into words. The trainer and the model server use it, so it needs only the standard library."""
 
 from __future__ import annotations
 
@@ -7,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-# How new models split texts that the first way splits otherwise: it reads a clause of a script without spaces as one
-# word and drops symbols and combining marks. Models of either way are served as they were trained.
+# The version of word splitting for new models. The first version reads a clause in a script without spaces as
+# one word, and drops symbols and combining marks. Models of either version are served as they were trained.
 WORDS_VERSION = 2
 _WORD_1 = re.compile(r"\w+", re.UNICODE)
 # Thai, Lao, Myanmar, Khmer, kana, ideographs. Beyond the second plane nothing else is assigned.
@@ -34,8 +33,9 @@ def words_of(text: str, longest: int, version: int = WORDS_VERSION) -> Iterator[
 
 
 def has_new_words(text: str) -> bool:
-    """Returns whether a text has other words than in the first way, also where its accents are written as marks of
-    their own, as macOS and many PDF files do."""
+    """Returns whether a text's words differ from those of the first version, or its accents are written as
+    separate marks, as on macOS and in many PDF files.
+    """
     if text.isascii():
         return False
     return _words(text) != _WORD_1.findall(text.lower()) or unicodedata.normalize("NFD", text) != text
@@ -62,7 +62,7 @@ def _word_pattern() -> re.Pattern[str]:
 
 
 def _ranges(codes: Iterable[int]) -> str:
-    """Returns ascending code points as the inside of a character class."""
+    """Returns ascending code points as the content of a regex character class."""
     ranges: list[list[int]] = []
     for code in codes:
         if ranges and ranges[-1][1] == code - 1:

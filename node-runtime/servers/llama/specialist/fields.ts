@@ -10,19 +10,19 @@ export function textsOf(body: Body, name: string): { texts: readonly string[]; i
   const value = body[name]
   if (typeof value === 'string') return { texts: [value], isOne: true }
   if (!Array.isArray(value) || value.length === 0)
-    throw new InputProblem(`${name} must be a text or a list of texts, at least one`, `/${name}`)
+    throw new InputProblem(`${name} must be a string or a non-empty list of strings`, `/${name}`)
   return { texts: listOf(value, name), isOne: false }
 }
 
 /** Validates a list of texts. */
 export function listOf(value: unknown, name: string): readonly string[] {
   if (!Array.isArray(value) || value.length === 0)
-    throw new InputProblem(`${name} must be a list of texts, at least one`, `/${name}`)
+    throw new InputProblem(`${name} must be a non-empty list of strings`, `/${name}`)
   if (value.length > MAX_TEXTS)
     throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)
   return value.map((text: unknown, index) => {
     if (typeof text === 'string') return text
-    throw new InputProblem(`${name}[${index}] must be a text`, `/${name}/${index}`)
+    throw new InputProblem(`${name}[${index}] must be a string`, `/${name}/${index}`)
   })
 }
 
@@ -30,7 +30,7 @@ export function listOf(value: unknown, name: string): readonly string[] {
 export function textOf(body: Body, name: string): string {
   const value = body[name]
   if (typeof value === 'string') return value
-  throw new InputProblem(`${name} must be a text`, `/${name}`)
+  throw new InputProblem(`${name} must be a string`, `/${name}`)
 }
 
 /** Returns an optional field that contains a positive integer. */

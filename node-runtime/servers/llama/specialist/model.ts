@@ -13,8 +13,8 @@ const SOFTMAX = /^qwen3/
 /** The limit for one text, which is computed in a single batch and takes memory quadratic in its length. */
 const MAX_TOKENS = 2_048
 /**
- * The number of characters per token to which a text is cut before it is tokenized. While that yields too few tokens,
- * the cut is `WIDER` times as long.
+ * A text is cut to this many characters per token before it is tokenized. If that yields too few tokens, the next cut
+ * is `WIDER` times as long.
  */
 const CHARACTERS = 16
 const WIDER = 8

@@ -43,7 +43,7 @@ function inputs(model: SpecialistModel, value: unknown): string[] {
     if (Array.isArray(part) && part.length > 0 && part.every(isToken))
       return decoded(model, part, `/input/${index}`)
     if (isRecord(part) && part['type'] === 'text' && typeof part['text'] === 'string') return part['text']
-    throw new InputProblem(`input[${index}] must be a text or a list of tokens`, `/input/${index}`)
+    throw new InputProblem(`input[${index}] must be a string or a list of tokens`, `/input/${index}`)
   })
 }
 
@@ -53,7 +53,7 @@ function decoded(model: SpecialistModel, tokens: readonly number[], path: string
   throw new InputProblem(
     `input has the token id ${unknown}, which is not in the vocabulary of this model. Send the text itself: clients ` +
       'that tokenize with the vocabulary of another model have a setting for that, such as ' +
-      'check_embedding_ctx_length=False of LangChain',
+      'check_embedding_ctx_length=False in LangChain',
     path,
   )
 }
@@ -62,14 +62,14 @@ function documentOf(value: unknown, index: number): string {
   const text = isRecord(value) ? value['text'] : value
   if (typeof text === 'string') return text
   throw new InputProblem(
-    `documents[${index}] must be a text, or an object with one in text`,
+    `documents[${index}] must be a string, or an object with a string in text`,
     `/documents/${index}`,
   )
 }
 
 function listed(value: unknown, name: string): unknown[] {
   if (!Array.isArray(value) || value.length === 0)
-    throw new InputProblem(`${name} must be a text or a list, with at least one in it`, `/${name}`)
+    throw new InputProblem(`${name} must be a string or a non-empty list`, `/${name}`)
   // A list of tokens is one text.
   if (value.length > MAX_TEXTS && !value.every(isToken))
     throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)

@@ -120,7 +120,7 @@ async function tokenized(
   return found
 }
 
-/** Rejects other dimensions than the model's: a GGUF can't declare alternatives. */
+/** Rejects dimensions other than the model's: a GGUF can't declare alternatives. */
 function checkDimensions(model: SpecialistModel, body: Body): void {
   const dimensions = countOf(body, 'dimensions')
   if (dimensions === undefined || dimensions === model.width) return

@@ -10,8 +10,7 @@ from ..errors import too_much_memory
 
 
 class Budget:
-    """Counts the bytes that have been read, so that a file that unpacks without end is refused
-    before it exhausts the machine."""
+    """Counts the bytes read, so that a file that unpacks endlessly is refused before it exhausts the machine."""
 
     def __init__(self, limit_mb: int | None) -> None:
         self._limit_mb = limit_mb
@@ -31,7 +30,7 @@ class Budget:
             [field.with_type(kind) for field, kind in zip(schema, types, strict=True)], metadata=schema.metadata
         )
         for batch in batches:
-            # A row group may store a value once that every row contains.
+            # A row group may store a value only once even though every row contains it.
             columns = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns]
             rows = pa.RecordBatch.from_arrays(columns, schema=whole)
             self.take(rows.nbytes)

@@ -1,5 +1,6 @@
-"""Reads numbers from texts as people and spreadsheets write them. `platform/datasets/csv-values.ts` has the same rules,
-so that a dataset is described as it will be learnt; a test compares the two."""
+"""Reads numbers from text as people and spreadsheets write them. `platform/datasets/csv-values.ts` has the
+same rules, so that a dataset's description matches what is learned; a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _DECIMAL_COMMA = rf"{_SIGN}(?:\d+(?:,\d+)?(?:[eE][+-]?\d+)?|\d{{1,3}}(?:\.\d{{3}
 _GAP = r"[ '’´\x{00a0}\x{2009}\x{202f}]"
 _GAP_THOUSANDS = rf"{_SIGN}[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+(?:[.,]\d+)?"
 _DECIMAL_POINT = f"{_PLAIN}|{_COMMA_THOUSANDS}"
-# Marks that may be decimal or between thousands. A leading zero proves a decimal mark.
+# Marks that may be decimal marks or thousands separators. A leading zero proves a decimal mark.
 _OPEN_POINTS = rf"{_SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+"
 _OPEN_COMMAS = rf"{_SIGN}[1-9]\d{{0,2}}(?:,\d{{3}})+"
 _WHOLE = rf"{_SIGN}\d+"
@@ -30,8 +31,9 @@ DECIMALS, THOUSANDS = "decimals", "thousands"
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers that was written as texts; `how` says how unless they are plain, and `row` is the index of an
-    example other than the first value."""
+    """A column of numbers that were written as text. `how` describes their notation unless it is plain; `row`
+    is the index of an example other than the first value.
+    """
 
     column: pa.ChunkedArray
     how: str | None
@@ -39,7 +41,9 @@ class Numbers:
 
 
 def without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns texts without blanks around them; those that mean a missing value in every column are null."""
+    """Returns the values without blanks around them; those that mean a missing value in every column are
+    null.
+    """
     has_blanks = pc.or_(pc.starts_with(column, " "), pc.ends_with(column, " "))
     if not pc.any(has_blanks).as_py():
         return column
@@ -49,41 +53,43 @@ def without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns trimmed texts; those that mean a missing value are null."""
+    """Returns the values trimmed; those that mean a missing value are null."""
     trimmed = pc.utf8_trim_whitespace(column)
     marks = pa.array(MISSING + MISSING_AMONG_VALUES)
     return pc.if_else(pc.is_in(trimmed, marks), pa.scalar(None, pa.string()), trimmed)
 
 
 def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = None) -> str | None:
-    """Returns what points mean in the text columns of a table where a column leaves that open: `DECIMALS` or
-    `THOUSANDS` as another column or the `delimiter` of a CSV file shows, None if nothing does or columns contradict
-    each other."""
-    # One column at a time: copies of all would take the memory of a second table.
+    """Returns what points mean in a table's text columns if that is ambiguous in any of them. It is
+    `DECIMALS` or `THOUSANDS`, as another column or a CSV file's `delimiter` shows; None if nothing shows
+    it or columns contradict each other.
+    """
+    # One column at a time, because copies of all columns would take as much memory as a second table.
     if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
         return None
     has_commas = any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns)
     has_points = any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns)
-    # Programs write semicolons between cells where a comma is the decimal mark; in Switzerland too, with 12'500 and
-    # 3.525.
+    # Programs write semicolons between cells where a comma is the decimal mark, but also in Switzerland,
+    # where numbers look like 12'500 and 3.525.
     is_sign = delimiter == ";" and not any(
         _has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns
     )
     if has_points:
-        # Coordinates have decimal points in files with decimal commas as well.
+        # Coordinates have decimal points even in files with decimal commas.
         return THOUSANDS if has_commas and is_sign else None if has_commas or is_sign else DECIMALS
     return THOUSANDS if has_commas or is_sign else None
 
 
 def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers | None:
-    """Returns the numbers of a text column, or None when it has any other value or none at all. `points` is the
-    `point_meaning` of its table."""
+    """Returns a text column's numbers; None if it has any other value, or no values at all. `points` is the
+    `point_meaning` of its table.
+    """
     texts = without_marks(column)
     if texts.null_count == len(texts):
         return None
     bare, symbol = _bare(texts)
     if points != DECIMALS and _has_open_points(bare):
-        # A number such as 1500 has no mark between its thousands.
+        # A number such as 1500 has no thousands separator.
         return _read_open_points(bare, points == THOUSANDS and not _any(bare, rf"{_SIGN}\d{{4,}}"))
     plain = _cast(texts)
     if plain is not None:
@@ -104,7 +110,7 @@ def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers 
 
 
 def why_not_numbers(column: pa.ChunkedArray) -> str | None:
-    """Explains a text column that is nearly one of numbers; None for other texts."""
+    """Explains why a text column is not quite numeric; None for other columns."""
     texts = without_marks(column)
     values = len(texts) - texts.null_count
     if values == 0:
@@ -131,12 +137,12 @@ def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | N
         # A second point, as in 1.234.567, proves thousands.
         return _read_open_points(bare, True)
     return Numbers(
-        numbers, "numbers with a decimal point, which may be a mark of thousands (write those without it)", row
+        numbers, "numbers with a decimal point, which may be a thousands separator (write those without it)", row
     )
 
 
 def _has_open_points(bare: pa.ChunkedArray) -> bool:
-    """Returns whether the points of a column may be decimal points and marks of thousands."""
+    """Returns whether the points in a column may be either decimal points or thousands separators."""
     return _has_point(bare) and _all(bare, f"{_WHOLE}|{_OPEN_POINTS}")
 
 
@@ -157,7 +163,7 @@ def _bare_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _bare(texts: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str | None]:
-    """Returns numbers without the symbol that they have in common and without gaps, and the symbol."""
+    """Returns the numbers without their common symbol and without gaps, and the symbol."""
     symbol = _common_symbol(texts)
     bare = texts if symbol is None else pc.utf8_trim_whitespace(pc.replace_substring(texts, symbol, ""))
     return _without_gaps(bare), symbol
@@ -184,7 +190,7 @@ def _any(texts: pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _common_symbol(texts: pa.ChunkedArray) -> str | None:
-    """Returns the currency or the percent sign that every value has once."""
+    """Returns the currency or percent sign that every value contains exactly once."""
     first = next((value.as_py() for value in texts if value.is_valid), "")
     symbol = next((mark for mark in _SYMBOLS if mark in first), None)
     if symbol is None or not pc.all(pc.equal(pc.count_substring(texts, symbol), 1)).as_py():
@@ -193,8 +199,8 @@ def _common_symbol(texts: pa.ChunkedArray) -> str | None:
 
 
 def _without_gaps(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Removes blanks and apostrophes between thousands."""
-    # Only in a value that is one number as a whole: 10 2000 is two.
+    """Removes blanks and apostrophes that separate thousands."""
+    # Only if the whole value is one number: 10 2000 is two.
     is_number = pc.match_substring_regex(texts, f"^{_GAP_THOUSANDS}$")
     if not pc.any(is_number).as_py():
         return texts
@@ -207,7 +213,7 @@ def _differs(texts: pa.ChunkedArray, symbol: str | None) -> bool:
 
 
 def _decimal_of(texts: pa.ChunkedArray, symbol: str | None) -> str | None:
-    """Returns the decimal mark of all values; None when some value fits neither, or when all fit both."""
+    """Returns the decimal mark of all values; None if neither mark fits every value, or both do."""
     points = _all(texts, _DECIMAL_POINT)
     commas = _all(texts, _DECIMAL_COMMA)
     if points and commas and (symbol in tuple("$£¥₹") or not _has_comma(texts)):

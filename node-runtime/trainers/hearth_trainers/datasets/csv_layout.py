@@ -1,5 +1,7 @@
-"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`, and its missing values. The trainers and
-the tool `query_table` each have this file, because either runs without the other; a test compares them."""
+"""Detects the layout of a CSV file, by the rules of `platform/datasets/csv-scan.ts`, and lists missing
+values. The trainers and the tool `query_table` each have a copy of this file, because either runs without
+the other; a test compares the copies.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Texts that mean a missing value in every column: those of pandas, and the errors of spreadsheets.
+# Strings that mean a missing value in every column: those of pandas, and spreadsheet errors.
 MISSING = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null", "?", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!",
 ]  # fmt: skip
-# Texts that mean a missing value where every other value is a number, a boolean or a date. In a
-# column of texts they may be values: "-" is a class next to "+".
+# Strings that mean a missing value if every other value is a number, a boolean or a date. In a column of text
+# they may be values: "-" is a class next to "+".
 MISSING_AMONG_VALUES = ["-", "--", ".", "..", "na", "Na", "N.A.", "n.a.", "none", "NONE", "Null", "Nan", "NAN"]
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -27,7 +29,7 @@ _CLOSING = re.compile(r'[^"]*(?:""[^"]*)*"(?!") *')
 
 
 class UnclearLayout(ValueError):
-    """The header may be read with several delimiters, or is a title."""
+    """The header can be read with several delimiters, or is a title."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class CsvLayout:
 
 @dataclass(frozen=True)
 class CsvRecord:
-    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its
-    quotes. Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
+    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with
+    its quotes. In `text`, blanks around quoted cells are removed (one before, any number after), as DuckDB
+    reads them.
+    """
 
     line: int
     text: str
@@ -51,7 +55,7 @@ class CsvRecord:
 
 
 def layout_of(path: Path) -> CsvLayout:
-    """Reads the start of a file."""
+    """Detects a file's layout from its start."""
     with path.open("rb") as stream:
         start = stream.read(_START_BYTES)
     text = start.decode("utf-8-sig", errors="replace")
@@ -65,9 +69,10 @@ def layout_of(path: Path) -> CsvLayout:
 
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
-    """Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the
-    first rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a
-    name, is in front."""
+    """Returns what is wrong with a header if at least a third of it is blank after the first name, and half
+    of the first rows have values there: Excel writes titles and merged cells this way. Blanks before the
+    first name are an index, which pandas and R leave unnamed.
+    """
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
     blank = [index for index in range(names[0] if names else 0, len(header)) if not header[index]]
@@ -83,8 +88,9 @@ def _title_in(lines: list[str], delimiter: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mark in the header, the first lines as they are read with it, and how many rows have as many fields as the
-    header."""
+    """A possible delimiter of the header, the first lines as read with it, and how many rows have as many
+    fields as the header.
+    """
 
     mark: str
     lines: list[str]
@@ -96,9 +102,11 @@ class _Candidate:
 
 
 def _delimiter_of(text: str, *, is_cut: bool) -> str:
-    """Returns the delimiter of the header. Where several fit the same number of rows, a mark that cuts brackets or pads
-    another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or precede a blank. A
-    header without any mark is refused as a title where most rows have the same number of one."""
+    """Returns the header's delimiter. If several fit the same number of rows, a mark that cuts brackets or
+    pads another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or
+    precede a blank. A header without any mark is refused as a title if most rows contain one of the marks
+    the same number of times.
+    """
     candidates: list[_Candidate] = []
     of_rows = ""
     for mark in _DELIMITERS:
@@ -118,7 +126,7 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
         )
     best = [one for one in candidates if one.fitting == max(other.fitting for other in candidates)]
     best = [one for one in best if not _cuts_brackets(one) and not _is_padding(one)] or best
-    # No cell has a tab by chance.
+    # Cells don't contain tabs by chance.
     if any(one.mark == "\t" for one in best):
         return "\t"
     if len(best) > 1 and best[0].mark == "," and best[0].fitting > 0:
@@ -138,7 +146,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _cuts_brackets(one: _Candidate) -> bool:
-    """Returns whether cells have parts of brackets in a line without stray quotes."""
+    """Returns whether a mark splits a pair of brackets, in lines without stray quotes."""
     lines = (line for line in one.lines if '"' not in line and _is_balanced(line))
     return any(not all(map(_is_balanced, line.split(one.mark))) for line in lines)
 
@@ -150,8 +158,9 @@ def _is_padding(one: _Candidate) -> bool:
 
 
 def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
-    """Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more
-    than marks."""
+    """Returns whether the other mark splits the names, and all commas look like parts of cells: at most one
+    in each cell, or no more commas than marks.
+    """
     mark = other.mark
     splits_names = any(name.strip() for name in other.lines[0].split(mark)[1:])
     are_few = other.count >= comma.count or not any(re.search(f",[^{mark}]*,", line) for line in other.lines)
@@ -160,18 +169,20 @@ def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
 
 
 def _is_spaced(one: _Candidate) -> bool:
-    """Returns whether a blank is behind each mark, and no quoted cell."""
+    """Returns whether each mark is followed by a blank, and none by a quoted cell."""
     return not any(re.search(f'[{one.mark}](?! )|[{one.mark}] *"', line) for line in one.lines)
 
 
 def _is_usual(mark: str, rows: list[str]) -> bool:
-    """Returns whether more than half of the rows have a mark the same number of times."""
+    """Returns whether more than half of the rows contain a mark the same number of times."""
     counts = Counter(row.count(mark) for row in rows if mark in row)
     return any(2 * count > len(rows) for count in counts.values())
 
 
 def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:
-    """Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it."""
+    """Returns whether a row has as many delimiters as the header, with any surplus at its end, as DuckDB
+    reads it.
+    """
     surplus = delimiters - expected
     return surplus >= 0 and text.rstrip("\r\n").endswith(delimiter * surplus)
 
@@ -189,7 +200,7 @@ def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
     parts: list[str] = []
     begin, delimiters, is_open, fault = 0, 0, False, None
     for number, line in enumerate(lines, 1):
-        # A blank line of one column is a missing value.
+        # In a file with one column, a blank line is a missing value.
         if number <= layout.skipped_lines or (layout.columns > 1 and not is_open and not line.rstrip("\r\n")):
             continue
         begin = begin if is_open else number

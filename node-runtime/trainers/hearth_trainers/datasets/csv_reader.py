@@ -13,12 +13,12 @@ import pyarrow.csv as pa_csv
 from ..errors import JobError
 from .csv_layout import CsvLayout, UnclearLayout, has_fields, layout_of, records_of
 
-# A row must fit into one block; uploads accept rows of 8 MB.
+# A row must fit into one block; uploads accept rows of up to 8 MB.
 BLOCK_BYTES = 8 << 20
 
 
 class CsvFile:
-    """A CSV file, and how it is laid out."""
+    """A CSV file and its layout."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -36,7 +36,8 @@ class CsvFile:
 
     def open(self, convert: pa_csv.ConvertOptions | None = None) -> pa_csv.CSVStreamingReader:
         """Opens the file, which has a header."""
-        # A blank line of one column is a missing value, and the profile of the dataset counts it as a row.
+        # In a file with one column, a blank line is a missing value, and the dataset's profile counts it as a
+        # row.
         parse = pa_csv.ParseOptions(
             delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=self._layout.columns > 1
         )
@@ -46,12 +47,13 @@ class CsvFile:
 
 
 def _is_unusual(path: Path, layout: CsvLayout) -> bool:
-    """Returns whether a file may have blanks around quoted cells or rows that end at a delimiter, which pyarrow does
-    not read as others do."""
+    """Returns whether a file may have blanks around quoted cells or rows that end with a delimiter, which
+    pyarrow reads differently from other parsers.
+    """
     if path.stat().st_size == 0:
         return False
     mark = layout.delimiter.encode()
-    # A search for each costs a tenth of one with a pattern for all.
+    # Searching for each sign takes a tenth of the time that one pattern for all takes.
     signs = [mark + b' "', b'\n "', b'\r "', b'" ' + mark, b'" \r', b'" \n', b'"  ', mark + b"\r", mark + b"\n"]
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         ends = (
@@ -59,8 +61,8 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
         )
         if ends or not any(content.find(sign) >= 0 for sign in signs):
             return ends
-        # The signs may all be within quoted texts, which a match takes as a whole. It holds a blank behind them, or no
-        # group.
+        # The signs may all be inside quoted cells, which match as a whole: group 1 is then the blank after
+        # the cell, or empty. Other matches have no group.
         mark = re.escape(mark)
         starts = rb'(?:(?<=\A")|(?<=\A\xef\xbb\xbf")|(?<=[' + mark + rb'\r\n]"))'
         quoted = rb'"' + starts + rb'[^"]*(?:""[^"]*)*"( ?)'
@@ -84,8 +86,9 @@ def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper
 
 
 def column_names(header: Sequence[str]) -> list[str]:
-    """Names the columns without the blanks around their names. Those that have no name are named as pandas does: the
-    index that it writes comes back as `Unnamed: 0`."""
+    """Returns the column names without the blanks around them. Columns without a name are named as in pandas:
+    the index that it writes is read back as `Unnamed: 0`.
+    """
     written = [name.strip(" ") for name in header]
     taken = set(written)
     names = []

@@ -1,4 +1,4 @@
-"""Notices a CSV file without a header, whose first row is then taken for the names of the columns."""
+"""Detects a CSV file without a header, whose first row is then mistaken for column names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ..protocol import warn_about_data
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+")
-# A name with more words is hardly one, and a column with more different values holds no labels.
+# A name rarely has more words, and a column with more distinct values holds no labels.
 _MAX_NAME_WORDS = 3
 _MAX_LABELS = 20
 _DATE = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 
 
 def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray], numeric: Iterable[str]) -> None:
-    """Warns when names of columns look like values: a fraction over numbers, a date over dates, or a text that the
-    column itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only next
-    to a sentence, and others where every name looks like a value or the column has them as labels. `texts` are the
-    columns as they are written; `numeric` names those of numbers."""
+    """Warns when column names look like values: a fraction over numbers, a date over dates, or a text that
+    its column repeats. Years and pixel indices are names too, so ascending whole numbers count only next
+    to a sentence. Other whole numbers count if every name looks like a value, or if the column has them as
+    labels. `texts` are the columns as written; `numeric` names the columns of numbers.
+    """
     numbers = {name for name in numeric if _NUMBER.fullmatch(name.strip())}
     sure = {name for name in numbers if not name.strip().lstrip("+-").isdecimal()}
     sure |= {name for name in texts if name not in numbers and _is_value(name, texts[name])}
@@ -52,7 +53,7 @@ def _is_value(name: str, texts: pa.ChunkedArray) -> bool:
 
 
 def _labels(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray]) -> set[str]:
-    """Returns the names that look like the label of a row, and the sentences next to them."""
+    """Returns the names that look like a row's label, and the sentences next to them."""
     sentences = {name for name in names if len(name.split()) > _MAX_NAME_WORDS}
     whole = [name for name in names if _WHOLE.fullmatch(name.strip())]
     order = [int(name) for name in whole]
@@ -68,13 +69,15 @@ def _is_label(name: str, texts: pa.ChunkedArray) -> bool:
 
 
 def _repeats(texts: pa.ChunkedArray, name: str) -> bool:
-    """Returns whether a column has its name in several rows, and not in all, as a mark at the end of each row has."""
+    """Returns whether several rows, but not all, contain the column's name. A mark at the end of each row
+    would be in all of them.
+    """
     count = pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), name.strip())).as_py() or 0
     return 1 < count < len(texts)
 
 
 def _is_repeated(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray]) -> bool:
-    """Returns whether the header comes again as a row, as in files that were joined."""
+    """Returns whether the header appears again as a row, as in concatenated files."""
     rows: pa.ChunkedArray | None = None
     for name in names:
         if name in texts:

@@ -28,8 +28,9 @@ Member = Callable[[], IO[bytes]]
 
 
 def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
-    """Reads one split of the dataset: `train`, otherwise the only or the first one. Class labels
-    are replaced by their names. Raises JobError for a file that is no dataset."""
+    """Reads one split of the dataset: `train`, or else the only or first one. Class labels are replaced by
+    their names. Raises JobError for a file that is not a dataset.
+    """
     with ExitStack() as archives:
         members = dict(_members(path, archives))
         names = _train_split(sorted(members))
@@ -40,7 +41,7 @@ def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
 
 
 def _members(path: Path, archives: ExitStack) -> Iterator[tuple[str, Member]]:
-    """Yields the data files and how to open them, which works until `archives` closes."""
+    """Yields the data files with functions to open them, which work until `archives` closes."""
     if path.is_dir():
         for file in path.rglob("*"):
             if file.suffix in _SUFFIXES:
@@ -81,8 +82,9 @@ def _train_split(names: list[str]) -> list[str]:
 
 
 def _split_of(name: str) -> str:
-    """`train/data-00000-of-00001.arrow` and `data/train-00000-of-00001.parquet`
-    are both of split `train`."""
+    """`train/data-00000-of-00001.arrow` and `data/train-00000-of-00001.parquet` both belong to the split
+    `train`.
+    """
     path = PurePosixPath(name)
     stem = path.stem.split("-")[0]
     if stem in ("train", "test", "validation", "valid", "dev"):
@@ -105,8 +107,9 @@ def _read(name: str, member: Member, budget: Budget) -> pa.Table:
 
 @contextmanager
 def _on_disk(member: Member) -> Iterator[Path]:
-    """Reads one file of an archive at a time, through the disk: the author of an archive decides
-    how large a member unpacks."""
+    """Reads one file of an archive at a time, through the disk, because the archive's author decides how
+    large a member is when unpacked.
+    """
     with tempfile.NamedTemporaryFile() as copy, member() as stream:
         shutil.copyfileobj(stream, copy, 1 << 20)
         copy.flush()
@@ -121,7 +124,7 @@ def read_parquet(path: Path, budget: Budget) -> pa.Table:
 
 
 def _named_labels(table: pa.Table) -> pa.Table:
-    """Replaces the numbers of ClassLabel columns by their names."""
+    """Replaces the numbers in ClassLabel columns with the names of the classes."""
     metadata = (table.schema.metadata or {}).get(b"huggingface")
     if not metadata:
         return table

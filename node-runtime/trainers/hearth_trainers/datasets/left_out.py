@@ -1,4 +1,4 @@
-"""Names the columns of a dataset that a model does not learn from, with the reasons."""
+"""Names the dataset columns that a model does not learn from, with the reasons."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from ..protocol import log
 
-# The metrics of a run are shown in full wherever the run is, so they name no more columns than this;
-# the log names all.
+# A run's metrics are always shown in full, so they name at most this many columns; the log names all.
 MAX_REPORTED = 50
 _MAX_CHARS = 200
-# A manifest names no more of the columns that a model doesn't use, and none that is longer.
+# A manifest names at most this many of the columns that a model doesn't use, and none with a longer name.
 MAX_OTHER_COLUMNS = 1_000
 MAX_OTHER_COLUMN_CHARS = 200
 
@@ -25,7 +24,7 @@ class LeftOut:
 
 
 def describe_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
-    """Logs the columns, and returns them as the metrics of the run hold them."""
+    """Logs the columns, and returns them as they appear in the run's metrics."""
     for one in columns:
         log(f"Column '{one.column}' is left out: {one.reason}.")
     return [{"column": one.column[:_MAX_CHARS], "reason": one.reason[:_MAX_CHARS]} for one in columns[:MAX_REPORTED]]
@@ -38,8 +37,9 @@ def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[Left
 
 
 def other_columns(names: Sequence[str], target: str, features: Sequence[str]) -> list[str]:
-    """Returns the columns of a table that a model neither uses nor predicts, as its manifest names them: its server
-    takes other names for misspelt ones where they resemble those of its features."""
+    """Returns the columns of a table that a model neither uses nor predicts, for its manifest. The server
+    takes other names for misspelled ones if they resemble its features' names.
+    """
     used = {target, *features}
     others = [name for name in names if name not in used and len(name) <= MAX_OTHER_COLUMN_CHARS]
     return others[:MAX_OTHER_COLUMNS]

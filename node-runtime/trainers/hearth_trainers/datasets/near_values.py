@@ -1,5 +1,6 @@
-"""Explains text columns that are nearly numbers, dates or times of the day. A model learns their texts as categories
-without an order, so a value that training did not have counts as missing later."""
+"""Explains text columns that are nearly numbers, dates or times of day. A model learns their text as
+unordered categories, so a value that was not in training later counts as missing.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from ..times.clocks import is_clock
 from ..times.moments import is_time
 from .cells import why_not_numbers, without_marks
 
-# A column that is left out may have millions of different texts; this many of them show what it holds.
+# A column that is left out may have millions of distinct texts; this many show what it contains.
 MAX_TEXTS = 2_000
-# Fewer different numbers, such as '30 days' and '60 days', are often meant as categories.
+# Fewer distinct numbers, such as '30 days' and '60 days', are often meant as categories.
 MIN_NUMBERS = 5
 _ISO_ALONE = "only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
 _NUMBER = r"[+\-−]?(?:\d+(?:,\d\d(?=,)|[,.'’´ \u00a0\u2009\u202f]\d{3})*)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
-# Words in front of a number name something, as in 'Room 12' and 'XL 12', so only signs and currencies count there.
+# Words before a number name something, as in 'Room 12' and 'XL 12', so only signs and currencies count there.
 _CURRENCIES = (
     "AED|ARS|AUD|BDT|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|Fr\\.?|GBP|HKD|HUF|IDR|ILS|INR|JPY|KES|kr\\.?|KRW|MAD|MXN|MYR|NGN"
     "|NOK|NZD|PHP|PKR|PLN|QAR|RM|RMB|RON|Rs\\.?|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|XAF|XOF|ZAR"
@@ -34,20 +35,21 @@ _PLAIN, _SIGN, _MONEY = "", "<", "$"
 
 
 def near_values(column: pa.ChunkedArray) -> str | None:
-    """Explains a text column where half of the cells are numbers, or half of the different texts are numbers, numbers
-    with one unit, dates or times of the day; None for other texts."""
+    """Explains a text column if half of its cells are numbers, or half of its distinct texts are numbers,
+    numbers with one unit, dates or times of day; None for other columns.
+    """
     sample = _Sample(column)
     return why_not_numbers(column) or _near_times(sample) or _near_numbers(sample)
 
 
 def near_numbers(column: pa.ChunkedArray) -> str | None:
-    """Explains a text column as `near_values` does; None for dates and times of the day."""
+    """Explains a text column as `near_values` does; None for dates and times of day."""
     sample = _Sample(column)
     return None if _near_times(sample) else why_not_numbers(column) or _near_numbers(sample)
 
 
 class _Sample:
-    """Different texts of a column."""
+    """A sample of a column's distinct texts."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._trimmed = without_marks(column)
@@ -55,7 +57,7 @@ class _Sample:
         self.texts = texts[:: max(1, -(-len(texts) // MAX_TEXTS))]
 
     def example(self, are: list[bool], wanted: bool = True) -> str | None:
-        """Returns the first text, quoted, whose entry in `are` is the wanted one."""
+        """Returns the first text, quoted, for which `are` has the wanted value."""
         if wanted not in are:
             return None
         text = self.texts[are.index(wanted)]
@@ -95,8 +97,9 @@ def _near_numbers(sample: _Sample) -> str | None:
 
 
 def _unit_of(text: str) -> str | None:
-    """Returns the unit of a number, `_MONEY` for any currency, `_SIGN` for one that is compared, `_PLAIN` for a number
-    alone; None for other texts, and for codes with a leading zero."""
+    """Returns a number's unit: `_MONEY` for any currency, `_SIGN` for a number after a comparison sign,
+    `_PLAIN` for a number alone. Returns None for other text, and for codes with a leading zero.
+    """
     found = _WITH_UNIT.fullmatch(text)
     if found is None or re.match(r"\D*0\d", text):
         return None

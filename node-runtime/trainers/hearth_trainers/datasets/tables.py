@@ -25,15 +25,16 @@ from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
 
 Reader = Callable[[Path, Budget], pa.Table]
-# The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes
-# are learnt, numbers that are written in several ways, such as 1.1 and 1.10.
+# The original text of columns whose numbers may be codes: whole numbers, some with leading zeros, and, where
+# classes are learned, numbers that are written in several ways, such as 1.1 and 1.10.
 Codes = dict[str, pa.ChunkedArray]
 
 
 def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
-    """Reads the dataset as a table. Column types are number, boolean, timestamp, string, or something nested. `codes`
-    receives the texts of CSV columns whose numbers may be codes; without it a warning names whole numbers with leading
-    zeros that become one number."""
+    """Reads the dataset as a table. Column types are number, boolean, timestamp, string, or something nested.
+    `codes` receives the text of CSV columns whose numbers may be codes. Without it, a warning names whole
+    numbers that become one number because they differ only in leading zeros.
+    """
     files: list[Codes] = []
 
     def read_csv(path: Path, budget: Budget) -> pa.Table:
@@ -71,7 +72,9 @@ def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
 
 
 def _joined_codes(name: str, tables: list[pa.Table], files: list[Codes]) -> pa.ChunkedArray:
-    """Returns a column of several files as texts; one without leading zeros is written as its numbers are."""
+    """Returns a column from several files as text. In files where its numbers can't be codes, they are
+    converted back to text.
+    """
     chunks: list[pa.Array] = []
     for table, codes in zip(tables, files, strict=True):
         if name in codes:
@@ -101,7 +104,7 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
     _refuse_duplicates(names)
     convert = pa_csv.ConvertOptions(
         column_types={name: pa.string() for name in header},
-        # The errors of spreadsheets count as missing too, after they have been counted.
+        # Spreadsheet errors count as missing too, but only after they have been counted.
         null_values=[mark for mark in MISSING if mark not in ERRORS],
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
@@ -134,7 +137,9 @@ def has_padded_numbers(texts: pa.ChunkedArray) -> bool:
 
 
 def _is_spelt_variously(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> bool:
-    """Returns whether few numbers, such as classes, have more spellings than there are numbers."""
+    """Returns whether a column with few distinct numbers, such as classes, has several spellings of the same
+    number.
+    """
     if not pa.types.is_floating(numbers.type):
         return False
     different = pc.unique(numbers.drop_null())
@@ -145,8 +150,9 @@ def _is_spelt_variously(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> boo
 
 
 def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> tuple[pa.ChunkedArray, bool]:
-    """Converts a text column to the narrowest type that all its values fit; also returns whether they are plain
-    numbers."""
+    """Converts a text column to the narrowest type that fits all its values; also returns whether they are
+    plain numbers.
+    """
     column = _without_errors(name, column)
     texts = without_marks(column)
     if texts.null_count == len(column):
@@ -179,7 +185,7 @@ def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None:
-    """Warns about texts that are read as numbers by other than the plain notation."""
+    """Warns about text that is read as numbers although its notation is not the plain one."""
     if numbers.how is None:
         return
     row = numbers.row
@@ -194,12 +200,14 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
 
 
 def report_merged_codes(name: str, texts: pa.ChunkedArray) -> None:
-    """Warns about numbers that are written in several ways, because codes become one value by that."""
+    """Warns about numbers that are written in several ways: if they are codes, different codes become one
+    value.
+    """
     if found := spellings_of_one(texts):
         other, text, row = found
         warn_about_data(
             f"'{other}' and '{text}' (row {row}) in '{name}' are read as one number, {float(text):.15g}. If they are "
-            "different codes, write a letter before each, so that they are texts.",
+            "different codes, write a letter before each, so that they are read as text.",
             column=name,
             row=row,
         )
@@ -226,12 +234,12 @@ def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _read_jsonl(path: Path, budget: Budget) -> pa.Table:
-    # The rows use at least as much memory as they have bytes in the file.
+    # The rows use at least as much memory as the file has bytes.
     budget.take(path.stat().st_size)
     try:
         return pa_json.read_json(path, read_options=pa_json.ReadOptions(block_size=BLOCK_BYTES))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # The file has values of mixed types or a bad line. Reading it line by line finds which.
+        # The file has values of mixed types or a bad line. Reading it line by line shows which.
         return _read_jsonl_slowly(path)
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning of encoders of texts: embeddings and classifiers."""
+"""Fine-tuning of text encoders: embedding models and classifiers."""
 
 import sys
 from pathlib import Path
@@ -6,5 +6,5 @@ from pathlib import Path
 # Its import prepares the libraries.
 from .. import llm as llm
 
-# A run reads a model's folder and its texts with the code of the server, so it trains what is served.
+# A run reads a model's folder and text with the server's code, so that it trains what will be served.
 sys.path.append(str(Path(__file__).parents[3] / "servers"))

@@ -25,26 +25,26 @@ from ..llm.settings import LoopSettings, read_loop_settings
 from ..protocol import log, warn_about_data
 from ..wording import counted
 
-# The families that the server of specialists serves.
+# The model families that the specialist server supports.
 FAMILIES = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "deberta-v2"})
-# Reads vectors that embeddings do not use; without it in training, every trained weight gets a gradient.
+# Embeddings do not use this layer. If it isn't trained, every trained weight gets a gradient.
 POOLER = "pooler"
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A folder of the base, and how its texts become tokens."""
+    """The base's folder, and how its text becomes tokens."""
 
     folder: Path
     layout: Layout
     tokenization: Tokenization
-    # A tokenizer that was made of the base's files, where they lack one that the server reads.
+    # A tokenizer converted from the base's files, if they lack one that the server can read.
     converted_tokenizer: tempfile.TemporaryDirectory[str] | None
-    # The sequence_len of the run, which the model may not reach.
+    # The run's sequence_len; the model's own limit may be lower.
     requested_tokens: int
 
     def tokens_of(self, texts: Sequence[str]) -> list[Tokens]:
-        """Returns the tokens of texts as the server will make them, with the prompt that counts without being named."""
+        """Tokenizes texts as the server will, with the prompt that applies by default."""
         name = self.layout.default_prompt
         prompt = "" if name is None else self.layout.prompts[name]
         found = self.tokenization.encode([prompt + text for text in texts])
@@ -54,7 +54,7 @@ class Encoder:
         return found
 
     def warn_about_cut(self, tokens: Sequence[Tokens], rows: Sequence[int]) -> None:
-        """Warns about texts of the dataset that lost their end; `rows` are the rows in which they come first."""
+        """Warns about dataset texts whose end was cut off; `rows` are the rows in which they first appear."""
         cut = [row for one, row in zip(tokens, rows, strict=True) if one.is_cut]
         if not cut:
             return
@@ -67,13 +67,13 @@ class Encoder:
         )
 
     def inputs_of(self, tokens: Sequence[Tokens], device: torch.device) -> dict[str, torch.Tensor]:
-        """Returns padded tokens as the model takes them."""
+        """Returns padded tokens as inputs for the model."""
         ids, mask, _ = padded(tokens, int(self.layout.config.get("pad_token_id") or 0))
         return {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": torch.from_numpy(mask).to(device)}
 
 
 def begin(job: Job) -> tuple[Encoder, LoopSettings, torch.device]:
-    """Makes the libraries quiet, and reads the job; a base that is no encoder of texts is refused."""
+    """Silences the libraries and reads the job; refuses a base that is not a text encoder."""
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     torch.set_num_threads(job.threads)
@@ -90,7 +90,7 @@ def _read_encoder(job: Job, settings: LoopSettings) -> Encoder:
         if family not in FAMILIES:
             architecture = (layout.config.get("architectures") or [family])[0]
             raise BadModel(
-                f"{architecture} is no encoder of texts; its family must be one of {', '.join(sorted(FAMILIES))}"
+                f"{architecture} is not a text encoder; its family must be one of {', '.join(sorted(FAMILIES))}"
             )
         layout = replace(layout, max_tokens=min(layout.max_tokens, settings.sequence_len))
         converted_tokenizer = (
@@ -118,8 +118,8 @@ def load_model(kind: Any, encoder: Encoder, settings: LoopSettings, **options: A
     """Loads the weights in 32 bits, without executing code from the folder."""
     if (encoder.folder / "adapter_config.json").exists():
         # transformers would load the base from whatever path the adapter names.
-        raise JobError("A whole model and an adapter lie in one folder of the base model.", code="bad_base")
-    # Weights that the base lacks, like those of a head, begin at random, from the seed alone.
+        raise JobError("The base model's folder contains both a whole model and an adapter.", code="bad_base")
+    # Weights that the base lacks, such as a head's, are random at first and depend on the seed alone.
     torch.manual_seed(settings.seed)
     settings_of_files = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
     try:

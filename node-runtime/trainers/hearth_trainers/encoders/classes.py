@@ -34,7 +34,7 @@ class TextBatch:
 
 
 class Classes:
-    """See `Objective`. The loss is cross entropy, with a weight for each class where the run says so."""
+    """See `Objective`. The loss is cross entropy, with a weight per class if the run requests it."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class Classes:
         return {}
 
     def probabilities(self, model: Any, rows: np.ndarray) -> np.ndarray:
-        """Returns the probability of each class for rows."""
+        """Returns the probability of each class for the given rows."""
         return self._probabilities(model, self._texts(rows))
 
     def probabilities_of(self, model: Any, text: str) -> np.ndarray:
-        """Returns the probability of each class for a text of any origin."""
+        """Returns the probability of each class for any text."""
         return self._probabilities(model, self._encoder.tokens_of([text]))[0]
 
     @torch.no_grad()

@@ -27,7 +27,7 @@ MAX_LEARNT = 2_000
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
-    """Trains, or resumes training, and writes a folder of transformers with a head for the classes."""
+    """Trains, or resumes training, and writes a transformers folder with a head for the classes."""
     encoder, settings, device = begin(job)
     data = read_labelled_texts(job, settings.val_set_size, settings.seed)
     group = ProcessGroup(device)
@@ -65,8 +65,9 @@ def train_job(job: Job, stop: StopSignal) -> None:
 
 
 def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple[Any, list[str]]:
-    """Returns the model and the names of its head's parts. The head of the base stays where it is for these very
-    classes; any other begins at random."""
+    """Returns the model and the names of its head's parts. The base's head is kept if it has exactly these
+    classes; any other head starts at random.
+    """
     named = dict(enumerate(classes))
     model = load_model(
         AutoModelForSequenceClassification,

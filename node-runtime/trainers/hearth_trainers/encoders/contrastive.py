@@ -1,4 +1,4 @@
-"""The objective of embeddings: a text is nearer to what belongs to it than to everything else in its batch."""
+"""The objective of embeddings: a text is nearer to its positive than to everything else in its batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PairBatch:
 
     texts: list[Tokens]
     rows: int
-    # True where a candidate is no negative of an anchor, because it belongs to it as well.
+    # True where a candidate is not a negative for an anchor, because it also belongs to that anchor.
     ignored: torch.Tensor
     counts: bool
 
@@ -51,7 +51,8 @@ class MultipleNegatives:
         self._scale = scale
         self._device = device
         lengths = [len(self._tokens[one.anchor]) + len(self._tokens[one.positive]) for one in pairs.learn]
-        # Rows of like length would be poor negatives of each other, so batches are drawn by chance alone.
+        # Rows of similar length would be poor negatives for each other, so batches are drawn purely at
+        # random.
         self.plan = Plan(lengths, settings, by_length=False, world=world)
 
     def step(self, step: int, rank: int) -> tuple[list[PairBatch], int]:
@@ -84,7 +85,7 @@ class MultipleNegatives:
 
     @torch.no_grad()
     def embed(self, model: Any, texts: list[int]) -> torch.Tensor:
-        """Returns the vectors of texts, by their numbers, of length 1."""
+        """Returns the vectors of texts, given by their indices, with length 1."""
         model.eval()
         parts = [
             self._vectors(model, [self._tokens[text] for text in texts[start : start + self._size]])

@@ -20,7 +20,7 @@ from .retrieval import MAX_ROWS, retrieval, sample
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
-    """Trains, or resumes training, and writes a folder in the layout of sentence-transformers."""
+    """Trains, or resumes training, and writes a folder in the sentence-transformers layout."""
     encoder, settings, device = begin(job)
     pairs = read_pairs(job, settings.val_set_size, settings.seed)
     group = ProcessGroup(device)
@@ -29,7 +29,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     learning = MultipleNegatives(
         encoder, pairs, settings, scale=float(job.param("scale")), device=device, world=group.world_size
     )
-    # As many rows of either part, because a text is found more easily among fewer.
+    # Both parts are measured on the same number of rows, because a text is found more easily among fewer.
     check = sample(pairs.check, MAX_ROWS, settings.seed)
     learnt = sample(pairs.learn, len(check) or MAX_ROWS, settings.seed)
     before = retrieval(learning, model, check) if check else {}

@@ -16,13 +16,15 @@ _TOKENIZER = (
     "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.txt vocab.json merges.txt "
     "sentencepiece.bpe.model spm.model spiece.model"
 ).split()
-# The files with which a folder of sentence-transformers says how vectors are made.
+# The files in which a sentence-transformers folder describes how vectors are computed.
 _SENTENCE_LAYOUT = ("sentence_bert_config.json", "config_sentence_transformers.json", "modules.json")
 _SHARD = "2GB"
 
 
 def write_encoder(job: Job, settings: LoopSettings, encoder: Encoder, model: Any) -> Path:
-    """Writes the weights with the LoRA layers merged, the LoRA layers by themselves, and the tokenizer of the base."""
+    """Writes the weights with the LoRA layers merged, the LoRA layers by themselves, and the base's
+    tokenizer.
+    """
     directory = job.output_dir
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
@@ -39,8 +41,9 @@ def write_encoder(job: Job, settings: LoopSettings, encoder: Encoder, model: Any
 
 
 def write_sentence_layout(directory: Path, encoder: Encoder) -> None:
-    """Writes how vectors are made: as the base says, else the mean of the tokens, of length 1, as the server takes
-    it."""
+    """Writes how vectors are computed: as the base specifies, or else as the mean of the tokens, scaled to
+    length 1, as the server does.
+    """
     for name in _SENTENCE_LAYOUT:
         _copy_file(encoder.folder, directory, name)
     modules = directory / "modules.json"
@@ -63,7 +66,7 @@ def write_sentence_layout(directory: Path, encoder: Encoder) -> None:
 
 
 def _copy_file(folder: Path, directory: Path, name: str) -> None:
-    """Copies a file that the folder may have; what it has already been written stays."""
+    """Copies a file if the folder has it; an already written file is kept."""
     source, target = folder / name, directory / name
     if source.is_file() and not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

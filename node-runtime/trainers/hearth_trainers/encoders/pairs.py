@@ -1,4 +1,4 @@
-"""Reads the rows of a run for embeddings: texts and what belongs to them, in parts to learn from and to hold out."""
+"""Reads the rows of an embedding run: texts and their matches, split into training and held-out rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..protocol import log
 
 @dataclass(frozen=True)
 class Pair:
-    """A row: numbers of its texts."""
+    """A row, as indices of its texts."""
 
     anchor: int
     positive: int
@@ -25,10 +25,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The distinct texts of a dataset, the rows to learn from, and those that are held out."""
+    """A dataset's distinct texts, the training rows, and the held-out rows."""
 
     texts: list[str]
-    # The row in which each text comes first, from 1.
+    # The row in which each text first appears, from 1.
     rows: list[int]
     learn: list[Pair]
     check: list[Pair]
@@ -72,7 +72,7 @@ def columns_left_out(rows: list[dict[str, Any]], used: list[str]) -> list[dict[s
 
 
 def text_in(row: dict[str, Any], column: str, place: int) -> str:
-    """Returns the text of a column; anything else is refused with its place."""
+    """Returns a row's text in a column; refuses anything else with an error that names the row."""
     value = row.get(column)
     if isinstance(value, str) and value.strip():
         return value

@@ -1,4 +1,4 @@
-"""Measures how well embeddings find what belongs to a text."""
+"""Measures how well embeddings find the matches of a text."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from .contrastive import MultipleNegatives
 from .pairs import Pair
 
-# Each anchor is compared with every candidate of its part, so large parts are measured by a sample.
+# Each anchor is compared with every candidate in its part, so large parts are measured on a sample.
 MAX_ROWS = 1_000
 
 
 def sample(rows: list[Pair], count: int, seed: int) -> list[Pair]:
-    """Returns as many rows, or all where there are fewer."""
+    """Returns a random sample of at most `count` rows."""
     count = min(count, MAX_ROWS, len(rows))
     return [rows[index] for index in sorted(np.random.default_rng([seed, 2]).permutation(len(rows))[:count].tolist())]
 
 
 def retrieval(learning: MultipleNegatives, model: Any, rows: list[Pair]) -> dict[str, float]:
-    """Returns the share of anchors whose own positive is the nearest of all texts of these rows, and the mean
-    reciprocal rank of the positives. Other positives of the same anchor count neither way; equal ones count as
-    nearer."""
+    """Returns the share of anchors whose own positive is the nearest of all texts in these rows, and the mean
+    reciprocal rank of the positives. An anchor's other positives are ignored; ties count as nearer.
+    """
     anchors = sorted({one.anchor for one in rows})
     candidates = sorted({text for one in rows for text in (one.positive, one.negative) if text is not None})
     place = {text: index for index, text in enumerate(candidates)}

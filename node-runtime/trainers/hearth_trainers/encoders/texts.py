@@ -1,4 +1,4 @@
-"""Reads the rows of a run for classes: texts and their labels, in parts to learn from and to hold out."""
+"""Reads the rows of a classification run: texts and their labels, split into training and held-out rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .pairs import columns_left_out, text_in
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """The texts of a dataset with their labels, and the numbers of the rows to learn from and of those held out."""
+    """A dataset's texts with their labels, and the indices of the training and held-out rows."""
 
     texts: list[str]
     # The row of each text in the dataset, from 1.
@@ -83,8 +83,9 @@ def _is_blank(value: Any) -> bool:
 
 
 def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) -> str | None:
-    """Returns the class of a row, or None without one. In a file `has_marks` of missing values these are no classes;
-    other formats have a null for that."""
+    """Returns a row's class, or None if it has none. With `has_marks`, marks of missing values are not
+    classes; other formats have null for that.
+    """
     value = row.get(column)
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -125,7 +126,7 @@ def _labels(names: list[str], column: str) -> Labels:
 
 
 def _split(texts: list[str], labels: Labels, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Splits distinct texts, so that none is in both parts."""
+    """Splits by distinct text, so that no text is in both parts."""
     first: dict[str, int] = {}
     owner = np.array([first.setdefault(text, row) for row, text in enumerate(texts)])
     firsts = np.array(sorted(first.values()))

@@ -1,5 +1,6 @@
-"""Entry point: `python -m hearth_trainers.llm.compare job.json`. Checks that a merged model yields
-the logits of its base with the adapters: see ../../README.md."""
+"""Entry point: `python -m hearth_trainers.llm.compare job.json`. Checks that a merged model yields the same
+logits as its base with the adapters: see ../../README.md.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,7 @@ class Adapter:
 
 @torch.inference_mode()
 def compare(base: Path, adapters: list[Adapter], merged: Path, gpus: int = 0) -> list[dict[str, Any]]:
-    """Returns the largest difference of logits for each prompt, and the limit. One
-    model is in memory at a time."""
+    """Returns each prompt's largest logit difference, and the limit. Only one model is in memory at a time."""
     device = own_device(gpus)
     tokenizer = AutoTokenizer.from_pretrained(merged, trust_remote_code=False, local_files_only=True)
     prompts = [tokenizer(prompt)["input_ids"][:MAX_TOKENS] for prompt in PROMPTS]
@@ -131,7 +131,7 @@ def _verdict(prompt: str, plain: torch.Tensor, expected: torch.Tensor, found: to
 
 
 def main(path: Path) -> int:
-    """Exits as trainers do: 0, 64 if these files cannot be compared, 1 for anything else."""
+    """Exits as trainers do: with 0, with 64 if these files cannot be compared, or with 1 for any other error."""
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:

@@ -20,7 +20,7 @@ from .rows import read_rows
 from .settings import Settings
 
 CACHED_DATASETS = 8
-# Must change with every change in the tokenization of rows, and in what is noted or refused.
+# Must change whenever the tokenization of rows changes, or what is noted or refused.
 _CACHE_VERSION = 6
 
 
@@ -30,7 +30,7 @@ class Dataset:
 
     learn: list[Example]
     check: list[Example]
-    # The columns that no row of this type has, as the metrics of the run name them.
+    # The columns that no row of this type has, as the run's metrics name them.
     left_out: list[dict[str, str]]
 
 
@@ -88,8 +88,8 @@ def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int
     digest.update(job.data_digest().encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode() if tokenizer.is_fast else repr(tokenizer).encode())
     digest.update(str(tokenizer.chat_template).encode())
-    # Rows end with a special token, and templates write others. A file of its own names them, so two bases with one
-    # vocabulary may differ only here.
+    # Rows end with a special token, and templates write others. They are named in a separate file, so two
+    # bases with the same vocabulary may differ only here.
     digest.update(json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str).encode())
     return job.cache_dir / f"tokens-{digest.hexdigest()[:32]}.npz"
 

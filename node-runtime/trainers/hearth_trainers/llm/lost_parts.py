@@ -10,7 +10,7 @@ from .messages import REASONING_MEMBERS
 
 TEXT, REASONING = "text", "reasoning"
 _END_OF_REASONING = "</think>"
-# Digits come out of a template that trims, quotes or changes the case of what it shows.
+# Digits survive a template that trims, quotes or changes the case of what it shows.
 _MARK = "9182736450"
 
 
@@ -24,7 +24,7 @@ class Part:
 
 
 class LostParts:
-    """Compares rows with what one chat template makes of them."""
+    """Compares rows with the output of one chat template."""
 
     def __init__(self) -> None:
         self._known_shapes: set[tuple[object, ...]] = set()
@@ -34,8 +34,9 @@ class LostParts:
     ) -> list[Part]:
         """Returns the parts of `messages` that `text`, the rendered row, does not show.
 
-        Words that are not in it may have been changed, and those that are may come from another message. So marks are
-        rendered in the place of the first, and once in the place of each shape of message."""
+        Words missing from `text` may have been changed, and words in it may come from another message. So
+        we render marks in place of missing parts, and once in place of each shape of message.
+        """
         marks: dict[tuple[int, str], str] = {}
         suspects: list[Part] = []
         for place, message in enumerate(messages):

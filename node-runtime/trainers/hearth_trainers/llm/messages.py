@@ -1,4 +1,4 @@
-"""Reads the messages of chat rows in the forms that are around: those of OpenAI, and those of ShareGPT."""
+"""Reads the messages of chat rows in the common formats: OpenAI's and ShareGPT's."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SHAREGPT_ROLES = {
 _ROLES = ("system", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _PASSED = ("name", "tool_call_id")
-# Members with the reasoning of a message: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one of
-# them.
+# Members with a message's reasoning: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one
+# of them.
 REASONING_MEMBERS = ("reasoning_content", "thinking", "reasoning")
 # Columns of a chat row; others are left out.
 CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "parallel_tool_calls")
@@ -40,15 +40,15 @@ CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "pa
 
 @dataclass(frozen=True)
 class Conversation:
-    """The messages and the tools of a row as chat templates expect them."""
+    """A row's messages and tools as chat templates expect them."""
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None
-    # The members of messages that are not learnt, such as `refusal` and `weight`.
+    # The message members that are not learned, such as `refusal` and `weight`.
     unused: frozenset[str]
-    # 1 where the first message is the row's column `system`.
+    # 1 if the first message comes from the row's column `system`.
     inserted: int
-    # Whether the messages have another system message, so that the column is left out.
+    # Whether the messages have a different system message, so that the column is left out.
     unused_system: bool
 
     @property
@@ -63,7 +63,7 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     column = "conversations" if row.get("messages") is None else "messages"
     turns = _parsed(row.get(column))
     if not is_list(turns):
-        raise _bad(number, column, "is missing" if turns is None else "is no list of messages")
+        raise _bad(number, column, "is missing" if turns is None else "is not a list of messages")
     if not turns:
         raise _bad(number, column, "has no messages")
     messages: list[dict[str, Any]] = []
@@ -118,7 +118,7 @@ def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> tup
 
 
 def _says_something(name: str, value: Any) -> bool:
-    """Whether it matters that a member of a message is not learnt. A weight of 1 is that of all messages."""
+    """Whether it matters that a message member is not learned. A weight of 1 is the default."""
     return value not in (None, "", [], {}) and (name, value) != ("weight", 1)
 
 
@@ -137,7 +137,7 @@ def _content(content: Any, name: str, refuse: Callable[[str], JobError]) -> str:
     if isinstance(content, str):
         return content
     if not is_list(content):
-        raise refuse(f"has a {name} of type {type(content).__name__}; it must be a text or a list of parts")
+        raise refuse(f"has a {name} of type {type(content).__name__}; it must be a string or a list of parts")
     texts: list[str] = []
     for part in content:
         kind = part.get("type", "text") if is_object(part) else "text"
@@ -159,7 +159,7 @@ def _calls(calls: Any, refuse: Callable[[str], JobError]) -> list[dict[str, Any]
             raise refuse("has a tool call without the name of its function")
         arguments = _parsed(function.get("arguments", function.get("parameters")) or {})
         if not is_object(arguments):
-            raise refuse(f"calls {function['name'][:60]} with arguments that are no JSON object")
+            raise refuse(f"calls {function['name'][:60]} with arguments that are not a JSON object")
         named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
         found.append({**named, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
     if not found:
@@ -173,12 +173,12 @@ def _tools(row: Row, number: int) -> list[dict[str, Any]] | None:
     if tools is None or tools == "" or tools == []:
         return None
     if not is_list(tools) or not all(is_object(tool) for tool in tools):
-        raise _bad(number, column, "is no list of tools")
+        raise _bad(number, column, "is not a list of tools")
     return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools]
 
 
 def _parsed(value: Any) -> Any:
-    """Parses JSON in a text, as CSV and ShareGPT hold it; other texts stay."""
+    """Parses JSON in a string, as in CSV files and ShareGPT data; other strings stay unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return orjson.loads(value)

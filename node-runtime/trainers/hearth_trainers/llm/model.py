@@ -96,7 +96,7 @@ def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
     """Loads the weights of a folder without executing code from it or downloading anything."""
     if (folder / "adapter_config.json").exists():
         # transformers would load the base from whatever path the adapter names.
-        raise JobError("A whole model and an adapter lie in one folder of the base model.", code="bad_base")
+        raise JobError("The base model's folder contains both a whole model and an adapter.", code="bad_base")
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, trust_remote_code=False, local_files_only=True, use_safetensors=True, **options
@@ -114,7 +114,7 @@ def _keep_gradients(model: Any) -> None:
 
 
 def _with_lora(model: Any, settings: Settings) -> Any:
-    # LoRA layers are initialized at random, from the seed alone, whatever was drawn before.
+    # LoRA layers are initialized at random from the seed alone, regardless of earlier draws.
     torch.manual_seed(settings.seed)
     config = LoraConfig(
         task_type="CAUSAL_LM",
@@ -137,8 +137,8 @@ def _model_class(folder: Path) -> Any:
 
 
 def _attention(model_class: Any, settings: Settings, device: torch.device) -> str:
-    # A fifth of the causal models of transformers can compute attention in plain PyTorch only, and
-    # refuse to load with anything else.
+    # A fifth of the causal models in transformers can compute attention only in plain PyTorch, and refuse to
+    # load with anything else.
     plain = "sdpa" if model_class._supports_sdpa else "eager"
     wanted = settings.flash_attention
     if wanted == "off":

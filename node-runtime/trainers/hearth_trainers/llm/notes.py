@@ -1,4 +1,4 @@
-"""Counts what rows lose while they become tokens, and says so."""
+"""Counts what rows lose in tokenization, and warns about it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .settings import Settings
 
 _MEMBER = "member "
 _MAX_MEMBERS = 20
-_USED = "chat rows are learnt whole, with the role, text, name, reasoning and tool calls of each message"
+_USED = "chat rows are learned whole, with the role, text, name, reasoning and tool calls of each message"
 
 
 class Notes:
-    """The number of rows with each kind of loss, and the first of them, from 1."""
+    """The number of rows with each kind of loss, and the first such row, from 1."""
 
     def __init__(self, found: dict[str, list[int]] | None = None) -> None:
         self.found = found or {}
@@ -27,8 +27,9 @@ class Notes:
         self.found.setdefault(kind, [0, row])[0] += 1
 
     def add_member(self, name: str, row: int) -> None:
-        """Counts a row with a member of messages that is not learnt. Names are of the caller's choice, so only the
-        first ones are noted."""
+        """Counts a row with a message member that is not learned. Callers choose the names, so only the first
+        few are noted.
+        """
         kind = _MEMBER + name[:60]
         if kind in self.found or sum(known.startswith(_MEMBER) for known in self.found) < _MAX_MEMBERS:
             self.add(kind, row)
@@ -75,8 +76,8 @@ class Notes:
 
 
 def report_columns(rows: list[Row], settings: Settings) -> list[dict[str, str]]:
-    """Names the columns that rows of this type do not have, as the metrics of the run hold them."""
+    """Names the columns that rows of this type do not have, as they appear in the run's metrics."""
     used = {"alpaca": ("instruction", "input", "output"), "chat": CHAT_COLUMNS, "text": (settings.text_column,)}
     names: dict[str, Any] = {name: None for row in rows[:1000] for name in row}
     kind = settings.dataset_type
-    return describe_left_out(all_but(list(names), used[kind], f"it is no part of {kind} rows"))
+    return describe_left_out(all_but(list(names), used[kind], f"{kind} rows don't use it"))

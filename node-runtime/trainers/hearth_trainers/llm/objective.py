@@ -33,10 +33,11 @@ class Objective(Protocol):
         ...
 
     def validate(self, model: Any, group: ProcessGroup) -> float | None:
-        """Returns the mean loss over the rows that are held out; None without any. The model is in evaluation
-        mode, without gradients."""
+        """Returns the mean loss over the held-out rows; None if there are none. The model is in evaluation
+        mode, without gradients.
+        """
         ...
 
     def measures(self, loss: float) -> dict[str, float]:
-        """Returns further metrics of such a loss, by names that begin with `eval_`."""
+        """Returns further metrics derived from this loss; their names begin with `eval_`."""
         ...

@@ -20,8 +20,7 @@ _SHARD = "2GB"
 
 
 def write_adapter(model: Any, directory: Path, base_model: str, revision: str | None) -> None:
-    """Writes `adapter/` in the format of PEFT. It names the base as the run did, not
-    by a folder of this node."""
+    """Writes `adapter/` in PEFT format. It names the base as the run did, not by a folder on this node."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base_model
         config.revision = revision
@@ -31,7 +30,7 @@ def write_adapter(model: Any, directory: Path, base_model: str, revision: str | 
 
 
 def write_merged(directory: Path, base: Path, settings: Settings, model: Any | None) -> None:
-    """Writes `model/` in bf16. Adapters are merged into the base as it was before quantisation."""
+    """Writes `model/` in bf16. Adapters are merged into the base as it was before quantization."""
     target = directory / "model"
     if settings.adapter == "none":
         assert model is not None

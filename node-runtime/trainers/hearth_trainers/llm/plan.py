@@ -1,5 +1,6 @@
-"""Selects the rows of each optimizer step, as a pure function of the seed and the step, so that a
-resumed run draws the same."""
+"""Selects the rows of each optimizer step, as a pure function of the seed and the step, so that a resumed run
+draws the same rows.
+"""
 
 from __future__ import annotations
 

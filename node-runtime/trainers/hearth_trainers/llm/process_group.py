@@ -10,7 +10,9 @@ import torch
 
 
 class ProcessGroup:
-    """The process group of torch.distributed, by accelerate. A single process never imports accelerate."""
+    """The torch.distributed process group, created with accelerate. A single process never imports
+    accelerate.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -33,7 +35,7 @@ class ProcessGroup:
         return self._accelerator.prepare_model(model, device_placement=False) if self._accelerator else model
 
     def no_sync(self, model: Any) -> AbstractContextManager[Any]:
-        """Skips the gradient exchange, for all but the last micro-batch of a step."""
+        """Skips the gradient exchange for all but the last micro-batch of a step."""
         return self._accelerator.no_sync(model) if self._accelerator else nullcontext()
 
     def reduce_sum(self, *values: float) -> list[float]:

@@ -14,8 +14,8 @@ from .settings import Settings
 
 IGNORED = -100
 
-# For tokenizers without a template. The model is trained with it, and it is saved with the model,
-# so chats use the same one. Its calls have the form that the servers read.
+# For tokenizers without a template. The model is trained with this one, and it is saved with the model, so
+# chats use the same one. Its tool calls have the format that the servers parse.
 FALLBACK_TEMPLATE = (
     "{{ bos_token or '' }}"
     "{% if tools %}{{ '### Tools:\\n' }}{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}"
@@ -54,8 +54,9 @@ class Renderer:
         self._render = {"alpaca": self._alpaca, "chat": self._chat, "text": self._text}[settings.dataset_type]
 
     def render(self, row: Row, number: int) -> Example | None:
-        """Returns the tokens of row `number` (from 1), or None for a row with nothing to learn; raises an error that
-        names a row that cannot be trained on. `notes` counts what is lost."""
+        """Returns the tokens of row `number` (from 1), or None if it has nothing to learn. Raises an error
+        that names the row if it cannot be trained on. `notes` counts what is lost.
+        """
         return self._render(row, number)
 
     def _alpaca(self, row: Row, number: int) -> Example | None:
@@ -72,7 +73,7 @@ class Renderer:
         return self._fit_answer(self._ids(prompt), self._ids(answer), number)
 
     def _is_empty(self, row: Row, column: str, number: int) -> bool:
-        """Notes a row whose text to learn is empty. A row without that column is an error of the dataset."""
+        """Notes a row whose text to learn is empty. A row without that column is an error in the dataset."""
         value = row.get(column, ...)
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if is_empty:
@@ -93,8 +94,9 @@ class Renderer:
         return prompt, answer if answer.strip() != output.strip() else output + eos
 
     def _fit_answer(self, prompt: list[int], answer: list[int], number: int) -> Example:
-        """Truncates the beginning of the prompt and leaves the answer whole. At least one token of
-        the prompt stays, which the answer's first token follows."""
+        """Truncates the beginning of the prompt and leaves the answer whole. Keeps at least one prompt token,
+        so that the answer's first token follows something.
+        """
         max_prompt = self._limit - len(answer)
         if len(prompt) > max_prompt:
             self.notes.add("cut", number)
@@ -130,8 +132,10 @@ class Renderer:
         return self._whole(self._ids(text), number)
 
     def _check_parts(self, chat: Conversation, text: str, number: int) -> None:
-        """Refuses a row without one of its messages, after which the others would answer something else. A lost
-        instruction, reasoning or text next to calls leaves a conversation, so it is noted."""
+        """Refuses a row that lost one of its messages, because the others would then answer something else.
+        If an instruction, reasoning or text next to calls is lost, a conversation remains, so the loss is
+        only noted.
+        """
 
         def render(messages: list[dict[str, Any]]) -> str:
             return self._template(messages, number, tools=chat.tools)
@@ -139,7 +143,7 @@ class Renderer:
         try:
             lost = self._lost_parts.find(chat.messages, text, render)
         except JobError:
-            # The template refuses other texts in these messages, so nothing is known of it.
+            # The template refuses other text in these messages, so we can't find out what it leaves out.
             return
         kinds: set[str] = set()
         for part in lost:

@@ -15,8 +15,9 @@ EIGHT_BIT_OPTIMIZERS = ("adamw_8bit", "paged_adamw_8bit")
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """The settings of every run that goes by optimizer steps. The fields have the names of the model
-    configs, which explain their meaning."""
+    """The settings of every run that trains in optimizer steps. The fields are named as in the model configs,
+    which explain them.
+    """
 
     adapter: str
     epochs: int
@@ -81,7 +82,7 @@ def refuse_without_cuda(optimizer: str, device: str) -> None:
     if optimizer in EIGHT_BIT_OPTIMIZERS and device != "cuda":
         raise JobError(
             f"The optimizer {optimizer} needs a CUDA device and this node trains on {device}; "
-            "take adamw_torch, or ask for a GPU node with hardware_preference gpu_only.",
+            "use adamw_torch, or request a GPU node with hardware_preference gpu_only.",
             code="needs_cuda",
         )
 

@@ -94,8 +94,9 @@ def write_state(
 
 
 def read_state(path: Path, digest: str, learner: Learner, rank: int) -> Position | None:
-    """Restores a learner from a checkpoint. One of another run, or a damaged one, is
-    reported and changes nothing."""
+    """Restores a learner from a checkpoint. A damaged checkpoint, or one from another run, is reported and
+    changes nothing.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             state = json.loads(archive.read("state.json"))
@@ -112,7 +113,7 @@ def read_state(path: Path, digest: str, learner: Learner, rank: int) -> Position
         return None
     own = learner.weights()
     if own.keys() != weights.keys():
-        warn("The checkpoint holds other weights than are trained now; training starts afresh.")
+        warn("The checkpoint has weights other than those trained now; training starts afresh.")
         return None
     with torch.no_grad():
         for name, one in own.items():

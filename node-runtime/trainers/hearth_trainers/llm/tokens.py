@@ -1,4 +1,4 @@
-"""The objective of causal language models: each token that is trained on, from those before it."""
+"""The objective of causal language models: to predict each token that is trained on from those before it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class FineTuning:
         return self.position.history
 
     def save(self) -> None:
-        """Writes a checkpoint unless this very step has one."""
+        """Writes a checkpoint unless this step already has one."""
         if self.position.step in (0, self._saved_step):
             return
         self._saved_step = self.position.step
@@ -132,8 +132,8 @@ class FineTuning:
     @torch.no_grad()
     def _validate(self) -> float | None:
         self._model.eval()
-        # The shared model exchanges its buffers at each forward, and the processes may have different numbers of
-        # batches.
+        # The distributed model synchronizes its buffers in each forward pass, but the processes may have
+        # different numbers of batches.
         loss = self._objective.validate(self._learner.model, self._group)
         self._model.train()
         return loss

@@ -21,7 +21,7 @@ from .features import CATEGORY, NUMBER, Feature
 from .fitting import kind_of
 
 _WITHOUT = "train without a base"
-# The share of the gain of all splits that counts as all of it: trees split further by the error of rounding.
+# The share of the total gain that counts as all of it, because rounding errors cause further splits.
 _ALL_GAIN = 0.999
 
 
@@ -60,8 +60,9 @@ def read_base(run: Run, task: str) -> Base | None:
 
 
 def _without_blanks(base: Base) -> Base:
-    """Returns a base with its names and texts as CSV files are read now: earlier versions kept the blanks around
-    them."""
+    """Returns the base with trimmed names and text, as CSV files are read now; earlier versions kept the
+    blanks around them.
+    """
     names = _trimmed([base.target, *(feature.name for feature in base.features)])
     features = [
         replace(feature, name=name, categories=tuple(_trimmed(feature.categories)))
@@ -71,15 +72,16 @@ def _without_blanks(base: Base) -> Base:
 
 
 def _trimmed(values: Sequence[Any]) -> list[Any]:
-    """Returns the values with trimmed texts, or unchanged where two of them differ only by blanks."""
+    """Returns the values with strings trimmed, or unchanged if two of them differ only by blanks."""
     trimmed = [value.strip(" ") if isinstance(value, str) else value for value in values]
     return trimmed if len(set(trimmed)) == len(trimmed) else list(values)
 
 
 def features_of(base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
-    """Returns the columns of the base. Raises an error unless the table has them all with values of the same kinds (one
-    may also be empty), and where `ignore` names one, because the trees of the base read it. `written` is the whole
-    dataset, for row numbers."""
+    """Returns the base's columns. Raises an error if the table lacks one or has it with values of another
+    kind (an empty column is fine). `ignore` must not name any of them, because the base's trees read them.
+    `written` is the whole dataset, for row numbers.
+    """
     if target != base.target:
         raise _mismatch(f"The base predicts '{base.target}', this run '{target}'.", target)
     for feature in base.features:
@@ -107,9 +109,10 @@ def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> 
 
 
 def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
-    """Warns about columns of the base that are empty in `table`, or hold texts that the base did not learn; raises an
-    error where the base knows no value of the columns from which it predicts. `x` holds the encoded rows of `table`,
-    and `written` is the whole dataset, for row numbers."""
+    """Warns about columns of the base that are empty in `table`, or contain text that the base did not learn.
+    Raises an error if the base knows no value in any of the columns from which it predicts. `x` contains
+    the encoded rows of `table`, and `written` is the whole dataset, for row numbers.
+    """
     at = 0
     without: list[tuple[Feature, range]] = []
     for feature in base.features:

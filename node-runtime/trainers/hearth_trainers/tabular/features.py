@@ -19,8 +19,7 @@ _DAY = 86_400.0
 
 
 class ValueProblem(ValueError):
-    """A value that the model cannot use; `column` names its column, and the
-    text states what it must be."""
+    """A value that the model cannot use; `column` names its column, and the message states what it must be."""
 
     def __init__(self, column: str, text: str) -> None:
         super().__init__(text)
@@ -74,7 +73,7 @@ class RowEncoder:
                 out[at] = _number(feature.name, value)
             elif feature.kind == CATEGORY:
                 if not isinstance(value, str):
-                    raise ValueProblem(feature.name, f"must be a text, not {name_of(value)}")
+                    raise ValueProblem(feature.name, f"must be a string, not {name_of(value)}")
                 # A value that did not occur in training counts as missing.
                 code = codes.get(value)
                 out[at] = codes.get(_plain(value), nan) if code is None else code
@@ -88,8 +87,9 @@ class RowEncoder:
 
 
 def _codes_of(categories: Sequence[str]) -> dict[str, float]:
-    """Returns the codes of texts; blanks around a text and the encoding of its accents matter only where another one
-    differs by them."""
+    """Returns the codes of categories. Surrounding blanks and the encoding of accents matter only if two
+    categories differ in nothing else.
+    """
     codes = {text: float(code) for code, text in enumerate(categories)}
     for text, code in list(codes.items()):
         codes.setdefault(_plain(text), code)
@@ -115,7 +115,7 @@ def name_of(value: Any) -> str:
     if isinstance(value, (int, float)):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, list) else "an object"
 
 

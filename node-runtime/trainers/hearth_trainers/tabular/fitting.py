@@ -20,12 +20,13 @@ from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MAX_CATEGORIES = 500
-# A column holds free texts when it has this many, most of them with several words and in few rows.
+# A column contains free text if it has at least this many distinct texts, most of them with several words and
+# in few rows.
 MIN_FREE_TEXTS = 10
 MIN_FREE_TEXT_WORDS = 4
 MAX_RARE_ROWS = 3
 _DAY_US = 86_400_000_000
-# Why a column is left out that a hyperparameter names.
+# The reason for leaving out a column that a hyperparameter names.
 IGNORED = "ignore_columns names it"
 
 
@@ -65,7 +66,7 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
     if learnt_as != CATEGORY:
         return Feature(name, learnt_as, required)
     nearly = near_values(column)
-    # An accent may be a character of its own or part of its letter.
+    # An accent may be a separate character or part of its letter.
     values = sorted(value for value in pc.unique(pc.utf8_normalize(column, "NFC")).to_pylist() if value is not None)
     if len(values) > MAX_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
@@ -83,7 +84,9 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
 
 
 def kind_of(kind: pa.DataType) -> str | None:
-    """Returns the kind of feature that a column of a type becomes, None for a type that no model learns from."""
+    """Returns the kind of feature that a column of this type becomes; None for a type that no model learns
+    from.
+    """
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return NUMBER
     if pa.types.is_boolean(kind):
@@ -94,8 +97,9 @@ def kind_of(kind: pa.DataType) -> str | None:
 
 
 def _are_free_texts(column: pa.ChunkedArray) -> bool:
-    """Returns whether most different texts of a column are rare and have several words, unlike towns, codes and
-    labels."""
+    """Returns whether most distinct texts in a column are rare and have several words, unlike towns, codes
+    and labels.
+    """
     counts = [
         (one["values"], one["counts"]) for one in pc.value_counts(column).to_pylist() if one["values"] is not None
     ]
@@ -107,8 +111,9 @@ def _are_free_texts(column: pa.ChunkedArray) -> bool:
 
 
 def _is_index(name: str, column: pa.ChunkedArray) -> bool:
-    """Returns whether a column without a name is the index that pandas writes: a different number in every row, or
-    numbers that count up and begin again where tables were joined."""
+    """Returns whether a column without a name is the index that pandas writes: a different number in every
+    row, or numbers that count up and start over where tables were concatenated.
+    """
     if (
         not name.startswith(("Unnamed: ", "__index_level_"))
         or not pa.types.is_integer(column.type)
@@ -120,8 +125,9 @@ def _is_index(name: str, column: pa.ChunkedArray) -> bool:
 
 
 def read_number_texts(table: pa.Table, but: Sequence[str]) -> pa.Table:
-    """Returns the table with numbers in place of texts that are all numbers, as JSON Lines and Parquet may hold them.
-    Texts with a leading zero are codes, such as postal codes, and stay."""
+    """Returns the table with text columns converted to numbers if all their values are numbers, as in some
+    JSON Lines and Parquet files. A column with leading zeros, such as postal codes, stays text.
+    """
     points = point_meaning([column for column in table.columns if pa.types.is_string(column.type)])
     for index, name in enumerate(table.column_names):
         column = table.column(name)
@@ -173,7 +179,7 @@ def to_floats(column: pa.ChunkedArray) -> np.ndarray:
 def _numbers(column: pa.ChunkedArray, feature: Feature) -> np.ndarray:
     if feature.kind == CATEGORY:
         categories = pa.array(feature.categories, pa.string())
-        # A base of an earlier version may have texts with accents in either encoding.
+        # A base from an earlier version may have accents in either encoding.
         composed = pc.index_in(pc.utf8_normalize(column, "NFC"), pc.utf8_normalize(categories, "NFC"))
         return to_floats(pc.coalesce(pc.index_in(column, categories), composed))
     return to_floats(pc.cast(column, pa.int8()) if feature.kind == BOOLEAN else column)

@@ -33,7 +33,7 @@ class TabularData:
     features: list[Feature]
     x: np.ndarray
     categorical: list[int]
-    # As the metrics of the run name them.
+    # As the run's metrics name them.
     left_out: list[dict[str, str]]
 
     def manifest_fields(self) -> dict[str, Any]:
@@ -57,21 +57,23 @@ def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target
 
 
 def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) -> pa.Table:
-    """Returns the table of `run` with the classes in `target` as they were written where these may be codes: `07` and
-    `7` are different ones, and so are `1.1` and `1.10`. `are_numbers` says that a base model learnt them as numbers."""
+    """Returns the table of `run`, with the classes in `target` as written if they may be codes: `07` and `7`
+    are different classes, as are `1.1` and `1.10`. `are_numbers` means that a base model learned them as
+    numbers.
+    """
     written = run.codes.get(target)
     is_padded = written is not None and has_padded_numbers(written)
-    # 1 and 1.0 are one class: programs write whole numbers as 1.0 where a column has a missing value.
+    # 1 and 1.0 are the same class: programs write whole numbers as 1.0 if a column has a missing value.
     alike = None if written is None else spellings_of_one(pc.replace_substring_regex(written, r"(\d)\.0*$", r"\1"))
     if are_numbers or not (is_padded or alike):
         written = None
     else:
         del run.codes[target]
     for name, texts in run.codes.items():
-        # Numbers to learn from are often written in several ways.
+        # Numbers in other columns are often written in several ways.
         if name == target or has_padded_numbers(texts):
             report_merged_codes(name, texts)
-    # Another copy of these columns isn't needed during the training.
+    # We don't need a second copy of these columns during training.
     run.codes.clear()
     if written is None:
         return run.table
@@ -84,13 +86,15 @@ def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) ->
             column=target,
             row=row,
         )
-    # Checkpoints of earlier versions have these classes as numbers, in another order.
+    # Checkpoints from earlier versions have these classes as numbers, in a different order.
     run.loop.require("classes as written")
     return run.table.set_column(run.table.column_names.index(target), target, written)
 
 
 def rows_with(table: pa.Table, column: str) -> pa.Table:
-    """Returns the rows with a value in `column`; raises an error if there are too few. A blank text is no value."""
+    """Returns the rows with a value in `column`; raises an error if there are too few. Blank text is not a
+    value.
+    """
     values = table.column(column)
     present = pc.is_valid(values)
     if pa.types.is_string(values.type):

@@ -27,7 +27,7 @@ def window_features(windows: np.ndarray, horizon: int, season: int) -> np.ndarra
     steps = np.arange(1, horizon + 1)
     blocks = [np.repeat(np.hstack(shared), horizon, axis=0), np.tile(steps, count)[:, None].astype(np.float64)]
     if season:
-        # Returns the value one or more whole seasons before the step, the nearest that is known.
+        # The nearest known value that is one or more whole seasons before the step.
         seasons_back = -(-steps // season)
         positions = lags - 1 + steps - season * seasons_back
         blocks.append((windows[:, positions] - last).reshape(-1, 1))

@@ -1,4 +1,4 @@
-"""Chooses the column that a forecast predicts, and warns about others that it may have been meant for."""
+"""Chooses the column that a forecast predicts, and warns about other columns that may have been meant."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from .preparation import target_column
 
 _SINCE_1970 = "since 1970"
 _PARTS = "parts of times"
-# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month, with their greatest
-# values.
+# Words for parts of times that need not match the dates, as in fiscal_year and week_of_month, with their
+# maximum values.
 _PART_NAMES = {"year": 2_199, "quarter": 4, "month": 13, "week": 53, "day": 366, "hour": 24, "minute": 60}
 
 
 def choose_series(table: pa.Table, named: str, time_column: str) -> str:
-    """Returns the named column or one called `target`, otherwise the last one with numbers that are neither times nor
-    count the rows. Texts of numbers are often identifiers, so they come last. Warns where another column may be the
-    series, unless the request named it."""
+    """Returns the named column or one called `target`, or else the last column of numbers that are neither
+    times nor row numbers. Numbers stored as text are often identifiers, so they are the last choice. Warns
+    if another column may be the series, unless the request named this one.
+    """
     numbers = _number_columns(table, time_column)
     texts = [name for name in numbers if pa.types.is_string(table.column(name).type)]
     others = [name for name in numbers if name not in texts]
-    # The platform names the only column with numbers where the request names none.
+    # If the request names no column, the platform names the only column with numbers.
     if "target" in table.column_names or (named and others != [named]):
         return target_column(table, named)
     order = [*texts, *others]
     times = {name: how for name, column in numbers.items() if (how := _times_in(column))}
-    # Numbers in no order that look like times since 1970 may be amounts, which they are where others hold times.
+    # Unordered numbers that look like times since 1970 may be amounts, and they are if other columns contain
+    # times.
     epochs = [name for name, how in times.items() if _SINCE_1970 in how]
     doubtful = {name for name in epochs if not is_sorted(numbers[name].drop_null().to_numpy())}
     times |= dict.fromkeys(_parts_of_times(table, numbers, {time_column, *times}, doubtful), _PARTS)
@@ -76,7 +78,9 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
 
 
 def _without_numbers(table: pa.Table, time_column: str) -> JobError:
-    """Returns the error for a table without a column of numbers. It names the first one that nearly is one."""
+    """Returns the error for a table without a column of numbers. It names the first column that nearly
+    qualifies.
+    """
     for name, column in zip(table.column_names, table.columns, strict=True):
         reason = near_numbers(column) if name != time_column and pa.types.is_string(column.type) else None
         if reason:
@@ -90,8 +94,9 @@ def _warn(series: str, why: str, column: str) -> None:
 
 
 def _number_columns(table: pa.Table, time_column: str) -> dict[str, pa.ChunkedArray]:
-    """Returns the columns of numbers, also those of texts that are all numbers, as JSON Lines and Parquet may hold
-    them. Texts with a leading zero are codes."""
+    """Returns the numeric columns, including text columns whose values are all numbers, as in some JSON Lines
+    and Parquet files. Text with a leading zero is a code.
+    """
     points = point_meaning([column for column in table.columns if pa.types.is_string(column.type)])
     found = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -106,13 +111,13 @@ def _number_columns(table: pa.Table, time_column: str) -> dict[str, pa.ChunkedAr
 
 
 def _times_in(column: pa.ChunkedArray) -> str | None:
-    """Says which times whole numbers are; None for other numbers."""
+    """Returns what kind of times whole numbers are; None for other numbers."""
     if not pa.types.is_integer(column.type):
         return None
     try:
         times = read_times(column, "")
     except JobError:
-        # Only numbers with dates in all digits have several readings.
+        # Only numbers whose digits are dates can be read in several ways.
         return "dates"
     return times.how
 
@@ -120,9 +125,11 @@ def _times_in(column: pa.ChunkedArray) -> str | None:
 def _parts_of_times(
     table: pa.Table, numbers: dict[str, pa.ChunkedArray], timely: set[str], doubtful: set[str]
 ) -> set[str]:
-    """Returns the columns that hold one part of the times in another column, such as the month. Where no column is sure
-    to have a date for each row alone, as with dates and hours, years that order the rows and numbers that count in turn
-    are parts too. `timely` are the numbers that are times."""
+    """Returns the columns with one part of the times in another column, such as the month. If no column alone
+    is certain to have a different date in each row, as with dates and hours, two more kinds are parts:
+    years that order the rows, and numbers that count in turn. `timely` names the columns of numbers that
+    are times.
+    """
     found = {name: small_numbers(column) for name, column in numbers.items() if name not in timely}
     small = {name: values for name, values in found.items() if values is not None}
     if not small:
@@ -137,7 +144,7 @@ def _parts_of_times(
 
 
 def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
-    """Returns whether small whole numbers have the name of a part, or one that ends with it."""
+    """Returns whether a column of small whole numbers has a name that is a part of times, or ends with one."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
     last = words[words.index("of") - 1] if "of" in words[1:] else words[-1] if words else ""
     if last not in _PART_NAMES or "per" in words:
@@ -147,8 +154,9 @@ def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:
-    """Returns whether whole numbers have one step throughout, in any order, as numbers of rows, years and seconds
-    have."""
+    """Returns whether sorted whole numbers have the same step throughout, as row numbers, years and seconds
+    do.
+    """
     if not pa.types.is_integer(column.type) or column.null_count or len(column) < 3:
         return False
     steps = np.unique(np.diff(np.sort(column.to_numpy())))

@@ -1,1 +1,1 @@
-"""Reads times as people write them, and puts rows in their order."""
+"""Reads times as people write them, and sorts rows by them."""

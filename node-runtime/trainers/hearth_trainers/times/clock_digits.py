@@ -1,4 +1,4 @@
-"""Reads numbers whose digits are a date and a time of the day, such as 311220212359."""
+"""Reads numbers whose digits are a date and a time of day, such as 311220212359."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _CLOCKS = ("HH", "HHmm", "HHmmss")
 NOTATIONS = [date + clock for date in _DATES for clock in _CLOCKS] + [
     clock + date for date in _DATES if not date.startswith("Y") for clock in _CLOCKS
 ]
-# The year of a time with a clock, where it has four digits.
+# The range of years in a time with a clock, if the year has four digits.
 _MIN_YEAR, _MAX_YEAR = 1900, 2100
 
 
 def clock_readings(numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns microseconds since 1970 by each notation that fits all of the whole numbers, which may lack leading
-    zeros: none for numbers of fewer than 9 or more than 14 digits."""
+    """Returns microseconds since 1970 for each notation that fits all of the whole numbers, which may lack
+    leading zeros. Numbers of fewer than 9 or more than 14 digits have no such notation.
+    """
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or not 10**8 <= high < 10**14:
         return {}
@@ -30,7 +31,7 @@ def clock_readings(numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _read(numbers: np.ndarray, notation: str) -> np.ndarray | None:
-    """Returns moments; None where one of the numbers is none in this notation."""
+    """Returns moments; None if any of the numbers is not a time in this notation."""
     year, month, day, hour, minute, second = (_field(numbers, notation, letter) for letter in "YMDHms")
     in_range = (month >= 1) & (month <= 12) & (day >= 1) & (hour <= 23) & (minute <= 59) & (second <= 59)
     if "YYYY" in notation:
@@ -48,7 +49,7 @@ def _read(numbers: np.ndarray, notation: str) -> np.ndarray | None:
 
 
 def _field(numbers: np.ndarray, notation: str, letter: str) -> np.ndarray:
-    """Returns the digits at the place of a letter; 0 where the notation lacks it."""
+    """Returns the digits in a letter's position; 0 if the notation lacks the letter."""
     count = notation.count(letter)
     after = len(notation) - notation.find(letter) - count
     return numbers // 10**after % 10**count if count else np.zeros_like(numbers)

@@ -1,16 +1,16 @@
-"""Recognizes times of the day."""
+"""Recognizes times of day."""
 
 from __future__ import annotations
 
 import re
 
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?")
-# As Excel writes them in Italian and Finnish. Others, such as 18.05.21, may be dates.
+# Times as Excel writes them in Italian and Finnish. Others, such as 18.05.21, may be dates.
 _WITH_POINTS = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)\.([0-5]\d)")
 
 
 def is_clock(text: str) -> bool:
-    """Returns whether a text is a time of the day, and no date."""
+    """Returns whether a text is a time of day and not a date."""
     if _CLOCK.fullmatch(text):
         return True
     found = _WITH_POINTS.fullmatch(text)
@@ -18,8 +18,9 @@ def is_clock(text: str) -> bool:
 
 
 def are_clocks(texts: list[str]) -> bool:
-    """Returns whether all texts of a column are times of the day; some of those with points may be dates by
-    themselves."""
+    """Returns whether all texts in a column are times of day; on their own, some of those with points may be
+    dates.
+    """
     return any(map(is_clock, texts)) and all(_CLOCK.fullmatch(text) or _WITH_POINTS.fullmatch(text) for text in texts)
 
 

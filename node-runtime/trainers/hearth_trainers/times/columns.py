@@ -1,4 +1,4 @@
-"""Finds the column with the times of a series, and warns about a choice among several that may be wrong."""
+"""Finds the column with a series' times, and warns if the choice among several may be wrong."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ..protocol import log, warn_about_data
 from .ranks import is_sorted, oldest_first
 from .reading import DoubtfulMonths, Times, looks_like_times, read_times
 
-# A column with a larger share of rows without a time, such as the date of a cancellation, hardly orders the series.
+# A column with a larger share of rows without a time, such as the date of a cancellation, is unlikely to
+# order the series.
 _MAX_MISSING = 0.1
-# Rows in the order of one or two dates, such as those of two exports, prove nothing about the series.
+# Rows sorted by only one or two dates, such as those of two exports, prove nothing about the series.
 _MIN_MOMENTS = 3
 _TIMELY = re.compile(
     r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)",
@@ -43,15 +44,16 @@ class _Candidate:
         return self.moments == len(self.known)
 
     def orders_alike(self, other: _Candidate) -> bool:
-        """Returns whether the rows in the order of this column are in the order of the other one too."""
+        """Returns whether sorting the rows by this column sorts them by the other one too."""
         both = ~(self.times.missing | other.times.missing)
         order = oldest_first(self.times.values[both])
         return bool((np.diff(other.times.values[both][order]) >= 0).all())
 
 
 def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | None:
-    """Returns the column with the times, and the times; None where no column has them. Raises an error for a named
-    column that isn't one, and where no column with times can be read."""
+    """Returns the column with the times, and the times; None if no column has any. Raises an error if the
+    named column has no times, or if no column with times can be read.
+    """
     names = table.column_names
     if named:
         if named not in names:
@@ -65,7 +67,7 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
     candidates, failures = _read_candidates(columns)
     unsorted = [one.name for one in candidates if not _has_clear_order(one.times)]
     candidates = [one for one in candidates if one.name not in unsorted]
-    # Numbers that only count, such as the number of a period, say less than dates and years.
+    # Numbers that only count, such as period numbers, mean less than dates and years.
     candidates = [one for one in candidates if _has_dates(one.times)] or candidates
     if candidates:
         used = _choose(candidates, failures)
@@ -87,14 +89,15 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
 
 
 def known_times(columns: dict[str, pa.ChunkedArray], timely: set[str]) -> dict[str, Times]:
-    """Returns the times of the columns that hold dates or years and can be read, those of `timely` by any name."""
+    """Returns the times of the columns with readable dates or years. Those in `timely` may have any name."""
     candidates, _ = _read_candidates(columns, timely)
     return {one.name: one.times for one in candidates if _has_dates(one.times)}
 
 
 def has_doubtful_order(times: Times) -> bool:
-    """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they
-    are, and don't begin with a year."""
+    """Returns whether numbers would change the order of the rows but may not be times at all: they are read
+    as plain numbers, and don't begin with a year.
+    """
     known = times.values[~times.missing]
     return times.is_number and not is_sorted(known) and not _begin_with_years(known)
 
@@ -102,8 +105,9 @@ def has_doubtful_order(times: Times) -> bool:
 def _read_candidates(
     columns: dict[str, pa.ChunkedArray], timely: Collection[str] = ()
 ) -> tuple[list[_Candidate], dict[str, JobError]]:
-    """Reads the columns that may hold times, and the timely ones. Returns those with times, numbers last, and why the
-    others can't be read."""
+    """Reads the columns that may hold times, and the timely ones. Returns the columns with times (numbers
+    last), and the reasons why others can't be read.
+    """
     moments = [name for name, column in columns.items() if may_hold_dates(column)]
     numbers = [
         name for name, column in columns.items() if name in timely or (_TIMELY.search(name) and _counts_up(column))
@@ -119,8 +123,9 @@ def _read_candidates(
 
 
 def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Candidate:
-    """Returns the column that orders the series. Warns unless it is the only one that differs in every row and by which
-    the file is in order, or all that may order the series put the rows in one order."""
+    """Returns the column that orders the series. Warns unless only this column differs in every row and has
+    the file in its order, or unless all candidates put the rows in the same order.
+    """
     candidates = [one for one in candidates if one.moments > 1] or candidates
     complete = [one for one in candidates if one.times.missing.mean() <= _MAX_MISSING] or candidates
     different = [one for one in complete if one.differs_in_every_row]
@@ -130,7 +135,7 @@ def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Can
         used, reason = min(proved, key=lambda one: int(one.times.missing.sum())), "the file is in its order already"
     elif in_order:
         used, reason = max(in_order, key=lambda one: one.moments), "the file is in its order already"
-        # A file in order of its days may have the times of each day in no order.
+        # A file sorted by day may have the times of each day in no order.
         finer = [one for one in different if one.orders_alike(used)]
         used, reason = (finer[0], "it differs in every row") if finer else (used, reason)
     elif different:
@@ -162,14 +167,17 @@ def may_hold_dates(column: pa.ChunkedArray) -> bool:
 
 
 def _counts_up(column: pa.ChunkedArray) -> bool:
-    """A number is a time without being named only where it is different in every row: a month from 1 to 12 is none."""
+    """Numbers that the request doesn't name are times only if they differ in every row: a month from 1 to 12
+    is not a time.
+    """
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     return is_number and column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
 
 
 def _has_clear_order(times: Times) -> bool:
-    """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit,
-    because seconds since 1970 hardly ever fit a notation of dates in every row."""
+    """Returns whether a column that the request doesn't name may order the rows. Shuffled numbers may if they
+    have a unit, because seconds since 1970 rarely fit a date notation in every row.
+    """
     has_unit = times.how is not None and not times.notations
     return has_unit or not has_doubtful_order(times)
 
@@ -179,7 +187,9 @@ def _has_dates(times: Times) -> bool:
 
 
 def _begin_with_years(numbers: np.ndarray) -> bool:
-    """Returns whether all are years, or years with a week or a day of the year, such as 202152 and 2021365."""
+    """Returns whether all numbers are years, or years with a week or a day of the year, such as 202152 and
+    2021365.
+    """
     return any(
         bool(((numbers == np.floor(numbers)) & (numbers // scale >= 1_500) & (numbers // scale <= 2_199)).all())
         and bool((numbers % scale <= last).all())

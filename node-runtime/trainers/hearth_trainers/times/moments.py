@@ -1,4 +1,4 @@
-"""The notations of one time as text, and the moments they stand for. No column is needed to read them."""
+"""Text notations of times, and the moments they stand for. Each text is read without its column."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from .centuries import POSIX_YEAR, whole_year
 from .clocks import is_clock
 
-# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike.
-# Other words that begin so, such as Market or Decoder, are names of something else.
+# The endings that may follow the first three letters of a month, in English and in languages whose names
+# begin alike. Other words with the same beginning, such as Market or Decoder, mean something else.
 _ENDINGS = {
     "jan": "uary uar uari v vier eiro",
     "feb": "ruary r ruar ruari rero braio",
@@ -37,9 +37,9 @@ _CLOCK = (
 )
 # Three numbers. Which is which is decided for the whole column.
 NUMERIC = re.compile(rf"(?P<a>\d{{1,4}})(?P<mark>[./-])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{1,4}})\.?{_CLOCK}")
-# A month with its year. Two digits may be a day instead, which is decided for the whole column too.
+# A month with its year. Two digits may be a day instead, which is also decided for the whole column.
 NAME_AND_NUMBER = re.compile(r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})")
-# Notations with one meaning.
+# Unambiguous notations.
 _CLEAR = [
     NAME_AND_NUMBER,
     *map(
@@ -68,23 +68,25 @@ def month_of(name: str) -> int | None:
 
 
 def is_time(text: str) -> bool:
-    """Returns whether a text is a time of some notation."""
+    """Returns whether a text is a time in some notation."""
     return (NUMERIC.fullmatch(text) is not None and not is_clock(text)) or clear_time(text) is not None
 
 
 def clear_time(text: str) -> int | None:
-    """Returns the microseconds since 1970 of a text with one meaning, and None for any other."""
+    """Returns the microseconds since 1970 of an unambiguous text; None for any other."""
     found = clear_match(text)
     return clear_moment(found, POSIX_YEAR) if found else None
 
 
 def clear_match(text: str) -> re.Match[str] | None:
-    """Returns the match of a text in a notation with one meaning."""
+    """Returns the match of a text in an unambiguous notation."""
     return next((found for pattern in _CLEAR if (found := pattern.fullmatch(text))), None)
 
 
 def clear_moment(found: re.Match[str], first_year: int) -> int | None:
-    """Returns the microseconds since 1970 of a match of `clear_match`; years of two digits begin with `first_year`."""
+    """Returns the microseconds since 1970 of a match from `clear_match`; two-digit years start at
+    `first_year`.
+    """
     groups = found.groupdict()
     if groups.get("w"):
         try:
@@ -101,7 +103,7 @@ def clear_moment(found: re.Match[str], first_year: int) -> int | None:
 
 
 def moment_of(year: str, month: int, day: int, match: re.Match[str], first_year: int) -> int | None:
-    """Returns microseconds since 1970 in UTC; None for what no calendar has."""
+    """Returns microseconds since 1970 in UTC; None for an impossible date or time."""
     parts = match.groupdict()
     number = int(year) if len(year) == 4 else whole_year(int(year), first_year)
     hour = int(parts.get("h") or 0)
@@ -120,6 +122,6 @@ def moment_of(year: str, month: int, day: int, match: re.Match[str], first_year:
 
 
 def in_words(micros: int) -> str:
-    """Returns a moment as a date, with the time of the day unless it is midnight."""
+    """Returns a moment as a date, with the time of day unless it is midnight."""
     moment = _EPOCH.replace(tzinfo=timezone.utc) + timedelta(microseconds=int(micros))
     return moment.strftime("%Y-%m-%d" if micros % DAY_US == 0 else "%Y-%m-%d %H:%M:%S")

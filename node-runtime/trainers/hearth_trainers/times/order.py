@@ -1,5 +1,4 @@
-"""Puts the rows of a series in order of time, and reports everything about their times that a forecast would learn
-wrongly."""
+"""Sorts the rows of a series by time, and reports everything about their times that would mislead a forecast."""
 
 from __future__ import annotations
 
@@ -31,8 +30,9 @@ _PART = re.compile(
 
 
 def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
-    """Returns row numbers from the oldest to the newest, and the column with the times; without one, all rows as
-    they are and an empty name. Rows without a time are left out."""
+    """Returns the row numbers from oldest to newest, and the column with the times. Without such a column,
+    returns all rows in file order and an empty name. Rows without a time are left out.
+    """
     found = find_times(table, target, named)
     if found is None:
         return np.arange(table.num_rows), ""
@@ -63,8 +63,9 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
 
 
 def _may_be_dates_with_points(numbers: np.ndarray) -> bool:
-    """Returns whether some number has a point that may be one of a date, such as 31.01, 2021.10, 52.2021 or
-    31122021.2359. Seconds, Julian days and the like have other digits in some row."""
+    """Returns whether some number may be a date with a point, such as 31.01, 2021.10, 52.2021 or
+    31122021.2359. Seconds, Julian days and similar numbers have other digits in some row.
+    """
     whole = np.floor(numbers)
     if (numbers == whole).all():
         return False
@@ -90,7 +91,7 @@ def _are_years(numbers: np.ndarray) -> np.ndarray:
 
 
 def _are_days_and_months(numbers: np.ndarray) -> bool:
-    """Returns whether all are a day and a month in two digits each, or the reverse."""
+    """Returns whether all numbers are a day and a month of two digits each, or the reverse."""
     first, last = np.divmod(numbers, 100)
     return any(
         bool(((day >= 1) & (day <= 31) & (month >= 1) & (month <= 12)).all())
@@ -99,8 +100,9 @@ def _are_days_and_months(numbers: np.ndarray) -> bool:
 
 
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about numbers that change the order of the file. Refuses those that may be dates: the point of 31.01 or
-    2021.10 makes a wrong number of a date, as do digits such as DDMMYYHHmm."""
+    """Warns about numbers that change the order of the file. Refuses numbers that may be dates: a date such
+    as 31.01, 2021.10 or DDMMYYHHmm is wrong as a number.
+    """
     if not has_doubtful_order(times):
         return
     rows = np.flatnonzero(~times.missing)
@@ -176,8 +178,9 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
 
 
 def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
-    """Returns whether a column holds a part of a time: the time of the day, or a number such as the hour or the
-    month."""
+    """Returns whether a column holds a part of a time: the time of day, or a number such as the hour or the
+    month.
+    """
     if pa.types.is_string(column.type):
         texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
         return are_clocks(texts)
@@ -185,7 +188,7 @@ def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
 
 
 def _parting_column(table: pa.Table, values: np.ndarray, rows: np.ndarray, used: set[str]) -> tuple[str, int] | None:
-    """Returns the column with the fewest values that, together with the time, is different in every row."""
+    """Returns the column with the fewest values that, together with the time, differs in every row."""
     found = []
     moments = np.unique(values, return_inverse=True)[1]
     for name in table.column_names:

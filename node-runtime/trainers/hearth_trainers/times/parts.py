@@ -1,4 +1,4 @@
-"""Finds numbers that are one part of known times, such as the month, whatever the name of their column."""
+"""Finds numbers that are one part of known times, such as the month, regardless of the column's name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import pyarrow.compute as pc
 from .ranks import is_sorted
 from .reading import Times
 
-# Most columns are no parts, which these first rows show.
+# These first rows are enough to rule out most columns.
 _FIRST_ROWS = 200
 _Part = Callable[[pa.Array], "pa.Array | np.ndarray"]
-# Fewer different numbers, such as flags, may change with a part by chance.
+# Fewer distinct numbers, such as flags, may match a part by chance.
 _MIN_DIFFERENT = 3
-# A sum that starts from zero again has hardly any number twice.
+# A running total that restarts from zero rarely has the same number twice.
 _MIN_CYCLES = 1.5
 _MIN_YEAR, _MAX_YEAR = 1_500, 2_199
 
 
 def _week_of_year(first: int | None, times: pa.Array) -> np.ndarray:
-    """Returns the week of the year as spreadsheets count it: January 1 is in week 1, and weeks begin on one day of the
-    week, from 0 for Monday; None begins them on the day of January 1."""
+    """Returns the week of the year as spreadsheets count it: January 1 is in week 1. Weeks begin on the
+    weekday `first` (0 is Monday); if it is None, on the weekday of January 1.
+    """
     day = np.asarray(pc.day_of_year(times)) - 1
     before = 0 if first is None else (np.asarray(pc.day_of_week(times)) - first - day) % 7
     return (day + before) // 7 + 1
@@ -38,8 +39,9 @@ _WEEKS: tuple[_Part, ...] = (
     partial(_from_first, week_starts_monday=False),
     *(partial(_week_of_year, first) for first in (0, 6, None)),
 )
-# Each part with the fewest different numbers that equal it by more than chance, and the length of its cycle where it
-# may begin with another number: months begin with 0 or 1, weeks on several days, and days in several time zones.
+# Each part, the minimum number of distinct values for a match to be no coincidence, and the length of its
+# cycle if it may start with another number: months begin with 0 or 1, weeks on several days, and days in
+# several time zones.
 _PARTS: tuple[tuple[_Part, int, int], ...] = (
     (pc.year, 1, 0),
     (pc.iso_year, 1, 0),
@@ -56,7 +58,7 @@ _PARTS: tuple[tuple[_Part, int, int], ...] = (
 
 
 def small_numbers(column: pa.ChunkedArray) -> np.ndarray | None:
-    """Returns whole numbers that may be parts of times, NaN where one is missing; None for other numbers."""
+    """Returns whole numbers that may be parts of times, with NaN for missing ones; None for other numbers."""
     numbers = pc.cast(column, pa.float64(), safe=False).to_numpy()
     known = numbers[~np.isnan(numbers)]
     is_small = len(known) and bool((known == np.floor(known)).all()) and known.min() >= 0 and known.max() <= _MAX_YEAR
@@ -64,18 +66,20 @@ def small_numbers(column: pa.ChunkedArray) -> np.ndarray | None:
 
 
 def are_parts(numbers: np.ndarray, times: Times) -> bool:
-    """Returns whether numbers equal one part of the times in all rows with both, wherever its cycle begins."""
+    """Returns whether numbers equal one part of the times in all rows that have both, wherever its cycle
+    begins.
+    """
     has_number = ~np.isnan(numbers)
     both = has_number & ~times.missing
-    # Dates in a few rows, such as those of cancellations, prove nothing.
+    # Dates in only a few rows, such as those of cancellations, prove nothing.
     if 2 * both.sum() <= has_number.sum():
         return False
     values = numbers[both].astype(np.int64)
     count = len(np.unique(values))
-    # Nanoseconds have no unit in microseconds.
+    # Nanoseconds have the unit 0, because units are whole microseconds.
     micros = times.values[both] * times.unit if times.unit else times.values[both] // 1_000
     seconds = (micros // 1_000_000).astype(np.int64)
-    # Times in UTC may have the parts of another zone.
+    # The times may be in UTC and their parts in another zone.
     zones = range(-12, 15) if (seconds % 86_400).any() else [0]
 
     def equal(rows: slice, zone: int, part: _Part, min_different: int, cycle: int) -> bool:
@@ -91,8 +95,9 @@ def are_parts(numbers: np.ndarray, times: Times) -> bool:
 
 
 def count_in_turn(numbers: np.ndarray) -> bool:
-    """Returns whether each row repeats a number, continues with the next greater one or begins again with the least, as
-    months and every second hour do. Years need not begin again. The newest row may come first."""
+    """Returns whether each row repeats a number, continues with the next larger one or starts over with the
+    smallest, as months and every second hour do. Years need not start over. The newest row may come first.
+    """
     known = numbers[~np.isnan(numbers)]
     different, ranks = np.unique(known, return_inverse=True)
     last = len(different) - 1

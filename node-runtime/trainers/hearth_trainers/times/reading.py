@@ -17,24 +17,27 @@ from .moments import NAME_AND_NUMBER, NUMERIC, clear_match, clear_moment, clear_
 from .month_names import DAYS_WITHOUT_YEAR, days_without_year, months_or_days
 from .ranks import is_sorted, rank_alike
 
-# The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
+# For each unit since 1970, the smallest number that is a recent time (from 1973 on), and the unit in
+# microseconds.
 _EPOCH_UNITS = (
     (1e17, 0, "nanoseconds"),
     (1e14, 1, "microseconds"),
     (1e11, 1_000, "milliseconds"),
     (1e8, 1_000_000, "seconds"),
 )
-# The year 2100, as a multiple of the least number of a unit. Where a number lies beyond it, the column has no unit
+# The year 2100, as a multiple of a unit's smallest number. If a number is beyond it, the column has no unit
 # since 1970.
 _MAX_EPOCH = 41.024448
 
 
 @dataclass(frozen=True)
 class Times:
-    """The time of each row. `unit` is the microseconds of one, or 0 for numbers without one; `how` says how texts were
-    read, and `assumed` why another way was not chosen, where the values leave it open. `is_number` marks numbers that
-    were not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves
-    one. Times without `has_year` are days, whose weekdays and distance across February 29 aren't known."""
+    """The time of each row. `unit` is the length of a value's unit in microseconds, or 0 for numbers without
+    one. `how` says how the values were read, and `assumed` why no other reading was chosen if they allow
+    several. `is_number` marks numbers that were not read as dates, and `notations` lists the date
+    notations that fit all of them, although nothing proves one. Times without `has_year` are days whose
+    weekdays and distance across February 29 aren't known.
+    """
 
     values: np.ndarray
     missing: np.ndarray
@@ -47,11 +50,11 @@ class Times:
 
 
 class DoubtfulMonths(JobError):
-    """Names of months with two digits that may be years or days, where the order of the rows depends on it."""
+    """Month names with two digits that may be years or days, if the order of the rows depends on it."""
 
 
 def looks_like_times(column: pa.ChunkedArray) -> bool:
-    """Returns whether nearly all of the first texts of a column are times of some notation."""
+    """Returns whether nearly all of a column's first texts are times in some notation."""
     texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
     known = sum(is_time(text) for text in texts)
     return len(texts) > 1 and known >= 0.9 * len(texts)
@@ -94,8 +97,9 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
 
 
 def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: str) -> str | None:
-    """Returns the notation of dates that the digits prove (years of four digits do) or the order of the file; None
-    where the numbers may be something else."""
+    """Returns the date notation that the digits prove (years of four digits do) or the order of the file
+    proves; None if the numbers may be something else.
+    """
     if (known != np.floor(known)).any():
         return None
     with_century = [one for one in readings if "YYYY" in one]
@@ -103,7 +107,7 @@ def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: s
         return with_century[0]
     in_order = [one for one in with_century or readings if is_sorted(readings[one])]
     is_clear = bool(in_order) and rank_alike([readings[one] for one in in_order])
-    # Where the numbers rise and the dates fall, or the reverse, nothing proves the dates.
+    # If the numbers rise and the dates fall, or the reverse, nothing proves the dates.
     if is_clear and (with_century or not is_sorted(known) or rank_alike([known, readings[in_order[0]]])):
         return in_order[0]
     if with_century:
@@ -125,8 +129,9 @@ def _of_clocks(readings: dict[str, np.ndarray], missing: np.ndarray, notation: s
 
 
 def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | None:
-    """Reads numbers whose digits are dates with the year last, such as 31122023 or 311223, which lost a leading zero
-    where the day has one digit; None for other numbers."""
+    """Reads numbers whose digits are dates with the year last, such as 31122023 or 311223. Days of one digit
+    have lost their leading zero. Returns None for other numbers.
+    """
     known = values[~missing]
     if (known != np.floor(known)).any() or known.min() < 10_100 or known.max() > 31_129_999:
         return None
@@ -151,8 +156,9 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
 
 
 def _of_months(values: np.ndarray, missing: np.ndarray) -> Times | None:
-    """Reads numbers that are months: 202112, 12.2021 (the point is one of a date), or 1221 without a leading zero; None
-    for other numbers."""
+    """Reads numbers that are months: 202112, 12.2021 (with the point of a date), or 1221 without a leading
+    zero; None for other numbers.
+    """
     known = values[~missing]
     if (known == np.floor(known)).all():
         years, months = np.divmod(known, 100)
@@ -214,8 +220,9 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: str) -> None:
-    """Refuses dates such as 23-Jan-05 where the rows of the file are in order with the year first, and not with the day
-    first."""
+    """Refuses dates such as 23-Jan-05 if the rows of the file are in order with the year first, but not with
+    the day first.
+    """
     known = ~times.missing
     dates = [one for one in clear if one and one.groupdict().get("d") and len(one["d"]) == len(one["y"]) == 2]
     if len(dates) < known.sum() or is_sorted(times.values[known]):
@@ -228,7 +235,7 @@ def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: st
 
 
 def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:
-    """Returns times of which names of months with two digits are read as the whole column proves it."""
+    """Returns the times, with month names and two digits read as the whole column proves."""
     short = [(row, one) for row, one in enumerate(clear) if one and one.re is NAME_AND_NUMBER and len(one["y"]) == 2]
     if not short:
         return times
@@ -252,7 +259,7 @@ Parts = dict[int, tuple[tuple[str, str, str], str, re.Match[str]]]
 
 
 def _parsed(texts: list[str | None]) -> tuple[list[re.Match[str] | None], Parts]:
-    """Returns the matches of texts with one meaning, and by row the parts of the others."""
+    """Returns the matches of unambiguous texts, and the parts of the others by row."""
     clear: list[re.Match[str] | None] = []
     parts: Parts = {}
     for row, text in enumerate(texts):
@@ -264,16 +271,16 @@ def _parsed(texts: list[str | None]) -> tuple[list[re.Match[str] | None], Parts]
 
 
 def _possible_orders(parts: Parts) -> dict[str, str]:
-    """Returns the orders of day, month and year that the digits allow; none of them need fit the values."""
-    # A year of four digits in front has one meaning, so these dates decide nothing about the others.
+    """Returns the orders of day, month and year that the digits allow; the values may still fit none of them."""
+    # Dates that begin with a four-digit year are unambiguous, so they decide nothing about the others.
     fields = [one for one, _, _ in parts.values() if len(one[0]) < 4]
     if not fields:
         return {"year first": "ymd"} if parts else {}
     last = {"day first": "dmy", "month first": "mdy"}
     if any(len(c) > 2 for _, _, c in fields):
         return last
-    # A year has two digits in every row; a day or a month may have one. Which number changes least proves nothing:
-    # the day of a series by month is the same throughout.
+    # A year has two digits in every row; a day or a month may have one. The number that changes least proves
+    # nothing: in a monthly series, the day is the same throughout.
     orders = {**last} if all(len(c) == 2 for _, _, c in fields) else {}
     return {**orders, "year first": "ymd"} if all(len(a) == 2 for a, _, _ in fields) else orders
 
