@@ -17,7 +17,7 @@ interface Request {
 
 const requests = new AsyncLocalStorage<Request>()
 
-/** Runs an account's request: connections that it takes from a shared pool count towards the account's share. */
+/** Runs an account's request: connections that it takes from a shared pool count toward the account's share. */
 export const ofAccount = <T>(accountId: string, run: () => T): T => requests.run({ accountId, held: 0 }, run)
 
 /**

@@ -5,7 +5,7 @@
 export const bareArray = (values: readonly (string | number | boolean | null)[]): string =>
   `{${values.map((value) => value ?? 'NULL').join()}}`
 
-/** Returns texts that may need quotes, or null if all are null: `unnest` expands that to nulls. */
+/** Returns strings that may need quotes, or null if all are null: `unnest` expands that to nulls. */
 export const textsOrNull = (values: readonly (string | null)[]): readonly (string | null)[] | null =>
   values.every((value) => value === null) ? null : values
 

@@ -16,7 +16,10 @@ export const isBadRow = (err: unknown): boolean => isOfClass(err, '22', '23')
 /** Returns whether a row references a row that does not exist. */
 export const isMissingReference = (err: unknown): boolean => sqlStateOf(err) === '23503'
 
-/** Returns whether a retry would fail again: bad data, a violated constraint, a wrong statement, a limit of PostgreSQL. */
+/**
+ * Returns whether a retry would fail again: bad data, a violated constraint, an invalid statement, a limit of
+ * PostgreSQL.
+ */
 export const isPermanent = (err: unknown): boolean => isOfClass(err, '22', '23', '42', '54')
 
 const SERIALIZATION_FAILURES = new Set(['40P01', '40001'])
@@ -40,7 +43,7 @@ export const isDatabaseFull = (err: unknown): boolean => {
 /** Returns whether PostgreSQL ran out of memory for a statement. */
 export const isDatabaseOutOfMemory = (err: unknown): boolean => sqlStateOf(err) === '53200'
 
-/** Shutting down, starting up, out of connections, serialisation failure, deadlock, lock timeout. */
+/** Shutting down, starting up, out of connections, serialization failure, deadlock, lock timeout. */
 const TRANSIENT = new Set(['57P01', '57P02', '57P03', '53300', '40001', '40P01', '55P03'])
 
 /** Returns whether a retry may succeed soon, because the connection, the server or another transaction caused the error. */

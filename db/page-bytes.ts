@@ -1,7 +1,7 @@
 import { type Kysely, type SelectQueryBuilder, sql } from 'kysely'
 import type { Database } from './tables.ts'
 
-/** The limit on large texts per page. A gateway builds a page on its only thread, so all other accounts wait for it. */
+/** The limit on large text per page. A gateway builds a page on its only thread, so all other accounts wait for it. */
 export const MAX_PAGE_BYTES = 2 * 1024 * 1024
 
 /** The rows of a page that fit into its byte limit: at least one, even if that row exceeds the limit. */
@@ -12,14 +12,14 @@ export interface CutPage<T> {
 }
 
 /**
- * Reads a page whose query selects the size of each row's large texts as `bytes`. Leaves out the rows that begin beyond
- * `MAX_PAGE_BYTES`; their texts never leave the database.
+ * Reads a page whose query selects the size of each row's large text as `bytes`. Leaves out the rows that begin beyond
+ * `MAX_PAGE_BYTES`; their text never leaves the database.
  */
 export async function readCutPage<DB, TB extends keyof DB, O extends { bytes: number }>(
   db: Kysely<Database>,
   page: SelectQueryBuilder<DB, TB, O>,
 ): Promise<CutPage<O>> {
-  // A window without its own order runs in the order of the page.
+  // A window without its own order follows the order of the page.
   const { rows } = await sql<O & { page_rows: number }>`
     select * from (
       select page.*, count(*) over () as page_rows,

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { openPool } from './database.ts'
 import { nameOf } from './preparing-client.ts'
 
-/** Runs statements with constant texts: a pool with prepared statements, a database, or a transaction. */
+/** Runs statements with constant text: a pool with prepared statements, a database, or a transaction. */
 export interface Executor {
   executeQuery<R>(query: CompiledQuery<R>): Promise<Pick<QueryResult<R>, 'rows'>>
 }

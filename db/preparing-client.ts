@@ -1,12 +1,13 @@
 import { hash } from 'node:crypto'
 import pg from 'pg'
 
-/** A connection prepares a statement on this use of it; 5 is also pgjdbc's default. */
+/** The use on which a connection prepares a statement; 5 is also pgjdbc's default. */
 const MIN_USES = 5
 /** Each prepared statement takes about 20 kB of the server's memory. */
 const MAX_PREPARED = 100
 /**
- * The number of texts whose uses are counted. Dynamic queries may have any number of texts, so counting restarts here.
+ * The number of statements whose uses are counted. There is no limit on distinct dynamic queries, so counting restarts
+ * here.
  */
 const MAX_COUNTED = 1_000
 
@@ -14,8 +15,8 @@ const MAX_COUNTED = 1_000
 export const nameOf = (text: string): string => hash('sha1', text, 'hex')
 
 /**
- * Returns false for `*`, because a prepared statement fails once a migration adds a result column. Counts products as
- * `*`.
+ * Returns false for `*`, because a prepared statement fails once a migration adds a result column. Multiplication also
+ * counts as `*`.
  */
 const hasFixedColumns = (text: string): boolean => !text.replaceAll('(*)', '').includes('*')
 

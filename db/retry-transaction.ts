@@ -4,7 +4,7 @@ import { isSerializationFailure } from './errors.ts'
 import type { Database } from './tables.ts'
 
 const MAX_ATTEMPTS = 5
-/** The pause after the first failure; each later one is twice as long, and half of each is random. */
+/** The pause after the first failure; each later pause is twice as long, and half of each is random. */
 const FIRST_DELAY_MS = 10
 
 /**

@@ -4,7 +4,7 @@ interface Fault {
   /** A JSON Pointer (RFC 6901). */
   readonly instancePath: string
   readonly params: object
-  /** The value of the keyword, where the validator is verbose. */
+  /** The value of the keyword, if the validator is verbose. */
   readonly schema?: unknown
 }
 
@@ -19,8 +19,8 @@ const MAX_ROUNDS = 32
 
 /**
  * Removes null members that the schema neither accepts nor requires. Clients that serialize every field of their types
- * send such nulls for absent fields. Validate again for as long as `remove` returns true. `faults` then holds the
- * errors to report; it is empty when the value is valid.
+ * send such nulls for absent fields. Validate again as long as `remove` returns true. `faults` then holds the errors to
+ * report; it is empty when the value is valid.
  */
 export class AbsentNulls<F extends Fault> {
   readonly #value: unknown

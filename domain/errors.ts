@@ -55,7 +55,7 @@ export const temporaryError = (
 /** How long a caller should wait before repeating a write that failed for lack of space, in seconds. */
 const STORAGE_RETRY_AFTER_S = 10
 /**
- * The `details.reason` of a rejection for lack of space, by which nodes distinguish it from other lacks of capacity.
+ * The `details.reason` of a rejection for lack of space, by which nodes distinguish it from other capacity shortages.
  */
 export const STORAGE_FULL = 'storage_full'
 

@@ -40,9 +40,10 @@ export interface Ticket<T> {
 
 /**
  * A queue that is fair by cost, first among accounts and then among the keys of an account. The next request belongs to
- * the account that was served least so far. This is start-time fair queueing (https://doi.org/10.1145/248156.248171)
- * with the token counter of https://arxiv.org/abs/2401.00588. Requests of one key keep their order. An account without
- * waiting requests starts at the current virtual time, so it can't save up turns.
+ * the account that has been served least so far. This is start-time fair queueing
+ * (https://doi.org/10.1145/248156.248171) with the token counter of https://arxiv.org/abs/2401.00588. Requests of one
+ * key keep their order. An account without waiting requests starts at the current virtual time, so it can't save up
+ * turns.
  */
 export class FairQueue<T> {
   readonly #accounts = new Map<string, AccountFlow<T>>()
@@ -188,8 +189,8 @@ function catchUp(flow: Flow, virtualTime: number): void {
 }
 
 /**
- * Yields the flows with waiting requests. The first one usually has the wanted request, so the others are sorted
- * lazily.
+ * Yields the flows with waiting requests, least served first. The first one usually has a suitable request, so the
+ * others are sorted lazily.
  */
 function* leastServedFirst<F extends Flow>(flows: Iterable<F>): Generator<F> {
   const waiting: F[] = []

@@ -15,7 +15,7 @@ const MAX_NAME = 200
 const ANOTHER_FORM = 'does not match the required format'
 
 const TYPES: Readonly<Record<string, string>> = {
-  string: 'a text',
+  string: 'a string',
   number: 'a number',
   integer: 'a whole number',
   boolean: 'true or false',

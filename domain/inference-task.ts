@@ -1,6 +1,6 @@
 import type { TaskStatus } from '../schemas/inference-task.ts'
 
-/** The steps of a loaded model, and the final ones. */
+/** The statuses after the model has been loaded, and the final ones. */
 const AT_WORK = ['running', 'generating', 'uploading_output', 'succeeded', 'failed'] as const
 
 /** Any status may return to `queued` when a node is lost, or end early; all other transitions go forward. */

@@ -35,7 +35,7 @@ const ALIASES: ReadonlyMap<string, InputType> = new Map([
 ])
 
 /**
- * Returns the type of an uploaded input: the one it was sent with, or the one of its extension when the client sends
+ * Returns the type of an uploaded input: the one it was sent with, or the one for its extension if the client sends
  * none. Curl sends none for most files. Undefined for an unsupported type.
  */
 export function inputTypeOf(contentType: string, filename: string): InputType | undefined {

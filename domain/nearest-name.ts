@@ -1,13 +1,13 @@
 /** Mistyped names aren't longer than this; comparing longer ones would only cost time. */
 const MAX_LENGTH = 64
-/** The most names of a list that are compared. */
+/** The maximum number of names in a list that are compared. */
 const MAX_NAMES = 1_000
 const MAX_EDITS = 3
 /** The largest share of the longer name that may differ. */
 const MAX_SHARE = 0.4
 /**
- * The most mistyped names of one request that are compared. Each is compared with all names, which blocks the event
- * loop.
+ * The maximum number of mistyped names per request that are compared. Each is compared with all names, which blocks the
+ * event loop.
  */
 const MAX_TYPED = 20
 
@@ -23,7 +23,7 @@ export function asker(names: readonly string[]): (typed: string) => string {
   }
 }
 
-/** Returns the question whether a known name was meant; an empty text when none is close. */
+/** Returns a question that suggests a known name; an empty string when none is close. */
 export function didYouMean(typed: string, names: Iterable<string>): string {
   const near = nearestName(typed, names)
   return near === undefined ? '' : `did you mean "${near}"?`
@@ -49,8 +49,8 @@ function nearestName(typed: string, names: Iterable<string>): string | undefined
 }
 
 /**
- * Counts the insertions, deletions, substitutions and swaps of neighbours between two names (optimal string alignment).
- * Infinite when there are more than `most`; positions further apart than that are skipped.
+ * Counts the insertions, deletions, substitutions and swaps of adjacent characters between two names (optimal string
+ * alignment). Infinite when there are more than `most`; positions further apart than that are skipped.
  */
 function editsBetween(a: string, b: string, most: number): number {
   let twoBefore: number[] = []

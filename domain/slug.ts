@@ -1,4 +1,4 @@
-/** Converts a text to lower-case letters, digits and single hyphens; empty when the text has no letters or digits. */
+/** Converts text to lower-case letters, digits and single hyphens; empty when it has no letters or digits. */
 export const slugOf = (text: string, longest: number): string =>
   text
     .normalize('NFKD')

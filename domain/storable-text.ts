@@ -1,6 +1,6 @@
 const NUL = '\0'
 
-/** Returns whether PostgreSQL can store a text: it must have no NUL and no unpaired surrogate. */
+/** Returns whether PostgreSQL can store a string: it must have no NUL and no unpaired surrogate. */
 export const isStorable = (text: string): boolean => !text.includes(NUL) && text.isWellFormed()
 
 /** Replaces characters that PostgreSQL cannot store. */

@@ -4,13 +4,13 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const LOWER_CASE = new RegExp(UUID.source)
 const V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-/** Returns whether a text is a UUID of any version, in either case. */
+/** Returns whether a string is a UUID of any version, in either case. */
 export const isUuid = (text: string): boolean => UUID.test(text)
 
-/** Returns whether a text is a UUID as PostgreSQL and `newId` write it: in lower case. */
+/** Returns whether a string is a UUID as PostgreSQL and `newId` write it: in lower case. */
 export const isCanonicalUuid = (text: string): boolean => LOWER_CASE.test(text)
 
-/** Returns whether a text is an id as created by `newId`. */
+/** Returns whether a string is an id as created by `newId`. */
 export const isUuidV7 = (text: string): boolean => V7.test(text)
 
 /**

@@ -48,7 +48,7 @@ export function toolFault(tool: CatalogTool): { path: string; problem: string } 
     try {
       validate = ajv.compile(tool[`${part}_schema`])
     } catch (cause) {
-      return { path, problem: `is no JSON Schema: ${(cause as Error).message}` }
+      return { path, problem: `is not a JSON Schema: ${(cause as Error).message}` }
     }
     const n = tool.examples.findIndex((example) => !validate(example[part]))
     if (n >= 0) return { path: `/examples/${n}/${part}`, problem: ajv.errorsText(validate.errors) }

@@ -203,6 +203,6 @@ function compile(file: string, schema: HyperparameterSchema): ValidateFunction {
   try {
     return ajv.compile(schema)
   } catch (cause) {
-    throw badFile(file, '/hyperparameters', `is no JSON Schema: ${String(cause)}`, cause)
+    throw badFile(file, '/hyperparameters', `is not a JSON Schema: ${String(cause)}`, cause)
   }
 }

@@ -7,9 +7,11 @@ import { runProgram } from './processes/run-program.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
 const SOURCES = join(ROOT, 'console')
-/** The folders that the console imports: the client, the schemas with the client's types, and TypeBox for these. */
+/**
+ * The folders that the console imports: the client, the schemas with the client's types, and TypeBox for the schemas.
+ */
 const IMPORTED = ['client', 'schemas', 'node_modules/typebox']
-/** Builds are small, and gateways may still serve files from an earlier one; a set of packages has 180 MB. */
+/** Builds are small, and gateways may still serve files from an earlier one; a set of packages takes 180 MB. */
 const KEPT = { builds: 10, packages: 3 }
 
 /** Returns the folder of the built console, named after the digest of its sources, its lock file and the client. */

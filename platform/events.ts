@@ -23,7 +23,7 @@ export interface LogEvent<
 > {
   /** `any` when the caller chooses the level. */
   readonly level: L
-  /** The `msg` of the line; a name in braces is replaced with a text of each line. */
+  /** The `msg` of the line; each name in braces is replaced with the text that the caller passes for it. */
   readonly sentence: S
   readonly fields: F
 }
@@ -67,7 +67,7 @@ type EventArguments<E extends LogEvent> = keyof TextsOf<E> extends never
     : [fields: FieldsOf<E['fields']>]
   : [fields: FieldsOf<E['fields']>, texts: TextsOf<E>]
 
-/** A logger of one level, which accepts the fields before the sentence. */
+/** A logger for one level, which accepts the fields before the sentence. */
 type Writer<L extends EventLevel> = { readonly [K in L]: (fields: object, sentence?: string) => void }
 type LevelOf<E extends LogEvent> = E['level'] extends EventLevel ? E['level'] : never
 

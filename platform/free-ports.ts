@@ -20,6 +20,6 @@ export async function keptPort(file: string, host = '127.0.0.1'): Promise<number
   return port
 }
 
-/** Returns distinct TCP ports of 127.0.0.1 that were free just now. */
+/** Returns distinct TCP ports on 127.0.0.1 that were free just now. */
 export const freePorts = (count: number): Promise<number[]> =>
   Promise.all(Array.from({ length: count }, () => freePort()))

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 
-/** The path at which gateways serve the documentation site; the links of a build begin with it. */
+/** The path at which gateways serve the documentation site; all links in a build begin with it. */
 export const GUIDE_PATH = '/docs/guide'
 
 /** The folder that `npm run docs:build` writes and gateways serve. */

@@ -2,14 +2,14 @@ import { ConfigError } from './config.ts'
 
 interface Fault {
   message?: string
-  /** A text in gRPC errors; an object in API errors. */
+  /** A string in gRPC errors; an object in API errors. */
   details?: unknown
   code?: unknown
   errors?: readonly unknown[]
 }
 
 /**
- * Returns the message of an error in one line. If a host name has several addresses, the messages are in the aggregated
+ * Returns the message of an error on one line. If a host name has several addresses, the messages are in the aggregated
  * errors.
  */
 export function reasonOf(err: unknown): string {

@@ -14,7 +14,7 @@ interface RingKey {
 
 /**
  * Encryption at rest with AES-256-GCM under a ring of keys: the first encrypts, all decrypt, so keys can be rotated.
- * `context` binds a text to its row, so that a text moved to another row cannot be decrypted.
+ * `context` binds a ciphertext to its row, so that it cannot be decrypted after a move to another row.
  */
 export class SecretBox {
   readonly #keys: readonly RingKey[]
@@ -37,12 +37,12 @@ export class SecretBox {
     return Buffer.concat([Buffer.of(VERSION), id, nonce, text, cipher.getAuthTag()])
   }
 
-  /** The prefix of texts that the first key has encrypted; all others must be re-encrypted after a rotation. */
+  /** The prefix of ciphertexts from the first key; all others must be re-encrypted after a rotation. */
   get currentPrefix(): Buffer {
     return Buffer.concat([Buffer.of(VERSION), this.#current.id])
   }
 
-  /** Throws when the text was changed, belongs elsewhere, or its key has been removed from the ring. */
+  /** Throws if the ciphertext was changed or belongs elsewhere, or if its key has been removed from the ring. */
   open(sealed: Buffer, context: string): Buffer {
     const id = sealed.subarray(1, 1 + ID_BYTES)
     const key = this.#keys.find((other) => other.id.equals(id))?.key

@@ -31,7 +31,7 @@ export const DIRECT_CHANNEL = { 'grpc.enable_http_proxy': 0 }
 
 /**
  * The channel itself retries. The SDK's retries leave timers behind that throw uncaught errors when the connection is
- * closed while Temporal is away.
+ * closed while Temporal is unreachable.
  */
 const RETRIES = {
   interceptors: [],

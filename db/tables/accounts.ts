@@ -7,9 +7,9 @@ export interface AccountTable {
   id: string
   name: string
   training_quota: WithDefault<number>
-  /** The largest number of tasks that may wait for a node at once. */
+  /** The maximum number of tasks that may wait for a node at once. */
   task_quota: WithDefault<number>
-  /** The bytes that it may store: null is the platform's default, 0 is no limit. */
+  /** The number of bytes that the account may store: null is the platform's default, 0 is no limit. */
   storage_quota_bytes: Optional<number>
   /** The copies that its endpoints may reserve together; null is the platform's default. */
   copy_quota: Optional<number>
@@ -69,7 +69,7 @@ export interface CacheVersionTable {
   version: WithDefault<number>
 }
 
-/** One row with the oldest version of Hearth that can work on this database. */
+/** A single row with the oldest version of Hearth that can work on this database. */
 export interface SchemaCompatibilityTable {
   id: WithDefault<number>
   /** The number of a migration. */
@@ -91,9 +91,9 @@ export interface GatewayTable {
   id: string
   base_url: string
   kill_switch_version: WithDefault<number>
-  /** The version of the memory grants that it applies; null for one that serves no memory. */
+  /** The version of the memory grants that the gateway applies; null if it serves no memory. */
   memory_version: Optional<number>
-  /** The model of embeddings that it is set to. */
+  /** The embeddings model that it is configured with. */
   memory_model: Optional<string>
   started_at: CreatedAt
   lease_expires_at: Date
@@ -103,7 +103,7 @@ export interface GatewayTable {
 export interface StorageHoldTable {
   id: string
   account_id: string
-  /** The upload to whose signed URL the bytes are PUT; null for a form. */
+  /** The upload to whose signed URL the bytes are PUT; null for a form upload. */
   upload_id: Optional<string>
   bytes: number
   expires_at: Date
@@ -117,7 +117,7 @@ export interface StartOptions {
   /** From 1 (highest) to 5 (lowest). */
   priority?: number
   fairnessKey?: string
-  /** Sent with the start, and to a workflow of this id that already runs. */
+  /** Sent with the start, and to a workflow with this id that is already running. */
   signal?: string
 }
 
@@ -159,7 +159,7 @@ export type AuditLogRow = Selectable<AuditLogTable>
 export interface AccountCreditTable {
   id: string
   account_id: string
-  /** Negative for what was taken back. */
+  /** Negative if credits were taken back. */
   amount_micro: number
   reason: string
   created_at: CreatedAt

@@ -28,7 +28,7 @@ export interface CohortEdgeAttemptTable {
   failure: Optional<EdgeFailure>
   /** The producer holds its payload until this time. */
   hold_until: Optional<Date>
-  /** The last call of either side. */
+  /** The last call by either side. */
   called_at: WithDefault<Date>
   /** The time since which the consumer has kept calling without any call by the producer. */
   alone_since: Optional<Date>
@@ -58,7 +58,7 @@ export interface EdgeRateTable {
   to_node_id: string
   ewma_mb_s: Optional<number>
   samples: WithDefault<number>
-  /** Until then a pair that could not connect is sent through the object store. */
+  /** Until then, the payloads of a pair that could not connect are sent through the object store. */
   unreachable_until: Optional<Date>
 }
 

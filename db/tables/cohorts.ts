@@ -48,7 +48,7 @@ export interface CohortTable {
   input: Json<JsonObject>
   labels: Json<Record<string, string>>
   keep_outputs: WithDefault<boolean>
-  /** The cohort whose finished stages are taken over. */
+  /** The cohort whose finished stages are reused. */
   resume_of: Optional<string>
   deadline_at: Date
   estimated_latency_ms: number
@@ -62,7 +62,7 @@ export interface CohortTable {
   completed_at: Optional<Date>
 }
 export type CohortRow = Selectable<CohortTable>
-/** A cohort without its graph and its input, which may have megabytes. */
+/** A cohort without its graph and its input, which may be several megabytes. */
 export type CohortFacts = Omit<CohortRow, 'request' | 'input' | 'labels' | 'outline'> & {
   /** The outline of `request`; the whole request for rows of older versions. */
   outline: GraphOutline
@@ -96,7 +96,7 @@ export interface CohortStageTable {
   loaded_at: Optional<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
-  /** When its workflow was last notified that its call takes too long. */
+  /** When its workflow was last notified that its call is taking too long. */
   overdue_at: Optional<Date>
   waiting_for: Optional<string>
   run_ms: Optional<number>
@@ -110,11 +110,11 @@ export interface CohortStageTable {
   error: NullableJson<CohortFault>
   /** The account that was paid for the attempt that counted. */
   paid_to: Optional<string>
-  /** The stage for which a node made the result that this one has taken over. */
+  /** The stage for which a node produced the result that this one reuses. */
   taken_from: Optional<string>
 }
 export type CohortStageRow = Selectable<CohortStageTable>
-/** A stage without its input and its result, which may have megabytes, and its files. */
+/** A stage without its files and without its input and result, which may be several megabytes. */
 export type StageFacts = Omit<
   CohortStageRow,
   'specification' | 'outline' | 'result' | 'outputs' | 'overdue_at'
@@ -149,7 +149,7 @@ export interface CohortEdgeTable {
   attempt: WithDefault<number>
   failure: Optional<EdgeFailure>
   transport: Optional<Transport>
-  /** An inline payload. It and the columns after it outlive attempts. */
+  /** An inline payload. This column and those after it outlive attempts. */
   payload: Optional<Buffer>
   /** The object of a relayed payload. */
   payload_key: Optional<string>
@@ -166,7 +166,7 @@ export interface CohortEdgeTable {
   consumed_at: Optional<Date>
 }
 export type CohortEdgeRow = Selectable<CohortEdgeTable>
-/** A hand-over without its payload and its template; the templates of a stage's edges may have megabytes. */
+/** A hand-over without its payload and its template; the templates of a stage's edges may be several megabytes. */
 export type EdgeFacts = Omit<CohortEdgeRow, 'payload' | 'template'>
 export type NewCohortEdge = Insertable<CohortEdgeTable>
 

@@ -14,7 +14,7 @@ export interface DatasetTable {
   total_size_bytes: Optional<number>
   /** The memory that its rows need when decoded, with every value expanded. */
   decoded_bytes: Optional<number>
-  /** The object that `decoded_bytes` was computed for; for another object it is void. */
+  /** The object that `decoded_bytes` was computed for; the value does not apply to any other object. */
   decoded_object_key: Optional<string>
   columns: NullableJson<{ name: string; type: string }[]>
   object_key: Optional<string>

@@ -35,7 +35,7 @@ export interface ModelSpaceTable {
 }
 export type ModelSpaceRow = Selectable<ModelSpaceTable>
 
-/** The file of evidence, as the platform stores it. */
+/** An evidence registration's adapter, as the platform stores it. */
 export type StoredAdapter = Omit<Adapter, 'uri'> & { object_key: string }
 
 export interface CompatibilityEvidenceTable {
@@ -89,7 +89,7 @@ export type RunRequest = StructuredEvaluationRun & {
 
 export interface StructuredRunTable {
   id: string
-  /** The account of the texts. */
+  /** The account that owns the texts. */
   account_id: string
   request: Json<RunRequest>
   source_space_id: string

@@ -48,7 +48,7 @@ export interface TaskOutputFile {
   content_type: string
   size_bytes: number
   modality: Modality
-  /** The text that refers to the file in a cohort's result. Results of other tasks do not name their files. */
+  /** The string that refers to the file in a cohort's result. Results of other tasks do not name their files. */
   address?: string
 }
 
@@ -56,7 +56,7 @@ export interface TaskOutputFile {
 export interface TaskUploadTable {
   task_id: string
   account_id: string
-  /** The end of the last URL; nothing can be PUT later. */
+  /** The expiry of the last URL; nothing can be PUT later. */
   signed_until: Date
   /** The time at which files that the task does not need were removed. */
   swept_at: Optional<Date>
@@ -95,9 +95,9 @@ export interface UsageDeltaTable {
   tokens: WithDefault<number>
   /** The total inference time of the tasks that succeeded. */
   inference_ms: WithDefault<number>
-  /** The key of the tasks. */
+  /** The key that requested the tasks. */
   key_id: Optional<string>
-  /** What they cost; negative for what is refunded. */
+  /** The cost of the tasks; negative for refunds. */
   cost_micro: WithDefault<number>
   created_at: WithDefault<Date>
 }

@@ -8,9 +8,9 @@ export interface MemoryNamespaceTable {
   enabled: WithDefault<boolean>
   /** The newest snapshot that is ready. */
   snapshot_id: Optional<string>
-  /** The number of snapshots that were asked for. */
+  /** The number of snapshots that were requested. */
   builds: WithDefault<number>
-  /** The number of the snapshot that was asked for and has not frozen its entries yet. */
+  /** The number of the snapshot that was requested and has not frozen its entries yet. */
   wanted_build: Optional<number>
   wanted_at: Optional<Date>
   created_at: WithDefault<Date>
@@ -46,9 +46,9 @@ export interface MemoryEmbeddingTable {
   model_key: string
   /** Grows in the order of commits within a namespace. */
   stored: Generated<number>
-  /** The encrypted vector: of length one, four bytes a number, little-endian. */
+  /** The encrypted vector: unit length, four bytes per number, little-endian. */
   sealed: Optional<Buffer>
-  /** The vector as processes of earlier versions write it, until it is encrypted. */
+  /** The unencrypted vector that processes of earlier versions write, until it is encrypted. */
   vector: Optional<Buffer>
 }
 

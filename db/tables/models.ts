@@ -27,7 +27,7 @@ export interface ModelVersionTable {
   lifecycle_note: Optional<string>
   /** Why no model server can use its weights; reset to null to retry them. */
   unusable: Optional<string>
-  /** The time when it was `ready` or `preferred` first, which a trigger writes. */
+  /** The time when it first became `ready` or `preferred`, set by a trigger. */
   ready_at: Optional<Date>
   /** True while disabled by its importer after being `ready` or `preferred`; it can be reopened without a test. */
   reopenable: WithDefault<boolean>
@@ -114,13 +114,13 @@ export interface EndpointTable {
   /** Examples in addition to `example_input` and `example_output`. */
   examples: ColumnType<StoredExample[], string | undefined, string>
   succeeded_requests: WithDefault<number>
-  /** The moving share of its last requests that failed; null before the first one ended. */
+  /** The moving average of its failure rate; null before its first request has ended. */
   failure_share: Optional<number>
   /** The stability level that its use has proven. */
   proven: WithDefault<ToolStability>
-  /** The class of `latency_ms`, which is left only once the latency is clearly beyond it. */
+  /** The class of `latency_ms`; it changes only once the latency is clearly beyond it. */
   latency_class: Optional<MeasuredLatencyClass>
-  /** The bytes of its description, schemas and examples, which the database counts. */
+  /** The size of its description, schemas and examples in bytes, computed by the database. */
   listing_bytes: ColumnType<number, never, never>
   created_at: CreatedAt
   updated_at: WithDefault<Date>

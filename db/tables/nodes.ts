@@ -80,7 +80,7 @@ export interface WarmPinTable {
   model_key: string
   node_id: string
   missing_since: Optional<Date>
-  /** The time since which its node is to unload the copy. */
+  /** The time since which its node should unload the copy. */
   retiring_since: Optional<Date>
   created_at: CreatedAt
 }
@@ -91,10 +91,10 @@ export interface EndpointScalingTable {
   max_copies: number
   target_in_flight: number | null
   target_wait_ms: number | null
-  /** Seconds; 0 is never, null the default of each node. */
+  /** In seconds; 0 means never, null means each node's default. */
   idle_timeout_s: number | null
   schedule: Json<ScheduleEntry[]>
-  /** The copies that count for the quota of the account. */
+  /** The copies that count toward the account's quota. */
   reserved: number
   updated_at: WithDefault<Date>
 }
@@ -103,7 +103,7 @@ export interface ModelScaleTable {
   model_key: string
   copies: number
   waited_s: number
-  /** For each copy the time at which that many were last needed. */
+  /** For each number of copies, the time at which that many were last needed. */
   needed_at: Date[]
   decided_at: Date
 }

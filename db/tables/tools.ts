@@ -2,20 +2,20 @@ import type { Insertable, Selectable } from 'kysely'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { WithDefault, Json, Optional } from './columns.ts'
 
-/** The version of an endpoint's tool manifest, and what the next version is compared with. */
+/** The version of an endpoint's tool manifest, which the next version is compared with. */
 export interface ToolVersionTable {
   endpoint_id: string
   version: string
   /** SHA-256 of the manifest without its version. */
   digest: Buffer
-  /** The number of the rules by which the manifest was built. */
+  /** The version of the rules by which the manifest was built. */
   format: number
   input_schema: Json<Record<string, unknown>>
   output_schema: Json<Record<string, unknown>>
   updated_at: WithDefault<Date>
 }
 
-/** An endpoint that a version of the cache `endpoint` has changed. */
+/** An endpoint that changed with a version of the `endpoint` cache. */
 export interface EndpointChangeTable {
   version: number
   endpoint_id: string

@@ -22,8 +22,8 @@ export interface JobTable {
   base: NullableJson<Record<string, unknown>>
   parent_job_id: Optional<string>
   /**
-   * The digest of account, config, hyperparameters, dataset and base. A run may resume from
-   * another run of the same digest.
+   * A digest of the account, config, hyperparameters, dataset and base. A run may resume from another run with the same
+   * digest.
    */
   config_digest: string
   /** The commit of the base's hub repository, once it has been resolved. */
@@ -45,7 +45,7 @@ export interface JobTable {
   deleted_at: Optional<Date>
   /** The time at which leftover files of its attempts were removed. */
   files_swept_at: Optional<Date>
-  /** The place of its status in the order of the run's feed. */
+  /** The position of its status in the run's feed. */
   place: ChangeSequence
   progress: NullableJson<RunProgress>
   progress_place: ColumnType<number | null, undefined, never>

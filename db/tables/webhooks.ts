@@ -44,7 +44,7 @@ export interface WebhookVerificationTable {
   status: 'pending' | 'verified' | 'failed' | 'superseded'
   window_ends_at: Date
   created_at: CreatedAt
-  /** The account that requested the challenge, and the origin; null in rows from before these columns. */
+  /** The account that requested the challenge, and the origin; null in rows that are older than these columns. */
   account_id: Optional<string>
   url_origin: Optional<string>
 }

@@ -56,7 +56,7 @@ const shortTexts =
   (most: number): MemberCheck =>
   (value) =>
     Array.isArray(value) && value.some((text) => typeof text === 'string' && text.length > most)
-      ? `must have texts of at most ${most} characters`
+      ? `must contain strings of at most ${most} characters`
       : undefined
 
 const pattern: MemberCheck = (value) =>
@@ -72,7 +72,7 @@ const bytes =
       : undefined
 
 const schema: MemberCheck = (value) => {
-  // vLLM also accepts the schema as a JSON text.
+  // vLLM also accepts the schema as a JSON string.
   const given = typeof value === 'string' ? parsed(value) : value
   if (typeof given !== 'object' || given === null) return textUpTo(L.schemaBytes)(value)
   return firstOf(bytes(L.schemaBytes), (one) => {
@@ -95,10 +95,10 @@ const member =
     return undefined
   }
 
-const choices = firstOf(listOf(L.choices, 'texts'), shortTexts(L.grammarBytes))
+const choices = firstOf(listOf(L.choices, 'strings'), shortTexts(L.grammarBytes))
 const grammar = textUpTo(L.grammarBytes)
 const regex = firstOf(textUpTo(L.grammarBytes), pattern)
-const words = firstOf(listOf(L.words, 'texts'), shortTexts(L.stopLength))
+const words = firstOf(listOf(L.words, 'strings'), shortTexts(L.stopLength))
 
 /** By the member names of OpenAI and vLLM. */
 const CHECKS = new Map<string, MemberCheck>([
@@ -111,7 +111,7 @@ const CHECKS = new Map<string, MemberCheck>([
   ['top_logprobs', atMost(L.logprobs)],
   ['logprobs', atMost(L.logprobs)],
   ['prompt_logprobs', atMost(L.logprobs)],
-  ['stop', firstOf(textUpTo(L.stopLength), listOf(L.stops, 'texts'), shortTexts(L.stopLength))],
+  ['stop', firstOf(textUpTo(L.stopLength), listOf(L.stops, 'strings'), shortTexts(L.stopLength))],
   ['stop_token_ids', listOf(L.words, 'tokens')],
   ['bad_words', words],
   ['allowed_token_ids', listOf(L.tokens, 'tokens')],

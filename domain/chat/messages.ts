@@ -4,7 +4,7 @@ import { invalidFor, type Issue } from '../errors.ts'
 /** Members that an assistant's message may have instead of `content`. */
 const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', 'reasoning_content'] as const
 
-/** The most errors reported in one response. */
+/** The maximum number of errors reported in one response. */
 const MAX_ISSUES = 100
 
 /**
@@ -40,7 +40,7 @@ function faultOf(message: unknown): MessageFault | undefined {
   }
   if (typeof content === 'string' || Array.isArray(content)) return undefined
   if (content === undefined || content === null) return withoutContent(message, role, content)
-  return { member: 'content', msg: 'must be a text or a list of parts', type: 'type' }
+  return { member: 'content', msg: 'must be a string or a list of parts', type: 'type' }
 }
 
 const ROLES_IN_WORDS = CHAT_ROLES.map((role) => JSON.stringify(role)).join(', ')
@@ -55,5 +55,5 @@ function withoutContent(message: object, role: unknown, content: undefined | nul
     return { member: 'content', msg: 'Field required: a text, unless there are tool_calls', type: 'missing' }
   }
   if (content === undefined) return { member: 'content', msg: 'Field required', type: 'missing' }
-  return { member: 'content', msg: 'must be a text or a list of parts, not null', type: 'type' }
+  return { member: 'content', msg: 'must be a string or a list of parts, not null', type: 'type' }
 }

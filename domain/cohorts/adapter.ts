@@ -16,7 +16,7 @@ interface Entry {
 }
 
 /**
- * Returns the error of an adapter file, or undefined if it is valid. An adapter is a safetensors file of two finite
+ * Returns the error in an adapter file, or undefined if it is valid. An adapter is a safetensors file of two finite
  * float32 tensors: `weight`, with a row for each output, and `bias`. It maps a vector x to `weight x + bias`.
  */
 export function faultOfAdapter(

@@ -61,8 +61,8 @@ export function unknownInputs(
               ? `stage "${stage_id}": its endpoint`
               : `edge "${edge_id}": the endpoint of stage "${stage_id}"`
           const question = meant(member)
-          const takes = question ? `${question} It takes` : 'it takes'
-          const message = `${whose} takes no "${short(member)}"; ${takes} ${listed(named)}${needs}`
+          const takes = question ? `${question} It accepts` : 'it accepts'
+          const message = `${whose} does not accept "${short(member)}"; ${takes} ${listed(named)}${needs}`
           return { code: 'unknown_input', message, stage_id, ...(edge_id !== undefined && { edge_id }) }
         })
     )

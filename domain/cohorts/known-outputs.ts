@@ -30,8 +30,9 @@ const CHAT_ANSWER = ['choices', 'id', 'object', 'created', 'prompt_token_ids']
 const FACTS = ['model', 'usage', 'truncated', 'output_artifacts']
 
 /**
- * Returns edges and outputs that read a member which their stage's result never has, by `stage_id`. Reports only what
- * certainly fails the run. It skips stages that are optional or have fallbacks, and edges that a quorum can do without.
+ * Returns edges and outputs that read a member that their stage's result never has, by `stage_id`. Reports only
+ * problems that are certain to fail the run. It skips stages that are optional or have fallbacks, and edges that a
+ * quorum can do without.
  */
 export function unknownOutputs(
   { stages, edges, outputs }: Graph,

@@ -49,7 +49,7 @@ export function whereItEnds(value: unknown, pointer: string): string {
 
 const escaped = (token: string): string => token.replaceAll('~', '~0').replaceAll('/', '~1')
 
-/** The most list items that one path may create, across all lists along it. */
+/** The maximum number of list items that one path may create, across all lists along it. */
 const MAX_ITEMS = 1_024
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
 const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)

@@ -19,9 +19,9 @@ export interface TakeOverPlan {
 
 /**
  * Decides which stages of an earlier cohort a new one on the same input takes over. A result is reused only if the
- * stage and all stages before it are unchanged. Each producer's result must be reused too, or have been missing then as
- * well. Only values are stored with a result. Anything else it handed over is gone with the node that held it, so a
- * stage whose consumer needs it runs again.
+ * stage and all stages before it are unchanged. Each producer's result must be reused too, or must have been missing in
+ * the earlier cohort as well. Only values are stored with a result. Anything else that a stage handed over is gone with
+ * the node that held it, so if a consumer needs it, the stage runs again.
  */
 export function takeOver(
   { stages, edges, outputs }: Pick<Graph, 'stages' | 'edges' | 'outputs'>,

@@ -13,11 +13,11 @@ const BYTES: Readonly<Record<SpaceKind, number>> = {
   hidden_state: 4 * 2 ** 20,
   kv_cache: 64 * 2 ** 20,
 }
-/** Passing a value through the control plane: measured on one machine, without completing its producer. */
+/** The time to pass a value through the control plane, as measured on one machine; excludes completing its producer. */
 const INLINE_MS = 5
 const RTT_MS = 1
 const ROUND_TRIPS = 3
-/** Assumed rate of a pair without any hand-over yet, in MB per second. */
+/** The assumed rate of a pair without any hand-overs yet, in MB per second. */
 const ASSUMED_MB_S = 100
 /** A relayed payload is uploaded and downloaded, each at about this rate. */
 const RELAY_MB_S = 60
@@ -107,8 +107,8 @@ const directMs = (bytes: number, mbPerSecond: number): number =>
   ROUND_TRIPS * RTT_MS + (1_000 * bytes) / MB / mbPerSecond
 
 /**
- * Returns a function for the milliseconds of a hand-over between two nodes over the best of these transports; infinite
- * if there is none. A search calls it often, so each call looks up only the rate of the pair.
+ * Returns a function that computes the time of a hand-over between two nodes over the best of these transports, in
+ * milliseconds; infinite if there is none. A search calls it often, so each call looks up only the rate of the pair.
  */
 export function timesOf(
   ways: readonly Transport[],

@@ -6,7 +6,8 @@ const MAX_TOKENS = 16
 const OWN = new Set(['prompt', 'echo', 'best_of', 'logprobs', 'suffix', 'n'])
 
 /**
- * Returns the chat that answers a completion. Its prompt becomes a user message, so the model's chat template applies.
+ * Returns the chat request for a completion request. The prompt becomes a user message, so the model's chat template
+ * applies.
  */
 export function chatOfCompletion(request: CreateCompletion): Record<string, unknown> {
   const rest = Object.fromEntries(Object.entries(request).filter(([name]) => !OWN.has(name)))

@@ -12,15 +12,15 @@ export const completeColumns = <C>({ storage_format, num_samples, columns }: Dat
   storage_format === 'jsonl' && (num_samples ?? 0) > SNIFFED_ROWS ? null : columns
 
 /**
- * Returns the columns, with type `any` for texts that might all be numbers, because a CSV reader turns those into
- * numbers.
+ * Returns the columns, with type `any` for string columns whose values might all be numbers, because a CSV reader turns
+ * those into numbers.
  */
 export const openTypes = <C extends { type: string }>(columns: readonly C[], storage_format: string): C[] =>
   columns.map((column) =>
     column.type === 'string' && storage_format !== 'csv' ? { ...column, type: 'any' } : column,
   )
 
-/** The most names that a message lists, and the longest part of each. */
+/** The maximum number of names that a message lists, and the maximum length of each. */
 const MAX_LISTED = 20
 const MAX_LISTED_CHARS = 60
 

@@ -12,7 +12,7 @@ const NEVER = {
   number: new Set(['boolean', 'string', 'date', 'timestamp', 'binary', 'list', 'object']),
   class: new Set(['binary', 'list', 'object']),
 } as const
-/** Ambiguous numbers are read as texts. */
+/** Ambiguous numbers are read as text. */
 const ADVICE = '; write numbers as 1234.5, without thousands separators and units'
 const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
 

@@ -113,7 +113,7 @@ export interface HubVerdict {
   sizeBytes: number
 }
 
-/** A failure of one of these checks needs a person's review. Any other failure rejects the repository. */
+/** If one of these checks fails, a person must review the repository. Any other failure rejects the repository. */
 const FOR_REVIEW = new Set(['licence'])
 
 const USUAL_LLM = 'llm-transformers'
@@ -272,10 +272,10 @@ function checkLicence({ licence }: HubRepoFacts): CompatibilityCheck {
     check: 'licence',
     passed,
     message: passed
-      ? `The licence is ${licence}.`
+      ? `The license is ${licence}.`
       : licence === null
-        ? 'The repository does not state a licence; read its page before you offer the model to others.'
-        : `The licence ${licence} may limit who can use the model and for what; read it before you offer the model to others.`,
+        ? 'The repository does not state a license; read its page before you offer the model to others.'
+        : `The license ${licence} may limit who can use the model and for what; read it before you offer the model to others.`,
   }
 }
 

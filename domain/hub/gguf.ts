@@ -15,7 +15,7 @@ export interface GgufNumbers {
 const POOLING_NONE = 0
 const POOLING_RANK = 4
 
-/** The metadata that we read precedes the vocabulary, within this many first bytes of a file. */
+/** The metadata that we read precedes the vocabulary and is within this many bytes of the start of a file. */
 export const GGUF_HEAD_BYTES = 64 * 1024
 
 const U32 = 4

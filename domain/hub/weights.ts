@@ -149,7 +149,7 @@ interface PartSet {
   missing: string[]
 }
 
-/** The most parts that we check for presence, because a file name may claim any number. */
+/** The maximum number of parts whose presence we check, because a file name may claim any number. */
 const MAX_PARTS = 1_000
 
 /** Groups weights by model: a single file, or all parts of one split. */

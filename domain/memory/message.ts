@@ -59,7 +59,7 @@ export function leadingMessage(first: unknown, memory: string): { message: objec
 /** A longer query is truncated, because the end of a long request says little more about its subject. */
 const MAX_QUERY = 2_000
 
-/** Returns the text of the user's last message, with which memory is searched; empty without one. */
+/** Returns the text of the user's last message, which is used to search memory; empty if there is none. */
 export function queryOf(messages: readonly unknown[]): string {
   const last = (messages as readonly Message[]).findLast(({ role }) => role === 'user')
   const { content } = last ?? {}

@@ -34,7 +34,9 @@ export class VectorIndex {
     for (const id of ids) this.#dropped.add(id)
   }
 
-  /** Returns up to `count` entries by cosine similarity to the query, nearest first; none from a later version. */
+  /**
+   * Returns up to `count` entries by cosine similarity to the query, nearest first, without entries of later versions.
+   */
   nearest(query: Float32Array, count: number, version = Number.POSITIVE_INFINITY): string[] {
     if (query.length !== this.#width) return []
     const scores = scoresOf(query, this.#vectors, this.#ids.length)
@@ -61,7 +63,7 @@ export class VectorIndex {
 }
 
 /**
- * Returns the dot product of the query with each row. Nearly all the time of a search is spent in this loop. Four
+ * Returns the dot product of the query with each row. A search spends nearly all of its time in this loop. Four
  * parallel sums over local variables take a third of the time of a plain loop.
  */
 function scoresOf(query: Float32Array, vectors: Float32Array, rows: number): Float32Array {

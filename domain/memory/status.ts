@@ -1,6 +1,6 @@
 import type { MemoryStatus } from '../../schemas/memory.ts'
 
-/** A first snapshot takes seconds; if it is still missing after this long, an operator has to look. */
+/** A first snapshot takes seconds; if it is still missing after this long, an operator must investigate. */
 const MAX_FIRST_MS = 10 * 60_000
 
 export interface MemoryState {

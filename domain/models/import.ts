@@ -110,7 +110,7 @@ function contentProblem(task: string, profile: string, files: ImportFiles): stri
 }
 
 function ggufFileProblem(task: string, { path, head }: NonNullable<ImportFiles['gguf']>): string | undefined {
-  if (!head) return `${path} is no GGUF.`
+  if (!head) return `${path} is not a GGUF file.`
   return isTextTask(task) ? ggufProblem(task, head) : encoderGgufProblem(task, head.architecture)
 }
 

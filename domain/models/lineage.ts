@@ -128,7 +128,7 @@ function drawBase(
   return job_base_model === null ? undefined : drawing.repository(job_base_model, job_base_revision)
 }
 
-/** `slerp` does not compute with its base. */
+/** `slerp` does not use its base in the computation. */
 const hasPart = ({ version_id, role }: LineageSource, byId: ReadonlyMap<string, LineageVersion>): boolean =>
   role !== 'base' || byId.get(version_id)?.merge_method !== 'slerp'
 

@@ -7,7 +7,7 @@ export interface SafetensorsHead {
   readonly endBytes: number
 }
 
-/** A file of a folder named as safetensors; without a `head` it isn't one. */
+/** A file in a folder with a safetensors file name; without a `head`, its content isn't safetensors. */
 export interface WeightsFile {
   readonly path: string
   readonly sizeBytes: number
@@ -15,7 +15,7 @@ export interface WeightsFile {
 }
 
 /**
- * A GGUF file of a folder. Its layout is `cut` when the file ends within the header, undefined when it is unreadable.
+ * A GGUF file in a folder. Its layout is `cut` when the file ends within the header, undefined when it is unreadable.
  */
 export interface GgufFile {
   readonly path: string

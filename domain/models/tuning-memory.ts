@@ -1,8 +1,8 @@
 const MB = 1024 * 1024
 
 /**
- * The relative error that an estimate may have against a measured peak. One far below the peak lets models run out of
- * memory; one far above wastes the GPU.
+ * The relative error that an estimate may have against a measured peak. An estimate far below the peak lets models run
+ * out of memory; one far above it wastes the GPU.
  */
 export const MAX_TUNING_DEVIATION = 0.25
 
@@ -88,7 +88,7 @@ export function tuningMemoryMb(tuning: Tuning): number {
   return weights + Math.ceil((tokens * (activations + LOGIT_BYTES * vocabulary)) / MB)
 }
 
-/** Widths of Llama and Qwen models by parameter count; a model in between has about the depth of the next one. */
+/** Widths of Llama and Qwen models by parameter count; a size in between uses the next larger entry. */
 const TYPICAL = [
   { parameters: 0.15e9, layers: 16, hidden: 576, intermediate: 1_536 },
   { parameters: 0.5e9, layers: 24, hidden: 896, intermediate: 4_864 },

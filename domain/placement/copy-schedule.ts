@@ -59,8 +59,8 @@ export function scheduledMin(schedule: readonly ScheduleEntry[], now: Date): num
 }
 
 /**
- * The last and next match of each expression. Finding them takes up to milliseconds, and every gateway needs them every
- * two seconds.
+ * The last and next match of each expression. Finding them can take several milliseconds, and every gateway needs them
+ * every two seconds.
  */
 const times = new LRUCache<string, { last: number | undefined; next: number }>({ max: 10_000 })
 
@@ -71,7 +71,7 @@ function lastTime({ cron, timezone }: ScheduleEntry, now: number): number | unde
   if (known && now < known.next && now >= (known.last ?? 0)) return known.last
   try {
     const pattern = cronOf({ cron, timezone })
-    // The library leaves out a match in the very second it is queried for.
+    // The library skips a match in the very second that it is queried for.
     const last = pattern.previousRuns(1, new Date(now + 1_000))[0]?.getTime()
     const next = pattern.nextRun(new Date(now))?.getTime() ?? Number.POSITIVE_INFINITY
     times.set(key, { last, next })

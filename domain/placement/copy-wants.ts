@@ -24,7 +24,7 @@ export interface ModelCopies extends Omit<WarmRequirement, 'nodes' | 'copies'> {
   readonly isScaled: boolean
 }
 
-/** Returns, for each model, the largest wants of its endpoints. */
+/** Returns, for each model, the most demanding settings of its endpoints. */
 export function copiesByModel(
   endpoints: readonly EndpointCopies[],
   { now, defaultIdleS }: { now: Date; defaultIdleS: number },

@@ -61,7 +61,9 @@ export class DispatchedTasks {
     accounts.set(account_id, (accounts.get(account_id) ?? 0) + tasks)
   }
 
-  /** Prefers a node with a free slot, but only among nodes of equal warmth, because placement goes by warmth first. */
+  /**
+   * Prefers a node with a free slot, but only among nodes of equal warmth, because placement considers warmth first.
+   */
   place(
     index: PlacementIndex,
     nodes: ReadonlyMap<string, NodeSnapshot>,

@@ -8,8 +8,8 @@ export interface JobOffer {
 }
 
 /**
- * Seconds of an offer. If only one kind of node exists, a long offer preserves the job's place in the queue. Without
- * any node the offer is short, because the first node to join may be of either kind.
+ * The duration of an offer in seconds. If only one kind of node exists, a long offer preserves the job's place in the
+ * queue. Without any node the offer is short, because the first node to join may be of either kind.
  */
 const OFFER_TIMEOUT_S = {
   ownFirst: 15,

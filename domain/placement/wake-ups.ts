@@ -13,7 +13,7 @@ interface RunnableModel {
 /** Tasks of one account and model that no node could run. */
 export interface WaitingModel extends RunnableModel {
   readonly account_id: string
-  /** The number of waiting tasks, and of those woken a moment ago. */
+  /** The number of waiting tasks, and how many were woken a moment ago. */
   readonly waiting: number
   readonly woken: number
 }
@@ -33,7 +33,7 @@ export interface WakeUpOptions {
   readonly waiting: readonly WaitingModel[]
   readonly held: readonly DispatchedModel[]
   readonly snapshots: readonly NodeSnapshot[]
-  /** The most tasks to wake at once. */
+  /** The maximum number of tasks to wake at once. */
   readonly most: number
   readonly now: Date
   readonly random: () => number

@@ -17,7 +17,7 @@ interface ChatMessage {
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Returns the chat that answers a Responses API request. Throws a 422 that locates what a chat cannot express. Names
+ * Returns the chat request for a Responses API request. Throws a 422 that locates anything a chat cannot express. Names
  * and meanings of items follow OpenAI's API reference.
  */
 export function chatOf(request: CreateResponse): Record<string, unknown> {
@@ -100,7 +100,7 @@ function addCall(messages: ChatMessage[], fields: Fields, loc: Loc): void {
 /** Text alone stays a plain string, which every chat template accepts. */
 function contentOf(content: unknown, loc: Loc): unknown {
   if (typeof content === 'string') return content
-  if (!Array.isArray(content)) throw invalid(loc, 'must be a text or a list of parts')
+  if (!Array.isArray(content)) throw invalid(loc, 'must be a string or a list of parts')
   const parts = content.map((part: unknown, i) => partOf(part, [...loc, i]))
   const texts = parts.flatMap((part) => ('text' in part ? [part.text] : []))
   return texts.length === parts.length ? texts.join('\n') : parts
@@ -138,7 +138,7 @@ function textAt(fields: Fields, name: string, loc: Loc): string {
   if (typeof value === 'string') return value
   throw invalid(
     [...loc, name],
-    value === undefined ? 'Field required' : 'must be a text',
+    value === undefined ? 'Field required' : 'must be a string',
     value === undefined ? 'missing' : 'type',
   )
 }

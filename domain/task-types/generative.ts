@@ -11,7 +11,7 @@ const PROMPT = { type: 'string', minLength: 1, maxLength: 10_000, description: '
 const IMAGE_URL = {
   type: 'string',
   minLength: 1,
-  description: 'A PNG, JPEG or WebP: a URL of upload-input, a public HTTPS address, or a data: URL.',
+  description: 'A PNG, JPEG or WebP: a URL from upload-input, a public HTTPS address, or a data: URL.',
 }
 const SIDE = {
   type: 'integer',

@@ -1,4 +1,4 @@
-/** The most texts in one request that model servers accept. */
+/** The maximum number of texts that model servers accept in one request. */
 const MAX_TEXTS = 2_048
 
 const TEXT = { type: 'string' }

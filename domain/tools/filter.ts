@@ -15,7 +15,7 @@ interface Rules {
   allowsOperations?: boolean
 }
 
-/** Limits tools by kind, stability and slug. An empty list doesn't limit; a tool must pass every other one. */
+/** Limits tools by kind, stability and slug. An empty list doesn't limit; a tool must match each of the other lists. */
 export class ToolFilter {
   /** Equal filters have equal ids. */
   readonly id: string
@@ -34,7 +34,7 @@ export class ToolFilter {
   }
 
   /**
-   * Reads the list of a key: `kind:llm`, `stability:stable`, and anything else is a slug or a pattern of slugs. An
+   * Reads a key's list of tools: `kind:llm`, `stability:stable`; anything else is a slug or a pattern of slugs. An
    * empty list allows nothing.
    */
   static ofKey(entries: readonly string[]): ToolFilter {
@@ -67,7 +67,7 @@ const NO_SLUG = ''
 const allowsValue = (list: readonly string[], value: string | undefined): boolean =>
   list.length === 0 || (value !== undefined && list.includes(value))
 
-/** Returns whether a text matches a pattern in which `*` stands for any characters. Takes linear time per star. */
+/** Returns whether a string matches a pattern in which `*` matches any characters. Takes linear time per star. */
 export function matchesGlob(pattern: string, text: string): boolean {
   const [first = '', ...rest] = pattern.split('*')
   const last = rest.pop()

@@ -109,7 +109,7 @@ function describe({ description, task_type }: ToolSource): { description: string
 
 const ELLIPSIS = '...'
 
-/** Truncates a text after a word. */
+/** Truncates text after a word. */
 function shorten(text: string): string {
   const cut = text.slice(0, MAX_DESCRIPTION - ELLIPSIS.length)
   const space = cut.lastIndexOf(' ')

@@ -118,7 +118,7 @@ function typesOf(type: unknown): Set<string> {
   return new Set(names.includes('number') ? [...names, 'integer'] : names)
 }
 
-/** Returns the values that `enum` or `const` allows, as JSON texts; undefined when they allow any. */
+/** Returns the values that `enum` or `const` allows, serialized as JSON; undefined when they allow any. */
 function valuesOf({ const: only, enum: several }: JsonObject): Set<string> | undefined {
   if (only !== undefined) return new Set([canonicalJson(only)])
   return Array.isArray(several) ? new Set(several.map(canonicalJson)) : undefined

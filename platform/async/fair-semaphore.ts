@@ -40,7 +40,7 @@ export class FairSemaphore {
     this.#options = options
   }
 
-  /** Waits for a turn and holds it until disposed. Throws `LineFull`, or the signal's reason. */
+  /** Waits for a turn and holds it until disposed. Throws `QueueFullError`, or the signal's reason. */
   async take(key: string, signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted()
     const line = this.#lines.get(key) ?? newLine()
@@ -109,7 +109,7 @@ export class FairSemaphore {
     return able.toSorted((a, b) => a.atWork - b.atWork || idleSince(a) - idleSince(b))[0]
   }
 
-  /** Rejects the latest arrival of the key with the longest queue; among equals the latest of all. */
+  /** Rejects the latest arrival of the key with the longest queue; among equals, the latest of all. */
   #sendAwayOne(): void {
     const [longest] = [...this.#lines].toSorted(
       ([, a], [, b]) => b.waiting.length - a.waiting.length || lastSince(b) - lastSince(a),

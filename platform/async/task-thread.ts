@@ -44,8 +44,8 @@ export class TaskThread<Task, Answer> implements AsyncDisposable {
   }
 
   /**
-   * Performs a task, which is copied to the thread. `signal` ends the wait for a turn. Throws `LineFull`, `TaskTimeout`,
-   * the signal's reason, or an error with the message of the task's error.
+   * Performs a task, which is copied to the thread. `signal` ends the wait for a turn. Throws `QueueFullError`,
+   * `TaskTimeout`, the signal's reason, or an error with the message of the task's error.
    */
   async run(owner: string, task: Task, signal: AbortSignal): Promise<Answer> {
     using _turn = await this.#turns.take(owner, signal)

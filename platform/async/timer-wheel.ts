@@ -13,7 +13,7 @@ export class TimerWheel implements Disposable {
   readonly #tickMs: number
   readonly #slots = new Map<number, WheelTimer[]>()
   #next = 0
-  /** The latest tick that got a timer. Its list stays, even when empty, for the next timer. */
+  /** The latest tick with a timer. Its list is kept for the next timer, even when it is empty. */
   #latest = 0
   #interval: NodeJS.Timeout | undefined
 

@@ -36,7 +36,7 @@ const MAX_PORT = 65_535
 
 /** The kinds of settings, by the names that `docs/configuration.md` uses. */
 export const KINDS = {
-  text: { expected: 'a text', read: (text: string) => text },
+  text: { expected: 'text', read: (text: string) => text },
   path: { expected: 'a path', read: (text: string) => resolve(text), emptyIsAbsent: true },
   level: { expected: `one of ${LEVELS.join(', ')}`, read: texts((text) => LEVELS.includes(text)) },
   flag: { expected: '0 or 1', read: (text: string) => FLAGS.get(text) },

@@ -5,12 +5,12 @@ import type { ColumnType, DatasetColumn } from './profile.ts'
 // Reads the values of CSV cells by the trainers' rules (hearth_trainers/datasets/cells.py), so that a dataset is described
 // the way that the trainers read it; a test compares the two.
 
-/** Texts that mean a missing value in every column: pandas' own, and spreadsheet errors. */
+/** Text that means a missing value in every column: pandas' own marks, and spreadsheet errors. */
 export const MISSING = [
   '|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|?',
   '#DIV/0!|#REF!|#VALUE!|#NAME?|#NUM!|#NULL!',
 ].flatMap((marks) => marks.split('|'))
-/** Texts that mean a missing value if all others are numbers, booleans or dates; next to "+", "-" may be a class. */
+/** Text that means a missing value if all others are numbers, booleans or dates; next to "+", "-" may be a class. */
 const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
 const isMissing = new Set(MISSING)
@@ -82,7 +82,7 @@ const proves = (bare: StrippedColumn, mark: '.' | ',') =>
   all(bare, NOTATIONS[mark]) && bare.texts.some((text) => text.includes(mark) && !OPEN[mark].test(text))
 
 /**
- * Returns rows with the values that training reads: texts without surrounding blanks, and plain numbers, such as
+ * Returns rows with the values that training reads: text without surrounding blanks, and plain numbers, such as
  * `1234.5` for `1.234,50 €`. Other columns or the delimiter show whether `1.234` is a fraction.
  */
 export function readValues(

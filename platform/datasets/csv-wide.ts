@@ -57,7 +57,7 @@ class OpenRecord {
     this.#delimiter = delimiter
   }
 
-  /** Returns the whole record with this line, or `undefined` while a quote is open. */
+  /** Returns the whole record including this line, or `undefined` while a quote is open. */
   with(line: string): string | undefined {
     const wasOpen = this.#lines.length > 0
     const isOpen = line.includes('"') ? isOpenAfter(line, wasOpen, this.#delimiter) : wasOpen

@@ -29,7 +29,7 @@ const COLUMNS_PER_PASS = 100
 /** DuckDB reads a file once per pass, so the cost is quadratic in the columns. We read wider files ourselves. */
 const MAX_PASSES = 2
 
-/** Applies a test to short texts only: texts may have megabytes, and functions copy them. */
+/** Applies a test only to short values: text may be megabytes long, and functions copy it. */
 const short = (c: string, test: string): string => `case when strlen(${c}) <= 60 then ${test} else false end`
 /** Applies a test only to text that begins like a date, because failing casts are slow. */
 const likeDate = (c: string, test: string) =>
@@ -89,7 +89,7 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
 const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnType[]): number[] =>
   header.flatMap((_, i) => (unnamed.includes(i) && types[i] === 'any' ? [] : [i]))
 
-/** Returns the first rows of a profile's columns as texts, with numbers in plain notation. */
+/** Returns the first rows of a profile's columns as text, with numbers in plain notation. */
 export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const shown = columns.slice(0, SAMPLED.columns)

@@ -68,7 +68,7 @@ export async function numbers(db: DuckDBConnection, sql: string): Promise<Record
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, Number(value)]))
 }
 
-/** Returns the rows of a query whose values are all texts. */
+/** Returns the rows of a query whose values are all text. */
 export const texts = async (db: DuckDBConnection, sql: string): Promise<(string | null)[][]> =>
   (await db.runAndReadAll(sql))
     .getRows()

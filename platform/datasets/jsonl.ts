@@ -37,7 +37,7 @@ export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<Data
   }
 }
 
-/** Returns the first rows as texts; nested values are JSON. */
+/** Returns the first rows as text; nested values are JSON. */
 export async function sampleJsonl(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const sample: SampledRow[] = []
   const names = columns.slice(0, SAMPLED.columns).map(({ name }) => name)

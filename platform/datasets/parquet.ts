@@ -38,7 +38,7 @@ export function readParquet(path: string): Promise<DatasetProfile> {
   )
 }
 
-/** Returns the first rows as texts. */
+/** Returns the first rows as text. */
 export function sampleParquet(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const cut = columns
     .slice(0, SAMPLED.columns)

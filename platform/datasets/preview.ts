@@ -8,7 +8,7 @@ const KEPT_ROWS = 50
 const KEPT_BYTES = 512 * 1024
 const COMMON_VALUES = 5
 
-/** One row as texts, each cut one character beyond its limit; null for a missing value. */
+/** One row as strings, each cut one character beyond its limit; null for a missing value. */
 export type SampledRow = readonly (string | null)[]
 
 /** Sums up the first rows of a dataset. */
@@ -37,7 +37,7 @@ function valueOf(text: string | null, type: string): PreviewValue {
   if (text === null) return null
   if (isNumeric(type)) {
     const value = Number(text)
-    // An integer too large for JSON readers to represent exactly stays a text.
+    // An integer too large for JSON readers to represent exactly stays text.
     if (text.trim() !== '' && Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)
       return value
   }
@@ -74,6 +74,6 @@ function summaryOf(
   }
 }
 
-/** Truncates a text by copying it, because a slice would keep the whole text in memory. */
+/** Truncates a string by copying it, because a slice would keep the whole string in memory. */
 export const cutText = (text: string): string =>
   text.length <= SAMPLED.characters ? text : Buffer.from(text.slice(0, SAMPLED.characters + 1)).toString()

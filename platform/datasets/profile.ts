@@ -31,7 +31,7 @@ export interface DatasetProfile {
 /** A value counts one machine word: its number, or a pointer to its text. */
 export const VALUE_BYTES = 8
 
-/** Returns the size in memory of rows whose texts have `textBytes` in total. */
+/** Returns the size in memory of rows whose text takes `textBytes` in total. */
 export const decodedBytes = (rows: number, columns: number, textBytes: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(rows * columns * VALUE_BYTES + textBytes))
 
@@ -50,12 +50,12 @@ export const MAX_NAMES_BYTES = 1024 * 1024
 /** Returns the bytes that a column name takes as JSON, which escapes control characters and quotes. */
 export const bytesOfName = (name: string): number => Buffer.byteLength(JSON.stringify(name)) - 2
 
-/** The file is not of its declared format; the message for its owner names the first faulty location. */
+/** The file does not have its declared format; the message for its owner names the first faulty location. */
 export class DatasetRefused extends Error {
   override readonly name = 'DatasetRefused'
 }
 
-/** Creates the refusal of a file because of one of its lines, counted from one. */
+/** Creates the error that refuses a file because of one of its lines, counted from one. */
 export const refusedLine = (line: number, what: string): DatasetRefused =>
   new DatasetRefused(`line ${line}: ${what}`)
 

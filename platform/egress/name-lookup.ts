@@ -17,7 +17,10 @@ export const LOOKUP_LIMITS = {
   resolveMs: 5_000,
   /** A name whose look-up takes longer is slow. */
   slowMs: 1_000,
-  /** Concurrent look-ups of names that are not known to be quick, of the 64 threads (`UV_THREADPOOL_SIZE`). */
+  /**
+   * The limit for concurrent look-ups of names that are not known to be quick; there are 64 threads
+   * (`UV_THREADPOOL_SIZE`).
+   */
   slowAtOnce: 16,
   /** Concurrent look-ups per owner; half of them may be of names that are not known to be quick. */
   ownerAtOnce: 8,

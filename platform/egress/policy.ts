@@ -166,7 +166,7 @@ export function openEgressPolicy(config: Config): EgressPolicy {
   })
 }
 
-/** Checks the raw text first, because the URL parser repairs texts that other parsers read differently. */
+/** Checks the raw text first, because the URL parser repairs URLs that other parsers read differently. */
 function parseStrictly(text: string): URL {
   const refuse = (message: string): never => {
     throw new EgressRefused('url_not_allowed', message)
@@ -185,7 +185,9 @@ function parseStrictly(text: string): URL {
   return new URL(text)
 }
 
-/** Checks a DNS name: labels of 1 to 63 letters, digits and hyphens, in no form that a resolver reads as a number. */
+/**
+ * Checks a DNS name: labels of 1 to 63 letters, digits and hyphens, and not a form that a resolver reads as a number.
+ */
 function checkName(hostname: string): void {
   const labels = hostname.split('.')
   const last = labels.at(-1) ?? ''

@@ -23,7 +23,7 @@ export class FileTooLargeError extends Error {
   override readonly name = 'FileTooLargeError'
 }
 
-/** Downloads a public file; the egress policy applies to each hop. Throws `SendError` or `TooLarge`. */
+/** Downloads a public file; the egress policy applies to each hop. Throws `SendError` or `FileTooLargeError`. */
 export async function downloadPublic(
   connections: PublicConnections,
   url: string,

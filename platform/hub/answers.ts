@@ -39,7 +39,7 @@ export class HubError extends Error {
   }
 }
 
-/** One file of a repository. The hub returns the SHA-256 of large files only, and the git blob id of others. */
+/** One file of a repository. The hub returns the SHA-256 only for large files, and the git blob id for others. */
 export interface HubFile {
   path: string
   sizeBytes: number

@@ -20,7 +20,7 @@ const MAX_REDIRECTS = 5
 /** The maximum page size for commits on a hub. */
 const COMMITS_PER_PAGE = 1_000
 const MAX_COMMIT_PAGES = 5
-/** The number of commits that a search goes back at most. */
+/** The maximum number of commits that a search goes back. */
 export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {
@@ -122,7 +122,7 @@ export class HubClient {
     return bytes
   }
 
-  /** Reads the first bytes of a large file, unverified: there is no digest of a part. */
+  /** Reads the first bytes of a large file, unverified, because no digest covers only a part. */
   async readStart(
     repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
     path: string,

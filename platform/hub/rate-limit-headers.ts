@@ -1,5 +1,5 @@
 /**
- * Returns the seconds until a rate limit ends: `Retry-After`, otherwise the `t` of `RateLimit`, the only one that some
+ * Returns the seconds until a rate limit ends: `Retry-After`, or else the `t` of `RateLimit`, the only header that some
  * hubs send.
  */
 export function retryAfter(

@@ -131,7 +131,9 @@ export class LinkChannel {
     this.#out.begin()
   }
 
-  /** From now on grants credit for data that arrives on a stream; without it a sender stops at `STREAM_CREDIT`. */
+  /**
+   * From now on, grants credit for data that arrives on a stream; without credit, a sender stops at `STREAM_CREDIT`.
+   */
   expect(stream: number): void {
     this.#receiving.set(stream, { ungranted: 0, paused: false })
   }

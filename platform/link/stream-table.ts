@@ -59,7 +59,7 @@ export class StreamTable<T> {
     this.#inSlots = 0
   }
 
-  /** Returns number and value of every stream; the caller may delete entries while it iterates. */
+  /** Returns the number and value of every stream; the caller may delete entries while it iterates. */
   entries(): [number, T][] {
     const inSlots = this.#slots.flatMap((slot): [number, T][] => (slot ? [[slot.stream, slot.value]] : []))
     return [...inSlots, ...this.#others]

@@ -202,7 +202,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
   }
   for (const root of rootsOf(at)) {
     await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
-      // Another process may be moving the same object; the check above decides on a repeat.
+      // Another process may be moving the same object; if so, a retry succeeds by the check above.
       if (root === at.objects) throw err
       ignoreMissing(err)
     })

@@ -186,7 +186,7 @@ async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo |
       new HeadObjectCommand({ Bucket: name, Key: key, ChecksumMode: 'ENABLED' }),
     )
     const { ChecksumSHA256: checksum, ChecksumType: type } = found
-    // A multipart object's checksum is computed from the digests of its parts and ends in their number.
+    // A multipart object's checksum is computed from the digests of its parts and ends with their number.
     const isWhole = checksum !== undefined && type !== 'COMPOSITE' && !checksum.includes('-')
     const sha256 = isWhole ? Buffer.from(checksum, 'base64').toString('hex') : undefined
     return { ...describe(key, found.ContentLength ?? 0, found), ...(sha256 && { sha256 }) }

@@ -78,7 +78,7 @@ export function verifyObjectUrl(
     ...(sizeBytes !== null && { sizeBytes: Number(sizeBytes) }),
     ...(filename !== null && { filename }),
   }
-  // Compare the texts rather than the bytes: several base64 texts decode to the same bytes, but we issued only one.
+  // Compare the strings rather than the bytes: several base64 strings decode to the same bytes, but we issued only one.
   const given = Buffer.from(query.get('signature') ?? '')
   const expected = Buffer.from(digest(signingKey, grant).toString('base64url'))
   const isWhole = new Set(query.keys()).size === query.size

@@ -50,7 +50,7 @@ export interface StoreSpace extends DiskSpace {
  * one (`a/b` and `a/b/c`). Every write is atomic.
  */
 export interface ObjectStore {
-  /** The most memory that one `put` of a stream uses. */
+  /** The maximum memory that one `put` of a stream uses. */
   readonly putBytes: number
   /**
    * Stores the stream `body`. Throws `payload_too_large` for more than `maxBytes`, and `bad_request` for bytes that
@@ -118,7 +118,7 @@ export function assertPrefix(prefix: string): string {
   return prefix
 }
 
-/** Returns a stream that passes bytes through and measures them; it fails if they are not the announced ones. */
+/** Returns a stream that passes bytes through and measures them; it fails if they differ from the announced ones. */
 export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string }) {
   const hash = createHash('sha256')
   const measured = { sizeBytes: 0, sha256: '' }

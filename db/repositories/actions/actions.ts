@@ -39,7 +39,7 @@ const usable = (db: Kysely<Database>, { visibility, kind }: ActionFilter) =>
     .$call((qb) => (visibility === undefined ? qb : qb.where('endpoint.visibility', '=', visibility)))
     .$call((qb) => (kind === undefined ? qb : qb.where((eb) => isOfKind(eb, kind))))
 
-/** The columns that a list shows. Schemas are left out, because they may have a megabyte. */
+/** The columns that a list shows. Schemas are left out, because they may be a megabyte in size. */
 const SUMMARY = [
   'endpoint.id',
   'endpoint.account_id',

@@ -38,7 +38,7 @@ export function findInvocation(db: Kysely<Database>, { id, accountId }: { id: st
 }
 export type InvocationView = NonNullable<Awaited<ReturnType<typeof findInvocation>>>
 
-/** Returns the stored length of an invocation's result, 0 without one. */
+/** Returns the stored length of an invocation's result; 0 if there is none. */
 export async function resultBytes(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },

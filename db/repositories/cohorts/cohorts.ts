@@ -56,7 +56,7 @@ export async function bookTransfers(
   await countCosts(trx, stageId, booked)
 }
 
-/** Counts what the account pays for a stage, or gets back, towards the key that requested the run. */
+/** Counts what the account pays for a stage, or gets back, toward the key that requested the run. */
 async function countCosts(
   trx: Transaction<Database>,
   stageId: string,

@@ -18,7 +18,7 @@ export function findCall(trx: Transaction<Database>, key: CallKey) {
     .executeTakeFirst()
 }
 
-/** Records a call that takes effect, with the response for repeats; null if a repeat gets the state at its own time. */
+/** Records a call that takes effect, with the response for repeats; null if a repeat returns the state at that time. */
 export async function recordCall(
   trx: Transaction<Database>,
   key: CallKey,

@@ -23,7 +23,7 @@ export async function isReachable(db: Kysely<Database>, { from, to }: NodePair):
   return pair === undefined
 }
 
-/** Returns whether bytes of an edge were twice corrupted in transit between a pair. */
+/** Returns whether an edge's bytes were corrupted in transit twice between a pair of nodes. */
 export async function hasBrokenTwice(
   db: Kysely<Database>,
   edgeId: string,

@@ -56,9 +56,9 @@ interface EdgeRetry {
 }
 
 /**
- * Begins the next attempt at the edges of a stage that must be repeated: its incoming edges, and the outgoing edges
- * for which its last node had made an offer. Payloads in the row, in the object store or on a responsive node are
- * reused; the others are forgotten. The caller has locked the edges already, or has not locked any stage yet. Returns
+ * Begins the next attempt at the edges of a stage that must be repeated: its incoming edges, and the outgoing edges for
+ * which its last node had made an offer. Payloads in the row, in the object store or on a responsive node are reused;
+ * the others are discarded. The caller either has already locked the edges, or has not locked any stage yet. Returns
  * the stages whose payloads are lost, so that they have to run again.
  */
 export async function retryEdges(

@@ -209,8 +209,8 @@ export interface EdgeChange {
 }
 
 /**
- * Writes to a locked edge and its attempt, each only if it is still as it was read. Both store the state; the attempt's
- * stays when another attempt begins.
+ * Writes to a locked edge and its attempt, each only if it has not changed since it was read. Both store the state; the
+ * attempt keeps its own when another attempt begins.
  */
 export async function changeEdge(
   trx: Transaction<Database>,

@@ -57,7 +57,7 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
  * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. If the
  * run succeeds, every finished stage is paid for; otherwise every hold is refunded. `isRecalled` notifies the nodes
  * immediately; `onlyComplete` leaves a cohort open unless all of its stages have succeeded. Safe to repeat: returns
- * false for a cohort that has ended or is left open.
+ * false for a cohort that has already ended or is left open.
  */
 export async function endCohort(
   trx: Transaction<Database>,

@@ -70,8 +70,8 @@ export async function readHandoffs(
 }
 
 /**
- * Returns, by id, how the hand-overs to and from a stage connect when this version replaces its model; undefined when
- * one of them cannot. Values fit every model.
+ * Returns, by id, how the hand-overs to and from a stage connect when this version replaces its model; undefined if one
+ * of them cannot. Values fit every model.
  */
 export async function handoffsWith(
   db: Kysely<Database>,

@@ -19,12 +19,13 @@ export interface OverdueStage {
 }
 
 const MAX_OVERDUE = 100
-/** The seconds before a workflow that has not reacted, because no worker runs it, is notified again. */
+/** The seconds after which a workflow that has not reacted, because no worker ran it, is notified again. */
 const NOTIFY_INTERVAL_S = 60
 
 /**
  * Finds stages that have exceeded their time limit, not counting the time before they had their inputs, and stages that
- * still wait for failed hand-overs. Stages that were not reported yet come first, so that none delays the others.
+ * still wait for failed hand-overs. Stages that have not been reported yet come first, so that the others don't delay
+ * them.
  */
 async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
   const { rows } = await sql<OverdueStage>`
@@ -51,9 +52,9 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
 export const findOverdueStages = (db: Kysely<Database>): Promise<OverdueStage[]> => findOverdue(db, null)
 
 /**
- * Takes an overdue stage from its node, with the reason for the workflow to read. Undefined when the stage is no longer
- * overdue, or its workflow was notified just now. Safe to repeat: the stage stays overdue until its workflow has
- * decided what happens next.
+ * Takes an overdue stage from its node, with the reason for the workflow to read. Returns undefined if the stage is no
+ * longer overdue, or its workflow has just been notified. Safe to repeat: the stage stays overdue until its workflow
+ * has decided what happens next.
  */
 export async function takeOverdueStage(
   trx: Transaction<Database>,
@@ -68,7 +69,7 @@ export async function takeOverdueStage(
       ? { code: STAGE_TIMEOUT, message: timeoutMessage(timeoutS), retryable: true }
       : {
           code: failure,
-          message: `its node did not end for a hand-over that had failed: ${failure}`,
+          message: `its node did not stop after a hand-over had failed: ${failure}`,
           retryable: new EdgeError(failure, failure).retryable,
         }
   await noteStageError(trx, id, { ...fault, stage_id: name })

@@ -17,7 +17,7 @@ export function readEvents(
     .execute()
 }
 
-/** Returns the number of an event of a cohort; undefined for one of another cohort. */
+/** Returns the number of an event of a cohort; undefined if the event belongs to another cohort. */
 export async function sequenceOf(
   db: Kysely<Database>,
   { cohortId, eventId }: { cohortId: string; eventId: string },

@@ -16,7 +16,7 @@ export function payloadOf(value: unknown): ValuePayload {
   return { payload, sha256: hash('sha256', payload, 'hex'), size_bytes: payload.length }
 }
 
-/** The values that edges take from one result are too large in total, or one does not have the kind of its edge. */
+/** The values that edges take from one result are too large in total, or one does not match its edge's kind. */
 export class UnfitValuesError extends Error {
   override readonly name = 'UnfitValuesError'
 }
@@ -33,7 +33,10 @@ export class ResultPayloads {
     this.#result = result
   }
 
-  /** Returns what an edge carries; undefined for no value, and for a representation. Throws an `UnfitValuesError`. */
+  /**
+   * Returns what an edge carries; undefined if there is no value, or for a representation. Throws an
+   * `UnfitValuesError`.
+   */
   of(
     edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
   ): ValuePayload | undefined {
@@ -42,12 +45,13 @@ export class ResultPayloads {
     if (!this.#known.has(cacheKey)) {
       const value = carriedBy(edge, this.#result)
       const fault = value === undefined ? undefined : faultOfValue(edge.kind, value)
-      if (fault !== undefined) throw new UnfitValuesError(`the value of an edge of ${edge.kind} ${fault}`)
+      if (fault !== undefined)
+        throw new UnfitValuesError(`the value of an edge of kind ${edge.kind} ${fault}`)
       const payload = value === undefined ? undefined : payloadOf(value)
       this.#bytes += payload?.size_bytes ?? 0
       if (this.#bytes > COHORT_LIMITS.valueBytes)
         throw new UnfitValuesError(
-          `what its edges take of the result has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path", or hand it over as a file`,
+          `the values that its edges take from the result exceed ${COHORT_LIMITS.valueBytes} bytes in total; select smaller parts with "path", or hand the result over as a file`,
         )
       this.#known.set(cacheKey, payload)
     }

@@ -36,7 +36,7 @@ export async function findPlan(
   return row && { ...(row as unknown as { request: PlanRequest; plan: Plan }), expires_at: row.expires_at }
 }
 
-/** Returns the size in bytes of the request of an account's plan; 0 without a plan. */
+/** Returns the size in bytes of the request of an account's plan; 0 if there is no such plan. */
 export async function readPlanBytes(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
@@ -52,7 +52,7 @@ export async function readPlanBytes(
 
 /**
  * Returns whether an account may store another plan, that is, has fewer than `most`; deletes its expired ones if
- * necessary. Plans that are stored concurrently may exceed the limit by their number.
+ * necessary. Plans that are stored concurrently may slightly exceed the limit.
  */
 export async function canAddPlan(db: Kysely<Database>, accountId: string, most: number): Promise<boolean> {
   if ((await countPlans(db, accountId, most)) < most) return true

@@ -25,7 +25,7 @@ export async function lockGraphOf(trx: Transaction<Database>, stageId: string): 
 
 /**
  * Resets producers that have succeeded, because their payloads are needed again but are lost. Does the same,
- * recursively, for producers whose payloads those need. The caller has locked the graph.
+ * recursively, for the producers whose payloads they need. The caller has locked the graph.
  */
 export async function repeatProducers(
   trx: Transaction<Database>,

@@ -50,7 +50,7 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
   return endEvidence(trx, about)
 }
 
-/** Revokes a piece of evidence; returns its id, or an empty list when it was revoked before. */
+/** Revokes a piece of evidence; returns its id, or an empty list if it was already revoked. */
 export const revokeEvidence = (trx: Transaction<Database>, id: string): Promise<string[]> =>
   endEvidence(trx, sql<boolean>`id = ${id}`)
 
@@ -132,7 +132,7 @@ async function failEdges(
     const hasTaken = into.some(({ state }) => state === 'consumed')
     // A stage that already runs has enough other values and doesn't need this one.
     if (status === 'running' && !hasTaken) continue
-    const message = `what hand-over "${into[0]?.name}" relies on was revoked`
+    const message = `the evidence or space that hand-over "${into[0]?.name}" relies on was revoked`
     await noteStageError(trx, id, { code: failure, message, retryable: false })
     if (hasTaken) await recallStages(trx, [id])
   }

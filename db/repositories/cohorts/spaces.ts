@@ -72,7 +72,7 @@ export function findSpace(db: Kysely<Database>, id: string): Promise<ModelSpaceR
   return db.selectFrom('model_space').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-/** Returns those of these versions whose spaces were never registered or revoked. */
+/** Returns which of these versions have never had their spaces registered or revoked. */
 export function findWithoutSpaces(
   db: Kysely<Database>,
   versionIds: readonly string[],

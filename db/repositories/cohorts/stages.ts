@@ -49,7 +49,7 @@ export async function lockStage(trx: Transaction<Database>, id: string): Promise
   )
 }
 
-/** Locks those of these stages that a node works on, after their hand-overs. */
+/** Locks the given stages that a node is working on, after their hand-overs. */
 export async function lockStagesAtWork(
   trx: Transaction<Database>,
   ids: readonly string[],
@@ -85,7 +85,7 @@ export async function withTemplates(
   return edges.map((edge) => ({ ...edge, template: templates.get(edge.id) ?? null }))
 }
 
-/** Returns the hand-overs of a stage's result, and whether their consumers may begin without some of theirs. */
+/** Returns the hand-overs of a stage's result, and whether their consumers may begin without some of their inputs. */
 export function outgoingOf(
   db: Kysely<Database>,
   stageId: string,
@@ -293,8 +293,8 @@ export async function completeStage(
 }
 
 /**
- * Returns whether each stage of a cohort has succeeded. Call it after `completeStage`, which locks the cohort's row, so
- * that of the last two stages the later one sees the other.
+ * Returns whether every stage of a cohort has succeeded. Call it after `completeStage`, which locks the cohort's row,
+ * so that of the last two stages the later one sees the other.
  */
 export async function haveAllSucceeded(trx: Transaction<Database>, cohortId: string): Promise<boolean> {
   const other = await trx

@@ -91,7 +91,7 @@ export interface RunEnding {
   evidenceId?: string
 }
 
-/** Ends an open run; `undefined` when it has ended before. */
+/** Ends an open run; `undefined` if it had already ended. */
 export function endRun(
   db: Kysely<Database>,
   id: string,

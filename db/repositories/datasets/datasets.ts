@@ -3,7 +3,7 @@ import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 
-/** Inserts a dataset; throws when its id exists. */
+/** Inserts a dataset; throws if its id already exists. */
 export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<FullDataset> {
   return db.insertInto('dataset').values(dataset).returningAll().executeTakeFirstOrThrow()
 }
@@ -54,7 +54,7 @@ export function datasetsQuery(
   return sortedPage(query, { table: 'dataset', accountId, name: 'dataset_name' }, page)
 }
 
-/** Returns the size of a dataset, as a file and in memory; 0 where it is unknown for the current file. */
+/** Returns the size of a dataset, as a file and in memory; 0 if it is unknown for the current file. */
 export async function sizeOfDataset(
   db: Kysely<Database>,
   id: string | null,
@@ -90,7 +90,7 @@ export function findDataset(db: Kysely<Database>, id: string): Promise<ListedDat
     .executeTakeFirst()
 }
 
-/** Returns whether a dataset has a column of this name, without reading its columns here. */
+/** Returns whether a dataset has a column with this name, without fetching its columns. */
 export async function hasColumn(db: Kysely<Database>, id: string, name: string): Promise<boolean> {
   const found = await db
     .selectFrom('dataset')
@@ -201,7 +201,7 @@ export async function noteStored(
   return numUpdatedRows > 0n
 }
 
-/** Returns the datasets whose file is being read, by id, with the reason if the reading waits. */
+/** Returns the datasets whose file is being read, by id, with the reason if reading has to wait. */
 export async function findReading(
   db: Kysely<Database>,
   datasets: readonly Pick<DatasetRow, 'id' | 'status'>[],
@@ -236,7 +236,7 @@ export function findUpload(
 const owned = (db: Kysely<Database>, accountId: string) =>
   db.selectFrom('dataset').select(LISTED).where('account_id', '=', accountId).where('deleted_at', 'is', null)
 
-/** The stored size is known without reading the value, but long names compress well, so the text counts too. */
+/** The stored size is known without reading the value, but long names compress well, so check the text's size too. */
 const boundedColumns = sql<DatasetRow['columns']>`case
   when pg_column_size(columns) > ${MAX_COLUMNS_BYTES} then null
   when octet_length(columns::text) > ${MAX_COLUMNS_BYTES} then null

@@ -48,8 +48,8 @@ export async function beginIngest(
 }
 
 /**
- * Counts the files of an account that are being read or wait for it, and locks the account against
- * counting or adding further ones.
+ * Counts the files of an account that are being read or waiting to be read, and locks the account against counting or
+ * adding further ones.
  */
 export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
   await lockAccount(trx, 'unread', accountId)
@@ -62,7 +62,7 @@ export async function countUnread(trx: Transaction<Database>, accountId: string)
   return count
 }
 
-/** Finds an upload that is still to be read; `undefined` once it has been read, or its dataset is gone. */
+/** Finds an upload that is still to be read; `undefined` once it has been read, or if its dataset is gone. */
 export function findOpenIngest(db: Kysely<Database>, uploadId: string): Promise<OpenIngest | undefined> {
   return openIngests(db).where('upload.id', '=', uploadId).executeTakeFirst()
 }

@@ -29,7 +29,7 @@ export interface EndpointChanges {
   ids: string[] | undefined
 }
 
-/** Returns which endpoints have changed after a version of the cache. */
+/** Returns which endpoints have changed since a version of the cache. */
 export async function readEndpointChanges(db: Kysely<Database>, since: number): Promise<EndpointChanges> {
   const { rows } = await sql<{ version: number; steps: number; ids: string[] }>`
     select cache.version, count(distinct change.version)::int as steps,

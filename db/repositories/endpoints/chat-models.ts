@@ -15,7 +15,7 @@ export async function listModels(
   taskTypes: readonly string[],
 ): Promise<ChatModelRow[]> {
   const rows: ChatModelRow[] = []
-  // The list has no pages on the wire. The query is paged, so that no page holds a connection for long.
+  // The response is not paged. The query is, so that no page holds a connection for long.
   for (let before: string | undefined; ; before = rows.at(-1)?.id) {
     const page = await offeredModels(db, accountId, taskTypes)
       .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before ?? ''))

@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
 import { noteEndpointChange } from './changes.ts'
 
-/** Excludes description, schemas and examples, which may have a megabyte: most statements need only the state. */
+/** Excludes description, schemas and examples, which may be a megabyte in size: most statements need only the state. */
 const FACTS = [
   'id',
   'account_id',
@@ -69,8 +69,8 @@ export async function forgetReplacement(trx: Transaction<Database>, name: string
 }
 
 /**
- * Creates an endpoint; `undefined` when its name is not available. A name stays with the account that had it first, which
- * can use it again once its endpoint is deleted.
+ * Creates an endpoint; `undefined` if its name is not available. A name stays reserved for the account that used it
+ * first, which can reuse it once its endpoint is deleted.
  */
 export async function insertEndpoint(
   trx: Transaction<Database>,
@@ -81,7 +81,8 @@ export async function insertEndpoint(
   const row = former ? await insertUnlessTaken(trx, endpoint) : inserted
   if (!row) return undefined
   if (former) {
-    // Clients know the tool by its name, so its next version says how its schemas differ from the former one's.
+    // Clients know the tool by its name, so the version of the new endpoint must reflect how its schemas differ from
+    // the former ones.
     await trx
       .updateTable('tool_version')
       .set({ endpoint_id: row.id })
@@ -147,13 +148,13 @@ export async function updateEndpoint(
   return row
 }
 
-/** A schema of a deleted endpoint that is larger is forgotten, in bytes as the database stores it. */
+/** Larger schemas of deleted endpoints are discarded; in bytes, as the database stores them. */
 const MAX_FORMER_SCHEMA_BYTES = 8 * 1024
 
 /**
- * Marks a locked endpoint as deleted and empties its texts, which may have a megabyte. Tasks and usage need the rest of
- * the row. Its manifest's version stays for the account's next endpoint of this name, which is a major version after a
- * schema that was forgotten.
+ * Marks a locked endpoint as deleted and clears its texts, which may be a megabyte in size. Tasks and usage need the
+ * rest of the row. Its manifest version is retained for the account's next endpoint with this name, which gets a new
+ * major version if a schema was discarded.
  */
 export async function markEndpointDeleted(
   trx: Transaction<Database>,

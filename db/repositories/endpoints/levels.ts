@@ -6,8 +6,8 @@ import { noteEndpointChange } from './changes.ts'
 const MAX_AGED = 1_000
 
 /**
- * Updates the levels of endpoints that were used, and of those that have reached the age of the highest level, and
- * notifies every gateway of changed ones. The caller has changed the used endpoints in this transaction.
+ * Updates the levels of used endpoints and of those old enough for the highest level, and notifies every gateway of
+ * changed ones. The caller has changed the used endpoints in this transaction.
  */
 export async function moveLevels(
   trx: Transaction<Database>,

@@ -39,7 +39,7 @@ const COLUMNS = [
 
 /**
  * Selects everything that an account sees: its own endpoints, and public approved ones of others. These are two
- * disjoint parts with an index each, so the planner never reads rows that the account cannot see.
+ * disjoint parts, each with its own index, so the planner never reads rows that the account cannot see.
  */
 function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefined) {
   const own = db
@@ -68,7 +68,7 @@ const activeSince = (days: number) =>
 /** Returns a LIKE pattern that matches the text anywhere, with its wildcards escaped. */
 export const containing = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
 
-/** Returns the task types that a filter stands for: `specialist` stands for every kind of specialist. */
+/** Returns the task types that a filter includes: `specialist` includes every kind of specialist. */
 const taskTypesFor = (taskType: string): readonly string[] =>
   taskType === 'specialist' ? TASK_TYPES_BY_KIND.specialist : [taskType]
 
@@ -99,7 +99,7 @@ function matchesFacets(eb: ExpressionBuilder<ListedEndpointTable, 'e'>, filter: 
   )
 }
 
-/** The columns of an endpoint that a list shows whatever their size. */
+/** The columns of an endpoint that a list shows regardless of their size. */
 const SHOWN = [
   ...COLUMNS,
   'status',
@@ -135,7 +135,7 @@ const ifFits = <C extends ListingColumn>(column: C, empty: '{}' | '[]' = '{}') =
     EndpointRow[C]
   >`case when ${FITS} then ${sql.ref(`endpoint.${column}`)} else ${sql.lit(empty)}::jsonb end`.as(column)
 
-/** Returns one page of the matching endpoints, and the number of all. */
+/** Returns one page of the matching endpoints, and their total number. */
 export async function listEndpoints(
   db: Kysely<Database>,
   accountId: string,

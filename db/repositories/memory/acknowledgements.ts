@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** Returns the number of changes of grants and namespaces so far. */
+/** Returns the number of changes to grants and namespaces so far. */
 export async function readMemoryVersion(db: Kysely<Database>): Promise<number> {
   const { version } = await db
     .selectFrom('cache_version')

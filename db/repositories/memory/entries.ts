@@ -7,7 +7,7 @@ export type StoredEntry = Pick<MemoryEntryRow, 'id' | 'sealed' | 'source' | 'cre
 
 const SHOWN = ['id', 'sealed', 'source', 'created_at', 'superseded_by'] as const
 
-/** Counts the entries of a namespace, superseded ones too. */
+/** Counts the entries of a namespace, including superseded ones. */
 export async function countEntries(db: Kysely<Database>, namespaceId: string): Promise<number> {
   const { n } = await db
     .selectFrom('memory_entry')
@@ -17,7 +17,10 @@ export async function countEntries(db: Kysely<Database>, namespaceId: string): P
   return n
 }
 
-/** Returns the entries of a namespace, superseded ones too, whose source and estimated tokens are among those given. */
+/**
+ * Returns the entries of a namespace, including superseded ones, whose source and estimated tokens are among those
+ * given.
+ */
 export async function listSimilarEntries(
   db: Kysely<Database>,
   { accountId, namespaceId }: { accountId: string; namespaceId: string },
@@ -56,7 +59,7 @@ export async function supersedeEntry(
   return numUpdatedRows > 0n
 }
 
-/** Pages of an account's entries, newest first, superseded ones too. */
+/** Pages of an account's entries, newest first, including superseded ones. */
 export function listEntries(
   db: Kysely<Database>,
   accountId: string,
@@ -72,7 +75,7 @@ export function listEntries(
     .execute()
 }
 
-/** Deletes one entry of an account; `false` when it has none with this id. */
+/** Deletes one entry of an account; `false` if there is none with this id. */
 export async function deleteEntry(
   db: Kysely<Database>,
   { accountId, id }: { accountId: string; id: string },

@@ -15,7 +15,7 @@ export interface MemoryKey {
   tools: string[] | null
 }
 
-/** Returns a live key with the namespace of its account; undefined when there is no such key, or no memory. */
+/** Returns a live key with its account's namespace; undefined if there is no such key, or no memory. */
 export async function findNamespaceOfKey(
   db: Kysely<Database>,
   keyId: string,
@@ -52,8 +52,8 @@ export async function grantMemory(
 }
 
 /**
- * Revokes a grant. Waits for the reads in progress, which hold a lock on the grant; every later read finds it revoked.
- * So once this has committed, nothing more is read. `false` when there is no such grant.
+ * Revokes a grant; `false` if there is none. Waits for reads in progress, which lock the grant; later reads find it
+ * revoked. So nothing more is read once this has committed.
  */
 export async function revokeMemory(
   trx: Transaction<Database>,
@@ -124,7 +124,7 @@ export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<M
     .execute()
 }
 
-/** The memory that a gateway knows of: a namespace that is switched on, and the keys with a grant. */
+/** The memory that a gateway knows about: an enabled namespace, and the keys with a grant. */
 export interface MemoryAccessRow {
   account_id: string
   namespace_id: string
@@ -132,7 +132,7 @@ export interface MemoryAccessRow {
   writers: string[]
 }
 
-/** Lists every namespace that is switched on and that some key may use. */
+/** Lists every enabled namespace that some key may use. */
 export async function listKnownMemory(db: Kysely<Database>): Promise<MemoryAccessRow[]> {
   const { rows } = await sql<MemoryAccessRow>`
     select n.account_id, n.id as namespace_id,

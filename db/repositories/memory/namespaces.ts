@@ -26,7 +26,7 @@ export function lockNamespace(
     .executeTakeFirst()
 }
 
-/** Enables an account's memory. Its namespace is created once, and reused after it was disabled. */
+/** Enables an account's memory. The namespace is created once, and reused when memory is enabled again. */
 export async function enableNamespace(
   trx: Transaction<Database>,
   accountId: string,
@@ -41,7 +41,7 @@ export async function enableNamespace(
   return row
 }
 
-/** Disables an account's memory; waits for the reads in progress. `false` when it has none. */
+/** Disables an account's memory after waiting for reads in progress; `false` if it has none. */
 export async function disableNamespace(trx: Transaction<Database>, accountId: string): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('memory_namespace')
@@ -52,7 +52,9 @@ export async function disableNamespace(trx: Transaction<Database>, accountId: st
   return numUpdatedRows > 0n
 }
 
-/** Removes an account's namespace with everything in it; waits for the reads in progress. `false` when it has none. */
+/**
+ * Removes an account's namespace with everything in it, after waiting for reads in progress; `false` if it has none.
+ */
 export async function removeNamespace(trx: Transaction<Database>, accountId: string): Promise<boolean> {
   await lockMemory(trx, accountId)
   // Readers lock their grant first and the namespace second, so use the same order.
@@ -65,13 +67,13 @@ export async function removeNamespace(trx: Transaction<Database>, accountId: str
   return numDeletedRows > 0n
 }
 
-/** Serializes what is written into an account's memory, so that versions become visible in their order. */
+/** Serializes writes to an account's memory, so that versions become visible in order. */
 export const lockMemory = (trx: Transaction<Database>, accountId: string): Promise<void> =>
   lockAccount(trx, 'memory', accountId)
 
 /**
- * Requests a snapshot. Returns its number, or undefined when a snapshot that was requested earlier will include this
- * change, because it has not frozen its entries yet.
+ * Requests a snapshot. Returns its number, or undefined if a snapshot requested earlier will include this change
+ * because it has not frozen its entries yet.
  */
 export async function wantSnapshot(
   trx: Transaction<Database>,
@@ -99,7 +101,7 @@ export interface NamespaceView {
   isBuilding: boolean
 }
 
-/** Returns what operators and the status route show of an account's memory. */
+/** Returns what operators and the status route see of an account's memory. */
 export async function viewNamespace(
   db: Kysely<Database>,
   accountId: string,
@@ -128,7 +130,7 @@ export async function viewNamespace(
   }
 }
 
-/** Pages of namespaces, newest first. */
+/** Lists a page of namespaces, newest first. */
 export function listNamespaces(
   db: Kysely<Database>,
   { limit, before }: { limit: number; before: string | undefined },

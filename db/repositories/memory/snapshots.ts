@@ -5,8 +5,8 @@ import type { MemorySnapshotRow } from '../../tables/memory.ts'
 import { lockMemory } from './namespaces.ts'
 
 /**
- * Freezes the entries of a namespace as a snapshot: all up to the newest one. Safe to repeat, because the build has one
- * snapshot. Undefined when the namespace is gone.
+ * Freezes a namespace's entries, up to the newest one, as a snapshot. Safe to repeat, because a build has only one
+ * snapshot. Undefined if the namespace is gone.
  */
 export async function freezeSnapshot(
   trx: Transaction<Database>,
@@ -39,8 +39,8 @@ export async function freezeSnapshot(
 }
 
 /**
- * Returns the version of an account's snapshot: of the one that was attached to a task, otherwise of the newest one.
- * Undefined if there is none.
+ * Returns the version of an account's snapshot: the one attached to the task, or else the newest. Undefined if there is
+ * none.
  */
 export async function findSnapshotVersion(
   db: Kysely<Database>,
@@ -67,8 +67,8 @@ export async function countMissingVectors(db: Kysely<Database>, snapshotId: stri
 }
 
 /**
- * Marks a snapshot as ready, and makes it its namespace's snapshot unless a newer one is ready. Safe to repeat. `false`
- * when the namespace is gone.
+ * Marks a snapshot as ready, and makes it its namespace's current snapshot unless a newer one is ready. Safe to repeat.
+ * `false` if the namespace is gone.
  */
 export async function publishSnapshot(trx: Transaction<Database>, snapshotId: string): Promise<boolean> {
   const snapshot = await trx
@@ -88,7 +88,7 @@ export async function publishSnapshot(trx: Transaction<Database>, snapshotId: st
 }
 
 /**
- * Removes snapshots that are older than the one of their namespace and that no open task refers to; returns their
+ * Removes snapshots that are older than their namespace's current one and that no open task refers to; returns their
  * number.
  */
 export async function removeOldSnapshots(

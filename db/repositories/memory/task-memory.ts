@@ -28,7 +28,7 @@ export function findTaskMemory(db: Kysely<Database>, taskId: string): Promise<Ta
   return db.selectFrom('task_memory').selectAll().where('task_id', '=', taskId).executeTakeFirst()
 }
 
-/** An entry that is given to a model. */
+/** An entry that is passed to a model. */
 export interface ProvidedEntry {
   id: string
   sealed: Buffer
@@ -36,7 +36,7 @@ export interface ProvidedEntry {
   created_at: Date
 }
 
-/** A row of the statement; without entries there is one with the outcome alone. */
+/** A row that the statement returns; if there are no entries, a single row with only the outcome. */
 interface MemoryReadRow {
   outcome: MemoryOutcome
   entry: string | null
@@ -46,13 +46,13 @@ interface MemoryReadRow {
   gone: string[] | null
 }
 
-/** Entries without a vector that follow the nearest ones. */
+/** The maximum number of entries without a vector that follow the nearest ones. */
 const MAX_WITHOUT_VECTOR = 20
 
 interface TakeOptions {
   /** The snapshot that was attached at admission; the newest one when absent. */
   snapshotId?: string | null | undefined
-  /** The nearest entries, which the newest without a vector follow; the newest of all when absent. */
+  /** The nearest entries, followed by the newest ones without a vector; if absent, the newest of all are read. */
   ids?: readonly string[] | undefined
   /** Entries with more tokens are left out. */
   mostTokens: number
@@ -60,9 +60,9 @@ interface TakeOptions {
 }
 
 /**
- * Reads the entries of a snapshot for a task and records the outcome, in one statement. The statement checks and locks
- * the grant, so a revocation waits for this read, and no read begins after it. Entries that were deleted or superseded
- * since the snapshot was frozen are left out; those among `ids` are `gone`. Safe to repeat.
+ * Reads a snapshot's entries for a task and records the outcome, in one statement. The statement checks and locks the
+ * grant, so a revocation waits for this read, and no read begins after a revocation. Entries that were deleted or
+ * superseded since the snapshot was frozen are left out; those among `ids` are `gone`. Safe to repeat.
  */
 export async function takeMemory(
   db: Kysely<Database>,
@@ -117,19 +117,19 @@ export async function takeMemory(
   return { entries, outcome: rows[0]?.outcome ?? 'denied', gone: rows[0]?.gone ?? [] }
 }
 
-/** Those of these entries that were deleted or superseded. */
+/** Selects which of these entries were deleted or superseded. */
 const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknown> => sql`(
   select array_agg(given.id) from unnest(${ids}::uuid[]) as given (id)
   where not exists (
     select from memory_entry e
     where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
 
-/** The outcome of the memory of a task that goes without. */
+/** The memory outcome of a task that runs without memory. */
 export type MemoryMiss =
   | { outcome: 'unavailable'; reason: Extract<MemoryReason, 'too_late' | 'unreadable'> }
   | { outcome: 'refused'; reason?: undefined }
 
-/** Records why a task goes without memory. */
+/** Records why a task runs without memory. */
 export async function noteWithout(
   db: Kysely<Database>,
   { taskId, accountId, keyId }: MemoryReader,

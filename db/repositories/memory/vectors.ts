@@ -7,12 +7,12 @@ export interface StoredVector {
   /** The version of the entry. */
   version: number
   stored: number
-  /** Encrypted, unless a process of an earlier version has written it a moment ago. */
+  /** Encrypted, unless a process of an earlier version has just written it. */
   sealed: Buffer | null
   vector: Buffer | null
 }
 
-/** Returns the vectors that were stored later than `after` in an account's memory, in that order. */
+/** Returns the vectors that were stored in an account's memory later than `after`, in the order they were stored. */
 export async function listVectors(
   db: Kysely<Database>,
   {
@@ -76,7 +76,7 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Schedules entries of a namespace for embedding again if another model made their vector, or refused them. */
+/** Reschedules the embedding of a namespace's entries if another model made their vector, or refused them. */
 export async function dropOtherModels(
   db: Kysely<Database>,
   { namespaceId, modelKey }: { namespaceId: string; modelKey: string },
@@ -132,7 +132,7 @@ export async function storeVectors(
 }
 
 /**
- * Encrypts vectors that processes of earlier versions have written; returns their number. Safe to repeat, and for
+ * Encrypts vectors written by processes of earlier versions; returns their number. Safe to repeat, and to run on
  * several gateways at once.
  */
 export async function sealVectors(

@@ -6,7 +6,7 @@ import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts
 /** A candidate whose test is enqueued or running and has no verdict yet. */
 type CandidateInTest = Pick<ModelVersionRow, 'id' | 'account_id' | 'model_key' | 'tests'>
 
-/** Enqueues the test of a candidate that still exists; a test that is already enqueued or running stays the only one. */
+/** Enqueues the test of a candidate that still exists, unless one is already enqueued or running. */
 export async function enqueueCandidateTest(
   trx: Transaction<Database>,
   versionId: string,
@@ -21,8 +21,8 @@ export async function enqueueCandidateTest(
 }
 
 /**
- * Enqueues the next test after the counted ones; false when another transaction has done so, or the test has reached a
- * verdict in the meantime.
+ * Enqueues the next test, unless the candidate's number of tests has changed; false if another transaction has enqueued
+ * it, or the test has reached a verdict in the meantime.
  */
 export async function enqueueNextTest(
   trx: Transaction<Database>,
@@ -42,7 +42,7 @@ export async function enqueueNextTest(
   return true
 }
 
-/** Lists candidates whose test should be running by now, because its start is not among those still enqueued. */
+/** Lists candidates whose test should be running by now, because its start is no longer enqueued. */
 export async function candidatesInTest(
   db: Kysely<Database>,
   { after, limit }: { after: string | null; limit: number },

@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 import type { ModelConfigLifecycleRow } from '../../tables/hub.ts'
 import { noteChangeBehind } from '../endpoints/changes.ts'
 
-/** Returns an account's settings for configs of the catalog, by the config's id. */
+/** Returns an account's settings for catalog configs, by config id. */
 export async function readConfigLifecycles(
   db: Kysely<Database>,
   accountId: string,

@@ -22,8 +22,8 @@ export function findHubVersion(
 }
 
 /**
- * Finds the version imported from a repository, at any revision, with that revision; locks it against removal
- * until the transaction ends.
+ * Finds the version imported from a repository at any revision, and returns it with that revision; locks it against
+ * removal until the transaction ends.
  */
 export function shareLockHubVersion(
   trx: Transaction<Database>,

@@ -1,4 +1,4 @@
-/** The fields that describe the input and output of a model to its callers; versions and endpoints have them. */
+/** The fields that describe a model's input and output to its callers; both versions and endpoints have them. */
 export interface Listing {
   input_schema: Record<string, unknown>
   output_schema: Record<string, unknown>

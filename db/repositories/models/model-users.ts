@@ -37,7 +37,7 @@ export interface ModelUsers {
 type PerAccount<T> = T & { account_id: string }
 
 /**
- * Lists what uses a model's versions: the account's own users, newest first, and the number of other accounts' ones.
+ * Lists what uses a model's versions: the account's own users, newest first, and the number of users in other accounts.
  */
 export async function findModelUsers(
   db: Kysely<Database>,

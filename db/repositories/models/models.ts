@@ -4,7 +4,10 @@ import type { Database } from '../../tables.ts'
 import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
 import { VERSION_FACTS, type VersionFacts } from './version-facts.ts'
 
-/** The columns of a version that responses show. Schemas and examples are left out, because they may have megabytes. */
+/**
+ * The columns of a version that responses show. Schemas and examples are left out, because they may be several
+ * megabytes.
+ */
 const SHOWN = [
   'id',
   'model_id',
@@ -83,7 +86,7 @@ export function shareLockOwnVersion(
     : rows.where('job_id', '=', by.job_id).executeTakeFirst()
 }
 
-/** Locks the versions of a model, or the one with this id, for their removal from it. */
+/** Locks the versions of a model, or only the one with this id, so that they can be removed from it. */
 export function lockVersionsOf(
   trx: Transaction<Database>,
   modelId: string,

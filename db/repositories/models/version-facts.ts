@@ -1,6 +1,6 @@
 import type { ModelVersionRow } from '../../tables/models.ts'
 
-/** Excludes schemas and examples, which may have megabytes: most statements need only the state of a version. */
+/** Excludes schemas and examples, which may be several megabytes; most statements need only the state of a version. */
 export const VERSION_FACTS = [
   'id',
   'account_id',

@@ -16,14 +16,17 @@ export interface VersionMove {
   note: string | null
   /** True to clear `unusable`, so that the weights are tried again. */
   isTriedAnew?: boolean
-  /** True when the importer may make the version ready again without another test; every other move resets this. */
+  /**
+   * True when the importer may make the version ready again without another test; every other transition resets this.
+   */
   reopenable?: boolean
   now: Date
 }
 
 /**
- * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer was first. With
- * `ready` the endpoint of an imported model opens to all accounts, and it closes when the model leaves that state.
+ * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer was first. An
+ * imported model's endpoint opens to all accounts when the model becomes `ready`, and closes when the model leaves that
+ * state.
  */
 export async function moveVersion(
   trx: Transaction<Database>,

@@ -63,7 +63,7 @@ export function lockVersionOfJob(
   return ofJob(trx, jobId).forUpdate().executeTakeFirst()
 }
 
-/** Locks a version exclusively, to end its use, after every transaction that holds it has ended. */
+/** Locks a version exclusively, to end its use; waits for transactions that hold it. */
 export function lockVersion(trx: Transaction<Database>, id: string): Promise<VersionFacts | undefined> {
   return trx
     .selectFrom('model_version')
@@ -85,7 +85,7 @@ export async function findVersionBlocker(
     .select('name')
     .where('id', '=', version.model_id)
     .executeTakeFirst()
-  return `it is a version of the model ${model?.name ?? version.model_id}; DELETE /api/builder/v1/models/${version.model_id}/versions/${version.id} takes it out`
+  return `it is a version of the model ${model?.name ?? version.model_id}; DELETE /api/builder/v1/models/${version.model_id}/versions/${version.id} removes it from the model`
 }
 
 /** Describes what uses a version or was made from it; `undefined` when nothing does. */

@@ -9,7 +9,7 @@ import { insertEvents } from '../webhooks/events.ts'
 
 /** Measurements older than this do not count. */
 const DEMAND_TTL_S = 6
-/** The number of queued tasks that are read; further ones would not change a decision. */
+/** The maximum number of queued tasks that are read; more would not change a decision. */
 const MAX_QUEUED = 2_000
 
 /** Stores a gateway's measurements of models. */
@@ -42,7 +42,7 @@ export async function recordDemand(
     .execute()
 }
 
-/** Returns the demand for each of these models, added up over gateways; tasks that are queued wait. */
+/** Returns the demand for each of these models, summed over all gateways; queued tasks count as waiting. */
 export async function readDemand(
   db: Kysely<Database>,
   modelKeys: readonly string[],
@@ -126,13 +126,13 @@ export async function writeScales(
     .execute()
 }
 
-/** Returns the time of the database. */
+/** Returns the database's current time. */
 export async function databaseTime(db: Kysely<Database>): Promise<Date> {
   const { rows } = await sql<{ now: Date }>`select clock_timestamp() as now`.execute(db)
   return at(rows, 0).now
 }
 
-/** Forgets the decisions about all models but these. */
+/** Deletes the decisions about all models except these. */
 export async function dropOtherScales(
   trx: Transaction<Database>,
   modelKeys: readonly string[],
@@ -143,7 +143,7 @@ export async function dropOtherScales(
     .execute()
 }
 
-/** Returns the models with copies that an endpoint reserves, even if the endpoint is paused. */
+/** Returns the models of which an endpoint reserves copies, even if the endpoint is paused. */
 export async function reservedModels(
   trx: Transaction<Database>,
   modelKeys: readonly string[],
@@ -168,7 +168,10 @@ export interface CopyChange {
   readonly reason: string
 }
 
-/** Many endpoints may share a model; a change is recorded for those that reserve copies first. */
+/**
+ * The maximum number of endpoints for which a change is recorded, because many may share a model; those that reserve
+ * copies come first.
+ */
 const MAX_RECORDED = 100
 
 /** Records a change for the endpoints that scale the model, with an event. */

@@ -9,8 +9,8 @@ export interface Dispatch {
 }
 
 /**
- * Records that a task or job is handed to a node, before the node receives it. Safe to repeat until then. Its time is
- * later than every earlier time, even if the clock of the database has been set back.
+ * Records that a task or job is handed to a node, before the node receives it. Safe to repeat until then. Its timestamp
+ * is later than all earlier ones, even if the database clock has been set back.
  */
 export async function recordDispatch(
   db: Kysely<Database>,

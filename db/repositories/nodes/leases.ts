@@ -35,8 +35,8 @@ const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => $
 
 /**
  * Gives a node the lease of a task or job; `undefined` while another lease is in force. An expired lease is closed
- * here, after which its token is void. The clock of the database decides, and the unique index on active leases lets
- * one of several concurrent claims through.
+ * here, after which its token is void. The database clock decides, and the unique index on active leases lets only one
+ * of several concurrent claims through.
  */
 export async function openLease(
   trx: Transaction<Database>,

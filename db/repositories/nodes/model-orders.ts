@@ -3,10 +3,10 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** The lifetime of signed URLs of hub files. */
+/** The lifetime of signed URLs for hub files. */
 const GRANT_TTL_HOURS = 24
 
-/** Returns whether the account of `node` may use the version `v`: its own, or one that is offered to all accounts. */
+/** Whether `node`'s account may use the version `v`: its own, or one that is offered to all accounts. */
 const USABLE = sql<boolean>`(node.account_id = v.account_id or (v.lifecycle_status <> 'disabled' and exists (
   select 1 from endpoint e where e.version_id = v.id and e.visibility = 'public'
     and e.review_status = 'approved' and e.deleted_at is null)))`
@@ -107,7 +107,7 @@ export async function isOrdered(db: Kysely<Database>, { nodeId, modelKey }: Node
 
 /**
  * Deletes a batch of orders that are older than a day and whose model the node neither has nor pins, and returns their
- * number. Reports of such a node about the model then do not count until the next order.
+ * number. Such a node's reports about the model are then ignored until the next order.
  */
 export async function dropOldOrders(db: Kysely<Database>, limit: number): Promise<number> {
   const { numAffectedRows } = await sql`

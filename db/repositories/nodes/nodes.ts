@@ -90,7 +90,7 @@ const findJoined = (trx: Transaction<Database>, nodeId: string, publicKey: Buffe
     .where('status', '!=', 'removed')
     .executeTakeFirst()
 
-/** Returns the public key of a node's signatures, which never changes. */
+/** Returns the public key that verifies a node's signatures; it never changes. */
 export async function findNodeKey(
   db: Kysely<Database>,
   nodeId: string,
@@ -167,7 +167,10 @@ const retiring = sql<
   'retiring',
 )
 
-/** The idle timeouts in seconds of models whose load on a node the platform ordered; 0 is never, and the longest. */
+/**
+ * The idle timeouts in seconds of models whose load on a node the platform ordered; 0 means never, and counts as the
+ * longest.
+ */
 const idleTimeouts = sql<Record<string, number>>`coalesce((
   select jsonb_object_agg(model_key, seconds) from (
     select o.model_key, case when min(s.idle_timeout_s) = 0 then 0 else max(s.idle_timeout_s) end as seconds

@@ -45,16 +45,16 @@ export async function dropNodeStates(
     .execute()
 }
 
-/** The largest log of one job in bytes. A line counts for more than its text, because it needs a row. */
+/** The maximum log size of one job, in bytes. A line counts for more than its text, because it needs a row. */
 const MAX_LOG_BYTES = 64 * 1024 * 1024
 const LINE_BYTES = 128
-/** The largest number of epochs (for language models, of reported steps) with losses of one job. */
+/** The maximum number of epochs with losses per job; for language models, of reported steps. */
 const MAX_EPOCHS = 20_000
 
 /**
  * Stores log lines of jobs that this node runs or ran. Safe to repeat, because a line is stored once per job, attempt
- * and number. Drops lines of jobs that are deleted or never ran on this node, and lines beyond the size limit, where
- * one line says so.
+ * and number. Drops lines of jobs that are deleted or never ran on this node. Also drops lines beyond the size limit,
+ * and adds one line that says so.
  */
 export async function insertJobLogs(
   db: Kysely<Database>,
@@ -96,7 +96,7 @@ export async function insertJobEpochs(
   entries: readonly MetricEntry[],
 ): Promise<void> {
   const jobIds = [...new Set(entries.map(({ job_id }) => job_id))]
-  // The epochs of a job are counted once, and not for each entry.
+  // Count a job's epochs once, not once per entry.
   await sql`
     with full_job as materialized (
       select job_id from job_epoch where job_id = any(${jobIds}::uuid[])

@@ -8,7 +8,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 /** A plan takes milliseconds; one that takes this long is stuck. */
 const LOCK_TIMEOUT_MS = '10000'
 
-/** Sets the least number of copies of an endpoint's model. */
+/** Sets the minimum number of copies of an endpoint's model. */
 export async function setMinWarm(
   db: Kysely<Database>,
   endpointId: string,
@@ -24,8 +24,8 @@ export async function setMinWarm(
 }
 
 /**
- * Lists the active endpoints that want copies of their model, and those with a scaling whose model is still pinned:
- * copies above a lowered `max` are unloaded.
+ * Lists the active endpoints that want copies of their model, and those with scaling settings whose model is still
+ * pinned, because copies above a lowered `max` are unloaded.
  */
 export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies[]> {
   return db
@@ -71,7 +71,7 @@ export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
     .execute()
 }
 
-/** Lists the copies that nodes are to unload. */
+/** Lists the copies that nodes must unload. */
 export function listRetiring(db: Kysely<Database>): Promise<PinRef[]> {
   return db
     .selectFrom('warm_pin')
@@ -98,7 +98,7 @@ export async function lockWarmPins(
   return rows[0]?.got ?? false
 }
 
-/** Stores a plan, and makes the gateways send their nodes the changes. */
+/** Stores a plan, and has the gateways send the changes to their nodes. */
 export async function applyPinPlan(
   trx: Transaction<Database>,
   { add, drop, missing, back, retire, gone }: PinPlan,

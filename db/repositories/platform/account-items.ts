@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** The kinds of items whose number per account is limited, named as in errors. */
+/** The kinds of items that are limited per account, named as in error messages. */
 export type ItemKind = 'datasets' | 'endpoints' | 'models' | 'API keys'
 
 const ROWS = {
@@ -15,8 +15,8 @@ const ROWS = {
 } as const satisfies Record<ItemKind, unknown>
 
 /**
- * Counts what an account has of a kind, up to `most`, and the bytes of its schemas and examples. Every kind has an index
- * by account.
+ * Counts an account's items of a kind, up to `most`, and the bytes of their schemas and examples. Every kind has an
+ * index by account.
  */
 export async function countItems(
   db: Kysely<Database>,

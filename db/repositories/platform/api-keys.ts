@@ -15,7 +15,7 @@ type Role = ApiKeyRow['role']
  */
 export const hashApiKey = (key: string): Buffer => Buffer.from(hexHashOfApiKey(key), 'hex')
 
-/** Returns the same digest in hexadecimal, in half the time: each request looks up its key by it. */
+/** Returns the same digest in hexadecimal, in half the time; every request looks up its key by this digest. */
 export const hexHashOfApiKey = (key: string): string =>
   hash('sha256', key.startsWith(TOKEN_PREFIX.limitedApiKey) ? `limited:${key}` : key)
 
@@ -29,7 +29,7 @@ interface NewKey {
   expiresAt?: Date | null
 }
 
-/** Creates a key. Its text is returned here and nowhere else. The first key of an account is always an admin key. */
+/** Creates a key. The key's text is returned only here. The first key of an account is always an admin key. */
 export async function createApiKey(
   trx: Transaction<Database>,
   { accountId, name, role, tools = null, limits = null, expiresAt = null }: NewKey,
@@ -132,7 +132,7 @@ export const findApiKeys = (
 export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
   (await findApiKeys(db, [keyHash])).at(0)
 
-/** Returns when each of these keys that is live expires, in milliseconds; undefined for never. */
+/** Returns when each live key among these expires, in milliseconds; undefined if it never expires. */
 export async function listExpiries(
   db: Kysely<Database>,
   ids: readonly string[],
@@ -162,7 +162,7 @@ export async function lockKeys(trx: Transaction<Database>, accountId: string): P
   await trx.selectFrom('account').select('id').where('id', '=', accountId).forNoKeyUpdate().execute()
 }
 
-/** The changes of a key; `undefined` leaves a field as it is. */
+/** Changes to a key; `undefined` leaves a field as it is. */
 export interface KeyChange {
   name: string | undefined
   limits: KeyLimits | null | undefined

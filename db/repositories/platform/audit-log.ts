@@ -60,8 +60,9 @@ export const listChanges = (...of: Parameters<typeof changesQuery>): Promise<Aud
   changesQuery(...of).execute()
 
 /**
- * Returns the query of a page. The first filter given orders the list together with the id: this and the form of its
- * condition bind the planner to its index (see `ofAccount`). Ids sort by time, so times are bounds of ids.
+ * Returns the query for a page. The list is ordered by the first filter given and the id; with the form of the filter's
+ * condition, this makes the planner use that filter's index (see `ofAccount`). Ids sort by time, so time bounds become
+ * id bounds.
  */
 export function changesQuery(
   db: Kysely<Database>,

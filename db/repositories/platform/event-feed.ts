@@ -15,11 +15,11 @@ interface FeedPage {
   limit: number
 }
 
-/** Lists the events of an account except for tasks that succeeded, newest first. */
+/** Lists an account's events, newest first, without those of tasks that succeeded. */
 export const listEvents = (...of: Parameters<typeof eventsQuery>): Promise<FeedEventRow[]> =>
   eventsQuery(...of).execute()
 
-/** Returns the query of a page. Ids sort by creation, so times are bounds of ids. */
+/** Returns the query for a page. Ids sort by creation time, so time bounds become id bounds. */
 export function eventsQuery(
   db: Kysely<Database>,
   accountId: string,
@@ -41,7 +41,9 @@ export function eventsQuery(
   return query
 }
 
-/** Notified with the id of an account once per statement that writes events for its feed, or of its nodes. */
+/**
+ * The channel that receives an account's id once per statement that writes events for its feed, or events of its nodes.
+ */
 export const EVENT_CHANNEL = 'hearth_event'
 
 interface FeedRange {
@@ -52,7 +54,7 @@ interface FeedRange {
   limit: number
 }
 
-/** Lists the events of an account from an id on, oldest first, except for tasks that succeeded. */
+/** Lists an account's events, starting at an id, oldest first, without those of tasks that succeeded. */
 export function listEventsSince(
   db: Kysely<Database>,
   accountId: string,
@@ -71,7 +73,7 @@ export function listEventsSince(
     .execute()
 }
 
-/** An event of any account, or of a node, whose payload is null. */
+/** An event of any account, or of a node; a node's event has a null payload. */
 export interface PlatformEventRow {
   id: string
   account_id: string
@@ -81,7 +83,10 @@ export interface PlatformEventRow {
   created_at: Date
 }
 
-/** Lists the events of all accounts, or of one, and of its nodes, from an id on, oldest first, except for tasks that succeeded. */
+/**
+ * Lists events of all accounts and their nodes, or of only one account, from an id on, oldest first. Tasks that
+ * succeeded are left out.
+ */
 export async function listPlatformEventsSince(
   db: Kysely<Database>,
   accountId: string | undefined,

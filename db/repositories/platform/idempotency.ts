@@ -34,8 +34,8 @@ export async function findReply(
 }
 
 /**
- * Reserves a key in the transaction that does the work. Waits while another transaction holds it; `false` when that one
- * has committed, so its reply can be read.
+ * Reserves a key in the transaction that does the work. Waits if another transaction holds it; `false` once that
+ * transaction has committed, so that its reply can be read.
  */
 export async function takeKey(
   trx: Transaction<Database>,

@@ -8,15 +8,15 @@ export interface KeyUse {
   tokens: number
 }
 
-/** The cost of a key's requests that a gateway has admitted but not booked yet. */
+/** The cost of requests that a gateway has admitted for a key but not booked yet. */
 export interface KeyHold {
   keyId: string
   heldMicro: number
 }
 
 /**
- * The usage of a key that all gateways have admitted in a minute, its spending this month, and the other gateways'
- * holds for requests that are not booked yet.
+ * A key's usage in a minute across all gateways, its spending this month, and the other gateways' holds for requests
+ * that are not booked yet.
  */
 export interface KeyReading {
   key_id: string
@@ -71,8 +71,8 @@ export async function writeHolds(
 }
 
 /**
- * Reads the meters of keys in one statement. A month's cost is the sum of folded and unfolded costs, so with a single
- * statement a concurrent fold counts none twice.
+ * Reads the meters of keys in one statement. A month's cost is the sum of folded and unfolded costs; a single statement
+ * ensures that no cost is counted twice during a concurrent fold.
  */
 export async function readMeters(
   db: Kysely<Database>,

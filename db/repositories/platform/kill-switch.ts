@@ -6,9 +6,9 @@ import { listChanges, recordChange } from './audit-log.ts'
 import { bumpCache } from './cache-versions.ts'
 
 const ROW = 1
-/** The subject of its orders in the audit log. */
+/** The subject of kill switch orders in the audit log. */
 const SUBJECT = 'kill_switch'
-/** The action of an order that activates it. */
+/** The action of an order that activates the kill switch. */
 export const ACTIVATED = 'activateKillSwitch'
 
 /** Reads the kill switch; its row is authoritative. */
@@ -17,8 +17,8 @@ export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
 }
 
 /**
- * Reads the switch and locks it against changes until the transaction ends; a change in progress is waited for. It must
- * be the last read of a transaction, so that a change never waits for long.
+ * Reads the switch and locks it against changes until the transaction ends; waits for a change in progress. It must be
+ * the last read of a transaction, so that a change never waits for long.
  */
 export function shareKillSwitch(
   trx: Transaction<Database>,
@@ -38,7 +38,7 @@ export interface KillSwitchChange {
 }
 
 /**
- * Activates or deactivates the switch and notifies every gateway on commit. An order that already holds changes
+ * Activates or deactivates the switch and notifies every gateway on commit. An order that is already in effect changes
  * nothing, so it may be repeated.
  */
 export function writeKillSwitch(

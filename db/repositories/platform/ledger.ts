@@ -3,7 +3,7 @@ import type { LedgerKind } from '../../../domain/ledger.ts'
 import { firstIdAt } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 
-/** A range of creation times of work; entries count at the time of their work. */
+/** A range of creation times of work; ledger entries count at the time when their work was created. */
 export interface Period {
   from: Date | undefined
   until: Date | undefined
@@ -12,7 +12,7 @@ export interface Period {
 const FIRST_ID = '00000000-0000-0000-0000-000000000000'
 const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-/** The period of all work. */
+/** The period that covers all work. */
 export const ALWAYS: Period = { from: undefined, until: undefined }
 
 /** The bounds of the ids of a period: at or above `low`, below `high`. */
@@ -27,7 +27,7 @@ const purseOf = (accountId: string): string => `account:${accountId}`
 /** An account's entries for one task, one stage of a cohort, or credits from an operator. */
 export interface BookedWork {
   id: string
-  /** The task; that of the cohort for a stage. */
+  /** The task; for a stage, its cohort's task. */
   task_id: string | null
   endpoint_id: string | null
   cohort_id: string | null

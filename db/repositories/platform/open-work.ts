@@ -5,7 +5,7 @@ import type { JobRow } from '../../tables/training.ts'
 
 /** Younger rows are skipped, because their owner may still be creating the workflow. */
 const START_DELAY_S = 20
-/** The time for which a gateway without a lease stays in the table. */
+/** How long a gateway without a lease stays in the table. */
 const DEAD_GATEWAY = '1 hour'
 /** The delay before an expired lease is closed, because a node that was disconnected for a while may still renew it. */
 const LAPSED_LEASE = '5 minutes'
@@ -38,8 +38,8 @@ export type OpenJob = Pick<
 >
 
 /**
- * Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. A paused run
- * needs none, unless its result was handed in in the meantime.
+ * Lists open runs whose workflow should exist by now, because its start is no longer enqueued. A paused run needs no
+ * workflow, unless its result was submitted in the meantime.
  */
 export async function openJobs(db: Kysely<Database>, { after, limit }: PageRange): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`
@@ -122,7 +122,7 @@ export async function expireLeases(db: Kysely<Database>, limit: number): Promise
   return Number(numAffectedRows ?? 0)
 }
 
-/** Deletes gateways that have been dead for long and own no rows. */
+/** Deletes gateways that have been dead for a long time and own no rows. */
 export async function removeDeadGateways(db: Kysely<Database>): Promise<number> {
   const { numAffectedRows } = await sql`
     delete from gateway g

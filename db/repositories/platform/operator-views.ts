@@ -41,7 +41,7 @@ export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
   return rows
 }
 
-/** The maximum number of requests that are read; under a higher load they cover less time. */
+/** The maximum number of requests that are read; under high load they cover less time. */
 const MAX_REQUESTS = 20_000
 
 /** Returns the counts and latencies of the newest requests of all accounts since a time. */

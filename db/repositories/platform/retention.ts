@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 /** The number of rows that one step removes, so that a step stays short however many rows have expired. */
 export const RETENTION_BATCH = 5_000
 
-/** The time for which rows of each kind are stored. Signatures and join tokens have their own expiry. */
+/** How long rows of each kind are stored. Signatures and join tokens have their own expiry. */
 const BY_AGE = {
   audit_log: { column: 'at', keep: '400 days' },
   key_minute: { column: 'minute', keep: '1 hour' },
@@ -43,7 +43,7 @@ const KEPT = {
 export type AgedTable = keyof typeof BY_AGE
 export const AGED_TABLES = Object.keys(BY_AGE) as AgedTable[]
 
-/** Removes one batch of expired rows, by the clock of the database and not of the worker; returns their number. */
+/** Removes one batch of rows that have expired by the database's clock, not the worker's; returns their number. */
 export async function removeAged(db: Kysely<Database>, table: AgedTable): Promise<number> {
   const { column, keep } = BY_AGE[table]
   const unless = table in KEPT ? KEPT[table as keyof typeof KEPT] : sql``
@@ -99,7 +99,7 @@ export async function removeUploads(db: Kysely<Database>, ids: readonly string[]
   await db.deleteFrom('dataset_upload').where('id', 'in', ids).where('status', '=', 'failed').execute()
 }
 
-/** Returns inputs whose URL expired; it is valid for an hour. */
+/** Returns inputs whose URL, which is valid for an hour, has expired. */
 export function expiredInputs(db: Kysely<Database>, limit: number): Promise<ExpiredFile[]> {
   return db
     .selectFrom('uploaded_input')

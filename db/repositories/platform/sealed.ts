@@ -1,7 +1,10 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** The columns with long-lived encrypted texts. Table and id are the context that binds each text to its row. */
+/**
+ * The columns that contain long-lived encrypted text. The table and id are the context that binds each value to its
+ * row.
+ */
 const PLACES = [
   { table: 'webhook_endpoint', id: 'id', column: 'url_sealed' },
   { table: 'memory_entry', id: 'id', column: 'sealed' },
@@ -9,7 +12,7 @@ const PLACES = [
   { table: 'webhook_secret', id: 'id', column: 'sealed' },
 ] as const
 
-/** Re-encrypts up to `limit` texts of each kind that do not begin with `prefix`, and returns their number. */
+/** Re-encrypts up to `limit` values of each kind that do not begin with `prefix`, and returns their number. */
 export async function reencryptTexts(
   db: Kysely<Database>,
   {

@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 
 /** A hold that no gateway has renewed for this long belongs to a gateway that was killed. */
 const HOLD_TTL_S = 120
-/** Results that one upload folds; those of more tasks are still counted. */
+/** The maximum number of results that one upload folds; results of further tasks are still counted. */
 const MAX_FOLDED = 5_000
 
 /** The bytes of an account in the object store. */
@@ -13,14 +13,14 @@ export interface StorageUse {
   /** Null is no limit. */
   limitBytes: number | null
   storedBytes: number
-  /** Transfers in progress, uploads that are not committed, and files that are being read. */
+  /** Transfers in progress, uncommitted uploads, and files that are being read. */
   underWayBytes: number
 }
 
 /**
- * Adds up the bytes of an account, in one statement, so that a file that moves from one kind to another counts once.
- * Files of models that were trained are the run's artifacts. Payloads between the stages of open cohorts don't count:
- * they are gone when the cohort ends. `defaultBytes` is the limit of accounts without their own; 0 is no limit.
+ * Adds up an account's bytes in one statement, so that a file that moves from one kind to another counts once. Files of
+ * trained models count as the run's artifacts. Payloads between the stages of open cohorts don't count: they are gone
+ * when the cohort ends. `defaultBytes` is the limit for accounts without their own; 0 is no limit.
  */
 export async function storageUse(
   db: Kysely<Database>,
@@ -51,8 +51,8 @@ export async function storageUse(
 }
 
 /**
- * The condition for the size of an upload `u` to count. A declared size counts until its URL expires, and while bytes
- * are PUT to the URL their hold counts in its place. Stored files count until they are committed or removed.
+ * The condition for the size of an upload `u` to count. A declared size counts until its URL expires; while bytes are
+ * being PUT to the URL, their hold counts instead. Stored files count until they are committed or removed.
  */
 const isCounted = sql`u.status in ('initialised', 'ingesting') and (
   u.status = 'ingesting' or u.stored_at is not null
@@ -60,8 +60,8 @@ const isCounted = sql`u.status in ('initialised', 'ingesting') and (
     select from storage_hold h where h.account_id = u.account_id and h.upload_id = u.id and h.expires_at > now())))`
 
 /**
- * Locks the storage of an account until the transaction ends, so that of two uploads only one takes the last bytes, and
- * returns its use.
+ * Locks an account's storage until the transaction ends, so that only one of two uploads gets the last bytes, and
+ * returns its usage.
  */
 export async function lockStorage(
   trx: Transaction<Database>,
@@ -87,7 +87,7 @@ async function foldResults(trx: Transaction<Database>, accountId: string): Promi
     on conflict (account_id) do update set bytes = result_bytes.bytes + excluded.bytes`.execute(trx)
 }
 
-/** Returns the part of an upload's declared size that counts now and a PUT or a commit may use; 0 once stored. */
+/** Returns how much of an upload's declared size counts now and may be used by a PUT or a commit; 0 once stored. */
 export async function reservedBytes(db: Kysely<Database>, uploadId: string): Promise<number> {
   const { rows } = await sql<{ size_bytes: number | null }>`
     select u.size_bytes from dataset_upload u where u.id = ${uploadId} and u.stored_at is null and ${isCounted}`.execute(

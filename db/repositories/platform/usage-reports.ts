@@ -7,7 +7,7 @@ export type UsageGroup = 'day' | 'endpoint' | 'key' | 'model'
 
 /** The usage of one day, endpoint, key or model. */
 export interface UsageRow {
-  /** A day of UTC, an id or a model's key; null for work whose key was not recorded. */
+  /** A UTC day, an id or a model's key; null for work whose key was not recorded. */
   group: string | null
   /** The name of the endpoint or the key; null for days and models. */
   name: string | null
@@ -103,8 +103,8 @@ const PLATFORM_GROUPS: Record<PlatformUsageGroup, { key: string; name: string }>
 const MAX_GROUPS = 1_000
 
 /**
- * Returns the usage of all accounts in a period, counted as for one; the groups with the most requests. The node of a task
- * is the one that ended it.
+ * Returns all accounts' usage in a period, counted as for a single account, for the groups with the most requests. A
+ * task's node is the one that ended it.
  */
 export async function readPlatformUsage(
   db: Kysely<Database>,

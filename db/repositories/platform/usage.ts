@@ -7,12 +7,12 @@ import { moveLevels } from '../endpoints/levels.ts'
 /** The number of rows that one step folds. */
 export const FOLD_BATCH = 10_000
 const FOLD_LOCK = 7_301_112
-/** The number of stages of cohorts in a delta: the time of a stage is counted without a task. */
+/** The number of cohort stages in a delta: a stage's time is counted without a task. */
 const STAGES = sql`(enqueued = 0 and succeeded = 0 and failed = 0 and expired = 0 and inference_ms > 0)::int`
 
 /** Totals stop here, below the range of a bigint. */
 const MAX_TOTAL = 9_000_000_000_000_000
-/** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
+/** An endpoint's mean latency and failure rate cover about this many of its latest inferences. */
 const MEMORY = 100
 
 /** Records the time of an inference that is not a separate request; folding adds it to its endpoint's mean. */
@@ -29,9 +29,9 @@ export async function noteLatency(
 /**
  * Adds one batch of usage deltas to the totals of accounts and endpoints, and returns the number of rows. One statement
  * removes a delta and adds it, so each counts once. An advisory lock admits one process at a time; others find nothing
- * to do, so they never deadlock on the totals. A count beyond any real inference, which a node made up or an earlier
- * version accepted, is capped at the largest possible one, so that it never blocks the others. A delta with only a time
- * belongs to a stage of a cohort: a request to the endpoint, but not of the account. The levels of the endpoints are
+ * to do, so they never deadlock on the totals. A count beyond any real inference, made up by a node or accepted by an
+ * earlier version, is capped at the largest possible one, so that it never blocks the others. A delta with only a time
+ * belongs to a cohort stage: it is a request to the endpoint, but not one from the account. The endpoints' levels are
  * updated in the same transaction, so none is left behind.
  */
 export async function foldUsage(
@@ -105,7 +105,7 @@ export interface UnfoldedUse {
   usedAt: Date | null
 }
 
-/** Reads an endpoint's requests of the last seconds; a few times a minute they are folded into its totals. */
+/** Reads an endpoint's requests of the last few seconds, which are folded into its totals a few times a minute. */
 export async function readUnfolded(db: Kysely<Database>, endpointId: string): Promise<UnfoldedUse> {
   const { rows } = await sql<UnfoldedUse>`
     select coalesce(sum(enqueued + ${STAGES}), 0)::bigint as requests,

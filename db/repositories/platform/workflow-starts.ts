@@ -12,7 +12,7 @@ export interface WorkflowStart {
 }
 
 /**
- * Makes a start that is already enqueued due again. It also increments the attempt, so that the gateway that has just
+ * Makes an already enqueued start due again. It also increments the attempts, so that the gateway that has just
  * performed the earlier start does not remove this one with it (`removeStarts`).
  */
 export const DUE_AGAIN = 'attempts = workflow_start.attempts + 1, next_attempt_at = now()'
@@ -32,7 +32,7 @@ export async function enqueueWorkflow(trx: Transaction<Database>, start: Workflo
     .execute()
 }
 
-/** The time for which a claimed start belongs to its gateway, longer than one try can take. */
+/** How long a claimed start belongs to its gateway; longer than one try can take. */
 const CLAIM_TTL_S = 10
 const MAX_WAIT_S = 4
 

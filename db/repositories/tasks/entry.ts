@@ -32,7 +32,7 @@ export interface TaskTemplate extends Readonly<Pick<TaskRow, TemplateColumn>>, T
 /** The invocation of an action whose work a task does. */
 export type NewInvocation = Pick<InvocationRow, 'id' | 'slug' | 'kind'>
 
-/** A task's row at its insertion. */
+/** A task's row as it is inserted. */
 export interface TaskEntry extends Pick<
   TaskRow,
   'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
@@ -77,19 +77,19 @@ export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
 export const FRESH_COLUMNS =
   'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens_in, tokens_out, input, result, error'
 
-/** An SQL expression for a column of counted tokens of `given`; null for a model that counts none. */
+/** An SQL expression for a token count column of `given`; null for a model that doesn't count tokens. */
 export const countedOf = (given: string, column: 'tokens_in' | 'tokens_out'): string =>
   `case when ${given}.tokens_in + ${given}.tokens_out > 0 then ${given}.${column} end`
 
 /**
- * An SQL expression for an event's frozen payload, from its form and the columns `event_id`, `id` and `at`; `more`
- * are columns for further values of the form.
+ * An SQL expression for an event's frozen payload, built from its form and the columns `event_id`, `id` and `at`;
+ * `more` are columns for further values of the form.
  */
 export const payloadOf = (form: string, ...more: string[]): string =>
   `convert_to(format(${[form, 'event_id', 'id', AT, ...more].join(', ')}), 'UTF8')`
 const AT = `to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** Runs a statement with a constant text (see `PreparedPool`) and returns the number of rows written. */
+/** Runs a statement whose text is constant (see `PreparedPool`) and returns the number of rows written. */
 export async function runWrite(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
   const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
   const { rows } = await db.executeQuery(query)

@@ -3,7 +3,7 @@ import { payloadOf } from './entry.ts'
 
 const ACCOUNT = '<account>'
 
-/** The payload of an invocation's event as a pattern of `format`, in which the account is the fourth value. */
+/** The payload of an invocation's event as a `format` pattern, in which the account is the fourth value. */
 const patternOf = (status: 'completed' | 'failed'): string =>
   eventForm({
     accountId: ACCOUNT,

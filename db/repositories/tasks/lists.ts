@@ -29,7 +29,7 @@ export interface TaskFilter {
   status: TaskRow['status'] | undefined
   endpointId: string | undefined
   surface: TaskRow['surface'] | undefined
-  /** Tasks created from this time on. */
+  /** Tasks created at or after this time. */
   since: Date | undefined
   /** Tasks created before this time. */
   until: Date | undefined
@@ -39,7 +39,7 @@ export interface TaskFilter {
 export const listTasks = (...of: Parameters<typeof tasksQuery>): Promise<ListedTaskRow[]> =>
   tasksQuery(...of).execute()
 
-/** Returns the query of a page. Ids sort by creation, so times are bounds of ids. */
+/** Returns the query for a page. Ids sort by creation time, so time bounds become id bounds. */
 export function tasksQuery(
   db: Kysely<Database>,
   accountId: string,

@@ -362,9 +362,9 @@ export async function findEnded(db: Kysely<Database>, ids: readonly string[]): P
 const LEASE_RENEWAL_TIMEOUT_S = 10
 
 /**
- * Locks open tasks of gateways whose lease has expired; tasks that another reaper has locked are skipped. A lease
- * that expired while the database was away does not count, because no gateway could renew it. The reaper's own
- * gateway (`own`) is never lost.
+ * Locks open tasks of gateways whose lease has expired; tasks that another reaper has locked are skipped. A lease that
+ * expired while the database was down does not count, because no gateway could renew it. The reaper's own gateway
+ * (`own`) is never treated as lost.
  */
 export function lockOrphans(
   trx: Transaction<Database>,

@@ -42,7 +42,7 @@ const INSERT = `with fresh as (
   select count(*) as written from written`
 
 /**
- * Inserts tasks that share one template as `insertTasks` does: a single task, or a batch of a busy endpoint. The
+ * Inserts tasks that share one template as `insertTasks` does: a single task, or a batch for a busy endpoint. The
  * statement does not join a table of templates, which makes it cheaper than the general one.
  */
 export async function insertUniformBatch(

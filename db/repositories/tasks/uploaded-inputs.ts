@@ -2,7 +2,7 @@ import type { Insertable, Kysely } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { UploadedInputTable } from '../../tables/inference.ts'
 
-/** Stores an uploaded input, so that its file is removed after its time. */
+/** Stores an uploaded input, so that its file is removed when it expires. */
 export async function insertUploadedInput(
   db: Kysely<Database>,
   input: Insertable<UploadedInputTable>,

@@ -3,7 +3,7 @@ import { taskFolder } from '../../../domain/object-keys.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskOutputFile } from '../../tables/inference.ts'
 
-/** Records that files can be PUT for a task, or for a stage, until a time. */
+/** Records that files can be PUT for a task, or for a stage, until a given time. */
 export async function noteTaskUpload(
   db: Kysely<Database>,
   { taskId, accountId, until }: { taskId: string; accountId: string; until: Date },

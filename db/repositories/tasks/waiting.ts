@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 
 /** A woken task that still waits after this long is woken again, because the signal may have been lost. */
 const WAKE_RETRY_DELAY_S = 10
-/** Tasks are counted up to this number, beyond which the longest pause no longer grows. */
+/** Counting stops at this number, beyond which the longest pause no longer grows. */
 const MAX_COUNTED = 10_000
 
 /** A task that a workflow has sent to a node and that has not ended. */
@@ -39,7 +39,7 @@ export async function hasUnplaced(db: Kysely<Database>): Promise<boolean> {
   return rows[0]?.has ?? false
 }
 
-/** Locks the planning of wake-ups, so that one gateway plans at a time; false when another one does. */
+/** Locks the planning of wake-ups, so that one gateway plans at a time; false if another one holds the lock. */
 export async function lockWaking(trx: Transaction<Database>): Promise<boolean> {
   const { rows } = await sql<{ got: boolean }>`
     select pg_try_advisory_xact_lock(hashtextextended('task-waking', 0)) as got`.execute(trx)

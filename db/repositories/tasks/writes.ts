@@ -19,7 +19,7 @@ import { insertUniformBatch } from './uniform-batch.ts'
 /** The channel for ended tasks; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'
 
-/** Ledger lines and events of the tasks in `written`, whose `effects` is the index of their effects, counted from 1. */
+/** The ledger lines and events of the tasks in `written`, where `effects` is the 1-based index of a task's effects. */
 const WRITE_EFFECTS = `ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select written.id, line.kind, line.from_purse, line.to_purse, line.amount_micro
@@ -40,7 +40,8 @@ const WRITE_EFFECTS = `ledger as (
 /** The sum of the inference times of all tasks that succeeded. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
 /**
- * The same without cohorts: their time covers a whole graph with its loads, and their stages report their own times.
+ * The same without cohorts: a cohort's time covers its whole graph including loads, and its stages report their own
+ * times.
  */
 const SETTLED_MS =
   "coalesce(sum(inference_time_ms) filter (where status = 'succeeded' and surface <> 'cohort'), 0)"
@@ -86,7 +87,7 @@ const INVOCATIONS = `, invocations as (
   ), invocation_events as (${insertInvocationEvents('ended_invocations')})`
 const WRITTEN = ' select count(*) as written from written'
 
-/** The parameters of the starts follow those of the statement before them, of which there are `count`. */
+/** The starts' parameters follow the `count` parameters of the statement before them. */
 const enqueuing = (count: number) => `, enqueued as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
     select workflow_id, workflow, task_queue, args, options
@@ -204,7 +205,7 @@ export async function settleTasks(db: Executor, settlements: readonly Settlement
   ])
 }
 
-/** Returns the distinct values, and for every value the index of its copy among them, counted from 1. */
+/** Returns the distinct values, and for every value the 1-based index of its copy among them. */
 function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
   const known = new Map<T, number>()
   const numbers = values.map((value) => {

@@ -20,7 +20,7 @@ export interface SourcePage {
   limit: number
 }
 
-/** Reads endpoints of an account that accept requests, in the order of their ids. */
+/** Reads an account's endpoints that accept requests, ordered by id. */
 export function readOwnTools(
   db: Kysely<Database>,
   accountId: string,
@@ -29,7 +29,7 @@ export function readOwnTools(
   return takingRequests(db, page).where('endpoint.account_id', '=', accountId).execute()
 }
 
-/** Reads endpoints that every account may call, in the order of their ids. */
+/** Reads endpoints that every account may call, ordered by id. */
 export function readPublicTools(db: Kysely<Database>, page: SourcePage): Promise<ToolSourceRow[]> {
   return takingRequests(db, page)
     .where('endpoint.visibility', '=', 'public')

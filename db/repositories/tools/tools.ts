@@ -38,7 +38,7 @@ export function listTools(db: Kysely<Database>, origin?: ToolRow['origin']): Pro
     .execute()
 }
 
-/** Withdraws a tool; `undefined` when there is none. */
+/** Withdraws a tool; `undefined` when there is no such tool. */
 export function withdrawTool(
   trx: Transaction<Database>,
   slug: string,

@@ -10,7 +10,10 @@ export interface ToolVersion {
   output_schema: Record<string, unknown>
 }
 
-/** Reads and locks the versions of these endpoints' manifests, in one order, so that one gateway moves each at a time. */
+/**
+ * Reads and locks the versions of these endpoints' manifests, in a fixed order, so that only one gateway at a time
+ * changes each.
+ */
 export function lockToolVersions(
   trx: Transaction<Database>,
   endpointIds: readonly string[],
@@ -24,7 +27,7 @@ export function lockToolVersions(
     .execute()
 }
 
-/** Stores first versions; one that another gateway has stored before stays. */
+/** Stores first versions; if another gateway has already stored one, that one stays. */
 export async function insertToolVersions(
   trx: Transaction<Database>,
   versions: readonly ToolVersion[],
@@ -49,7 +52,7 @@ export async function replaceToolVersions(
     from ${records(versions)} where tool_version.endpoint_id = new.endpoint_id`.execute(trx)
 }
 
-/** Reads the versions that are stored now. */
+/** Reads the currently stored versions. */
 export async function readToolVersions(
   db: Kysely<Database>,
   endpointIds: readonly string[],

@@ -17,7 +17,7 @@ export async function pinBaseRevision(
   return row?.base_revision ?? revision
 }
 
-/** Returns the commit at which the run began whose checkpoint this one resumes from. */
+/** Returns the base commit of the run whose checkpoint this one resumes from. */
 export async function findRevisionToResume(
   db: Kysely<Database>,
   { id, account_id, config_digest }: Pick<JobRow, 'id' | 'account_id' | 'config_digest'>,

@@ -10,7 +10,7 @@ import { type JobFacts, lockJob, moveJob } from './jobs.ts'
 /** The end of a run. */
 export interface RunEnding {
   status: 'completed' | 'failed' | 'cancelled'
-  /** The message for callers of a failed run. */
+  /** The error message that callers of a failed run see. */
   errorMessage?: string
   /** Additional text of the event. */
   detail?: string

@@ -7,7 +7,7 @@ import type {
 } from '../../../schemas/training-run.ts'
 import type { Database } from '../../tables.ts'
 
-/** Notified with a run's id, once per statement that adds to its feed. */
+/** The channel that receives a run's id, once per statement that adds to its feed. */
 export const RUN_CHANNEL = 'hearth_run'
 
 interface FeedData {
@@ -30,14 +30,14 @@ interface FeedData {
   progress: RunProgress
 }
 
-/** A log line with its place in the feed. */
+/** A log line with its position in the feed. */
 export interface FeedLogEntry {
   place: number
   at: Date
   data: FeedData['log']
 }
 
-/** An entry in a run's feed, with its place in the feed's order. Only entries with their own row have a time. */
+/** An entry in a run's feed, with its position. Only entries with their own row have a time. */
 export type FeedEntry = {
   [T in StreamedType]: { type: T; place: number; at: Date | null; data: FeedData[T] }
 }[StreamedType]
@@ -50,9 +50,9 @@ export interface FeedQuery {
 }
 
 /**
- * Returns the entries of a run's feed after a place, in order: at most `limit`, and as many as fit into `maxBytes`, but
- * at least one. A single statement reads all of them, because a second one could see entries that belong before the
- * first's.
+ * Returns the entries of a run's feed after a position, in order: at most `limit`, and as many as fit into `maxBytes`,
+ * but at least one. A single statement reads all of them, because a second one could see entries that belong before
+ * those of the first.
  */
 export async function listFeed(
   db: Kysely<Database>,
@@ -94,7 +94,7 @@ export async function listFeed(
   return rows
 }
 
-/** Returns the log lines after a place, in order of arrival, with the same bounds as `listFeed`. */
+/** Returns the log lines after a position, in order of arrival, with the same bounds as `listFeed`. */
 export async function listLines(
   db: Kysely<Database>,
   jobId: string,

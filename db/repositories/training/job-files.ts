@@ -31,8 +31,8 @@ export async function replaceArtifacts(
 }
 
 /**
- * Lists runs that ended a day ago and whose attempts may have left unreferenced files. For a deleted run that is every
- * file, because an upload in progress may have ended after the deletion.
+ * Lists runs that ended at least a day ago and whose attempts may have left unreferenced files. For a deleted run, that
+ * is every file, because an upload in progress may have ended after the deletion.
  */
 export function unsweptRuns(
   db: Kysely<Database>,
@@ -71,7 +71,7 @@ export function listArtifacts(db: Kysely<Database>, jobId: string): Promise<Arti
   return db.selectFrom('artifact').selectAll().where('job_id', '=', jobId).orderBy('filename').execute()
 }
 
-/** Stores a checkpoint. Safe to repeat, because a file is one checkpoint. */
+/** Stores a checkpoint. Safe to repeat, because a file is stored as only one checkpoint. */
 export async function insertCheckpoint(
   trx: Transaction<Database>,
   checkpoint: Omit<JobCheckpointRow, 'id' | 'created_at'>,
@@ -101,7 +101,7 @@ export function listCheckpoints(db: Kysely<Database>, jobId: string): Promise<Jo
     .execute()
 }
 
-/** Deletes all checkpoints of a job but the newest `keep`, and returns the objects that are no longer needed. */
+/** Deletes all but the newest `keep` checkpoints of a job, and returns the objects that are no longer needed. */
 export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep: number): Promise<string[]> {
   const newest = db
     .selectFrom('job_checkpoint')
@@ -118,7 +118,7 @@ export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep
   return deleted.map(({ object_key }) => object_key)
 }
 
-/** Returns the epoch of a job's newest checkpoint; -1 without any. */
+/** Returns the epoch of a job's newest checkpoint; -1 if there is none. */
 export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Promise<number> {
   const { epoch } = await db
     .selectFrom('job_checkpoint')

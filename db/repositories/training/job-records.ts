@@ -52,7 +52,7 @@ export async function listJobEvents(db: Kysely<Database>, jobId: string): Promis
   return newest.toReversed()
 }
 
-/** Lines of the platform precede those of all attempts. */
+/** The platform's lines precede those of all attempts. */
 const PLATFORM_ATTEMPT = 0
 
 /** Writes the first lines of a job's log. */
@@ -147,10 +147,10 @@ export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promis
   }))
 }
 
-/** Lines of the platform during an attempt come after those of its node, whose numbers stay below this. */
+/** The platform's lines during an attempt follow those of its node, whose numbers stay below this. */
 export const AFTER_NODE_SEQ = 1_000_000_000
 
-/** Adds a line of the platform to the log of an attempt; the caller holds the lock of the job's row. */
+/** Adds a platform line to the log of an attempt; the caller holds the lock on the job's row. */
 export async function insertJobLine(
   db: Kysely<Database>,
   { jobId, attempt }: { jobId: string; attempt: number },

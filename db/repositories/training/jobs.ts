@@ -8,7 +8,10 @@ import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from '../nodes/leases.ts'
 
-/** The columns of a run that callers see, without those that a trainer reports at its end, which may have megabytes. */
+/**
+ * The columns of a run that callers see, without those that a trainer reports at its end, which may be several
+ * megabytes.
+ */
 const SHOWN = [
   'id',
   'job_type',
@@ -174,8 +177,8 @@ export async function beginAttempt(
 }
 
 /**
- * Returns the quota of an account and locks it, so that runs that are created concurrently are counted one after the
- * other. A paused run counts until its node has released it.
+ * Returns the quota of an account and locks it, so that runs created concurrently are counted one after the other. A
+ * paused run counts until its node has released it.
  */
 export async function lockTrainingQuota(
   trx: Transaction<Database>,
@@ -220,9 +223,9 @@ export async function countAhead(
 }
 
 /**
- * Returns whether a low-priority run must free its slot on a node. As many of the youngest such runs yield as there are
- * other runs that have waited for this hardware longer than it takes to fill a free slot. A dedicated node makes room
- * only for its own account.
+ * Returns whether a low-priority run must free its slot on a node. The youngest such runs yield, one for each other run
+ * that has waited for this hardware longer than it takes to fill a free slot. A dedicated node makes room only for its
+ * own account.
  */
 export async function mustYield(
   db: Kysely<Database>,
@@ -245,7 +248,7 @@ export async function mustYield(
   return younger < waiting
 }
 
-/** Stores the progress of an attempt; a report of an earlier attempt has no effect. */
+/** Stores the progress of an attempt; reports from earlier attempts are ignored. */
 export async function recordProgress(
   db: Kysely<Database>,
   { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,

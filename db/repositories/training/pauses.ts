@@ -3,10 +3,12 @@ import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 import { insertJobEvents, insertJobLine } from './job-records.ts'
 
-/** The reason for which a paused run waits. */
+/** The reason that a paused run gives for waiting. */
 const PAUSED = 'the run is paused'
 
-/** Marks a locked open run as paused. From then on no attempt is claimed, and the current one is signalled to stop. */
+/**
+ * Marks a locked open run as paused. From then on no attempt can be claimed, and the current one is signalled to stop.
+ */
 export async function pauseRun(
   trx: Transaction<Database>,
   { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,

@@ -35,7 +35,7 @@ export interface DispatcherCapacity {
   busy: readonly { endpointId: string; accountId: string; count: number }[]
   perEndpoint: number
   perAccount: number
-  /** Endpoints that are slow or fail, which get less capacity, each and all together. */
+  /** Endpoints that are slow or failing; they get less capacity, both individually and in total. */
   slow: readonly string[]
   perSlowEndpoint: number
   perAllSlow: number
@@ -56,9 +56,9 @@ interface PickedRow {
 }
 
 /**
- * Begins first attempts fairly: for every endpoint with new deliveries as many as it and its account have capacity for,
- * oldest first. When the capacity is short, the accounts take turns, and so do the endpoints of each. Concurrent
- * dispatchers never pick the same row.
+ * Begins first attempts fairly: for each endpoint with new deliveries, as many as the endpoint and its account have
+ * capacity for, oldest first. When capacity is short, accounts take turns, and so do the endpoints of each account.
+ * Concurrent dispatchers never pick the same row.
  */
 export async function pickFreshDeliveries(
   db: Kysely<Database>,
@@ -132,7 +132,7 @@ const openedOf = (
   payload,
 })
 
-/** The obstacle between a delivery and its next attempt, or that attempt. */
+/** The next attempt of a delivery, or what prevents it. */
 export type AttemptPlan =
   | { state: 'ended' }
   /** The deadline has passed while it waited. */
@@ -217,9 +217,8 @@ export async function openAttempt(
 }
 
 /**
- * Closes attempts and updates their deliveries. Repeating it changes nothing, because only an open attempt is
- * closed, and only its own delivery updated. Deliveries are locked in the order of their ids, as in every
- * statement that locks several.
+ * Closes attempts and updates their deliveries. Repeating it changes nothing, because only an open attempt is closed,
+ * and only its own delivery is updated. Deliveries are locked in id order, as in every statement that locks several.
  */
 export async function closeAttempts(
   trx: Transaction<Database>,

@@ -52,8 +52,7 @@ export function listWebhookAttempts(db: Kysely<Database>, deliveryId: string): P
 export type WaitingDelivery = Pick<WebhookDeliveryRow, 'id' | 'account_id'>
 
 /**
- * Lists deliveries between two attempts whose workflow should exist by now, because its start is not
- * among those still enqueued.
+ * Lists deliveries between two attempts whose workflow should exist by now, because its start is no longer enqueued.
  */
 export async function waitingDeliveries(
   db: Kysely<Database>,
@@ -68,7 +67,10 @@ export async function waitingDeliveries(
   return rows
 }
 
-/** Creates a delivery to one endpoint whatever its subscriptions: test events, which no task or job causes. */
+/**
+ * Creates a delivery to one endpoint regardless of its subscriptions; used for test events, which no task or job
+ * causes.
+ */
 export async function insertWebhookDelivery(
   trx: Transaction<Database>,
   delivery: { accountId: string; endpointId: string; eventId: string; eventType: string; now: Date },

@@ -5,8 +5,8 @@ import { supersedeVerifications } from './endpoints.ts'
 import { dropOverflow } from './fan-out.ts'
 
 /**
- * The number of deliveries that one housekeeping step ends. Every statement that updates several deliveries locks them
- * in the order of their ids first, so that no two of them deadlock.
+ * The number of deliveries that one housekeeping step ends. Every statement that updates several deliveries first locks
+ * them in id order, so that no two of them deadlock.
  */
 const ENDED_PER_STEP = 5_000
 
@@ -84,8 +84,8 @@ async function deadLetter(db: Kysely<Database>, which: RawBuilder<unknown>, now:
 }
 
 /**
- * Disables an endpoint that returned 410, until an administrator enables it again. False when its URL is no longer the
- * current one, or it is disabled already.
+ * Disables an endpoint that returned 410, until an administrator enables it again. False if the URL that returned it is
+ * no longer the current one, or the endpoint is already disabled.
  */
 export async function disableGoneEndpoint(
   trx: Transaction<Database>,

@@ -9,8 +9,8 @@ export type NewWebhookEndpoint = Pick<
 >
 
 /**
- * Counts the webhook endpoints of an account and locks the count, so that two that are added at once are
- * counted one after the other.
+ * Counts the webhook endpoints of an account and locks the count, so that endpoints added concurrently are counted one
+ * after the other.
  */
 export async function countWebhookEndpoints(trx: Transaction<Database>, accountId: string): Promise<number> {
   await trx
@@ -87,7 +87,7 @@ export function listWebhookEndpoints(
   return query.execute()
 }
 
-/** Changes a locked endpoint; every change makes a new revision. */
+/** Changes a locked endpoint; every change creates a new revision. */
 export function updateWebhookEndpoint(
   trx: Transaction<Database>,
   id: string,
@@ -130,8 +130,8 @@ export async function insertWebhookSecret(
 }
 
 /**
- * Makes `current` the only secret without an end. The one before it signs until `until`, earlier ones no longer; with a
- * revocation all earlier ones end at once.
+ * Makes `current` the only secret without an expiry. The previous secret signs until `until`, and older ones no longer
+ * sign; a revocation ends all of them immediately.
  */
 export async function retireWebhookSecrets(
   trx: Transaction<Database>,
@@ -223,7 +223,7 @@ export interface ChallengeCounts {
   sinceLastS: number | null
 }
 
-/** Counts the challenges of the last hour, by the clock of the database. */
+/** Counts the challenges of the last hour, by the database clock. */
 export async function countChallenges(
   trx: Transaction<Database>,
   { accountId, endpointId, urlOrigin }: { accountId: string; endpointId: string; urlOrigin: string },

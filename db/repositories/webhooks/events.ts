@@ -69,8 +69,8 @@ const payloadOf = (id: string, event: TerminalEvent, createdAt: string): string 
   })
 
 /**
- * Writes events in the transaction of the terminal status. Safe to repeat, because a resource has one
- * event of each terminal type.
+ * Writes events in the transaction that sets the terminal status. Safe to repeat, because a resource has one event of
+ * each terminal type.
  */
 export async function insertEvents(
   trx: Kysely<Database>,
@@ -83,7 +83,7 @@ export async function insertEvents(
   )
 }
 
-/** Works as `insertEvents`, for a caller that needs the ids of the events. */
+/** Like `insertEvents`, for a caller that needs the ids of the events. */
 export async function insertFrozenEvents(trx: Kysely<Database>, rows: readonly EventRow[]): Promise<void> {
   if (rows.length === 0) return
   await trx

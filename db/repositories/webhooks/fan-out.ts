@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 /** The number of events per account, and of all accounts, that one pass fans out; accounts take turns. */
 const EVENTS_PER_ACCOUNT = 64
 const EVENTS_PER_PASS = 256
-/** The largest number of open deliveries of one endpoint; further events wait until some of them have ended. */
+/** The maximum number of open deliveries per endpoint; further events wait until some of them have ended. */
 export const MAX_OPEN_PER_ENDPOINT = 5_000
 /** The number of waiting events per endpoint that one pass turns into deliveries. */
 const DRAINED_PER_PASS = 500
@@ -14,8 +14,8 @@ const open = sql`('pending', 'delivering', 'retrying')`
 
 /**
  * Fans out events: each endpoint that was subscribed, enabled and verified at the time of the event gets one delivery.
- * For an endpoint with too many open deliveries only its own events wait. Safe to repeat and to run in several
- * processes, because an event is taken once, under its row's lock. Returns the number of events taken.
+ * If an endpoint has too many open deliveries, only its own events wait. Safe to repeat and to run in several
+ * processes, because an event is claimed once, under its row's lock. Returns the number of events claimed.
  */
 export async function fanOutEvents(
   db: Kysely<Database>,

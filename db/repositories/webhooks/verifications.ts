@@ -33,7 +33,7 @@ export async function findOpenVerification(
   return verification && endpoint && { verification, endpoint }
 }
 
-/** Stores the failure of a challenge for the owner of the endpoint, while its verification is pending. */
+/** Stores a challenge's failure for the owner of the endpoint, while the verification is pending. */
 export async function noteChallengeFailure(
   db: Kysely<Database>,
   { verification: { endpoint_id, destination_version } }: PendingVerification,
@@ -48,7 +48,7 @@ export async function noteChallengeFailure(
     .execute()
 }
 
-/** Fails verifications whose window has closed while no workflow was there to do so. */
+/** Fails verifications whose window closed while no workflow was running to fail them. */
 export async function failExpiredVerifications(db: Kysely<Database>, now: Date): Promise<void> {
   await db.transaction().execute(async (trx) => {
     const expired = await trx
@@ -72,7 +72,7 @@ export async function failExpiredVerifications(db: Kysely<Database>, now: Date):
   })
 }
 
-/** Marks the stored failure as the last one, so that the owner sees that no further challenge comes. */
+/** Marks the stored failure as the last one, so that the owner sees that no further challenge will follow. */
 async function noteLastFailure(
   trx: Transaction<Database>,
   { endpoint_id, destination_version }: Pick<WebhookVerificationRow, 'endpoint_id' | 'destination_version'>,

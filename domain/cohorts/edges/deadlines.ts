@@ -31,7 +31,7 @@ interface EdgeTiming {
   state: EdgeState
   /** The time of the last call. */
   calledAt: Date
-  /** When the payload and both models were there; null before. */
+  /** When the payload and both models were ready; null until then. */
   readyAt: Date | null
   /** Since when the consumer has called without a break while the producer has not. */
   aloneSince: Date | null

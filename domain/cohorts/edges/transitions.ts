@@ -42,7 +42,7 @@ export interface EdgeFacts {
   adapter?: { seen: string | null; expected: string | null }
   /** False once the ticket has expired. */
   isTicketValid?: boolean
-  /** False once the time is over for which the producer had to hold its payload. */
+  /** False once the time for which the producer must hold its payload is over. */
   isHeld?: boolean
 }
 

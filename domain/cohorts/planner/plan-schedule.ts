@@ -16,7 +16,7 @@ export interface PlanningResult {
   schedule: Schedule
   /** Each stage that decides the makespan, in execution order. */
   criticalPath: number[]
-  /** The longest path with the best node for each stage and no hand-overs. No schedule is shorter. */
+  /** The longest path, with the best node for each stage and no hand-overs. No schedule is shorter than this. */
   lowerBoundMs: number
   candidates: number
   moves: number
@@ -210,7 +210,9 @@ const neighbours = ({ problem }: Search, { nodes }: Schedule, stage: number): nu
     from === stage ? [numberAt(nodes, to)] : to === stage ? [numberAt(nodes, from)] : [],
   )
 
-/** Returns the stages on the best nodes of a stage, each with other nodes for it, including that of the stage. */
+/**
+ * Yields moves that free a stage's best nodes: each stage there moves to this stage's node, or to a node that suits it.
+ */
 function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Generator<Move> {
   const currentNode = numberAt(nodes, stage)
   for (const wanted of at(best, stage).slice(0, EXCHANGES)) {
@@ -223,7 +225,10 @@ function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Gener
   }
 }
 
-/** Returns the stages whose times decide the makespan, walking back from the last one over what each waited for. */
+/**
+ * Returns the stages whose times decide the makespan, walking back from the last stage through the ones that each
+ * waited for.
+ */
 function criticalPath(
   { problem: { stages }, incoming }: Pick<Search, 'problem' | 'incoming'>,
   { nodes, startMs, endMs }: Schedule,

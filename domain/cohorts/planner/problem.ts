@@ -18,7 +18,7 @@ export interface PlannerStage {
 export interface PlannerEdge {
   readonly from: number
   readonly to: number
-  /** Returns the milliseconds of the hand-over between two nodes. */
+  /** Returns the duration of the hand-over between two nodes, in milliseconds. */
   readonly transferMs: (fromNode: number, toNode: number) => number
 }
 

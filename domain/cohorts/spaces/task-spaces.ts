@@ -7,7 +7,7 @@ const FILE_FIELDS: Readonly<Record<string, 'image' | 'audio'>> = { image_url: 'i
 const TEXT_FIELDS = ['text', 'prompt', 'query']
 
 /**
- * Returns the spaces that follow from a task type alone: texts and files for its requests, and texts, JSON or files for
+ * Returns the spaces that follow from a task type alone: text and files for its requests, and text, JSON or files for
  * its responses. Empty for a task type without a description.
  */
 export function spacesOfTask(taskType: string): ModelSpace[] {

@@ -15,7 +15,7 @@ const ADDRESS = /hearth-file:[0-9a-f-]{36}\/\d{1,3}/g
 /** Returns the address of a stage's file, by its index in the result. */
 export const fileAddress = (stageId: string, number: number): string => `hearth-file:${stageId}/${number}`
 
-/** Returns whether a text consists of exactly one file address. */
+/** Returns whether a string consists of exactly one file address. */
 export const isFileAddress = (text: string): boolean => text.match(ADDRESS)?.[0] === text
 
 /** Returns the result of a stage with its files, in the form of a task's result. */
@@ -49,7 +49,9 @@ export interface FileUrl {
   expires_at: string
 }
 
-/** Returns a value with file addresses replaced by URLs; an object whose `url` is one also gets its expiry. */
+/**
+ * Returns a value with file addresses replaced by URLs; an object whose `url` is a file address also gets its expiry.
+ */
 export function withUrls(value: unknown, urls: ReadonlyMap<string, FileUrl>): unknown {
   if (typeof value === 'string') return value.replace(ADDRESS, (address) => urls.get(address)?.url ?? address)
   if (Array.isArray(value)) return value.map((item) => withUrls(item, urls))
