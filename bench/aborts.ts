@@ -10,8 +10,8 @@ import { needPrograms } from './needs.ts'
 import { median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Clients that disconnect before the first byte, in mid-stream and in a flood. The bench checks that the model server
-// notices each of them within a second, that the gateway continues to respond, and that nothing leaks. Needs go.
+// Clients disconnect before the first byte, mid-stream and in a flood. The bench checks that the model server notices
+// each of them within a second, that the gateway continues to respond, and that nothing leaks. Needs go.
 
 needPrograms('go', 'taskset')
 const CLIENTS = unlessOnce(60, 5)
@@ -29,7 +29,7 @@ interface ProbeResult {
     name: string
     /** The status of a chat afterwards, or the error. */
     alive: number | string
-    /** The number of its first request. */
+    /** The number of the phase's first request. */
     from: number
     /** The time at which each client left, in Unix microseconds. */
     left: number[]
@@ -58,9 +58,9 @@ async function statsOf({ url }: Target): Promise<Stats> {
   return (await body.json()) as Stats
 }
 
-/** Prints the observations of the model server by phase. */
+/** Prints the model server's observations by phase. */
 function report({ before, phases }: ProbeResult, { watched }: Stats): void {
-  expect(before === 200, `the gateway answered ${before} before any client left`)
+  expect(before === 200, `the gateway returned ${before} before any client left`)
   for (const { name, alive, from, left } of phases) {
     const seen = left.flatMap((at, i) => {
       const request = watched[from + i]
@@ -75,7 +75,7 @@ function report({ before, phases }: ProbeResult, { watched }: Stats): void {
         ? `, median ${median(tookMs).toFixed(1)} ms, at most ${mostMs.toFixed(1)} ms after they left`
         : ''
     console.log(
-      `  ${name}: of ${left.length} clients ${seen.length} came to the model server, ${tookMs.length} cancelled there${took}; a chat then: ${alive}`,
+      `${name}: ${seen.length} of ${left.length} clients reached the model server, ${tookMs.length} were cancelled there${took}; a chat afterwards: ${alive}`,
     )
     expect(
       tookMs.length === seen.length,
@@ -83,7 +83,7 @@ function report({ before, phases }: ProbeResult, { watched }: Stats): void {
     )
     expect(name === FLOOD || seen.length === CLIENTS, `${name}: only ${seen.length} requests arrived`)
     expect(mostMs <= MAX_MS, `${name}: a request was cancelled only after ${mostMs.toFixed(0)} ms`)
-    expect(alive === 200, `${name}: the gateway then answered ${alive}`)
+    expect(alive === 200, `${name}: afterwards, the gateway returned ${alive}`)
   }
 }
 
@@ -113,11 +113,11 @@ const { pid } = gateway
 if (pid === undefined) throw new Error('there is no gateway')
 const db = openDatabase(world.databaseUrl, { max: 1 })
 try {
-  // Caches that grow only once, like connection pools, have done so after the first time.
+  // Caches that grow only once, such as connection pools, have grown by the end of the first round.
   for (const time of ['first', 'second']) {
     await sleep(SETTLE_DELAY_MS)
     const before = socketsOf(pid)
-    console.log(`${time} time, ${CLIENTS} clients in each phase`)
+    console.log(`${time} round, ${CLIENTS} clients in each phase`)
     const probed = await probe(gateway)
     const inFlight = await falls(async () => (await statsOf(direct)).in_flight, 0, MAX_MS)
     report(probed, await statsOf(direct))
@@ -132,7 +132,7 @@ try {
     )
     const sockets = await falls(() => socketsOf(pid), before, time === 'first' ? 0 : RECOVERY_TIMEOUT_MS)
     console.log(
-      `  left behind: ${inFlight} chats at the model server, ${openRows} tasks open, ${sockets} sockets of the gateway (${before} before)`,
+      `left behind: ${inFlight} chats at the model server, ${openRows} open tasks, ${sockets} gateway sockets (${before} before)`,
     )
     expect(inFlight === 0, `${inFlight} chats are still in flight at the model server`)
     expect(openRows === 0, `${openRows} tasks are still open`)

@@ -100,7 +100,10 @@ async function checkTasks(evidence: Evidence, customer: Customer): Promise<void>
     const task = found.get(`/tasks/${taskId}`)
     if (!task) continue
     if (reported !== undefined && reported !== task.status) {
-      tally.violation('a reported end stays', `task ${taskId} was ${reported} and is ${task.status}`)
+      tally.violation(
+        'a reported terminal status never changes',
+        `task ${taskId} was ${reported} and is ${task.status}`,
+      )
     }
     // A request whose client waits for the response ends with its gateway; a queued one doesn't.
     if (kind === 'later' && task.status !== 'succeeded') {
@@ -127,9 +130,9 @@ async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): 
     if (status === undefined) tally.violation('nothing is lost', what)
     else if (end === 'whole' && status !== 'succeeded' && !(kind === 'stream' && gatewayDied)) {
       // A stream's row is closed after its last byte. If its gateway dies, the row fails and the chat is not charged.
-      tally.violation('a reported end stays', what)
+      tally.violation('a reported terminal status never changes', what)
     } else if (end !== 'whole' && status === 'succeeded' && !(end === 'cut' && gatewayDied)) {
-      tally.violation('a reported end stays', what)
+      tally.violation('a reported terminal status never changes', what)
     }
   }
 }
@@ -153,22 +156,22 @@ async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> 
     if (!run) continue
     const what = `run ${id} (${kind}) is ${run.status}: ${run.error_message ?? ''}`
     if (reported !== undefined && reported !== run.status)
-      tally.violation('a reported end stays', `${what}, was ${reported}`)
+      tally.violation('a reported terminal status never changes', `${what}, was ${reported}`)
     if (cancel === 'answered' && run.status !== 'cancelled')
-      tally.violation('a run that was cancelled stays so', what)
+      tally.violation('a cancelled run stays cancelled', what)
     if (run.status === 'cancelled' && cancel === undefined)
-      tally.violation('runs end as they were asked to', what)
+      tally.violation('runs are cancelled only on request', what)
     if (run.status === 'failed' && !(kind === 'doomed' && OWN_FAILURE.test(run.error_message ?? '')))
-      tally.violation('runs fail for reasons of their own', what)
+      tally.violation('doomed runs fail, and no others', what)
     if (run.status === 'completed' && kind === 'doomed')
-      tally.violation('runs fail for reasons of their own', what)
+      tally.violation('doomed runs fail, and no others', what)
   }
   const completed = customer.runs.filter(
     ({ id }) => found.get(`/training/runs/${id}`)?.status === 'completed',
   )
   await inTurn(completed, async ({ id }) => {
     const { artifacts } = await api.get<Artifacts>(`/training/runs/${id}/artifacts`)
-    if (artifacts.length === 0) tally.violation('artifacts are there', `run ${id} has none`)
+    if (artifacts.length === 0) tally.violation('artifacts can be downloaded', `run ${id} has none`)
     const { download_urls: urls } = await api.get<{
       download_urls: { filename: string; download_url: string }[]
     }>(`/training/runs/${id}/artifacts/download-urls`)
@@ -177,8 +180,8 @@ async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> 
       const answer = url && (await request(url))
       const bytes = answer ? (await answer.body.arrayBuffer()).byteLength : undefined
       if (!answer || answer.statusCode !== 200 || bytes !== size_bytes) {
-        const got = `${answer ? answer.statusCode : 'no URL'}, ${bytes} bytes in place of ${size_bytes}`
-        tally.violation('artifacts are there', `run ${id} ${filename}: ${got}`)
+        const got = `${answer ? answer.statusCode : 'no URL'}, ${bytes} bytes instead of ${size_bytes}`
+        tally.violation('artifacts can be downloaded', `run ${id} ${filename}: ${got}`)
       }
     }
   })
@@ -189,7 +192,7 @@ async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> 
     .where('job_name', 'like', 'chaos-%')
     .executeTakeFirstOrThrow()
   if (Number(n) !== customer.runs.length) {
-    tally.violation('a request under one key is one run', `${n} runs for ${customer.runs.length} keys`)
+    tally.violation('an idempotency key creates one run', `${n} runs for ${customer.runs.length} keys`)
   }
 }
 
@@ -234,10 +237,10 @@ async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
     .where('task.price_micro', '=', 0)
     .where('ledger_line.amount_micro', '<>', 0)
     .execute()
-  for (const { id } of free) tally.violation('what is free is not booked', `task ${id}`)
+  for (const { id } of free) tally.violation('free tasks are not charged', `task ${id}`)
   await inTurn(tasks, async ({ id }) => {
     await checkBooks(customer.platform, id).catch((err: unknown) => {
-      tally.violation('the books of a task balance and are made once', (err as Error).message)
+      tally.violation("a task's ledger entries balance and are written once", (err as Error).message)
     })
   })
   const { rows } = await sql<{ purse: string; sum: string }>`
@@ -260,7 +263,7 @@ async function checkEvents({ db, tally }: Evidence): Promise<void> {
     group by ended.id, ended.expected
     having array_agg(event.type) is distinct from array[ended.expected]`.execute(db)
   for (const { id, expected, found } of rows) {
-    tally.violation('one terminal event', `${id}: ${found?.join(', ') ?? 'none'} in place of ${expected}`)
+    tally.violation('one terminal event', `${id}: ${found?.join(', ') ?? 'none'} instead of ${expected}`)
   }
 }
 
@@ -279,16 +282,17 @@ async function checkDeliveries({ db, customers, inbox, tally }: Evidence): Promi
     for (const { id, type } of events) {
       const got = inbox.received.get(id)
       if (!got) tally.violation('each event is delivered', `${type} ${id} of ${name}`)
-      else if (got.bodies.size !== 1) tally.violation('an event has one body', `${type} ${id}`)
+      else if (got.bodies.size !== 1)
+        tally.violation('every delivery of an event has the same body', `${type} ${id}`)
       else if (!(got.paths.size === 1 && got.paths.has(`/${name}`)))
         tally.violation(
           'events go to their account',
-          `${type} ${id} of ${name} came to ${[...got.paths].join()}`,
+          `${type} ${id} of ${name} was delivered to ${[...got.paths].join()}`,
         )
     }
     for (const [id, { paths }] of inbox.received) {
       if (paths.has(`/${name}`) && !ids.has(id))
-        tally.violation('only events that are stored are delivered', `${id} came to ${name}`)
+        tally.violation('only stored events are delivered', `${id} came to ${name}`)
     }
   }
 }
@@ -305,8 +309,8 @@ async function checkNothingOpen(evidence: Evidence): Promise<void> {
 }
 
 /**
- * Returns workflows of resources that have ended but whose workflow is still running. The last steps and the
- * visibility index may need a moment.
+ * Returns workflows that are still running although their resource has ended. The last steps and the visibility index
+ * may need a moment.
  */
 async function openWorkflows(temporal: Client): Promise<string[]> {
   const until = Date.now() + LAST_STEPS_TIMEOUT_MS
@@ -320,7 +324,7 @@ async function openWorkflows(temporal: Client): Promise<string[]> {
   }
 }
 
-/** Processes a few items at once, so that thousands of reads don't take minutes. */
+/** Processes a few items at a time, so that thousands of reads don't take minutes. */
 async function inTurn<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values()
   const worker = async () => {

@@ -88,7 +88,10 @@ export async function checkCohorts(
       const row = byTask.get(taskId)
       if (!row) tally.violation('nothing is lost', `cohort of task ${taskId} of ${name}`)
       else if (reported !== undefined && reported !== row.task_status)
-        tally.violation('a reported end stays', `cohort of ${taskId} was ${reported}, is ${row.status}`)
+        tally.violation(
+          'a reported terminal status never changes',
+          `cohort of ${taskId} was ${reported}, is ${row.status}`,
+        )
     }
   }
   for (const row of rows) checkCohort(tally, row, kills)
@@ -101,8 +104,8 @@ function checkCohort(tally: Tally, row: EndedCohort, kills: readonly Kill[]): vo
   if (!isDone && !lostItsNode(row, kills))
     tally.violation('cohorts succeed', `${what} ${JSON.stringify(stages)}`)
   if (isDone !== (task_status === 'succeeded'))
-    tally.violation('a cohort ends as its task', `${what} is ${task_status}`)
-  if (numbers !== last) tally.violation('events of a cohort have no gaps', `${what}: ${numbers} of ${last}`)
+    tally.violation('a cohort and its task end with the same status', `${what} is ${task_status}`)
+  if (numbers !== last) tally.violation("a cohort's events have no gaps", `${what}: ${numbers} of ${last}`)
   if (ends.length !== 1 || ends[0] !== `cohort.${status}`)
     tally.violation('one terminal event', `${what}: ${ends.join(', ') || 'none'}`)
   for (const stage of stages) {
@@ -110,13 +113,19 @@ function checkCohort(tally: Tally, row: EndedCohort, kills: readonly Kill[]): vo
     const expected = isDone ? PAID : RETURNED
     const isOnce = new Set(stage.booked).size === stage.booked.length
     if (Number(stage.sum) !== 0 || !isOnce || kinds.join() !== expected.join())
-      tally.violation('each stage is paid once', `${what} ${stage.name}: ${stage.booked.join(', ')}`)
+      tally.violation(
+        'each stage is paid or refunded once',
+        `${what} ${stage.name}: ${stage.booked.join(', ')}`,
+      )
     if (isDone && stage.wins !== 1)
       tally.violation('each stage succeeds once', `${what} ${stage.name}: ${stage.wins} times`)
   }
 }
 
-/** Returns whether a stage lost its node in every attempt, because the only node was killed that often in this time. */
+/**
+ * Returns whether a stage lost its node in every attempt, because the only node was killed that many times while the
+ * cohort ran.
+ */
 function lostItsNode(
   { why, created_at, completed_at, stages }: EndedCohort,
   kills: readonly Kill[],

@@ -8,7 +8,7 @@ import type { Tally } from './chaos-tally.ts'
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** A cancel request was sent, and may have got a response. */
+  /** Whether a cancel request was only sent, or also answered. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */

@@ -36,7 +36,7 @@ export interface Refusal {
   text: string
 }
 
-/** Moves the object store of a platform that hasn't started yet to a disk. */
+/** Puts the object store on a disk, for a platform that hasn't started yet. */
 export function putObjectsOn(disk: SmallDisk, dataDir: string): void {
   const folder = join(disk.path, 'objects')
   mkdirSync(folder, { mode: 0o700 })
@@ -44,8 +44,8 @@ export function putObjectsOn(disk: SmallDisk, dataDir: string): void {
 }
 
 /**
- * Fills the disk for some seconds from time to time, while a run has to wait with its result, and sends uploads in that
- * time. Resolves when the time is over; the disk then has free space.
+ * Fills the disk for some seconds from time to time, while a run waits to store its result, and sends uploads during
+ * that time. Resolves when the time is over; the disk then has free space.
  */
 export async function fillAndEmpty(
   disk: SmallDisk,

@@ -25,7 +25,7 @@ export async function sendAtOnce(customer: Customer, shift: Shift, random: Rando
   if (first === undefined) return
   const different = new Set(texts.map(idOf))
   if (different.size > 1)
-    shift.tally.violation('one key has one answer', `${kind} ${name}: ${[...different].join(' | ')}`)
+    shift.tally.violation('one key gets one response', `${kind} ${name}: ${[...different].join(' | ')}`)
   keep?.(first)
   customer.keyed.push({ kind, name: kind === 'tool' ? idOf(first) : name })
 }
@@ -69,7 +69,7 @@ function requestOf(
   }
 }
 
-/** Checks that each set of identical requests created one resource, and no account has other invocations. */
+/** Checks that each set of identical requests created one resource, and that no account has other invocations. */
 export async function checkKeyed(
   db: Kysely<Database>,
   tally: Tally,
@@ -84,9 +84,9 @@ export async function checkKeyed(
   const times = Map.groupBy(rows, (row) => `${row.kind} ${row.name}`)
   for (const { kind, name } of keyed) {
     const n = times.get(`${kind} ${name}`)?.length ?? 0
-    if (n !== 1) tally.violation('one key is one resource', `${n} of ${kind} ${name} of ${who}`)
+    if (n !== 1) tally.violation('one key creates one resource', `${n} of ${kind} ${name} of ${who}`)
   }
   const n = rows.filter(({ kind }) => kind === 'tool').length
   if (n !== toolCalls.length)
-    tally.violation('one key is one resource', `${n} invocations of ${who} for ${toolCalls.length} keys`)
+    tally.violation('one key creates one resource', `${n} invocations of ${who} for ${toolCalls.length} keys`)
 }

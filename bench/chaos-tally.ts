@@ -81,7 +81,7 @@ export class Tally {
   }
 
   refused(kind: string, reason: string): void {
-    if (reason.startsWith('500')) this.violation('no answer is 500', `${kind}: ${reason}`)
+    if (reason.startsWith('500')) this.violation('no response is a 500', `${kind}: ${reason}`)
     const { refused } = this.#row(kind)
     refused.set(reason, (refused.get(reason) ?? 0) + 1)
   }

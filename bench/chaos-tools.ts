@@ -4,7 +4,7 @@ import type { Invocation } from '../schemas/action.ts'
 import { type Customer, postOnce, type Shift } from './chaos-customer.ts'
 import type { Random, Tally } from './chaos-tally.ts'
 
-/** Returns a call of a confined tool with its expected result. */
+/** Returns a call to a confined tool with its expected result. */
 export function toolRequest(random: Random): { slug: string; body: object; expected: object } {
   const [a, b] = [Math.floor(random() * 1e4), Math.floor(random() * 1e4)]
   const waiting = random() < 0.5 ? { sync: false } : { sync_timeout_s: 20 }
@@ -35,6 +35,6 @@ export function checkToolCall(
   { invocation_id: id, status, result, error }: Invocation,
 ): void {
   const what = `${slug} ${id} is ${status}: ${error ?? JSON.stringify(result)}`
-  if (status !== 'completed') tally.violation('invocations of tools complete', what)
-  else if (!isDeepStrictEqual(result, expected)) tally.violation('tools return their result', what)
+  if (status !== 'completed') tally.violation('tool invocations complete', what)
+  else if (!isDeepStrictEqual(result, expected)) tally.violation('tools return the expected result', what)
 }

@@ -50,8 +50,8 @@ async function upload({ platform, datasets }: Customer, shift: Shift, random: Ra
   const done = await shift.tally.insist('commit', commit, shift.patience)
   if (done?.status === 'ready' && done.num_samples !== rows) {
     shift.tally.violation(
-      'a dataset has its rows',
-      `${put.datasetId}: ${done.num_samples} in place of ${rows}`,
+      'a dataset has all of its rows',
+      `${put.datasetId}: ${done.num_samples} instead of ${rows}`,
     )
   }
 }
@@ -98,7 +98,7 @@ export async function startRun(
   return run
 }
 
-/** Cancels runs that are due, and records which have ended. */
+/** Cancels runs whose cancellation is due, and records which have ended. */
 export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tally }: Shift): Promise<void> {
   for (const run of runs.filter(({ reported }) => reported === undefined)) {
     if (run.cancelAt !== undefined && Date.now() > run.cancelAt && run.cancel !== 'answered') {

@@ -30,7 +30,7 @@ import { unlessOnce } from './rounds.ts'
 
 const minutes = unlessOnce(Number(process.argv[2] ?? 20))
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
-/** The maximum time without progress of open work after the last kill, and the time limit for all of it. */
+/** After the last kill: the maximum time without progress on open work, and the time limit for all of it. */
 const STALL_TIMEOUT_MS = 4 * 60_000
 const TIMEOUT_MS = 30 * 60_000
 const EVENT_TYPES = [
@@ -50,7 +50,7 @@ using mounts = new DisposableStack()
 const disk = mountSmallDisk(DISK_MB)
 await using inbox = await startInbox()
 using data = dataDirectory()
-if ('missing' in disk) printLine(`no disk fills up: ${disk.missing}`)
+if ('missing' in disk) printLine(`the disk is never filled: ${disk.missing}`)
 else putObjectsOn(mounts.use(disk), data.path)
 await using platform = await startTestPlatform(data.path, {
   env: { ...FAKE_LLM_ENV, ...inbox.environment(data.path), HEARTH_RATE_LIMIT: '0', HEARTH_ADDRESS_RATE: '0' },
@@ -115,7 +115,7 @@ async function settle(): Promise<void> {
     await hurry(db, temporal, { senderDiedAt: killedLast }).catch(() => {})
     await sleep(500)
   }
-  printLine('the time limit for open work is over')
+  printLine('the time limit for open work has passed')
 }
 
 async function lookAfter(customer: Customer): Promise<void> {
@@ -212,7 +212,7 @@ function report(): void {
   const refused = Map.groupBy(refusals, ({ status }) => status)
   const answers = [...refused].map(([status, all]) => `${all.length} x ${status || 'cut'}`)
   print('full disk', [
-    `${full.length} times; uploads meanwhile: ${answers.join(', ') || 'none'}; ${roomWaits} waits of runs`,
+    `${full.length} times; uploads meanwhile: ${answers.join(', ') || 'none'}; runs waited ${roomWaits} times`,
   ])
   const times = [...inbox.received.values()].map((each) => each.times)
   print('events', [`${times.length} received, ${times.filter((n) => n > 1).length} more than once`])

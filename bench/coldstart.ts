@@ -20,9 +20,9 @@ import type { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The time from a request for a model that no node has to its first token through the platform (download, placement,
-// load, one warm-up token, response), compared with starting the same model server by hand and sending the request to
-// it. Then many such requests at once.
+// Measures the time to the first token of a model that no node has, through the platform (download, placement, load,
+// one warm-up token, response). Compares it with starting the same model server by hand and sending the request to it.
+// Then sends many such requests at once.
 
 const ROUNDS = unlessOnce(3)
 const WAITERS = unlessOnce(1_000, 50)
@@ -37,7 +37,7 @@ interface Runtime {
   packages?: string
   make: (path: string) => Promise<void>
   file: string
-  /** Returns the path for the server: the folder, if the model is a file. */
+  /** Returns the path that the server loads: the folder, if the model is a single file. */
   modelDir: (path: string) => string
 }
 
@@ -92,7 +92,7 @@ async function firstToken(
   return (first - began) / 1_000
 }
 
-/** Starts the server as in a shell, and sends a request as soon as it's ready. */
+/** Starts the server as from a shell, and sends a request as soon as it's ready. */
 async function byHand(runtime: Runtime, path: string): Promise<number> {
   const socket = join(tmpdir(), `hearth-${randomUUID().slice(0, 8)}.sock`)
   const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) }, { socket })

@@ -1,4 +1,4 @@
-// The copies of a language model on two nodes with llama.cpp while the number of clients grows from 0 to 100 and
+// Watches the copies of a language model on two llama.cpp nodes while the number of clients grows from 0 to 100 and
 // shrinks again: npm run bench:copies [-- --clients 100 --seconds 30 --idle 20]. Fails if a request is lost, if copies
 // overshoot more than once, or if the idle model isn't unloaded or doesn't answer afterwards.
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -118,7 +118,7 @@ const counts = changes.map(({ to }) => to).toReversed()
 for (const { at, from, to, reason } of changes.toReversed()) console.log(`${at}  ${from} -> ${to}: ${reason}`)
 for (const [what, times] of failures) console.log(`${times} times ${what}`)
 console.log(
-  `wanted ${counts.join(', ')}; ${answered} answered (p50 ${percentile(waits, 0.5).toFixed(0)} ms, p99 ${percentile(waits, 0.99).toFixed(0)} ms with repeats), ${refused} refused with Retry-After; out of memory after ${(emptyAfterMs / 1_000).toFixed(1)} s`,
+  `wanted ${counts.join(', ')}; ${answered} answered (p50 ${percentile(waits, 0.5).toFixed(0)} ms, p99 ${percentile(waits, 0.99).toFixed(0)} ms with retries), ${refused} refused with Retry-After; unloaded after ${(emptyAfterMs / 1_000).toFixed(1)} s`,
 )
 /** Counts an increase after a decrease, or a decrease before the clients left. */
 const overshoots = counts.filter(

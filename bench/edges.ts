@@ -9,8 +9,8 @@ import { type Callee, startCallee, type Usage } from './edges/calls.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// One gigabyte from a file of one process to a file of another: over an edge, over the same code without a digest, over
-// a bare HTTP stream from memory to memory, and through an object store: npm run bench:edges
+// Copies one gigabyte from one process's file to another's: over an edge, over the same code without a digest, over a
+// bare HTTP stream from memory to memory, and through an object store: npm run bench:edges
 
 const GB = 1_000_000_000
 const MB = 1_000_000
@@ -89,7 +89,7 @@ try {
     if (i >= 0) times.push(ms)
   }
   const [idleP, idleC] = await Promise.all([producer.call<Usage>('usage'), consumer.call<Usage>('usage')])
-  // Measure memory first, because the other ways leave garbage behind.
+  // Measure memory first, because the other measurements leave garbage behind.
   const first = await measured(producer, consumer, ways[EDGE]!)
 
   const runs: Record<string, Run[]> = Object.fromEntries(Object.keys(ways).map((name) => [name, []]))
@@ -105,7 +105,7 @@ try {
         `CPU s/GB ${cpu('producer').toFixed(2)} + ${cpu('consumer').toFixed(2)}`,
     )
   }
-  // Other load on the machine only adds time, so the fastest round of each way counts.
+  // Other load on the machine only adds time, so use the fastest round of each method.
   const fastest = (name: string) => Math.min(...runs[name]!.map(({ ms }) => ms))
   const ratio = (one: string, other: string) => fastest(other) / fastest(one)
   const cpuOf = (name: string) =>

@@ -1,7 +1,7 @@
-// Embeddings and reranking by the ONNX server compared with infinity and sentence-transformers, on one thread each and
-// in turn, and the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With --device
-// cuda the server and its peers run on PyTorch on a GPU. With --vllm PYTHON, the interpreter of the environment vllm,
-// vLLM is a peer.
+// Compares embeddings and reranking by the ONNX server with infinity and sentence-transformers, on one thread each and
+// in turn. Also measures the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With
+// --device cuda, the server and its peers run on PyTorch on a GPU. With --vllm PYTHON (the interpreter of the
+// environment vllm), vLLM is a peer.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -56,7 +56,7 @@ const chance = randomNumbers(16)
 const normal = () => Math.sqrt(-2 * Math.log(1 - chance())) * Math.cos(2 * Math.PI * chance())
 const textOf = (words: number) =>
   Array.from({ length: words }, () => WORDS[Math.floor(chance() * WORDS.length)]).join(' ')
-/** Log-normal lengths: half of the texts have at most 16 words, the mean is 30, and few have up to 290. */
+/** Log-normal lengths: half of the texts have at most 16 words, the mean is 30, and a few have up to 290. */
 const LENGTHS = { mu: 2.8, sigma: 1.1, least: 2, most: 290 }
 const lengthByChance = () => Math.round(Math.exp(LENGTHS.mu + LENGTHS.sigma * normal()))
 const mixed = (count: number) =>

@@ -12,8 +12,8 @@ import { environmentOf } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// One account floods a language model with chats while another account uses it: the wait of the second account,
-// compared with its chats alone and next to three others, and the rejections of the first account.
+// One account floods a language model with chats while another account uses it. Prints the second account's wait,
+// compared with its chats alone and next to three others, and how many chats of the first account are rejected.
 
 const FLOOD = 220
 const ROUNDS = unlessOnce(10, 1)

@@ -21,9 +21,9 @@ import { unlessOnce } from './rounds.ts'
 // Chats through the gateway (with key, routing, node link, journal, ledger and event each), compared with a bare Koa
 // proxy and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
 //
-// All of Hearth (gateway, node, PostgreSQL) shares the core that the bare proxy uses in its turn. The model server and
-// the clients use the other core, as without a proxy. The bench also prints the CPU per request with the gateway alone
-// on its core: it then waits for the processes that share the other core with the clients, and each turn of its event
+// All of Hearth (gateway, node, PostgreSQL) shares one core, which the bare proxy gets for its own rounds. The model
+// server and the clients always use the other core. The bench also prints the CPU per request with the gateway alone on
+// its core: it then waits for the processes that share the other core with the clients, and each iteration of its event
 // loop handles few requests.
 
 needPrograms('wrk', 'go', 'taskset')

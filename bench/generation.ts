@@ -87,12 +87,12 @@ const [own = [], other = [], ownCpu = [], otherCpu = [], stepMs = []] = [
   lengths,
 ]
 const formatTimes = (clock: number[], cpu: number[]) =>
-  `${median(clock).toFixed(2)} s a picture, ${median(cpu).toFixed(2)} s of CPU`
+  `${median(clock).toFixed(2)} s per image, ${median(cpu).toFixed(2)} s of CPU`
 console.log(`server over HTTP   ${formatTimes(own, ownCpu)}, all ${steps} steps reported`)
 console.log(`diffusers alone    ${formatTimes(other, otherCpu)}`)
 console.log(`${(median(own) / median(other)).toFixed(2)} times`)
 
-// The next request starts when the step ends in which the first caller disconnected.
+// The next request starts at the end of the step during which the first caller disconnected.
 const waits: number[] = []
 for (let round = 0; round < Number(values.rounds); round++) {
   const leaving = new AbortController()
@@ -108,5 +108,5 @@ for (let round = 0; round < Number(values.rounds); round++) {
 }
 const inSteps = median(waits) / median(stepMs)
 console.log(
-  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is reported ${median(waits).toFixed(0)} ms after a caller has disconnected, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
+  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is reported ${median(waits).toFixed(0)} ms after a caller disconnects, ${inSteps.toFixed(1)} steps, including its own first step and its text`,
 )

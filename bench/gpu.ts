@@ -52,9 +52,7 @@ const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: (line: string) =
 const { gpus } = isReal ? await findGpus() : { gpus: [] }
 const devices = devicesOf(gpus.slice(0, 1))
 if (isReal && gpus.length === 0)
-  lacks(
-    'This machine has no NVIDIA GPU that nvidia-smi lists. Run it on a machine with a GPU and its driver.',
-  )
+  lacks('nvidia-smi lists no NVIDIA GPU on this machine. Run it on a machine with a GPU and its driver.')
 const dir = mkdtempSync(join(tmpdir(), 'hearth-bench-gpu-'))
 const launcher = await findPython(options)
 const driver = new ProcessDriver({ stateDir: join(dir, 'node'), python: async () => launcher })

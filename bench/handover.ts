@@ -39,7 +39,7 @@ const MAKE_TIMEOUT_MS = 600_000
 const HOLD_TTL_MS = 600_000
 const LIMIT_MB = 16_384
 const SPACE = 'a'.repeat(64)
-/** A sentence of the tokenizer's own texts, which has about ten tokens. */
+/** A sentence from the tokenizer's own text; it has about ten tokens. */
 const SENTENCE = 'The quick brown fox jumps over the lazy dog. '
 const SENTENCE_TOKENS = 10
 const GREEDY = { temperature: 0 }
@@ -99,7 +99,7 @@ async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {
   return [performance.now() - began, value]
 }
 
-/** Fetches the file of the producer's server as a consumer's node does, and passes it to the consumer's server. */
+/** Fetches the file from the producer's server as a consumer's node does, and passes it to the consumer's server. */
 async function handOver(file: string) {
   const { store } = producer.edges
   using made = await store.adopt(join(producer.exchange, file), { maxBytes: LIMIT_MB * 1024 * 1024 })

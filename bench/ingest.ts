@@ -36,7 +36,7 @@ function* lines(): Iterable<string> {
   }
 }
 
-/** DuckDB with its own choice of threads and memory. */
+/** DuckDB with its default threads and memory. */
 const PLAIN_COUNT = `
   const { DuckDBInstance } = await import('@duckdb/node-api')
   const db = await (await DuckDBInstance.create(':memory:')).connect()

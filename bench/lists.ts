@@ -13,8 +13,8 @@ import {
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Compares any page of the lists of an account with 1,000,000 rows and one with 1,000, and /endpoints of an account
-// that sees 1,000 of 1,000,000 and one that sees 1,000 of 1,000. Over HTTP, both sides in turn.
+// Compares list pages of an account with 1,000,000 rows and one with 1,000, and /endpoints for an account that sees
+// 1,000 of 1,000,000 and one that sees 1,000 of 1,000. Measures both sides in turn, over HTTP.
 
 const MANY = unlessOnce(1_000_000, 10_000)
 const SMALL = 1_000
@@ -114,7 +114,7 @@ const ENDPOINT_LISTS = [
 ]
 
 console.log(
-  `filling two databases: ${MANY.toLocaleString('en')} rows a table next to ${SMALL.toLocaleString('en')} ...`,
+  `filling two databases: ${MANY.toLocaleString('en')} and ${SMALL.toLocaleString('en')} rows per table ...`,
 )
 const began = performance.now()
 await using server = await startServer()

@@ -39,7 +39,7 @@ const settings = (url: string, port = 0): NodeJS.ProcessEnv => ({
   HEARTH_OBJECT_DIR: join(tmpdir(), 'hearth-bench-objects'),
 })
 
-/** Returns the microseconds of a gateway's CPU that a conditional request takes, as a median of rounds. */
+/** Returns the gateway CPU that a conditional request takes, in microseconds: the median of several rounds. */
 async function conditionalRequests(url: string, { key }: BenchAccount): Promise<number> {
   const [port = 0] = await freePorts(1)
   const gateway = spawn(process.execPath, [...GATEWAY_FLAGS, 'api/main.ts'], {

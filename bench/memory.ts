@@ -16,7 +16,7 @@ import { endWith, unlessOnce } from './rounds.ts'
 
 // Measures the time that memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the
 // record of the task and the new request, with PostgreSQL's default settings. The query vector is precomputed, because
-// the time of the embedding model doesn't belong to this bench.
+// this bench excludes the embedding model's time.
 
 const ENTRIES = unlessOnce(10_000, 1_000)
 const WIDTH = 384

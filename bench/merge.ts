@@ -40,7 +40,7 @@ try {
 
 async function main(): Promise<void> {
   const { bavail, bsize } = statfsSync(dir)
-  if (bavail * bsize < DISK_BYTES) throw new Error(`${dir} needs ${DISK_BYTES / 1e9} GB of free disk`)
+  if (bavail * bsize < DISK_BYTES) throw new Error(`${dir} needs ${DISK_BYTES / 1e9} GB of free disk space`)
   const parameters = makeInputs(dir)
   console.log(
     `${parameters / 1e6} million parameters, bf16, ${values.threads} threads, ${values.pairs} pairs`,
@@ -74,7 +74,7 @@ function report(method: Method): void {
 /** Runs `merge/one.ts` in a separate process. */
 function measure(what: Method | 'copy', threads = '1'): Figure {
   rmSync(join(dir, 'out'), { recursive: true, force: true })
-  // Pending writes of earlier steps must not count for this one.
+  // Pending writes from earlier steps must not count toward this one.
   spawnSync('sync')
   const script = join(import.meta.dirname, 'merge', 'one.ts')
   const output = execFileSync(process.execPath, [script, what, dir, threads], { encoding: 'utf8' })

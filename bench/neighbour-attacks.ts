@@ -167,7 +167,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   add('inputs that take long to check', 5, 400, {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
-      // Work of earlier attacks is ahead in the queue.
+      // Work from earlier attacks is ahead in the queue.
       costly = (await retryWhileBusy(() => h.runs.register(jobId, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
@@ -250,7 +250,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
         })
         if (status < 300) hooks.push((JSON.parse(text) as { endpoint_id: string }).endpoint_id)
       }
-      // Mark endpoints as verified: no local host answers challenges, and the bench measures the deliveries after them.
+      // Mark endpoints as verified: no local host answers challenges, and the bench measures only the deliveries that
+      // follow.
       await db
         .updateTable('webhook_endpoint')
         .set({ verification_status: 'active' })
@@ -365,8 +366,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   return {
     attacks,
     notDriven: [
-      'names that are slow to resolve: not run, because they need a slow name server; test/platform/egress/name-lookup.test.ts has them',
-      'unread streams of a node: not run, because the node would need a loaded model; test/platform/link/channel.test.ts has them',
+      'names that are slow to resolve: not run, because they need a slow name server; test/platform/egress/name-lookup.test.ts covers them',
+      'unread streams of a node: not run, because the node would need a loaded model; test/platform/link/channel.test.ts covers them',
     ],
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }

@@ -49,7 +49,7 @@ export function openSockets(baseUrl: string) {
   }
 }
 
-/** Returns a table with a column that repeats one text. */
+/** Returns a table with a column that repeats one string. */
 export async function compressedTable(python: string): Promise<Buffer> {
   const program = [
     'import sys, io',
@@ -116,7 +116,7 @@ for _ in range(10):
 time.sleep(4)`,
   ],
   [
-    'every processor, by 60 processes in sessions of their own',
+    'every processor, by 60 processes in separate sessions',
     `import os, time
 for _ in range(60):
     if os.fork() == 0:

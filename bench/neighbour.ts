@@ -13,7 +13,7 @@ const isShort = isOnce || process.argv.includes('short')
 const only = process.argv.slice(2).filter((word) => word !== 'short')
 const PHASE_MS = isShort ? 3_000 : 5_000
 const ROUNDS = isShort ? 1 : 2
-/** The pause between two phases, so that open work of one doesn't count for the next. */
+/** The pause between two phases, so that one phase's open work doesn't count toward the next. */
 const PHASE_DELAY_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
@@ -137,7 +137,7 @@ let above = 0
 for (const attack of world.attacks) {
   if (only.length > 0 && !only.some((word) => attack.name.includes(word))) continue
   if (performance.now() > until) {
-    process.stdout.write(`${attack.name}: not run, the time is over\n`)
+    process.stdout.write(`${attack.name}: not run, out of time\n`)
     continue
   }
   if (!(await measure(attack))) above += 1

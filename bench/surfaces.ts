@@ -10,8 +10,8 @@ import { cpuSeconds, median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
 // The gateway's CPU per request for each API of a loaded model, and for an unchanged manifest, next to the bare proxy
-// in the same rounds. With the folder of an older checkout with its packages as an argument, a second platform runs
-// from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
+// in the same rounds. Given the folder of an older checkout with its packages, it also measures a second platform
+// started from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
 
 needPrograms('go', 'taskset')
 const SECONDS = unlessOnce(3)

@@ -32,7 +32,7 @@ try {
   const idle = await measure([])
   const through = await measure(await throughGate())
   const direct = await measure(await straight())
-  console.log(`${POLLERS} pollers of ${NODES} nodes, ${MEASURED_S} s; parts of a core:`)
+  console.log(`${POLLERS} pollers of ${NODES} nodes, ${MEASURED_S} s; shares of a core:`)
   console.table({ 'no pollers': idle, 'through the gate': through, 'straight at Temporal': direct })
   if (through.gate > CEILING) {
     console.error(

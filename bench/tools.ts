@@ -21,13 +21,13 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { findEngine } from '../test/support/servers/nodes/container-engine.ts'
 import { unlessOnce } from './rounds.ts'
 
-// One-shot tools from the input to the result, as processes, in containers and pre-started, compared with raw `runc
-// run` of the same program in turns. With --runs 1000 it also prints what the runs left behind.
+// Measures one-shot tools from the input to the result, as processes, in containers and pre-started, in turn with raw
+// `runc run` of the same program. With --runs 1000 it also prints what the runs left behind.
 
 const { values } = parseArgs({ options: { runs: { type: 'string', default: '20' } } })
 const RUNS = unlessOnce(Number(values.runs), 2)
 const AT_ONCE = 4
-/** The current_time tool, which runs Node in each of the ways. */
+/** The current_time tool, which runs Node in all of these ways. */
 const SLUG = 'current_time'
 const PROGRAM = join(import.meta.dirname, '..', 'catalog', 'tools', SLUG)
 

@@ -35,7 +35,9 @@ for (const crowd of CROWDS) {
   delays[`${crowd} tasks`] = await resume()
   await admin.call('POST', `/nodes/${node.id}/drain`)
 }
-console.log(`parts of a core over ${MEASURED_S} s, ${SETTLE_DELAY_MS / 1_000} s after the last task came:`)
+console.log(
+  `shares of a core over ${MEASURED_S} s, ${SETTLE_DELAY_MS / 1_000} s after the last task arrived:`,
+)
 console.table(shares)
 console.log('seconds from the end of the drain:')
 console.table(delays)

@@ -92,7 +92,9 @@ const cpuNow = (): Cpu => ({
   nginx: cpuSeconds(nginx.pid),
 })
 
-/** Returns the milliseconds that the disk takes to make one write durable; every response here waits for that. */
+/**
+ * Returns the milliseconds that the disk takes to make one write durable; every response here waits for such a write.
+ */
 function durableWrite(): number {
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   const file = openSync(join(folder, 'file'), 'w')
@@ -149,7 +151,7 @@ for (const name of ['platform', 'nginx', 'direct'] as const) {
 for (const name of ['gateway', 'node', 'database', 'model server'] as const)
   console.log(`CPU per request, ${name}: ${of((r) => r.platform.cpu[name]).toFixed(0)} µs`)
 console.log(`CPU per request, nginx: ${of((r) => r.nginx.cpu.nginx).toFixed(0)} µs`)
-console.log(`one durable write of the disk: ${median(syncs).toFixed(2)} ms`)
+console.log(`one durable write to disk: ${median(syncs).toFixed(2)} ms`)
 judge('warm', [
   {
     what: "gateway's CPU, of nginx",

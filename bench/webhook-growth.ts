@@ -64,9 +64,9 @@ async function listTimes(baseUrl: string, key: string): Promise<Record<string, n
     'the next 100 by cursor': `${list}?limit=100&cursor=${cursor}`,
     'by endpoint': `${list}?limit=100&endpoint_id=${first?.endpoint_id}`,
     'by status': `${list}?limit=100&status=succeeded`,
-    'by a status that none has': `${list}?limit=100&status=dead_lettered`,
+    'by a status without matches': `${list}?limit=100&status=dead_lettered`,
     'by event type': `${list}?limit=100&event_type=inference.task.succeeded`,
-    'one with its attempts': `${list}/${first?.delivery_id}`,
+    'a delivery and its attempts': `${list}/${first?.delivery_id}`,
   }
   const times: Record<string, number> = {}
   for (const [what, url] of Object.entries(routes)) {

@@ -56,7 +56,7 @@ export function listenCommand(command: Command): void {
 async function listen(options: ListenOptions): Promise<void> {
   const { port, host, http = false } = options
   if (http && (options.cert ?? options.key) !== undefined)
-    throw usageError('--http takes no --cert and no --key: a proxy terminates TLS')
+    throw usageError('--http accepts neither --cert nor --key: a proxy terminates TLS')
   const tls = http ? undefined : await certificateFor(options)
   const seen = new Set<string>()
   const take = (req: IncomingMessage, res: ServerResponse) => void receive(req, res, { options, seen })
@@ -178,14 +178,14 @@ function fileOf(option: string, path: string): Buffer {
 }
 
 /**
- * Returns the certificate given in the options, or one for `localhost`. That one is created once and stored, so a
+ * Returns the certificate given in the options, or one for `localhost`. The latter is created once and stored, so a
  * platform can be configured to trust it.
  */
 async function certificateFor({
   cert,
   key,
 }: ListenOptions): Promise<{ cert: Buffer; key: Buffer; file?: string }> {
-  if ((cert === undefined) !== (key === undefined)) throw usageError('--cert and --key go together')
+  if ((cert === undefined) !== (key === undefined)) throw usageError('pass --cert and --key together')
   if (cert !== undefined && key !== undefined)
     return { cert: fileOf('--cert', cert), key: fileOf('--key', key) }
 

@@ -5,7 +5,7 @@ export const formatGateFault = ({ address, since, reason, refused }: GateFault):
   inOneLine(
     refused
       ? `the gate to Temporal has rejected some of its calls since ${since}, so runs, stages and queued tasks may wait (${reason})`
-      : `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, so it takes no runs, stages or queued tasks (${reason})`,
+      : `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, so it accepts no runs, stages or queued tasks (${reason})`,
   )
 
 /** Collapses line breaks in text from a node, so it can't forge extra output lines. */
@@ -15,7 +15,7 @@ const inOneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
 export const gateTodo = ({ refused }: GateFault): string =>
   refused
     ? 'upgrade the node: versions up to 0.12 open ten polls for each model on their disk'
-    : 'check that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the node can reach it'
+    : "check that the gate runs, that every gateway's HEARTH_GATE_URL is its address, and that the node can reach it"
 
 /** Describes a fault that keeps a node from computing on its GPUs. */
 export const formatGpuFault = ({ since, reason }: GpuFault): string =>
@@ -28,12 +28,12 @@ export function formatGpuRestriction({ cuda_visible_devices, left_out, ignored }
   return inOneLine(`it leaves out GPU ${left_out.join(', ') || 'none'}${why}${invalid}`)
 }
 
-/** Describes a full disk of a node. */
+/** Describes a node's full disk. */
 export const formatDiskFault = ({ since, free_mb }: DiskFault): string =>
   inOneLine(`its disk has been full since ${since} (${free_mb} MB free), so it starts no runs`)
 
 export const DISK_TODO =
-  'free space on its disk, or lower HEARTH_NODE_CACHE_GB of the node; runs continue automatically once there is space'
+  "free space on its disk, or lower the node's HEARTH_NODE_CACHE_GB; runs continue automatically once there is space"
 
 export const GPU_RESTRICTION_TODO =
   "correct CUDA_VISIBLE_DEVICES in the node's environment (`nvidia-smi -L` lists the valid values), and restart the node"

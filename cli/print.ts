@@ -4,7 +4,7 @@ type Cell = string | number | boolean | null | undefined
 // oxlint-disable-next-line no-control-regex -- the expression looks for control characters
 const CONTROL = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g
 
-/** Removes control characters from a text. */
+/** Removes control characters from a string. */
 export const plain = (text: string): string => text.replaceAll(CONTROL, '')
 
 const show = (cell: Cell): string =>

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream'
 import { usageError } from './cli-error.ts'
 
 /**
- * Prompts for a line on the terminal, without echo for a secret. Without a terminal, reads a line of standard input.
+ * Prompts for a line on the terminal, without echo for a secret. Without a terminal, reads a line from standard input.
  */
 export async function promptFor(question: string, { secret = false } = {}): Promise<string> {
   const isTerminal = process.stdin.isTTY === true

@@ -1,13 +1,13 @@
 import type { Plugin } from 'vite'
 
-/** The classes of a component, and the styles of one; those with a small letter belong to no component. */
+/** The class names of a component, and the styles of one. Names in lower case belong to no component. */
 const CLASSES = /\/@mantine\/core\/esm\/.*\/(\w+)\.module\.mjs$/
 const STYLES = /\/@mantine\/core\/styles\/([A-Z]\w*)\.css$/
 const ALL = '@mantine/core/styles.css'
 
 /**
  * Fails the build if pages lack the styles of a Mantine component that they use, if styles are unused, or if their
- * order differs from Mantine's file of all styles, where components follow the ones they build on.
+ * order differs from that of Mantine's full style sheet, in which components follow those that they build on.
  */
 export const mantineStyles = (): Plugin => ({
   name: 'mantine-styles',

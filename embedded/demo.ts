@@ -155,7 +155,7 @@ async function searchJob(
   if (!(await isInstalled(progress, 'Environment for embeddings', install, 'no search'))) return
   const h = clientOf(ready)
   const all = describeRows(csv.toString())
-  // Don't search the texts that the model has learned from: they name the outcomes.
+  // Don't search the texts that the model learned from: they name the outcomes.
   const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
     DescribedPatient[],
     DescribedPatient[],

@@ -13,7 +13,7 @@ import {
 export const MAX_LOG_BYTES = 10 * 1024 * 1024
 /** The number of log files per process: the current one and the rotated ones, `NAME.log.1` and so on. */
 export const MAX_LOG_FILES = 5
-/** The shortest time between two attempts to open a file that could not be opened or written. */
+/** The minimum time between two attempts to open a file that could not be opened or written. */
 const REOPEN_INTERVAL_MS = 1_000
 /** The pino level of warnings in the log lines of the platform's processes. */
 const WARN_LEVEL = 40

@@ -21,7 +21,9 @@ export interface FirstAccount {
   nodeToken: string
 }
 
-/** Migrates, and on the first start creates the first account, its admin key and the node's join token. */
+/**
+ * Migrates the database and, on the first start, creates the first account, its admin key and the node's join token.
+ */
 export async function prepareDatabase(url: string, layout: Layout, secrets: Secrets): Promise<FirstAccount> {
   await using db = openDatabase(url, { max: 2 })
   await connectOnce(db).catch((cause: unknown) => {
@@ -51,8 +53,8 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
       name: 'embedded',
       role: 'admin',
     })
-    // Write the file before the commit. A crash in between then leaves a key that does not exist and is re-created,
-    // rather than a key whose text is lost.
+    // Write the file before committing: after a crash in between, the file has a key that does not exist, and the next
+    // start creates another. In the other order, the text of a valid key could be lost.
     saveSecrets(layout.secrets, { ...secrets, account_id: accountId, api_key: apiKey })
     return { accountId, apiKey }
   })

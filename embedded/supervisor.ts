@@ -56,7 +56,7 @@ interface Context {
   children: Child[]
   /** Programs that run once and end when the signal aborts; the supervisor does not exit before they do. */
   programs: Promise<unknown>[]
-  /** Aborted to end the start early; from then on no child is started. */
+  /** Aborted to cancel the startup; no child is started after that. */
   signal: AbortSignal | undefined
 }
 
@@ -75,7 +75,7 @@ const STOP_TIMEOUT_MS = 9500
 const PROGRAM_EXIT_TIMEOUT_MS = 2000
 /** The time for our own Temporal server to respond. It's long, because the machine may be busy. */
 const OWN_SERVER_TIMEOUT_MS = 120_000
-/** A larger young heap would save 2 % of a chat's CPU time and cost a gateway under load 30 MB (bench/gateway). */
+/** A larger young heap would save 2 % of a chat's CPU time, but cost a gateway 30 MB under load (bench/gateway). */
 export const GATEWAY_FLAGS = ['--max-semi-space-size=16']
 /** Limits malloc arenas, which retain the memory of threads. */
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
@@ -89,7 +89,7 @@ const GATE_HOST = '127.0.0.1'
 /** DNS look-ups run on these threads, and each may hang. Without the arena limit each thread would retain memory. */
 const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
 
-/** Starts the whole platform. On failure it stops everything that was started before it throws the error. */
+/** Starts the whole platform. On failure, it stops everything it has started, then throws the error. */
 export async function startPlatform(
   options: EmbeddedOptions,
   config: Config,
@@ -123,7 +123,7 @@ export async function startPlatform(
   }
 }
 
-/** Throws for a folder that is not writable, before anything is started. */
+/** Throws if a folder is not writable, before anything is started. */
 function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): void {
   try {
     usableFolder('HEARTH_DATA_DIR', dataDir)

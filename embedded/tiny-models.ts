@@ -11,7 +11,7 @@ const HELP = `npm run tiny-models [-- folder]
 Writes the small models of docs/cohorts.md, by default to tiny/ in the data directory (HEARTH_DATA_DIR): four language
 models with one sentence each, two encoders with the same few words, and labelled texts made of these words.
 `
-/** The answers of the language models, as tokens. */
+/** The language models' responses, as tokens. */
 const SENTENCES: Readonly<Record<string, readonly string[]>> = {
   'draft-a': ['It is', ' on its', ' way.'],
   'draft-b': ['We are', ' looking', ' for it.'],
@@ -27,7 +27,7 @@ const LABELS = {
 const THINGS = ['fox', 'dog', 'house', 'river', 'letter', 'number', 'capital', 'road', 'boat', 'coat']
 const PLACES = ['here', 'there', 'at home', 'in the city', 'by the sea', 'on the hill']
 
-/** Returns all 480 texts that the words can form, each with the label of its colour. */
+/** Returns all 480 sentences that the words can form, each with the label of its color. */
 function labelledTexts(): { text: string; label: string }[] {
   return Object.entries(LABELS).flatMap(([label, colours]) =>
     colours.flatMap((colour) =>
@@ -36,7 +36,7 @@ function labelledTexts(): { text: string; label: string }[] {
   )
 }
 
-/** Writes the models and the texts to a folder; existing files are replaced by identical ones. */
+/** Writes the models and the sentences to a folder; existing files are replaced by identical ones. */
 export async function writeTinyModels(folder: string): Promise<void> {
   const rows = labelledTexts()
   const texts = rows.map(({ text }) => text)

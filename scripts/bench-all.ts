@@ -14,7 +14,10 @@ const ROOT = join(import.meta.dirname, '..')
 const LACKING = 2
 const TIMEOUT_MS = 20 * 60_000
 
-/** Arguments for one short round of benches that accept smaller inputs than `HEARTH_BENCH_ONCE` sets. */
+/**
+ * Arguments that make one short round even shorter, for benches that accept smaller inputs than `HEARTH_BENCH_ONCE`
+ * sets.
+ */
 const SHORT: Readonly<Record<string, readonly string[]>> = {
   copies: ['--clients', '40', '--seconds', '10', '--idle', '5'],
   console: ['--minutes', '0.2', '--seconds', '5'],

@@ -16,7 +16,7 @@ const BIN = join(MODULES, '.bin')
 /** The supervisor is idle most of the time, so it gets a small heap. */
 const FLAGS = { 'embedded/start.ts': ['--max-semi-space-size=2', '--optimize-for-size'] }
 
-/** Prints progress to standard error, because the output of a script may be a document. */
+/** Prints progress to standard error, because a script's output may be a document. */
 function say(line) {
   process.stderr.write(`hearth: ${line}\n`)
 }
@@ -61,7 +61,7 @@ async function install() {
   const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
   let { code, output } = await capture(npm, ['ci', ...quiet])
-  // If the registry lacks packages of other platforms, `npm ci` rejects a valid lock file.
+  // If the registry lacks packages for other platforms, `npm ci` rejects a valid lock file.
   if (code !== 0 && output.includes('EUSAGE')) {
     say('npm ci rejected package-lock.json; falling back to npm install with the locked versions')
     ;({ code, output } = await capture(npm, ['install', '--no-save', ...quiet]))
@@ -145,7 +145,7 @@ function run(program, args) {
 
 async function main([program, ...args]) {
   if (Number(process.versions.node.split('.')[0]) < 20) {
-    say(`Node 20 or newer is required, this is ${process.version}.`)
+    say(`Node 20 or newer is required; this is ${process.version}.`)
     return 2
   }
   if (read(STAMP)?.trim() !== lockDigest() || !existsSync(join(BIN, 'node'))) await installOnce()

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// `commit-message.mjs FILE` (git's commit-msg hook) or `commit-message.mjs --range A..B`: prints one line for each
-// problem of a commit message and then exits with 1. Runs on Node 20 or newer without any package.
+// `commit-message.mjs FILE` (git's commit-msg hook) or `commit-message.mjs --range A..B`: prints one line per problem
+// in the commit messages, and exits with 1 if there is any. Runs on Node 20 or newer without any package.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
@@ -10,8 +10,8 @@ const MAX_LENGTH = 72
 /** The subject that `git revert` writes. */
 const REVERT = /^(?:Revert|Reapply) "/
 /**
- * Merges, and commits that a rebase folds into an earlier one: the hook accepts git's own subjects, but a range
- * must not contain the latter.
+ * Git's own subjects: merges, and commits that a rebase will fold into an earlier one. The hook accepts both, but a
+ * range must not contain the latter.
  */
 const OF_GIT = /^(?:Merge|fixup!|squash!|amend!) /
 const NEEDS_NO_BODY = /^(?:chore: release\b|revert[(!:])/
@@ -26,7 +26,7 @@ function faultsOf(message) {
     length > MAX_LENGTH && `a subject of at most ${MAX_LENGTH} characters, got ${length}`,
     subject.endsWith('.') && 'a subject without a period at its end',
     second !== '' && `a blank second line, got "${second}"`,
-    !hasBody && !NEEDS_NO_BODY.test(subject) && 'a body after a blank line that says why',
+    !hasBody && !NEEDS_NO_BODY.test(subject) && 'a body that says why, after a blank line',
   ].filter(Boolean)
 }
 

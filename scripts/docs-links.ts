@@ -8,8 +8,8 @@ const OTHER_SITE = /^(?:[a-z]+:|\/\/)/
 const LOADED = /<(?:script|img|link)\b[^>]*?\s(?:href|src)="(?:https?:)?\/\/[^"]*"/g
 
 /**
- * Returns the faults of a site that was built for the path `base`: links to missing pages, anchors or files, links out of
- * `base`, and external resources.
+ * Returns the problems in a site that was built for the path `base`: links to missing pages, anchors or files, links
+ * that leave `base`, and external resources.
  */
 export function faultsOfSite(folder: string, base = '/'): string[] {
   const pages = new Map(

@@ -21,7 +21,7 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   )
 
-/** Returns the package folder of the site and whether the packages are installed. */
+/** Returns the site's package folder and whether its packages are installed. */
 export async function docsPackages(cacheDir: string): Promise<{ folder: string; isInstalled: boolean }> {
   const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
   for (const name of LOCK) hash.update(await readFile(join(SOURCES, name)))
@@ -29,7 +29,7 @@ export async function docsPackages(cacheDir: string): Promise<{ folder: string; 
   return { folder, isInstalled: await exists(folder) }
 }
 
-/** Installs the packages, once per content of their lock file. */
+/** Installs the packages, once per version of their lock file. */
 async function install(folder: string): Promise<void> {
   console.error('hearth: installing the packages of the documentation site (once per lock file) ...')
   const draft = `${folder}.${process.pid}.new`
@@ -89,7 +89,7 @@ export async function runSite(
 
 if (import.meta.main) {
   const [command, ...args] = process.argv.slice(2)
-  if (command !== 'build' && command !== 'dev') throw new Error('docs-site.ts takes build or dev')
+  if (command !== 'build' && command !== 'dev') throw new Error('docs-site.ts accepts build or dev')
   const { values } = parseArgs({
     args: command === 'build' ? args : [],
     options: {

@@ -58,7 +58,7 @@ The wording of a \`msg\` may change.
 \`npm run events:write\` writes this page from the declarations.
 `
 
-/** Returns the page of events as Markdown; docs/events.md must equal it. */
+/** Returns the events page as Markdown; docs/events.md must be identical to it. */
 export function eventsDocument(): string {
   const sections = PARTS.map(({ title, declared }) => {
     const rows = Object.values(declared).flatMap(({ events }) => Object.entries(events).map(row))

@@ -47,7 +47,7 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<Tes
   try {
     const command = ['mocha', '--reporter', 'scripts/recording-reporter.cjs', ...suite.specs, ...args]
     const ok = await run(command, {
-      // OpenMP threads wait for each other in busy loops: next to other tests, two threads take ten times as long as
+      // OpenMP threads wait for each other in busy loops: while other tests run, two threads take ten times as long as
       // one.
       env: { OMP_NUM_THREADS: '1', ...env, HEARTH_TEST_RECORD: record },
       minutes: suite.minutes,
@@ -69,7 +69,7 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<Tes
 /**
  * The failure of a process that had to be killed after its last test: something leaks, but the test outcomes count.
  */
-const LINGERS = 'the process ends with its last test'
+const LINGERS = 'the process exits after its last test'
 
 /** Failures in more files than this aren't considered flaky. */
 const MAX_FILES = 5

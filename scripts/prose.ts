@@ -10,7 +10,7 @@ import { readConfig } from '../platform/config.ts'
 
 /** The newest version that Go module proxies provide with all of its dependencies. */
 const VALE = { module: 'github.com/vale-cli/vale/v3/cmd/vale', version: 'v3.22.0' }
-/** Files of one run of Vale, so that the command line stays short enough for every system. */
+/** The number of files per Vale run, which keeps the command line short enough for every system. */
 const BATCH = 400
 const TITLE = /\b(?:it|describe)\(\s*(['"`])(.+?)\1\s*,/g
 const SQL_COMMENT = /^\s*-- (.+)$/gm

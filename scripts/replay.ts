@@ -31,7 +31,7 @@ async function main(): Promise<number> {
     Runtime.install({ logger: new DefaultLogger('WARN') })
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
     await Worker.runReplayHistory({ workflowBundle: bundle }, history, workflowId)
-    console.log(`${history.events?.length} events of ${workflowId} replay.`)
+    console.log(`Replayed ${history.events?.length} events of ${workflowId}.`)
     return 0
   } catch (err) {
     console.error(isGrpcServiceError(err) ? `Temporal: ${err.details}` : err)

@@ -14,7 +14,7 @@ interface Group {
   sideBySide: number
 }
 
-/** The group of all folders that no other group names. */
+/** The group of all folders that no other group lists. */
 const RULES: Group = {
   name: 'rules and outside systems',
   folders: ['domain', 'platform', 'db'],
@@ -31,7 +31,7 @@ const GROUPS: readonly Group[] = [
   RULES,
 ]
 
-/** A test process uses most of a core, so one lane more than cores keeps all cores busy. */
+/** A test process uses most of a core, so one more lane than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
 /** The time limit of one process of tests. */
 const MINUTES = 30
@@ -65,7 +65,9 @@ export async function runGroups(run: (suite: Suite) => Promise<TestEnding[]>): P
   return groups.flatMap(({ endings }) => endings)
 }
 
-/** Distributes files round-robin, because files of a folder take similar times. Throws if a folder has no files. */
+/**
+ * Distributes files round-robin, because files in the same folder take similar times. Throws if a folder has no files.
+ */
 function suitesOf(group: Group): Suite[] {
   const all = globSync('test/*/**/*.test.ts').filter((file) => groupOf(file) === group)
   const empty = group.folders.find((folder) => !all.some((file) => folderOf(file) === folder))

@@ -39,9 +39,9 @@ export async function provideTools(cacheDir: string, say: PrintLine): Promise<To
     await tool('Python environment for specialists', 'HEARTH_TEST_SPECIALIST', () => python('specialist')),
     await tool('Python environment for speech', 'HEARTH_TEST_WHISPER', () => python('whisper')),
     await tool('Python environment for tools', 'HEARTH_TEST_TOOLS', () => python('tools')),
-    await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
-    await tool('MCP clients of Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
-    await tool('generator of Python clients', 'HEARTH_TEST_GENERATOR', () => python('generator', TEST_LOCKS)),
+    await tool('openai client for Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
+    await tool('MCP clients for Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
+    await tool('Python client generator', 'HEARTH_TEST_GENERATOR', () => python('generator', TEST_LOCKS)),
     await tool('MCP Inspector', 'HEARTH_TEST_INSPECTOR', () =>
       ensurePackages('inspector', { cacheDir, log: say, locksDir: TEST_PACKAGES }),
     ),

@@ -79,7 +79,7 @@ async function runCheck({ name, script, provide }: Check): Promise<TestEnding> {
   return { file: '', title: name, outcome: ok ? 'passed' : 'failed' }
 }
 
-/** Provides the external programs. The reason why one is missing becomes the reason of the skipped tests. */
+/** Provides the external programs. If one is missing, the tests that need it are skipped with the reason. */
 async function tools(): Promise<NodeJS.ProcessEnv> {
   const env: NodeJS.ProcessEnv = {}
   const printLine = (line: string) => console.log(`   ${line}`)

@@ -44,7 +44,7 @@ export interface CohortRunInput {
 }
 
 /**
- * queued -> preparing -> running -> succeeded | failed | cancelled; `running` starts with the first called stage. A
+ * queued -> preparing -> running -> succeeded | failed | cancelled; `running` starts when the first stage is called. A
  * stage is called on its node as soon as its producers have begun to work, so that its model loads in parallel. Values
  * pass from node to node through the edge routes, never through this history. `endOverdueWork` ends overdue work of all
  * cohorts.
@@ -88,7 +88,7 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
-/** Runs the stages, and next to them the search for nodes that stages wait for. */
+/** Runs the stages, and concurrently the search for nodes that stages wait for. */
 async function runAll(input: CohortRunInput, cohort: OpenedCohort, shown: CohortProgress): Promise<void> {
   const { cohortId } = input
   const pollScope = new CancellationScope()

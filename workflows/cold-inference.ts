@@ -51,8 +51,8 @@ type InferenceOutcome = 'finished' | 'ended' | TaskEndReason
  * a gateway signals that a node has room or the pause ends.
  */
 export async function coldInference({ taskId, since }: ColdInferenceInput): Promise<void> {
-  // `patched` is called before the first await. After one, a replay might call it in another workflow task than
-  // the first execution did.
+  // `patched` is called before the first await. After one, a replay might call it in a different workflow task than the
+  // first execution did.
   const isWakeable = patched('woken-by-room')
   const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_TIMEOUT_MS
   try {

@@ -26,7 +26,7 @@ export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{
     setCurrentDetails(
       status === 'ready'
         ? `Ready: ${numSamples} rows.`
-        : 'Refused: the row of the dataset has the line and the reason.',
+        : "Refused: the dataset's row contains the line and the reason.",
     )
     return { status }
   } catch (err) {

@@ -99,12 +99,12 @@ export type Attempt = (run: RunSnapshot, offer: Offer) => Promise<void>
  * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which only guarded
  * updates change. After a lost node, the workflow makes another attempt, from the last checkpoint if there is one. A
  * paused run needs no workflow: this one ends with its attempt. Resuming the run starts another workflow, or signals
- * this one if it still runs.
+ * this one if it is still running.
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
-  // `patched` is called before the first await. After one, a replay might call it in another workflow task than
-  // the first execution did.
+  // `patched` is called before the first await. After one, a replay might call it in a different workflow task than the
+  // first execution did.
   const isOffered = patched('own-nodes-from-start')
   const wait: WaitState = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {

@@ -55,7 +55,7 @@ async function run(known: KillSwitchState | undefined): Promise<void> {
   await continueAsNew<typeof killSwitch>(state)
 }
 
-/** A signal sent by hand may lack the fields that the REST API requires. */
+/** A signal sent manually may lack the fields that the REST API requires. */
 const written = ({ active, reason, actor }: Order): KillSwitchState => ({
   active,
   reason: reason ?? (active ? 'no reason given' : null),

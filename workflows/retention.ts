@@ -60,7 +60,7 @@ export async function retentionPass(): Promise<{ removed: RetentionTotals; failu
     }
   })
   setCurrentDetails(
-    `Removed ${removed.rows} rows and ${removed.files} files; sealed ${resealed} texts with the first key.`,
+    `Removed ${removed.rows} rows and ${removed.files} files; re-encrypted ${resealed} secrets with the first key.`,
   )
   return { removed, failures }
 }

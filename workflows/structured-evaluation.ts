@@ -18,7 +18,7 @@ const { isEvaluationOpen, placeEvaluation, noteFit, failEvaluation } =
   proxyLocalActivities<ControlActivities>(LOCAL.record)
 const { registerEvidence } = proxyActivities<ControlActivities>({
   ...POLICY.maintain,
-  summary: 'registers the evidence, or says what speaks against it',
+  summary: 'registers the evidence, or reports what speaks against it',
 })
 
 export interface StructuredEvaluationInput {

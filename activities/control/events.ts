@@ -1,6 +1,6 @@
 import { debug, defineEvents, error, info, warn } from '../../platform/events.ts'
 
-/** Emits what the activities of a worker log; docs/events.md lists it. */
+/** Emits the log events of a worker's activities; docs/events.md lists them. */
 export const emit = defineEvents({
   'job.wait_note_failed': warn('could not record why a job is waiting', { err: 'error', job_id: 'string' }),
   'cohort.overdue_failed': warn("could not end a cohort's overdue work; the next pass tries again", {

@@ -13,7 +13,7 @@ export interface Usage {
 
 const SAMPLE_INTERVAL_MS = 20
 
-/** Answers calls of the parent process, and exits with it. */
+/** Answers calls from the parent process, and exits with it. */
 export function answerCalls(calls: Calls): void {
   let peakBytes = 0
   const sample = () => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss()))
@@ -41,7 +41,7 @@ export interface Callee extends AsyncDisposable {
   call<T>(name: string, argument?: unknown): Promise<T>
 }
 
-/** Starts a file of this folder. */
+/** Starts a file from this folder. */
 export function startCallee(file: string, args: readonly string[]): Callee {
   const child = fork(fileURLToPath(new URL(file, import.meta.url)), args)
   const waiting = new Map<number, { resolve: (value: never) => void; reject: (err: Error) => void }>()

@@ -1,9 +1,8 @@
 // abort-probe.mjs: does a gateway survive clients that leave? It opens N clients and drops them (a) before the upstream
-// responds, (b) right after the first byte of a stream, (c) in a flood, one after the other from 3 ms on, wherever
-// their requests are then; and then: does the gateway still return 200? Every request has a number, under which fakellm
-// reports when its client left (GET /stats); the first number of each phase and the times at which the clients left are
-// printed.
-// [KEY=key] [MODEL=model] node abort-probe.mjs URL [N] ['k: v' ...]   (loopback only)
+// responds, (b) right after the first byte of a stream, (c) in a flood, one after another from 3 ms on, wherever their
+// requests are by then. Afterwards, does the gateway still return 200? Every request has a number, under which fakellm
+// reports when its client left (GET /stats). Prints the first number of each phase and the times at which the clients
+// left. [KEY=key] [MODEL=model] node abort-probe.mjs URL [N] ['k: v' ...]   (loopback only)
 import net from 'node:net'
 const u = new URL(process.argv[2])
 const N = Number(process.argv[3] || 50)

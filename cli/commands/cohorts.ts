@@ -61,7 +61,7 @@ export function cohortCommands(cohorts: Command): void {
     )
     .option(
       '--idempotency-key <key>',
-      'a UUID that you choose; the same key again refers to the same run',
+      'a UUID that you choose; repeating it refers to the same run',
       idempotencyKeyOf,
     )
     .option('--watch', 'show its stages on standard error until it ends')

@@ -105,7 +105,7 @@ function grantCommands(memory: Command): void {
 
 function accessOf(text: string): 'read' | 'write' {
   if (text === 'read' || text === 'write') return text
-  throw usageError(`${JSON.stringify(text)} is not an access: use read or write`)
+  throw usageError(`${JSON.stringify(text)} is not an access mode: use read or write`)
 }
 
 const stateOf = ({ enabled, ready, detail }: AccountMemory): string =>

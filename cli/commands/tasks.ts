@@ -93,7 +93,7 @@ export function taskCommands(tasks: Command): void {
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
         const cancelled = await h.tasks.cancel(id(taskId))
-        print({ json }, cancelled, `Task ${taskId} is ended.`)
+        print({ json }, cancelled, `Task ${taskId} has ended.`)
       }),
     )
 }

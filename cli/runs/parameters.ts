@@ -24,7 +24,7 @@ export async function valuesOf(
   const { properties } = schema
   const names = [...Object.keys(properties), ...Object.keys(aliases)]
   const wrong = Object.keys(typed).find((name) => !names.includes(name))
-  // A run ignores unknown hyperparameters, and would waste its time with the defaults.
+  // A run ignores unknown hyperparameters, so a typo would waste a run on the default values.
   if (wrong !== undefined) {
     const hint = didYouMean(wrong, names) || `it has ${names.join(', ')}.`
     throw usageError(`--param ${wrong}: ${config} has no such hyperparameter; ${hint}`)

@@ -11,7 +11,10 @@ const WIDEST = 100
 const BAR = 24
 const LAST_LINES = 4
 
-/** Follows a run to its end and returns it. Terminals get a live curve, other outputs lines; no screen, no output. */
+/**
+ * Follows a run to its end and returns it. Terminals get a live curve, other outputs lines. Without a screen, prints
+ * nothing.
+ */
 export async function watchRun(
   h: Hearth,
   { runId, name }: { runId: string; name: string },

@@ -81,7 +81,7 @@ async function open(
   return answer
 }
 
-/** Calls the API and yields the data of each server-sent event; that of OpenAI's streams is not always JSON. */
+/** Calls the API and yields the data of each server-sent event; in OpenAI's streams, the data is not always JSON. */
 export async function* stream(path: string, options: CallOptions): AsyncGenerator<string> {
   const answer = await open(path, options)
   if (!answer.body) return

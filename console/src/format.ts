@@ -36,7 +36,7 @@ export function bytes(count: number): string {
 
 export const number = (value: number): string => value.toLocaleString('en')
 
-/** The end of an id: ids of one hour have the same beginning. */
+/** The end of an id, because ids from the same hour begin alike. */
 export const shortId = (id: string): string => `…${id.slice(-8)}`
 
 export function measure(value: unknown): string {
@@ -46,5 +46,5 @@ export function measure(value: unknown): string {
     : value.toPrecision(4)
 }
 
-/** `time` in full, for a hint on a relative one. */
+/** `time` in full, for the tooltip of a relative time. */
 export const fullTime = (at: string | null | undefined): string => (at ? new Date(at).toLocaleString() : '')

@@ -11,7 +11,7 @@ import { SignIn } from './sign-in.tsx'
 import { theme, variables } from './theme.ts'
 
 const queries = new QueryClient({ defaultOptions: { queries: { refetchOnWindowFocus: true } } })
-/** Style elements that components add need the nonce of this document. */
+/** Style elements that components add need this document's nonce. */
 const nonce = document.querySelector<HTMLScriptElement>('script[nonce]')?.nonce ?? ''
 
 function App() {

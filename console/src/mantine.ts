@@ -1,4 +1,5 @@
-// The styles of what the pages use, in Mantine's order; the build fails where one is missing (mantine-styles.ts).
+// The styles of the components that pages use, in Mantine's order; the build fails if one is missing
+// (mantine-styles.ts).
 import '@mantine/core/styles/baseline.css'
 import '@mantine/core/styles/default-css-variables.css'
 import '@mantine/core/styles/global.css'

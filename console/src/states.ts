@@ -215,11 +215,11 @@ export type StateKind = keyof typeof STATES
 export const datasetState = ({ status, is_reading }: Dataset): string =>
   status === 'pending' && is_reading ? 'reading' : status
 
-/** A state that a newer gateway names is shown by its name. */
+/** States that only newer gateways know are shown by their names. */
 export const stateWordsFor = (as: StateKind, state: string): StateWords =>
   (STATES[as] as StateWordsOf<string>)[state] ?? ['off', state.replaceAll('_', ' ')]
 
-/** The texts for waiting work, if the API says what it waits for. */
+/** The text for waiting work, if the API says what it waits for. */
 export const waitingFor = (reason: string | null | undefined): string | undefined =>
   reason ? `Waiting: ${reason}` : undefined
 

@@ -8,7 +8,7 @@ export const theme = createTheme({
   defaultRadius: 'md',
   cursorType: 'pointer',
   components: {
-    // By default an alert's title has the alert's colour, which has too little contrast in both schemes.
+    // By default an alert's title has the alert's color, which has too little contrast in both schemes.
     Alert: Alert.extend({ styles: { label: { color: 'var(--mantine-color-text)' } } }),
     Badge: Badge.extend({ defaultProps: { radius: 'sm' }, styles: { label: { textTransform: 'none' } } }),
   },

@@ -1,4 +1,4 @@
-/** The answers of the API that the console shows, under the names that its pages use. */
+/** The API responses that the console shows, under the names that its pages use. */
 import type { Static } from 'typebox'
 import type { AccountEntry, AccountUsage } from '../../schemas/account.ts'
 import type { NodeLogs as NodeLogsSchema } from '../../schemas/nodes/node.ts'

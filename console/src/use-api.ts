@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { call, HearthError, withQuery } from './api.ts'
 import { NEWEST } from './parts/data-table.tsx'
 
-/** How often lists load again while their page is visible. */
+/** How often lists are reloaded while their page is visible. */
 const LIST_INTERVAL_MS = 4_000
 
 /** Polls a path; `every: false` reads it once. */
@@ -23,15 +23,15 @@ export function useApi<T>(
   })
 }
 
-/** An address without its query. */
+/** A URL without its query. */
 const placeOf = (path: unknown): string => String(path).split('?')[0] ?? ''
 
-/** Reads once what a method of the client returns. */
+/** Calls a method of the client once, and returns its result. */
 export function useRead<T>(key: readonly unknown[], read: () => Promise<T>) {
   return useQuery({ queryKey: key, queryFn: read, retry: false, refetchOnWindowFocus: false })
 }
 
-/** Reads a list in pages of a cursor; all pages that are shown load again, the later the more they are. */
+/** Reads a list in pages with a cursor. All loaded pages are refreshed together, less often the more there are. */
 export function usePages<K extends string, T>(
   path: string,
   name: K,

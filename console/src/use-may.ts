@@ -7,7 +7,10 @@ const IDENTITY_TTL_MS = 60_000
 
 export const useMe = () => useApi<Me>(`${BUILDER}/me`, { every: IDENTITY_TTL_MS })
 
-/** Returns whether the key in use has at least this role, so that a page shows no button that would be refused. */
+/**
+ * Returns whether the key in use has at least this role, so that pages can hide buttons whose requests would be
+ * rejected.
+ */
 export function useMay(least: 'operator' | 'admin'): boolean {
   const role = useMe().data?.role ?? 'viewer'
   return (RANK[role] ?? 0) >= (RANK[least] ?? 0)

@@ -35,5 +35,5 @@ function subscribe(draw: () => void): () => void {
   }
 }
 
-/** Has a component drawn again every few seconds. */
+/** Rerenders a component every few seconds. */
 export const useTick = (): number => useSyncExternalStore(subscribe, () => ticks)

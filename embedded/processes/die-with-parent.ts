@@ -1,7 +1,7 @@
 import { isMainThread, Worker } from 'node:worker_threads'
 
 // Loaded before the main module of every Node child. The child's standard input is a pipe that the supervisor holds
-// open, so its end means that the supervisor has exited, for whatever reason.
+// open, so end of file means that the supervisor has exited, for whatever reason.
 
 /** Temporal and PostgreSQL stop at the same time, so waiting longer would save little. */
 const KILL_DELAY_MS = 3000

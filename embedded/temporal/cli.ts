@@ -19,8 +19,8 @@ const VERSION_TIMEOUT_MS = 20_000
 type PrintLine = (line: string) => void
 
 /**
- * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or by a download once per machine. Throws
- * a `UsageError` with the reason for each failed attempt if none is found, and the signal's reason on abort.
+ * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or by downloading it once per machine.
+ * Throws a `UsageError` with the reason for each failed attempt if none is found, and the signal's reason on abort.
  */
 export async function findTemporalCli(
   cacheDir: string,

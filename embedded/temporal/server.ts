@@ -107,7 +107,7 @@ const NOT_FOUND = 5
 /** A server that is starting may accept a call and never respond to it. */
 const RESPONSE_TIMEOUT_MS = 10_000
 
-/** The retention in days of closed workflows in a namespace that Hearth creates. */
+/** How many days closed workflows are retained in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
 
 interface ReadyOptions {

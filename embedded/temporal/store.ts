@@ -26,7 +26,7 @@ const EXIT_CHECK_INTERVAL_MS = 100
 
 export interface UpgradeOptions {
   say: (line: string) => void
-  /** Starts a child that the caller stops in any case, and that the next start can find after a crash. */
+  /** Starts a child that the caller always stops, and that the next start can find after a crash. */
   start: (spec: ChildSpec) => Child
   /** Ends the work with the signal's reason. */
   signal?: AbortSignal | undefined
@@ -35,9 +35,9 @@ export interface UpgradeOptions {
 /**
  * Makes the SQLite file of an older server usable by this one. The development server creates its schema only in a
  * missing file and never migrates an existing one: server 1.32 on a 1.29 file fails to create schedules. So we copy a
- * file of another version, row by row, into this server's schema.
- * Safe to repeat: the file is replaced by one rename after the copy is complete. Throws a `StartError` when the copy
- * fails or a newer server wrote the file, or the signal's reason on abort; the file then stays as it was.
+ * file from another version, row by row, into this server's schema. Safe to repeat: one rename replaces the file after
+ * the copy is complete. Throws a `StartError` when the copy fails or a newer server wrote the file, or the signal's
+ * reason on abort; the file is then unchanged.
  */
 export async function upgradeStore(cli: string, file: string, options: UpgradeOptions): Promise<StoreState> {
   const marker = `${file}.server`

@@ -21,7 +21,7 @@ const RETRY_DELAY_MS = 200
 export interface Dispatch {
   nodeId: string
   answer: Message
-  /** Returns whether the node still waits for the work and may have it. */
+  /** Returns whether the node is still waiting for the work and may have it. */
   isWanted: () => boolean
 }
 

@@ -28,7 +28,7 @@ export interface GateOptions {
   permissions: NodePermissionCache
   handOvers: DispatchRecorder
   log: Logger
-  /** How long the gate holds a forbidden poll before it refuses it. */
+  /** How long the gate holds a forbidden poll before refusing it. */
   holdMs: number | undefined
 }
 
@@ -39,7 +39,7 @@ const BEARER = /^Bearer (.+)$/i
 /** A node may poll a queue as soon as the platform allows it, and the gate's cache may lag behind. */
 const HOLD_TIMEOUT_MS = 20_000
 const RECHECK_INTERVAL_MS = 1_000
-/** The maximum number of streams of one connection; a node has one connection. */
+/** The maximum number of streams on one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
 const CALL_TIMEOUT_MS = 90_000
@@ -173,7 +173,7 @@ export class GateServer {
   }
 
   /**
-   * Returns only the namespace's name and existence: no text of operators, and no capability that this gate lacks.
+   * Returns only the namespace's name and existence: no text from operators, and no capability that this gate lacks.
    */
   async #describeNamespace(call: Call): Promise<Buffer> {
     const { upstream } = this.#options
@@ -258,7 +258,7 @@ export class GateServer {
     }
   }
 
-  /** Also reports a node's refused calls to it, because the SDK retries those without an error. */
+  /** Also reports refused calls to the node that made them, because the SDK retries those without an error. */
   readonly #health = ({ metadata }: Call, done: sendUnaryData<Buffer>) => {
     const refusals = this.#refusalsOf(metadata)
     // The SDK retries a call that ends with RESOURCE_EXHAUSTED, so the node would not get the reason.

@@ -46,7 +46,7 @@ export class Message {
     return this.bytes(number).toString()
   }
 
-  /** Returns the message with another value in one field. */
+  /** Returns the message with a new value in one field. */
   with(number: number, value: Uint8Array): Buffer {
     const others = this.#fields
       .filter((field) => field.number !== number)

@@ -26,7 +26,7 @@ const RETRY_DELAY_MS = 1_000
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
   readonly #open = new Map<string, Worker>()
-  /** The workers of all queues, including closing ones, with promises for their ends. */
+  /** The workers of all queues, including closing ones, with promises that resolve when they end. */
   readonly #workers = new Map<Worker, Promise<void>>()
   #connection: NativeConnection
   #wanted = new Map<string, QueueSize>()

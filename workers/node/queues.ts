@@ -4,7 +4,7 @@ import { QUEUES } from '../../workflows/contract/policy.ts'
 import type { QueueSize } from './activity-queues.ts'
 import type { NodeParts } from './parts.ts'
 
-/** All work that is placed on this node by name comes over one queue, so it has the most pollers. */
+/** All work that is placed on this node by name arrives on one queue, so that queue has the most pollers. */
 const PLACED_POLLERS = 4
 /** A job runs for minutes, so one poll at a time starts them fast enough. */
 const JOB_POLLERS = 1

@@ -26,7 +26,7 @@ const callStage = nonCancellable(record.callStage)
 const settleStage = nonCancellable(record.settleStage)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
-/** A stage's fault has no message here: the message may quote an input, so it is only in the stage's row. */
+/** A stage's fault contains no message here: the message may quote an input, so it is only in the stage's row. */
 export interface Fault {
   code: string
   message?: string

@@ -6,8 +6,8 @@ let last: Promise<unknown> = Promise.resolve()
 
 /**
  * Makes this execution run its local activities one at a time. The SDK resumes a workflow once per result, but during a
- * replay once for all results of a workflow task. Conditions would then be evaluated at other points, and commands
- * would come in another order (TMPRL1100) or results reach the wrong stage. Call this before the first await;
+ * replay only once for all results of a workflow task. Conditions would then be evaluated at other points, and commands
+ * would come in a different order (TMPRL1100) or results reach the wrong stage. Call this before the first await;
  * executions that earlier versions started keep running their local activities concurrently.
  */
 export function runInTurn(): void {
@@ -18,7 +18,7 @@ export function runInTurn(): void {
  * Works around TMPRL1100: waits for a local activity even if its scope is cancelled in the meantime; the step after it
  * ends instead. The SDK's state machine can't handle a cancellation that arrives together with the result, for example
  * when several stages fail at once. The workflow task then fails as nondeterministic, repeatedly, until the results
- * come in another order.
+ * arrive in a different order.
  */
 export const nonCancellable =
   <A extends unknown[], R>(work: (...args: A) => Promise<R>) =>

@@ -1,7 +1,7 @@
 import { CancellationScope, setCurrentDetails } from '@temporalio/workflow'
 import type { StageOutline } from '../../activities/control/cohorts/cohorts.ts'
 
-/** The facts about a stage that the workflow keeps; the database has the rest. */
+/** The facts about a stage that the workflow tracks; the database contains the rest. */
 export interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
   /** True once the stage has all the values that it waits for. */
@@ -29,7 +29,7 @@ export interface Call {
   readonly scope: CancellationScope
   /** The start of the call in epoch milliseconds; undefined if its node had begun before the call was repeated. */
   readonly calledAt: number | undefined
-  /** Why the workflow ended the call: it took too long, or it occupied a slot to no use and is called again later. */
+  /** Why the workflow ended the call: it took too long, or it occupied a slot for nothing and is called again later. */
   ended?: 'overdue' | 'put_back'
 }
 

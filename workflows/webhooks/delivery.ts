@@ -66,7 +66,7 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
       if (wait > 0 && !isHurried) {
         const due = `Attempt ${step.attempt} of ${MAX_ATTEMPTS} at ${new Date(step.at).toISOString()}.`
         await waitFor(
-          `${due} The one before: ${step.lastError ?? 'no answer'}.`,
+          `${due} The previous one: ${step.lastError ?? 'no answer'}.`,
           Math.min(wait, MAX_SLEEP_DELAY_MS),
         )
         continue
@@ -81,7 +81,7 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
       const pause = doubled(PAUSE.forRoom, crowded++) * (0.5 + Math.random() / 2)
       await waitFor(`Attempt ${step.attempt} waits for others to the same destination to end.`, pause)
     }
-    setCurrentDetails("Ended; the delivery's row has the outcome.")
+    setCurrentDetails("Ended; the delivery's row contains the outcome.")
   } catch (err) {
     if (isCancellation(err)) {
       await CancellationScope.nonCancellable(() => endWebhookDelivery(deliveryId, 'cancelled'))

@@ -21,7 +21,7 @@ export async function webhookVerification({
     const wait = openedAt + offset - Date.now()
     if (wait > 0) {
       setCurrentDetails(
-        `The destination did not answer its challenge; try ${i + 1} of ${PAUSE.challenges.length} comes.`,
+        `The destination did not answer its challenge; try ${i + 1} of ${PAUSE.challenges.length} follows.`,
       )
       await sleep(wait)
     }
@@ -34,6 +34,6 @@ export async function webhookVerification({
     }
   }
   await failWebhookVerification(endpointId, version)
-  setCurrentDetails('Not verified within 15 minutes. Change the URL, even to the same, to try again.')
+  setCurrentDetails('Not verified within 15 minutes. Set the URL again, even to the same value, to retry.')
   return 'failed'
 }

@@ -4,8 +4,8 @@ import type { ControlDeps } from '../deps.ts'
 import { removeUnnamed } from '../housekeeping/unnamed-files.ts'
 
 /**
- * Removes the payloads that an ended cohort handed over through the store, and stage files that its result does not
- * name.
+ * Removes the payloads that an ended cohort handed over through the store, and the stage files that its result does not
+ * reference.
  */
 export async function removeCohortFiles(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,

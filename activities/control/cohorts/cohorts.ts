@@ -15,7 +15,7 @@ import { choosePlace, type PlacementFacts, noteCall, type StagePlacement, readLo
 import { putBack } from './put-back.ts'
 import { type EndedAttempt, settleStage, type StageVerdict } from './settle-stage.ts'
 
-/** What the workflow needs to know of a stage. It is small, because the history stores it. */
+/** The part of a stage that the workflow needs. It is small, because the history stores it. */
 export interface StageOutline {
   id: string
   name: string
@@ -50,7 +50,7 @@ export type CallResult =
       nodeName: string
       attempt: number
       calledAt?: number
-      /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
+      /** Identifies the account when accounts take turns on the node. Workers before 0.13 do not return it. */
       turn?: string
     }
   | Exclude<StagePlacement, { verdict: 'place' }>
@@ -108,7 +108,7 @@ async function callByLook(
 export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /**
    * Starts a cohort, calls the stages without producers, and returns its graph. Safe to repeat because the row changes
-   * state once, and a call may be repeated.
+   * state once, and a repeated call is harmless.
    */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
@@ -170,8 +170,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /**
-   * Returns the ids of the stages that have a node now, and notes what the others wait for. Safe to repeat because it
-   * calls none of them. A lookup that takes too long leaves the remaining stages for the next one.
+   * Returns the ids of the stages that can be placed now, and records what the others are waiting for. Safe to repeat
+   * because it calls none of them. A lookup that takes too long leaves the remaining stages for the next one.
    */
   async findRoom({
     cohortId,

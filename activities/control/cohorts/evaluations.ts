@@ -37,22 +37,23 @@ export interface EvaluationVerdict {
 }
 
 export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) => ({
-  /** Returns whether a run is still to be done. Safe to repeat because it only reads. */
+  /** Returns whether a run has yet to be done. Safe to repeat because it only reads. */
   async isEvaluationOpen(runId: string): Promise<boolean> {
     const run = await structuredRunRepository.findRun(db, runId)
     return run !== undefined && !structuredRunRepository.hasEnded(run)
   },
 
   /**
-   * Assigns a step to a node that has room for the step's model; null while no node has. Steps without their own model
-   * go to the node of the target's model. Safe to repeat because a step belongs to the node that got it last.
+   * Assigns a step to a node that has room for the step's model; null while there is none. Steps without their own
+   * model go to the node of the target's model. Safe to repeat because a step belongs to the node it was last assigned
+   * to.
    */
   async placeEvaluation({ runId, step }: { runId: string; step: EvaluationStep }): Promise<string | null> {
     const run = await structuredRunRepository.findRun(db, runId)
     const version = run && (await versionLifecycleRepository.findVersion(db, versionOf(run, step)))
     if (!version) throw ApplicationFailure.nonRetryable("the run's model no longer exists", 'not_found')
     const index = new PlacementIndex()
-    // The node reads the texts, which may belong to another account than the model.
+    // The node reads the inputs, which may belong to a different account than the model.
     const able = (await nodeLoadRepository.readSnapshots(db)).filter((node) => serves(node, run.account_id))
     for (const snapshot of able) index.put(snapshot)
     const { model_key, account_id, runtime_profile, memory_mb } = version

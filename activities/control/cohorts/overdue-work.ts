@@ -14,8 +14,8 @@ const RPC_TIMEOUT_MS = 3_000
 
 export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => ({
   /**
-   * Ends overdue attempts of all cohorts: at hand-overs, and of stages whose nodes do not end them. Safe to repeat
-   * because an attempt ends once, and a workflow ignores the signal for an earlier attempt.
+   * Ends overdue hand-over attempts in all cohorts, and overdue stage attempts that their nodes have not ended. Safe to
+   * repeat because an attempt ends once, and a workflow ignores the signal for an earlier attempt.
    */
   async endOverdueWork(): Promise<{ cohorts: number; stages: number }> {
     /** A failure of one cohort does not stop the others; the next pass tries again. */

@@ -107,9 +107,7 @@ export const createDatasetActivities = (
 
   /** Closes an upload that will not be read. Safe to repeat because only an open upload is closed. */
   async giveUpIngest(uploadId: string, isCancelled: boolean): Promise<void> {
-    const reason = isCancelled
-      ? 'an operator cancelled the check of the file'
-      : 'the file could not be checked'
+    const reason = isCancelled ? 'an operator cancelled the file check' : 'the file could not be checked'
     await ingestRepository.failIngest(db, uploadId, reason)
   },
 
@@ -156,7 +154,7 @@ export const createDatasetActivities = (
   },
 })
 
-/** Returns whether a disk has no space for the file or its preview; Temporal retries until it has. */
+/** Returns whether a disk has no space for the file or its preview; Temporal retries until there is space. */
 const isWithoutRoom = (err: unknown): boolean =>
   isDiskFull(err) || (err instanceof ApiError && err.details['reason'] === STORAGE_FULL)
 

@@ -172,7 +172,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Makes sure that the kill switch workflow runs and has been signalled for this version of the row. Returns the
+   * Makes sure that the kill switch workflow is running and has been signalled for this version of the row. Returns the
    * version. Safe to repeat because a signalled workflow only reads the row. (We can't query the workflow's state
    * instead: on a worker that is stopping, the query would wait for that worker.)
    */

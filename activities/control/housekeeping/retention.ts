@@ -33,7 +33,10 @@ export interface Step {
 }
 
 export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
-  /** Folds usage deltas into the totals. Safe to repeat because one statement takes a delta and counts it. */
+  /**
+   * Folds usage deltas into the totals. Safe to repeat because a single statement removes a delta and adds it to the
+   * totals.
+   */
   async foldUsageCounts(): Promise<Step> {
     const { taken: count, absurd } = await usageRepository.foldUsage(db)
     if (absurd > 0) emit(log, 'usage.counts_cut', { rows: absurd })
@@ -135,7 +138,7 @@ async function removeFiles(
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
 }
 
-/** Removes files that were PUT for ended tasks and that no result names. */
+/** Removes files that were uploaded for ended tasks and that no result references. */
 async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>): Promise<void> {
   for (const task of await taskUploadRepository.unsweptTasks(db, FILE_BATCH)) {
     await removeUnnamed(objects, task)
@@ -146,7 +149,9 @@ async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>):
 interface AgedFolder {
   folder: string
   now: Date
-  /** The index of the key segment with a row's id, and a filter for the ids whose rows still need their files. */
+  /**
+   * The index of the key segment that contains a row's id, and a filter for the ids whose rows still need their files.
+   */
   idAt?: number
   openAmong?: (ids: string[]) => Promise<ReadonlySet<string>>
 }
@@ -183,7 +188,7 @@ async function removeDayOld(
   return unneeded.length > FILE_BATCH
 }
 
-/** Removes files that attempts of an ended run have PUT and that the run does not need; returns their keys. */
+/** Removes files that an ended run's attempts uploaded and that the run does not need; returns their keys. */
 async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   run: Awaited<ReturnType<typeof jobFileRepository.unsweptRuns>>[number],

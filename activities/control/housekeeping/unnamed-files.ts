@@ -1,7 +1,7 @@
 import type { UnsweptTask } from '../../../db/repositories/tasks/uploads.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
-/** Removes the files of a folder that no result names. */
+/** Removes the files in a folder that no result references. */
 export async function removeUnnamed(
   objects: Pick<ObjectStore, 'list' | 'delete'>,
   { folder, kept }: Pick<UnsweptTask, 'folder' | 'kept'>,

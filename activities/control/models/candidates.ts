@@ -7,7 +7,7 @@ import { serves } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import type { ControlDeps } from '../deps.ts'
 
-/** A candidate that waits for its test. */
+/** A candidate that is waiting for its test. */
 export interface Candidate {
   modelKey: string
 }
@@ -38,8 +38,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /**
-   * Orders a version on the node that will test it; null while no node can, and false once it is no longer a candidate.
-   * Safe to repeat because an order is stored once.
+   * Orders the load of a version on the node that will test it; null while no node can test it, and false once it is no
+   * longer a candidate. Safe to repeat because an order is stored once.
    */
   async placeCandidate(versionId: string): Promise<string | null | false> {
     const version = await versionLifecycleRepository.findVersion(db, versionId)

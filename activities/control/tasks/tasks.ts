@@ -39,7 +39,7 @@ export interface TaskPlacement {
    * 0.12 also returned `cached`, which histories still contain.
    */
   shared?: 'warm' | 'cached'
-  /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
+  /** Identifies the account when accounts take turns on the node. Workers before 0.13 do not return it. */
   turn?: string
   /** The best node; absent when no node can run the task. */
   nodeId?: string
@@ -68,12 +68,12 @@ const MAX_FULL = 10_000
 export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
   /**
    * By account and model, the reason why no node could run a task a moment ago. One placement attempt serves all tasks
-   * that wait for the model.
+   * that are waiting for the model.
    */
   const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })
   const counted = new LRUCache<string, number>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })
 
-  /** Records that a task waits for a node. */
+  /** Records that a task is waiting for a node. */
   async function unplaced(
     { id, account_id, waiting_since }: taskRepository.TaskFacts,
     why: string,
@@ -163,19 +163,20 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
 type PlacementWait = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
 type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
-/** Places a task. A node runs at most an account's share of its slots at once. */
+/** Places a task. On each node, an account may use at most its share of the slots at once. */
 function decide(snapshots: readonly NodeSnapshot[], held: DispatchedTasks, need: AccountNeed): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
 
   const elsewhere = index.place(need, Math.random).chosen
-  // The shared queue may reach a node to avoid, so send the task to the chosen node only.
+  // The shared queue may give the task to a node that must be avoided, so send it to the chosen node only.
   if (elsewhere && need.exclude?.size) return { nodeId: elsewhere.node_id }
   const { exclude: _, ...anywhere } = need
   const nodes = new Map(snapshots.map((node) => [node.node_id, node]))
   const { chosen, free, explain } = held.place(index, nodes, anywhere, Math.random)
   if (!chosen) return { why: formatVerdicts(explain()) }
-  if (!free) return { why: `node ${chosen.node_id} already runs as many tasks of the account as it may` }
+  if (!free)
+    return { why: `node ${chosen.node_id} is already running as many of the account's tasks as it may` }
   const { node_id: nodeId } = free
   return {
     nodeId,

@@ -36,7 +36,7 @@ export interface RunSnapshot {
   paused?: boolean
   /** The number of attempts so far. */
   attempt: number
-  /** The epoch of the newest checkpoint, -1 without any; the workflow measures progress by it. */
+  /** The epoch of the newest checkpoint, -1 if there is none; the workflow measures progress by it. */
   epoch: number
 }
 
@@ -64,7 +64,7 @@ export interface FinishRun {
 }
 
 export const createTrainingActivities = ({ db, objects, catalog, log, now }: ControlDeps) => ({
-  /** Returns what the workflow needs of a run. Safe to repeat because it only reads. */
+  /** Returns the part of a run that the workflow needs. Safe to repeat because it only reads. */
   async openRun(jobId: string): Promise<RunSnapshot> {
     const run = await jobRepository.findJob(db, jobId)
     if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
@@ -92,8 +92,8 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 
   /**
-   * Closes the lease of an attempt that is over because its node was lost or failed it. Safe to repeat because the next
-   * attempt is scheduled only after this is recorded.
+   * Closes the lease of an attempt that ended because its node was lost or reported a failure. Safe to repeat because
+   * the next attempt is scheduled only after this is recorded.
    */
   async closeAttempt(jobId: string): Promise<AttemptState> {
     return db.transaction().execute(async (trx) => {
@@ -113,7 +113,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
     })
   },
 
-  /** Returns whether a run is paused and no node works on it. Safe to repeat because it only reads. */
+  /** Returns whether a run is paused with no node working on it. Safe to repeat because it only reads. */
   isAtRest: (jobId: string): Promise<boolean> => pauseRepository.isAtRest(db, jobId),
 
   /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */

@@ -11,7 +11,10 @@ import { type CompletedAttempt, settleWithRetry } from './settle.ts'
 
 /** Maximum first attempts in flight to one endpoint, so that a slow or dead endpoint delays only itself. */
 const PER_ENDPOINT = 16
-/** Maximum first attempts in flight to an endpoint whose last attempt failed or was slow, and to all of these. */
+/**
+ * Maximum first attempts in flight to an endpoint whose last attempt failed or was slow, and to all such endpoints
+ * together.
+ */
 const PER_SLOW_ENDPOINT = 4
 const SLOW_IN_FLIGHT = 192
 const SLOW_ATTEMPT_MS = 5_000
@@ -45,7 +48,7 @@ export class Dispatcher {
     setMaxListeners(0, this.#stop.signal)
   }
 
-  /** Starts as many attempts as there is capacity for, and returns their number. */
+  /** Starts as many attempts as capacity allows, and returns how many it started. */
   async pick(): Promise<number> {
     const limit = this.#stop.signal.aborted ? 0 : IN_FLIGHT - this.#sending.size
     if (limit <= 0) return 0
@@ -115,7 +118,8 @@ export class Dispatcher {
       try {
         await settleWithRetry(this.#deps, ended)
       } catch (err) {
-        // These attempts stay open until their sender counts as dead; the dispatcher then closes them as interrupted.
+        // These attempts stay open until their sender is considered dead; the dispatcher then closes them as
+        // interrupted.
         emit(this.#deps.log, 'webhook.settle_failed', { err, attempts: ended.length })
       }
     }

@@ -35,8 +35,8 @@ export const createWebhookActivities = (
   dispatchWebhooks: (): Promise<void> => dispatchFor(deps, dispatcher),
 
   /**
-   * Returns the next step of a delivery, and ends one past its deadline. Safe to repeat because it otherwise only
-   * reads, and a delivery ends once.
+   * Returns the next step of a delivery, and ends the delivery if it is past its deadline. Safe to repeat because it
+   * otherwise only reads, and a delivery ends once.
    */
   async planWebhookAttempt(deliveryId: string): Promise<DeliveryStep> {
     const plan: AttemptPlan = await attemptRepository.planAttempt(deps.db, deliveryId, deps.now())

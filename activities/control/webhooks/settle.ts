@@ -77,11 +77,13 @@ const closedAttempt = (
   }),
 })
 
-/** How long results wait in memory while the database is away; after that their attempts count as interrupted. */
+/**
+ * How long results wait in memory while the database is unavailable; after that, their attempts count as interrupted.
+ */
 const RETRY_TIMEOUT_MS = 20_000
 const RETRY_DELAY_MS = 500
 
-/** Retries `settleAttempts` while the database is away, so that delivered events are not sent twice. */
+/** Retries `settleAttempts` while the database is unavailable, so that delivered events are not sent twice. */
 export async function settleWithRetry(deps: WebhookDeps, ended: readonly CompletedAttempt[]): Promise<void> {
   for (const since = performance.now(); ;) {
     try {

@@ -9,7 +9,7 @@ import type { OutgoingEdge } from '../../../schemas/cohorts/stage.ts'
 import { type InferenceResult, InferenceError } from '../models/call-model.ts'
 import { callerOf, publishPayload, waitForPayloadSpace, type StageWork } from './stage-work.ts'
 
-/** The number of texts per request when vectors are handed over in batches. */
+/** The number of inputs per request when vectors are handed over in batches. */
 const BATCH = 32
 
 /** A model's response to an embedding request. */
@@ -23,8 +23,8 @@ interface Embedded {
 type ModelCall = (input: Record<string, unknown>) => Promise<InferenceResult>
 
 /**
- * Embeds texts and stores their vectors for the consuming stages. With a `session` edge, many texts are embedded in
- * batches, and each batch is sent while the next one is computed.
+ * Embeds text inputs and stores their vectors for the consuming stages. With a `session` edge, many inputs are embedded
+ * in batches, and each batch is sent while the next one is computed.
  */
 export async function embed(
   work: StageWork,
@@ -41,7 +41,7 @@ export async function embed(
   return answered
 }
 
-/** A list with any other value goes to the model unchanged, whose error then names the value. */
+/** A list with any other value goes to the model unchanged, so that the model's error identifies the value. */
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
@@ -84,7 +84,7 @@ async function embedInBatches(
     const part = answered.result as Embedded
     const vectors = part.embeddings ?? []
     if (vectors.length !== text.length)
-      throw new InferenceError(`the model returned ${vectors.length} vectors for ${text.length} texts`, true)
+      throw new InferenceError(`the model returned ${vectors.length} vectors for ${text.length} inputs`, true)
     if (at === 0) {
       width = vectors[0]?.length ?? 0
       const head = headOfVectors({ rows, width }, fingerprintOf(claim.outgoing))
@@ -102,7 +102,7 @@ async function embedInBatches(
   return { result: joined(parts), endedAt }
 }
 
-/** Adds the batch's offset to an error, because the model numbers texts from the start of the batch. */
+/** Adds the batch's offset to an error, because the model numbers inputs from the start of the batch. */
 function withPlace(err: unknown, first: number): unknown {
   if (!(err instanceof InferenceError)) return err
   return new InferenceError(`in the batch that begins with text[${first}]: ${err.message}`, err.retryable)

@@ -18,8 +18,8 @@ interface RunInput {
 
 export const createEvaluateActivities = (deps: NodeDeps) => ({
   /**
-   * Embeds a run's texts with its source or target model and stores the vectors. Safe to repeat because the seed
-   * determines the texts, and new vectors replace earlier ones.
+   * Embeds a run's inputs with its source or target model and stores the vectors. Safe to repeat because the seed
+   * determines the inputs, and new vectors replace earlier ones.
    */
   collectVectors: ({ runId, side }: RunInput & { side: 'source' | 'target' }): Promise<void> =>
     step(deps, runId, side, (work, signal) => collectVectors(deps, { runId, work, signal })),

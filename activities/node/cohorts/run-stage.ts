@@ -21,7 +21,7 @@ import { runToolStage } from './tool-stage.ts'
 export interface StageCall {
   cohortId: string
   stageId: string
-  /** The key for fair turns of the account. Workers before 0.13 do not send it. */
+  /** Identifies the account when accounts take turns. Workers before 0.13 do not send it. */
   turn?: string
 }
 
@@ -52,7 +52,7 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     } catch (err) {
       throw await failLease(deps, held, err, signal)
     } finally {
-      // Also ends anything that still waits for a hand-over.
+      // This also aborts anything that is still waiting for a hand-over.
       over.abort()
     }
   },
@@ -144,7 +144,7 @@ async function unlessRefused<T>(
   }
 }
 
-/** Fetches the files that the gathered input names: files of earlier stages, uploads, and public files. */
+/** Fetches the files that the gathered input refers to: files of earlier stages, uploads, and public files. */
 async function fetchFiles(
   deps: NodeDeps,
   claim: StageClaim,

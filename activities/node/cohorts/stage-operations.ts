@@ -83,7 +83,9 @@ async function decode(
   return readAnswer(deps, held, answer, signal)
 }
 
-/** Converts the model server's refusal of a payload, using the server's own error code if it is a known one. */
+/**
+ * Converts the model server's refusal of a payload to an error, with the server's own error code if it is a known one.
+ */
 function refusalIn(text: string): EdgeError {
   const { error } = JSON.parse(text) as { error: { message: string; code: string } }
   const isKnown = valuesOf(EdgeFailure).includes(error.code)

@@ -8,11 +8,11 @@ import type { InputFiles } from '../../../schemas/nodes/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { InferenceError } from '../models/call-model.ts'
 
-/** Reports a stage's progress, and whether it waits for room on its node. */
+/** Reports a stage's progress, and whether it is waiting for space on its node. */
 export class StageSteps {
   readonly #lease: Pick<RenewedLease, 'report'>
   #step: 'loading' | 'waiting' | 'running' = 'loading'
-  /** The number of hand-overs that wait for room. */
+  /** The number of hand-overs that are waiting for space. */
   #waiting = 0
 
   constructor(lease: Pick<RenewedLease, 'report'>) {
@@ -50,7 +50,7 @@ export async function withinTime<T>(
   }
 }
 
-/** Returns URLs of the files that these fields of an input name: files of earlier stages, and uploads. */
+/** Returns the URLs of the files that the given input fields refer to: files of earlier stages, and uploads. */
 export async function namedFiles(
   { control }: Pick<NodeDeps, 'control'>,
   { lease_token }: Pick<StageClaim, 'lease_token'>,

@@ -27,7 +27,7 @@ export interface Attempt<Claim> {
 const MIN_LEASE_S = 60
 
 /**
- * Claims a job and executes `run` under heartbeats. Every failure leaves as an `ApplicationFailure` whose type is a
+ * Claims a job and executes `run` under heartbeats. Every failure is thrown as an `ApplicationFailure` whose type is a
  * code; a cancelled activity rejects with its cancellation.
  */
 export async function attemptJob<Claim extends { attempt: number }>(

@@ -21,7 +21,7 @@ import type { CompleteTask, FailLease, StorageWait } from '../../../schemas/node
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-/** The time limit of a loaded model for one input. Earlier steps end by themselves when they stall. */
+/** How long a loaded model may take for one input. Earlier steps end on their own when they stall. */
 const INFERENCE_TIMEOUT_MS = 6 * 3_600_000
 
 /** The model server refused the input or failed; the message is for the owner of the task. */
@@ -60,7 +60,7 @@ export async function callModel(
 
 /** A claim that this node holds, and its lease. */
 export interface ClaimLease {
-  /** The task or stage. */
+  /** The id of the task or stage. */
   subjectId: string
   leaseToken: string
   modelKey: string

@@ -18,9 +18,11 @@ import { callModel, failLease, type ClaimLease, InferenceError, readAnswer } fro
 
 export interface InferTask {
   taskId: string
-  /** The key for fair turns of the account, on a node's own queue only. Workers before 0.13 do not send it. */
+  /**
+   * Identifies the account when accounts take turns, on a node's own queue only. Workers before 0.13 do not send it.
+   */
   turn?: string | undefined
-  /** True for the task of a tool. */
+  /** True for a tool's task. */
   isTool?: boolean
 }
 
@@ -32,7 +34,7 @@ export const createInferActivities = (deps: NodeDeps) => ({
   async inferTask({ taskId, turn: placedTurn, isTool = false }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
-    // A task that waits for its turn is not claimed, so giving its slot back costs it no attempt.
+    // A task is not claimed while it waits for its turn, so giving its slot back costs it no attempt.
     using _share = placedTurn === undefined ? undefined : acquireSlot(deps.slotShares, placedTurn)
     using _slot =
       placedTurn !== undefined && isTool ? await acquireToolSlot(deps, placedTurn, work.signal) : undefined
@@ -63,7 +65,7 @@ async function acquireToolSlot(
     return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
   } catch (err) {
     if (signal.aborted || !(err instanceof QueueFullError || drain.aborted)) throw err
-    throw notTaken('too many calls wait for this tool on this node')
+    throw notTaken('too many calls are waiting for this tool on this node')
   }
 }
 

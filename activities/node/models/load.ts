@@ -26,7 +26,9 @@ export function toFailure(err: unknown): unknown {
 }
 
 export const createModelActivities = ({ models }: NodeDeps) => ({
-  /** Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays. */
+  /**
+   * Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays loaded.
+   */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
     // Tools start per request, but gateways up to 0.12 still ordered their loads.
     if (isToolKey(modelKey)) return

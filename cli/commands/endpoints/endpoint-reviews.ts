@@ -6,7 +6,7 @@ import { open } from '../../context.ts'
 import { id } from '../../ids.ts'
 import { print, table } from '../../print.ts'
 
-/** Commands for operators that review public endpoints and pin their models. */
+/** Commands with which operators review public endpoints and pin their models. */
 export function reviewCommands(endpoints: Command): void {
   endpoints
     .command('list')

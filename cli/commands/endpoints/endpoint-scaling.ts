@@ -132,6 +132,6 @@ function targetOf({ target_in_flight, target_wait_ms }: Scaling): string {
 }
 
 function idleOf({ idle_timeout_s }: Scaling): string {
-  if (idle_timeout_s === null) return 'unloaded after HEARTH_IDLE_UNLOAD_S of each node'
+  if (idle_timeout_s === null) return "unloaded after each node's HEARTH_IDLE_UNLOAD_S"
   return idle_timeout_s === 0 ? 'never unloaded' : `unloaded after ${idle_timeout_s} s`
 }

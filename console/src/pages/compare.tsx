@@ -19,7 +19,7 @@ interface ComparedRun {
   epochs: Epoch[]
 }
 
-/** Compares several runs: one loss of each in one chart, and the settings in which they differ. */
+/** Compares several runs: a chart with one loss of each run, and the settings in which they differ. */
 export function Compare() {
   const { runs: wanted = '' } = useSearch({ from: '/compare' })
   const ids = wanted.split(',').filter(Boolean).slice(0, MAX_COMPARED)
@@ -28,7 +28,7 @@ export function Compare() {
     queries: ids.map((id) => ({
       queryKey: ['compare', id],
       queryFn: () => read(id),
-      // A run that has ended has its curve, whole.
+      // The curve of a run that has ended is complete.
       refetchInterval: ({ state }: { state: { data?: ComparedRun | undefined } }) =>
         state.data && isEnded(state.data.run) ? false : 4_000,
     })),
@@ -127,7 +127,7 @@ async function read(id: string): Promise<ComparedRun> {
   return { run, dataset: await nameOf(run.dataset_id), epochs: metrics.epochs as Epoch[] }
 }
 
-/** A dataset that is deleted is known by its id alone. */
+/** A deleted dataset is known only by its id. */
 async function nameOf(id: string | null): Promise<string | null> {
   if (id === null) return null
   const found = await client()

@@ -120,7 +120,7 @@ function FirstRows({ path }: { path: string }) {
   )
 }
 
-/** Years have no separators, and other numbers of four digits need none. */
+/** Years have no separators, and other four-digit numbers don't need them. */
 function figure(value: number | null): string {
   if (value === null) return '–'
   return Math.abs(value) >= 1_000 && Math.abs(value) < 10_000 ? value.toFixed(0) : measure(value)

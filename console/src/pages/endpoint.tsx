@@ -57,7 +57,7 @@ export function EndpointPage() {
   )
 }
 
-/** The ways to use an endpoint. The typed input stays, and the code examples send the same input. */
+/** The ways to use an endpoint. The typed input is kept, and the code examples send the same input. */
 function Parts({ of }: { of: Endpoint }) {
   const mayAsk = useMay('operator')
   const [input, setInput] = useState<unknown>()

@@ -12,7 +12,7 @@ import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 
 const PAGE = 50
-/** Other kinds are found by the search. */
+/** Other kinds can be found with the search. */
 const KINDS = [
   'chat',
   'code',
@@ -48,7 +48,7 @@ export function Endpoints() {
       offset,
     }),
   )
-  /** Another choice begins at its first page. */
+  /** A changed filter starts at its first page. */
   const rerun =
     <T,>(set: (value: T) => void) =>
     (value: T) => {

@@ -27,7 +27,7 @@ import { joined, useRunFeed } from '../use-run-feed.ts'
 
 const AgainForm = lazy(() => import('../parts/forms/again-form.tsx'))
 
-/** The events of a stream that was cut off are read again this often. */
+/** How often the run is read again, in case its event stream was cut off. */
 const REREAD_INTERVAL_MS = 10_000
 
 /** Gives each run a separate page component, so that no state of another run stays on it. */

@@ -8,7 +8,7 @@ import { RunTable } from '../parts/runs/run-table.tsx'
 import type { Run } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 
-/** The chart has this many distinguishable colours. */
+/** The chart has this many distinguishable colors. */
 export const MAX_COMPARED = 8
 
 export function Runs() {

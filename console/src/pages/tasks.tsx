@@ -134,7 +134,7 @@ export function Tasks() {
   )
 }
 
-/** Returns the progress of an open task, with the message of its node. */
+/** Returns the progress of an open task, with its node's message. */
 function progressOf({ status_detail: detail }: Task): string {
   if (!detail) return '–'
   const { message, eta_seconds: eta } = detail.metadata

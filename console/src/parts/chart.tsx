@@ -21,7 +21,7 @@ const short = new Intl.NumberFormat('en', {
   notation: 'compact',
   maximumSignificantDigits: 4,
 })
-/** uPlot leaves out some of the figures of a logarithmic scale. */
+/** uPlot omits some of the labels of a logarithmic scale. */
 const figure = (value: number | null): string =>
   value === null ? '' : Math.abs(value) < 0.001 && value !== 0 ? value.toExponential(2) : short.format(value)
 
@@ -70,7 +70,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
             ...(isLog && { label: 'Logarithmic', labelSize: 24 }),
           },
         ],
-        // Away from the chart the legend shows the end of each line.
+        // While the pointer is outside the chart, the legend shows the last value of each line.
         hooks: { setLegend: [showLast] },
         series: [
           { label: xName },

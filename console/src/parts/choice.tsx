@@ -3,7 +3,7 @@ import { STATES, type StateKind, stateWordsFor } from '../states.ts'
 
 interface ChoiceProps {
   label: string
-  /** The label of no choice. */
+  /** The label for no selection. */
   any: string
   of: readonly (string | { value: string; label: string })[]
   value: string | null | undefined

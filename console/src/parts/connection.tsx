@@ -5,7 +5,7 @@ import { HearthError } from '../api.ts'
 
 const isUnanswered = (error: unknown): boolean => error instanceof HearthError && error.status === 0
 
-/** True while the last attempt of something that is shown got no answer at all. */
+/** True while the latest request for something on the page has received no response at all. */
 const isLost = (cache: QueryCache): boolean =>
   cache
     .getAll()
@@ -14,7 +14,7 @@ const isLost = (cache: QueryCache): boolean =>
         query.isActive() && (isUnanswered(query.state.fetchFailureReason) || isUnanswered(query.state.error)),
     )
 
-/** Shows on every page that the platform is unreachable. Nothing else would, because earlier data stay visible. */
+/** Shows on every page that the platform is unreachable. Nothing else would, because earlier data remains visible. */
 export function Connection() {
   const cache = useQueryClient().getQueryCache()
   const subscribe = useCallback((notify: () => void) => cache.subscribe(notify), [cache])

@@ -10,7 +10,7 @@ export interface Column<T> {
   state?: (row: T) => StateProps | undefined
   cell?: (row: T) => ReactNode
   align?: 'right'
-  /** The API's name of this order; the head of the column is then a button. */
+  /** The API's name for this sort order. If set, the column header is a button. */
   sort?: string
 }
 
@@ -99,7 +99,7 @@ interface HeadProps {
   onSort: ((sorted: SortOrder) => void) | undefined
 }
 
-/** The head of a column; a second press turns the order around. */
+/** A column header; a second click reverses the order. */
 function Head({ of: { head, align, sort }, sorted, onSort }: HeadProps) {
   if (!sort || !onSort) return <th data-align={align}>{head}</th>
   const isSorted = sorted?.by === sort

@@ -6,7 +6,7 @@ import { useAction } from '../use-action.ts'
 import { useMay } from '../use-may.ts'
 import { Failure } from './page.tsx'
 
-/** Deletes a dataset with its files at the second press. An operator clears away what failed, an admin anything. */
+/** Deletes a dataset and its files on the second click. Operators may delete failed datasets; admins may delete any. */
 export function DeleteDataset({ dataset: of, onDone }: { dataset: Dataset; onDone?: () => unknown }) {
   const { run, isBusy, problem } = useAction()
   const [isSure, setSure] = useState(false)

@@ -148,7 +148,7 @@ function bodyOf({ name, role, days, requests, tokens, credits, models }: KeyDraf
   }
 }
 
-/** The page is long, and the key is seen only once. */
+/** Scrolls to the key, because the page is long and the key is shown only once. */
 const show = (element: HTMLElement | null): void => element?.scrollIntoView({ block: 'center' })
 
 function NewKey() {

@@ -16,7 +16,9 @@ interface LineageGraphProps {
   endpoints: ModelUsage['endpoints'] | undefined
 }
 
-/** Draws the sources and the endpoints of a model, left to right. A click, or a button below it, goes to the next thing. */
+/**
+ * Draws the sources and the endpoints of a model, left to right. A click, or a button below it, selects the next item.
+ */
 export default function LineageGraph({ of: lineage, endpoints }: LineageGraphProps) {
   const of = useMemo(() => withEndpoints(lineage, endpoints), [lineage, endpoints])
   const scheme = useComputedColorScheme('light')

@@ -6,7 +6,7 @@ import { Panel } from './page.tsx'
 
 type NodeModel = NodeDetail['models'][number]
 
-/** The models that a node has, with what it does with them. */
+/** The models on a node, and what the node does with them. */
 export function NodeModels({ of }: { of: NodeDetail }) {
   const pinned = new Set(of.pinned_models)
   return (

@@ -66,7 +66,7 @@ export function Loading({ error, what }: { error: Error | null; what: string }) 
   )
 }
 
-/** The title of a failure, by the action that was tried. Every other failure is one of reading. */
+/** The title of a failure, by the action that was tried. Any other failure is a failed read. */
 const FAILED: Record<string, string> = {
   answer: 'The answer did not come',
   change: 'The change was not made',

@@ -126,7 +126,7 @@ function ReasonDialog({ of: { entry }, isBusy, onClose, onGiven }: ReasonProps) 
     onGiven(reason)
   }
   return (
-    // Locking the scroll of the page would add a style element that the policy of the page refuses.
+    // Locking the page's scroll would add a style element, which the page's policy forbids.
     <Modal
       opened
       lockScroll={false}

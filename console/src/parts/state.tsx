@@ -9,7 +9,7 @@ export interface StateProps {
   words?: string | undefined
 }
 
-/** A state as text, so that its colour is never the only sign. */
+/** A state as text, so that its color is never the only sign. */
 export function State({ as, of, words }: StateProps) {
   const [tone, usual] = stateWordsFor(as, of)
   return (
@@ -47,10 +47,7 @@ export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefi
   )
 }
 
-/**
- * Explains why something waits or has failed, as far as the API knows, and what to do. Other states need no
- * explanation.
- */
+/** Explains why something waits or has failed, if the API knows, and what to do. Other states need no explanation. */
 export function StateNote({ as, of, why }: Omit<StateProps, 'words'> & { why?: ReactNode }) {
   const [tone, words, then] = stateWordsFor(as, of)
   if (then === undefined) return null

@@ -15,7 +15,7 @@ export function TemporalLink({ url, id }: { url: string | null; id: string | nul
   )
 }
 
-/** The fact about the workflow of a piece of work, for a tab that has the operations key. */
+/** Returns a link to the workflow of some work as a fact, if the tab has the operations key. */
 export function useWorkflow(of: Pick<WorkItem, 'kind' | 'id'> | undefined): Record<string, ReactNode> {
   const key = useKey('operations')
   const path = key !== null && of ? withQuery(`${ADMIN}/work`, { kind: of.kind, id: of.id }) : null

@@ -7,7 +7,7 @@ interface ExampleRequest {
   path: string
   body: object
 }
-/** The routes under `/v1` that the packages of OpenAI call, by the kind of the endpoint. */
+/** The routes under `/v1` that OpenAI's packages call, by the kind of the endpoint. */
 const OPENAI: Record<string, (name: string) => ExampleRequest> = {
   chat: (model) => ({
     path: '/v1/chat/completions',

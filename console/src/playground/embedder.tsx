@@ -11,7 +11,7 @@ interface EmbeddingResult {
   vectors: number[][]
   ms: number
 }
-/** The table has a column for each. */
+/** The table has a column for each text. */
 const MAX_COLUMNS = 12
 
 /** Turns texts into vectors, and shows how similar they are. */

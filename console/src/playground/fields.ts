@@ -3,7 +3,7 @@ import type { JsonSchema } from '../types.ts'
 /** Fields with these names contain multi-line text. */
 const LONG = new Set(['code', 'prompt', 'negative_prompt', 'sql', 'text', 'query'])
 const TEXT = { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }
-/** A number that may be left out would else be a text. */
+/** An optional number would otherwise get a text field. */
 const NUMBER = { 'ui:options': { inputType: 'number' } }
 
 /** The wildcard for all other fields in the form library's order. */

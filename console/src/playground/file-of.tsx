@@ -9,7 +9,7 @@ const isFile = (name: string): boolean => /^(?:image|audio|video|file)_url$/.tes
 
 interface FileOfProps {
   endpoint: Endpoint
-  /** Gets the field and the address of the file that was sent. */
+  /** Called with the field and the URL of the uploaded file. */
   onSent: (field: string, url: string) => void
 }
 

@@ -1,4 +1,4 @@
-// The styles of what only forms of schemas use, in Mantine's order; the build fails where one is missing (mantine-styles.ts).
+// The styles that only schema forms use, in Mantine's order; the build fails if one is missing (mantine-styles.ts).
 import '@mantine/core/styles/Flex.css'
 import '@mantine/core/styles/ColorSwatch.css'
 import '@mantine/core/styles/ColorPicker.css'

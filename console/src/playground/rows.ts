@@ -33,7 +33,7 @@ export function rowsIn(input: unknown): Row[] {
   return Array.isArray(instances) ? (instances as Row[]) : []
 }
 
-/** Returns the input that a form begins with: the example, with no more rows than it needs. */
+/** Returns the input that a form begins with: the example, with no more rows than necessary. */
 export function startOf({ example_input, input_schema }: Endpoint): unknown {
   const input = inOrder(example_input ?? {}, input_schema)
   const rows = rowsIn(input)

@@ -10,7 +10,7 @@ interface FromTableProps {
   onRows: (rows: Row[]) => void
 }
 
-/** Fills the rows of the form from a table that is pasted or chosen. */
+/** Fills the rows of the form from a pasted table or a selected file. */
 export function FromTable({ of, onRows }: FromTableProps) {
   const [text, setText] = useState('')
   const [problem, setProblem] = useState<string>()

@@ -1,5 +1,5 @@
-// `node evidence.mjs SOURCE TARGET texts.jsonl`: fits a map from the vectors of one encoder to those of another on the first
-// texts of a file, measures on 200 others how many of the ten nearest neighbours stay, and prints the body for
+// `node evidence.mjs SOURCE TARGET texts.jsonl`: fits a map from one encoder's vectors to another's on the first texts
+// of a file. It measures on 200 others how many of the ten nearest neighbors stay the same, and prints the body for
 // `POST .../evidence`.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -55,13 +55,13 @@ function fit(xs, ys) {
 
 const mapped = (map, xs) => withOne(xs).map((x) => map.map((row) => dot(row, x)))
 
-/** The places of the ten vectors of length 1 that are nearest to one, but for its own place. */
+/** Returns the indexes of the ten unit vectors that are nearest to a vector, without its own index. */
 function nearest(vector, at, all) {
   const scores = all.map((one, i) => ({ i, score: i === at ? -Infinity : dot(vector, one) }))
   return scores.toSorted((a, b) => b.score - a.score).slice(0, 10).map(({ i }) => i)
 }
 
-/** For each test vector, the share of the neighbours of the native one that the mapped one has too. */
+/** For each test vector, returns the share of the native vector's neighbors that the mapped one has too. */
 function overlaps(map, xs, natives, neighbours) {
   return mapped(map, xs).map((vector, at) => {
     const found = new Set(nearest(vector, at, natives))
@@ -69,7 +69,7 @@ function overlaps(map, xs, natives, neighbours) {
   })
 }
 
-/** Numbers from 0 to 1 that are the same at each start (mulberry32). */
+/** Pseudorandom numbers from 0 to 1, the same on every run (mulberry32). */
 let state = 1
 function chance() {
   state = (state + 0x6d2b79f5) | 0
@@ -98,7 +98,7 @@ const broken = Array.from({ length: PERMUTATIONS }, () =>
   mean(overlaps(fit(of(xs, train), of(ys, shuffled(train))), testXs, testYs, neighbours)),
 )
 
-/** A safetensors file: the length of its header, the header, and the numbers in 32 bits. */
+/** Builds a safetensors file: the length of its header, the header, and the numbers as 32-bit floats. */
 function safetensors(weight, bias) {
   const bytes = (numbers) => Buffer.from(new Float32Array(numbers).buffer)
   const [w, b] = [bytes(weight.flat()), bytes(bias)]

@@ -1,5 +1,5 @@
-// `node vectors.mjs ENCODER texts.jsonl`: prints a table, in which each text of the file is the vector that the encoder
-// gives it, as columns x0, x1 and so on, next to the label of the text.
+// `node vectors.mjs ENCODER texts.jsonl`: prints a table with a row for each text in the file: the encoder's vector as
+// columns x0, x1 and so on, and the text's label.
 import { readFileSync } from 'node:fs'
 
 const [encoder, file] = process.argv.slice(2)
@@ -10,7 +10,7 @@ const rows = readFileSync(file, 'utf8')
   .split('\n')
   .map((line) => JSON.parse(line))
 
-console.error(`${rows.length} texts go through ${encoder}, which is loaded first where it is cold`)
+console.error(`sending ${rows.length} texts to ${encoder}, which is loaded first if it is cold`)
 const answer = await fetch(`${base_url}/v1/embeddings`, {
   method: 'POST',
   headers: { authorization: `Bearer ${api_key}`, 'content-type': 'application/json' },

@@ -31,7 +31,7 @@ export const Audit = () => (
 
 const FILTERS = { actor: 'By', action: 'Operation', subject_id: 'Id of what changed' } as const
 
-/** Changes by operators and by accounts at their keys, newest first. */
+/** Changes by operators, and by accounts to their keys, newest first. */
 function Changes() {
   const [filter, setFilter] = useState<Partial<Record<keyof typeof FILTERS, string>>>({})
   const entries = usePages<'entries', AuditEntry>(`${ADMIN}/audit-log`, 'entries', filter)

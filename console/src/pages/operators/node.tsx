@@ -152,7 +152,7 @@ function Work({ of }: { of: NodeDetail['work'] }) {
   )
 }
 
-/** The Python environments of the node; each is installed when it is needed first. */
+/** The Python environments of the node; each is installed when it is first needed. */
 function Environments({ of }: { of: NodeDetail['environments'] }) {
   if (of.length === 0) return null
   return (

@@ -23,7 +23,7 @@ interface CopiesDraft {
 }
 type Count = Exclude<keyof CopiesDraft, 'kind'>
 
-/** Sets the copies of an endpoint; fields that were not changed follow the setting as it is read again. */
+/** Sets the copies of an endpoint. Fields that the user has not changed follow the setting whenever it is reloaded. */
 export function CopiesForm({ of }: { of: Scaling }) {
   const { run, isBusy, problem } = useAction()
   const [typed, setTyped] = useState<Partial<CopiesDraft>>({})

@@ -26,7 +26,7 @@ interface ModelOption {
   label: string
 }
 
-/** The value of an offer names what it refers to: `version:<id>` or `job:<id>`. */
+/** The value of an option says what it refers to: `version:<id>` or `job:<id>`. */
 function refOf(value: string) {
   const [kind, id = ''] = value.split(':')
   return kind === 'job'

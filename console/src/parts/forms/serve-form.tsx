@@ -6,7 +6,7 @@ import type { ModelVersion } from '../../types.ts'
 import { useAction } from '../../use-action.ts'
 import { Failure, Panel } from '../page.tsx'
 
-/** The name of an endpoint has fewer characters than that of a run. */
+/** Endpoint names allow fewer characters than run names. */
 const endpointName = (text: string): string =>
   text
     .toLowerCase()
@@ -22,7 +22,7 @@ interface ServeProps {
   children?: ReactNode
 }
 
-/** Serves the result of a run as an endpoint, and goes there. */
+/** Serves the result of a run as an endpoint, and opens the endpoint's page. */
 export function Serve({ jobId, name: proposed, children }: ServeProps) {
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()

@@ -38,7 +38,7 @@ export function compareCurves(runs: readonly { name: string; epochs: readonly Ep
   return { x, curves }
 }
 
-/** Of epochs that end long after the lowest validation loss: that one. */
+/** Returns the epoch with the lowest validation loss, if training continued long after it. */
 export function bestOf(epochs: readonly Epoch[]): Epoch | undefined {
   const last = epochs.at(-1)
   let best: Epoch | undefined

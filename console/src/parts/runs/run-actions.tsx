@@ -11,7 +11,9 @@ interface RunActionsProps {
   onError: (error: Error) => void
 }
 
-/** Offers the actions on a run in its present state; a second press cancels it, because its training is lost then. */
+/**
+ * Offers the actions on a run in its present state. Cancelling takes a second click, because the training is then lost.
+ */
 export function RunActions({ run, isOpen, onAgain, onError }: RunActionsProps) {
   const queries = useQueryClient()
   const [isBusy, setBusy] = useState(false)

@@ -127,7 +127,7 @@ const figure = (value: number): string => (Number.isInteger(value) ? number(valu
 const shown = (schema: RJSFSchema, settings: Settings): Settings =>
   Object.fromEntries(Object.entries(settings).filter(([name]) => schema.properties?.[name] !== undefined))
 
-/** The form drops what its schema lacks. */
+/** The form drops settings that its schema lacks. */
 const columnsOf = (settings: Settings): Settings =>
   Object.fromEntries(Object.entries(settings).filter(([name]) => isColumn(name)))
 
