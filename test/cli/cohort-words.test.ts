@@ -73,7 +73,7 @@ const cohort = (more: Partial<CohortSummary>): CohortSummary => ({
 })
 
 describe('cohort output', () => {
-  it('shows the reason of a retry next to the attempt, and the names of nodes', () => {
+  it('shows the reason for a retry next to the attempt, and the names of nodes', () => {
     const retried: CohortEvent = {
       event_id: ID,
       sequence: 1,

@@ -223,7 +223,7 @@ describe('hearth', () => {
     [['listen', '--answer', '99'], /200 to 599/],
     [['listen', '--cert', '/nowhere', '--key', '/nowhere'], /--cert \/nowhere cannot be read/],
     [['listen', '--cert', 'package.json', '--key', 'package.json'], /as PEM/],
-    [['listen', '--http', '--cert', 'a', '--key', 'b'], /--http takes no --cert/],
+    [['listen', '--http', '--cert', 'a', '--key', 'b'], /--http accepts neither --cert/],
     [['--base-url', 'foo', 'accounts', 'list'], /http:\/\/127\.0\.0\.1:8420/],
     [['--operations-key', 'a b', 'accounts', 'list'], /printable/],
     [['accounts', 'create', 'a', '--training-quota', '1.5'], /whole number/],

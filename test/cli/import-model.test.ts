@@ -140,7 +140,7 @@ const REFUSED: readonly [model: string, asked: ImportOptions, words: RegExp][] =
   ['pickled', {}, /no \.safetensors weights; other formats can run code/],
   ['sharded', {}, /weights are incomplete: model-00002-of-00002\.safetensors is missing/],
   ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, but chat needs a model that generates text/],
-  ['empty.gguf', {}, /empty\.gguf is no GGUF/],
+  ['empty.gguf', {}, /empty\.gguf is not a GGUF file/],
   ['clip.gguf', {}, /The GGUF \(clip\) is an encoder, but chat needs a model that generates text/],
   ['head-cut.gguf', {}, /head-cut\.gguf has 3000 bytes and ends within its header: it is truncated/],
   ['data-cut.gguf', {}, /data-cut\.gguf has \d+ bytes but its header describes \d+: it is truncated/],
@@ -168,7 +168,7 @@ const TAKEN: readonly [model: string, asked: ImportOptions, profile: string][] =
   ['own', { task: 'embeddings' }, 'specialist-onnx'],
 ]
 
-/** Weights are `whole` with one tensor of 4 bytes, `cut` before it, or have the header after `head:`. */
+/** Weights are `whole` with one tensor of 4 bytes, `cut` before that tensor, or have the header given after `head:`. */
 function bytesOf(content: unknown): string | Buffer {
   const given = typeof content === 'string' && content.startsWith('head:') ? content.slice(5) : undefined
   if (content !== 'whole' && content !== 'cut' && given === undefined)

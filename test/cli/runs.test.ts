@@ -135,7 +135,7 @@ describe('hearth runs', () => {
     assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\nWarning +14 rows`))
   })
 
-  it('continue when a watch is stopped, which prints that', async () => {
+  it('continue when a watch is stopped, and the watch says so', async () => {
     const runId = await run()
     await begin(runId)
     await say(runId, 1, 'first')

@@ -67,7 +67,7 @@ describe('hearth login and profiles', () => {
     ])
   })
 
-  it('selects a profile by a flag or the environment, also in front of the verb', async () => {
+  it('selects a profile by a flag or the environment, including a flag in front of the verb', async () => {
     const viewer = await api.account({ role: 'viewer' })
     await login('--profile', 'first')
     await hearth.run(['login', '--profile', 'second', '--base-url', api.baseUrl], { stdin: viewer.key })

@@ -25,7 +25,10 @@ export interface Deployment extends AsyncDisposable {
   inside(service: string, ...command: string[]): Promise<{ code: number; output: string }>
 }
 
-/** For `before`: builds the images and prepares the deployment; skips by name where an engine or images are missing. */
+/**
+ * For `before`: builds the images and prepares the deployment; skips, with the reason, if an engine or images are
+ * missing.
+ */
 export async function requireDeployment(context: Mocha.Context): Promise<Deployment> {
   context.timeout(UP_MINUTES * 60_000)
   await using stack = new AsyncDisposableStack()

@@ -87,7 +87,7 @@ describe('copies in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('are not shown for tools and for endpoints of other accounts', async () => {
+  it("are not shown for tools or for other accounts' endpoints", async () => {
     const other = await on.api.account()
     const [foreign, tool] = [await endpoint(other.accountId), await endpoint(on.caller.accountId, 'tool')]
     for (const { id } of [foreign, tool]) {

@@ -84,7 +84,7 @@ describe('console pages', function () {
 
   for (const scheme of ['light', 'dark'] as const) {
     for (const [path, heading] of PAGES) {
-      it(`${path} has no accessibility barriers and no policy violations in ${scheme} colours`, async () => {
+      it(`${path} has no accessibility barriers and no policy violations in ${scheme} colors`, async () => {
         await using tab = await open(path, { scheme })
         await settled(tab, heading)
 
@@ -95,7 +95,7 @@ describe('console pages', function () {
       })
     }
 
-    it(`detail pages have no accessibility barriers and no policy violations in ${scheme} colours`, async () => {
+    it(`detail pages have no accessibility barriers and no policy violations in ${scheme} colors`, async () => {
       const things = [
         [`/runs/${runId}`, 'prices', 'run'],
         [`/datasets/${datasetId}`, 'table', 'dataset'],
@@ -139,7 +139,7 @@ describe('console pages', function () {
     assert.deepEqual(wide, [])
   })
 
-  it('shows the answer of a language model while it is streamed', async () => {
+  it("shows a language model's answer while it is streamed", async () => {
     await using tab = await open(`/endpoints/${endpoint.id}`)
     await tab.page.getByLabel('Message').fill('Hello there')
     await tab.page.getByLabel('Message').press('Enter')

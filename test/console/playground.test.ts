@@ -125,7 +125,7 @@ describe('playground form', function () {
     assert.ok((box?.width ?? 0) > 270, String(box?.width))
   })
 
-  it('fills its rows from a table, even more rows than it shows fields for', async () => {
+  it('fills its rows from a table, even one with more rows than it shows fields for', async () => {
     await using tab = await on.open(path)
     const inputs = await answering(tab)
     await tab.page.getByText('Fill the rows from a table').click()
@@ -149,7 +149,7 @@ describe('playground form', function () {
   })
 })
 
-describe('playground texts', () => {
+describe('playground text helpers', () => {
   const schema = rowSchemaOf(INPUT_SCHEMA)!
 
   it('parse tables with commas, tabs and quotes into the types of the columns', () => {

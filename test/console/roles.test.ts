@@ -5,7 +5,7 @@ import { WEBHOOK_BODY, WebhookRoutes } from '../support/builders/webhook-routes.
 import type { ConsoleTab } from '../support/servers/clients/browser.ts'
 import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
-/** Without operator pages: these ask for the operations key, whatever the role. */
+/** Excludes operator pages, which ask for the operations key whatever the role. */
 const LISTS = ['', 'runs', 'models', 'endpoints', 'datasets', 'tasks', 'webhooks', 'agents', 'account']
 
 /** The names of buttons that only show, sort, filter, find or copy something. */

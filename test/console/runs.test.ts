@@ -185,7 +185,7 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('reruns a run under a new name, and shows nothing of the earlier one', async () => {
+  it('reruns a run under a new name, and shows nothing from the original', async () => {
     const { db } = on.api.database
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'houses' })
     await db

@@ -75,7 +75,7 @@ describe('serving the console', function () {
     assert.match(policy, /script-src 'self';/)
   })
 
-  it('uses another nonce for each response', async () => {
+  it('uses a new nonce for each response', async () => {
     const [first, second] = await Promise.all([api.call('GET', '/console/'), api.call('GET', '/console/')])
 
     assert.notEqual(policyOf(first.headers), policyOf(second.headers))

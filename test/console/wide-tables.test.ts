@@ -9,7 +9,7 @@ import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 /** The width of most phones. */
 const NARROW = 390
 
-/** The members of a region in the page that the test reads. */
+/** The properties that the test reads from a region of the page. */
 interface ScrollState {
   scrollLeft: number
   scrollWidth: number
@@ -62,7 +62,7 @@ describe('console tables wider than the screen', function () {
     ] as const
 
   for (const scheme of ['light', 'dark'] as const) {
-    it(`mark only the edges with more content, in ${scheme} colours`, async () => {
+    it(`mark only the edges with more content, in ${scheme} colors`, async () => {
       for (const [path, name] of shown()) {
         await using tab = await openSignedIn(on.browser, on.api, path, on.caller.key, {
           scheme,

@@ -10,7 +10,7 @@ import { type Call, OPERATIONS_KEY, startApi, type TestApi } from '../support/se
 import { addModel, startNode, type TestNode } from '../support/servers/nodes/node.ts'
 import { type SignedNode, signedNode } from '../support/servers/nodes/signed-node.ts'
 
-/** The call of an operation: values for its path, and the rest of the request. */
+/** A call to an operation: values for its path, and the rest of the request. */
 interface OperationCall extends Call {
   params?: Record<string, string>
   /** Appended to the path. */

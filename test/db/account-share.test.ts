@@ -41,7 +41,7 @@ describe("an account's share of connections", () => {
     assert.ok(tookMs < SOON_MS, `it waited ${Math.round(tookMs)} ms for the account's connections`)
   }
 
-  it('does not delay a background loop that a request of the account wakes', async () => {
+  it("does not delay a background loop that one of the account's requests wakes", async () => {
     await assertRunsAtOnce((query) => {
       const loop = new BackgroundLoop(query, { everyMs: 3_600_000, onError: assert.ifError })
       return async () => {
@@ -51,7 +51,7 @@ describe("an account's share of connections", () => {
     })
   })
 
-  it('does not delay later runs of a loop whose timer was set by a request of the account', async () => {
+  it("does not delay later runs of a loop whose timer was set by one of the account's requests", async () => {
     await assertRunsAtOnce((query) => {
       const { promise: ran, resolve } = Promise.withResolvers<void>()
       let runs = 0
@@ -85,7 +85,7 @@ describe("an account's share of connections", () => {
     })
   })
 
-  it('does not delay shared work outside of accounts, but delays the account itself', async () => {
+  it('does not delay shared work that runs outside any account, but delays the account itself', async () => {
     await assertRunsAtOnce((query) => () => outsideAccounts(query))
     await assert.rejects(
       assertRunsAtOnce((query) => query),

@@ -35,7 +35,7 @@ describe('listener', () => {
     return rows
   }
 
-  it('asks to read what was announced before it listened, then receives the rest', async () => {
+  it('reports a gap for what was announced before it listened, then receives the rest', async () => {
     const { calls, listener } = listening()
     await using _ = listener
 
@@ -46,7 +46,7 @@ describe('listener', () => {
     assert.deepEqual(calls, { heard: ['one'], gaps: 1, errors: 0 })
   })
 
-  it('reconnects when its connection breaks, and asks to read what it missed', async () => {
+  it('reconnects when its connection breaks, and reports a gap for what it missed', async () => {
     const { calls, listener } = listening()
     await using _ = listener
     await listener.start()

@@ -64,7 +64,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: newer.path }), [])
   })
 
-  it("applies migrations below the newest that an older process didn't have", async () => {
+  it('applies a missing migration that precedes the newest applied one', async () => {
     using newest = await version(async (folder) => {
       await writeFile(join(folder, '9001-first.sql'), 'create table first (id integer);')
       await writeFile(join(folder, '9003-third.sql'), 'create table third (id integer);')
@@ -77,7 +77,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: other.path }), ['9002-second'])
   })
 
-  it('reports the error of a migration, and applies nothing of it', async () => {
+  it('reports the error of a migration, and applies no part of it', async () => {
     using broken = await version((folder) =>
       writeFile(join(folder, '9004-broken.sql'), 'create table whole (id integer); create table;'),
     )

@@ -67,7 +67,7 @@ describe('docs/cohorts.md', () => {
   it('lists every error code of a cohort or a stage', () => {
     const codes = [...new Set(SOURCES.flatMap(textsAt).flatMap(codesIn))].toSorted()
 
-    // One code of each kind of source, so that the search can't silently skip a kind.
+    // One code from each kind of source, so that the search can't silently skip a kind.
     for (const code of ['not_taken', 'node_lost', 'input_refused', 'timeout', 'stage_unfinished', 'no_room'])
       assert.ok(codes.includes(code), `${code} is not among ${codes.join(', ')}`)
     assert.deepEqual(missing(codes), [])

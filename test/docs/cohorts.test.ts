@@ -11,7 +11,7 @@ const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as PlanReq
 /** The part of the 32-column table that the page omits. */
 const LEFT_OUT = Array.from({ length: 29 }, (_, i) => `"x${i + 2}": 0`).join()
 
-describe('graphs of docs/cohorts.md', () => {
+describe('graphs in docs/cohorts.md', () => {
   it('equal the example files that its commands name', () => {
     const shown = blocksOf('json').map(
       (text) => JSON.parse(text.replace('"...": 0', LEFT_OUT)) as PlanRequest,

@@ -15,7 +15,7 @@ const DOCUMENTS = [
 /** Commands of npm itself, and words that follow "npm" in prose. */
 const OF_NPM = new Set(['cache', 'ci', 'install', 'packages', 'run'])
 
-/** Returns the commands in the documents, by a pattern whose first group is the command's name. */
+/** Returns the commands in the documents that match a pattern whose first group is the command's name. */
 const typed = (pattern: RegExp) =>
   DOCUMENTS.flatMap((file) =>
     [...readFileSync(file, 'utf8').matchAll(pattern)].map(([, words = '']) => ({ file, words })),

@@ -11,7 +11,7 @@ describe('log events', () => {
     assert.equal(readFileSync('docs/events.md', 'utf8'), eventsDocument(), 'run: npm run events:write')
   })
 
-  it('are documented for every folder that declares events', () => {
+  it('are documented for every file that declares them', () => {
     const declaring = globSync(SOURCES).filter((file) => /= defineEvents\(/.test(readFileSync(file, 'utf8')))
 
     assert.deepEqual(declaring.toSorted(), DECLARED.map(({ file }) => file).toSorted())

@@ -102,7 +102,7 @@ describe('documentation site', () => {
     ])
   })
 
-  it('reports links that leave the path of the site', () => {
+  it("reports links that leave the site's path", () => {
     using folder = temporaryFolder()
     writeFileSync(
       join(folder.path, 'index.html'),

@@ -82,7 +82,7 @@ describe('an agent on a platform', function () {
 
 type Caller = Pick<McpClient, 'call'>
 
-/** Does the whole job of an agent with tools; only the file is uploaded over REST. */
+/** Does an agent's whole job with tools; only the file is uploaded over REST. */
 async function doTheJob(mcp: Caller, job_name: string, key: string): Promise<void> {
   const model_config_id = 'tabular-regression'
   const { model_configs: configs } = await result(mcp, 'list_trainable_models')

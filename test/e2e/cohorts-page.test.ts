@@ -10,7 +10,7 @@ import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 const FUNCTIONS = 'docs/examples/cohorts/functions.sh'
 const PAGES = ['docs/cohorts.md', 'docs/cohorts-evaluator.md']
 
-describe('commands of docs/cohorts.md', function () {
+describe('commands in docs/cohorts.md', function () {
   this.timeout(900_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform

@@ -14,7 +14,7 @@ import { startDestination, type TestDestination } from '../support/builders/webh
 import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/clients/browser.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
-/** PyTorch loads a cold model first, on a busy machine. */
+/** Long enough for PyTorch to load a cold model on a busy machine. */
 const LONG = { timeout: 180_000 }
 
 describe('the console of a platform', function () {

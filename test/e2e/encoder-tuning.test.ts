@@ -142,7 +142,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     return modelFolder
   }
 
-  /** Returns the mean reciprocal rank of the rows' positives, by the vectors of an endpoint. */
+  /** Returns the mean reciprocal rank of the rows' positives, according to an endpoint's vectors. */
   async function rankOf(endpoint: string, rows: readonly { anchor: string; positive: string }[]) {
     const texts = [...rows.map(({ anchor }) => anchor), ...rows.map(({ positive }) => positive)]
     const { embeddings } = await ask<{ embeddings: number[][] }>(endpoint, texts)
@@ -241,7 +241,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
         {},
         /Column 'label' has the same value in every row \('cold'\); at least two classes are needed/,
       ],
-      ['labelled', { base_model: 'acme/chatty' }, /LlamaForCausalLM is no encoder of texts/],
+      ['labelled', { base_model: 'acme/chatty' }, /LlamaForCausalLM is not a text encoder/],
     ]
     const runs = await Promise.all(cases.map(([dataset, more]) => start(dataset, CLASSIFIER, more)))
 

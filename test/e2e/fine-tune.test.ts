@@ -198,7 +198,7 @@ describe('fine-tuning a language model, from rows to a chat', function () {
     assert.equal((await chat('blended-chat')).choices[0]?.message.role, 'assistant')
   })
 
-  it('starts an equal run from the last checkpoint of a cancelled one', async () => {
+  it('starts an identical run from the last checkpoint of a cancelled one', async () => {
     const cancelled = await start({}, { seed: 8, num_epochs: 10 })
     assert.match(await happened(cancelled, 'checkpoint'), /^step \d+$/)
     await platform.api.post(`/training/runs/${cancelled}/cancel`)
@@ -207,11 +207,14 @@ describe('fine-tuning a language model, from rows to a chat', function () {
     const run = await ended(again)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
-    assert.match(await logsOf(again), new RegExp(`checkpoint after step \\d+ of the equal run ${cancelled}`))
+    assert.match(
+      await logsOf(again),
+      new RegExp(`checkpoint after step \\d+ of the identical run ${cancelled}`),
+    )
     assert.equal(run.metrics.epochs.length, 10)
   })
 
-  it('resumes from the last checkpoint after the node of the run is killed', async () => {
+  it("resumes from the last checkpoint after the run's node is killed", async () => {
     const jobId = await start({}, { seed: 9, num_epochs: 10 })
     await happened(jobId, 'checkpoint')
     platform.kill('node')

@@ -75,7 +75,7 @@ describe('a hub model', function () {
     assert.equal(chat.body.choices.length, 1)
   })
 
-  it('is converted for moderation and answers as its task type requires, also in its test', async () => {
+  it('is converted for moderation and answers as its task type requires, including in its test', async () => {
     const order = { repo_id: 'acme/moderator', task_type: 'moderation' }
     const registered = await call('POST', `${BUILDER}/models/hf/register`, order)
     assert.equal(registered.status, 201, JSON.stringify(registered.body))

@@ -196,7 +196,7 @@ describe('npm start', function () {
 
     npm.kill('SIGTERM')
 
-    await eventually('the end of all', () => (existsSync(readyFile) ? undefined : true))
+    await eventually('the removal of the ready file', () => (existsSync(readyFile) ? undefined : true))
     if (LINUX)
       await eventually('the end of every process', () => processesOn(data.path).length === 0 || undefined)
   })

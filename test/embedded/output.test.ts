@@ -38,7 +38,7 @@ describe('npm start output', () => {
 })
 
 describe('embedded platform log file', () => {
-  it('is rotated by size, and has all lines of its newest files in order', async () => {
+  it('is rotated by size, and its newest files contain all their lines in order', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'x.log')
     const files = [path, ...Array.from({ length: MAX_LOG_FILES - 1 }, (_, i) => `${path}.${i + 1}`)]
@@ -77,7 +77,7 @@ describe('embedded platform log file', () => {
     assert.equal(readFileSync(`${path}.1`, 'utf8').length, 501)
   })
 
-  it('only loses lines when its folder is not writable', () => {
+  it('loses lines but does not fail when its folder is not writable', () => {
     const file = new LogFile('/proc/nowhere/x.log', 10)
     for (let i = 0; i < 100; i++) file.write('a line')
     file.end()

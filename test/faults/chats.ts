@@ -101,7 +101,7 @@ export class ChatsInFlight {
     return chats
   }
 
-  /** Fails if a chat has ended already: it couldn't show the effect of the victim's death. */
+  /** Fails if a chat has already ended, because such a chat can't show the effect of the victim's death. */
   assertInFlight(): void {
     for (const { chat } of this.#open) assert.equal(chat.end, undefined, `a ${chat.kind} ended too early`)
   }
@@ -154,7 +154,7 @@ function expected(victim: Victim, kind: Chat['kind']): End[] {
   if (BESIDE_THE_WAY.has(victim)) return ['whole']
   if (victim === 'api') return ['cut']
   if (kind === 'stream') return ['failed']
-  // No token was sent yet, so the platform retries, unless the only node is away for too long.
+  // No token has been sent yet, so the platform retries, unless the only node is away for too long.
   return ['whole', 'refused']
 }
 

@@ -28,7 +28,7 @@ export function chain({ endpointId }: ChatModel, stageMs = STAGE_MS): PlanReques
   }
 }
 
-/** The cohorts of a platform, for a caller whose requests may fail for a while. */
+/** A platform's cohorts, for a caller whose requests may fail for a while. */
 export class Cohorts {
   readonly #platform: TestPlatform
 

@@ -63,8 +63,8 @@ export const undelivered = async (db: Kysely<Database>): Promise<{ id: string; s
 }
 
 /**
- * Skips waiting times: the time after which an attempt counts as interrupted, when its sender is known to be dead, and
- * the pause before the next attempt.
+ * Skips two waits: the one until an attempt of a dead sender counts as interrupted, and the pause before the next
+ * attempt.
  */
 export async function hurry(
   db: Kysely<Database>,

@@ -103,7 +103,7 @@ describe('running models of every kind', function () {
 
   async function answers(kind: Kind): Promise<void> {
     await eventually(
-      `an answer of ${kind.name}`,
+      `an answer from ${kind.name}`,
       async () => {
         const answer = await persistently(kind.name, () => infer(kind, kind.short))
         return answer.status === 'succeeded' || undefined

@@ -31,7 +31,7 @@ const CASES = ['offering', 'handed', 'taking', 'working', 'both'] as const
 type Case = (typeof CASES)[number]
 
 /**
- * Two nodes are killed at one moment while five runs are active. Each run loses a node at a different point of a
+ * Two nodes are killed at the same moment while five runs are active. Each run loses a node at a different point of a
  * hand-over, so the platform has to detect lost nodes only once. The clocks of the surviving nodes are eight minutes
  * apart.
  */
@@ -71,12 +71,14 @@ describe('nodes killed during hand-overs of cohorts', function () {
     await placeAll()
     const held = await holdAll()
     stack.use(await world.on.control())
-    await eventually('each run at its place', () => held.size === CASES.length || undefined, 90_000).catch(
-      async (err: Error) => {
-        const states = await Promise.all(CASES.map((name) => world.cohorts.summary(runs[name])))
-        throw new Error(`${[...held].join()}: ${JSON.stringify(states)}`, { cause: err })
-      },
-    )
+    await eventually(
+      'every run to reach its point',
+      () => held.size === CASES.length || undefined,
+      90_000,
+    ).catch(async (err: Error) => {
+      const states = await Promise.all(CASES.map((name) => world.cohorts.summary(runs[name])))
+      throw new Error(`${[...held].join()}: ${JSON.stringify(states)}`, { cause: err })
+    })
     await Promise.all([victim, other].map(({ process }) => process.kill('SIGKILL')))
     isOver = true
     over.resolve()
@@ -139,7 +141,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
     }
   }
 
-  /** Holds each run at its point, when a node is about to report it; returns the runs that have reached it. */
+  /** Holds each run at its point, just before a node reports it; returns the runs that have reached their points. */
   async function holdAll(): Promise<ReadonlySet<Case>> {
     const edge = async (name: Case) => (await world.cohorts.summary(runs[name])).edges[0].edge_id as string
     const places = new Map<string, Case>([
@@ -180,7 +182,7 @@ describe('nodes killed during hand-overs of cohorts', function () {
     assert.equal((await world.cohorts.result(runs[name])).answer, REPLY)
   }
 
-  it('are replaced as producers before the transfer: the prompt is read again', async () => {
+  it('are replaced as producers before the transfer, and the prompt is read again', async () => {
     await assertSaid('offering')
     const { prefill } = attemptsIn(seen.offering)
     assert.equal(prefill, 'succeeded 2')

@@ -12,12 +12,12 @@ import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
 
 /** How long nodes retry their calls; 60 s by default. */
 const RETRY_S = Number(process.env.HEARTH_NODE_RETRY_S ?? 20)
-/** After that time a node tries for 5 s to report that it gives up. */
+/** After that time a node tries for 5 s to report that it is giving up. */
 const LONG_S = RETRY_S + 10
 /** Restarting the server takes up to another 5 s. */
 const SHORT_S = RETRY_S / 2
 
-describe('running work during an outage of Postgres', function () {
+describe('the platform during a Postgres outage', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -48,7 +48,7 @@ describe('running work during an outage of Postgres', function () {
   }
   const attempts = ({ stages }: AnyBody) => stages.map(({ attempt }: AnyBody) => attempt)
 
-  it('continues a cohort unaffected when the outage is shorter than the retries of nodes', async () => {
+  it("continues a cohort unaffected when the outage is shorter than the nodes' retry time", async () => {
     const taskId = await cohorts.run(chain(model), 'short')
     await cohorts.begun(taskId, 1)
 
@@ -77,7 +77,7 @@ describe('running work during an outage of Postgres', function () {
     await assertPaidOnce(cohorts, taskId)
   })
 
-  it('continues a task unaffected when the outage is shorter than the retries of nodes', async () => {
+  it("continues a task unaffected when the outage is shorter than the nodes' retry time", async () => {
     const input = { messages: [{ role: 'user', content: 'hi' }], fake: { delay_ms: 3_000 } }
     const path = `/endpoints/${model.endpointId}/infer:async`
     const { task_id: id } = await platform.api.post<AnyBody>(path, { input })

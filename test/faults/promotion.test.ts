@@ -32,7 +32,7 @@ interface Registry {
   models: { model_config_id: string; lifecycle_status: string; lifecycle_note: string | null }[]
 }
 
-describe('a hub model on its way to ready', function () {
+describe('a hub model on its way to `ready`', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let hub: TestHub
@@ -59,7 +59,7 @@ describe('a hub model on its way to ready', function () {
   const task = (id: string) => persistently('the task', () => platform.api.get<Task>(`/tasks/${id}`))
   /** The gateway reads the headers of files to learn the model's spaces. */
   const isOfHead = (range?: string) => range?.startsWith('bytes=0-')
-  /** Returns the ranges of download requests since then; the first request has no range. */
+  /** Returns the ranges of the later download requests; the first request has no range. */
   const ranges = (from: number) =>
     hub.requests
       .slice(from)
@@ -76,7 +76,7 @@ describe('a hub model on its way to ready', function () {
   }
 
   for (const victim of ['node', 'control', 'api'] as const) {
-    it(`is fetched once, tested and ready when ${victim} is killed during the download and during the test`, async () => {
+    it(`is fetched once, tested and becomes ready when ${victim} is killed during the download and during the test`, async () => {
       const { model_config_id, endpoint_id } = await register(`model-${victim}`)
       const from = hub.requests.length
       const half = Promise.withResolvers<void>()
@@ -91,7 +91,7 @@ describe('a hub model on its way to ready', function () {
       await kill(victim)
       hub.faults.halfway = undefined
       half.resolve()
-      // The model's test has waited for the download; now it loads the model and runs an inference.
+      // The model's test waited for the download; now it loads the model and runs an inference.
       await eventually('the end of the download', () => partsOf(data).length === 0 || undefined)
       await kill(victim)
 

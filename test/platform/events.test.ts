@@ -30,7 +30,7 @@ describe('an event', () => {
     ])
   })
 
-  it('inserts the texts of its message unchanged', () => {
+  it('inserts strings into its message unchanged', () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.filled', { ml: 300 }, { source: '{note} $& %s', note: 'cold' })
@@ -46,7 +46,7 @@ describe('an event', () => {
     assert.deepEqual([lines[0]?.['event'], lines[0]?.['msg']], ['kettle.broke', 'the lid is stuck'])
   })
 
-  it('uses the given level when it may have any', () => {
+  it('uses the given level when its declaration allows any', () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.log', {}, { message: 'hot', level: 'error' })

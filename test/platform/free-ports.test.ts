@@ -7,14 +7,14 @@ import { clearLockedPorts } from 'get-port'
 import { keptPort } from '../../platform/free-ports.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-/** Requests a port like a later process, for which get-port has no reservations. */
+/** Requests a port as a later process does, for which get-port has no reservations. */
 const later = (file: string): Promise<number> => {
   clearLockedPorts()
   return keptPort(file)
 }
 
 describe('a stored port', () => {
-  it('is the same after a restart, and another one if it is in use', async () => {
+  it('is the same after a restart, or a different one if it is in use', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'port')
     const port = await later(file)

@@ -17,7 +17,7 @@ async function written(program: string, options = '{}'): Promise<string> {
 describe('the log', function () {
   this.timeout(20_000)
 
-  it('contains no row that the database complains about', async () => {
+  it('does not contain the row that the database rejected', async () => {
     const line = await written(`
       const err = Object.assign(new Error('violates a constraint'), { code: '23514' })
       log.error({ err: Object.assign(err, { detail: 'Failing row contains (my prompt)', where: 'my prompt' }) }, 'no')`)

@@ -122,7 +122,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('left', { signal: AbortSignal.abort() }), { name: 'AbortError' })
     })
 
-    it('rejects more bytes than allowed and leaves nothing', async () => {
+    it('rejects more bytes than allowed and leaves nothing behind', async () => {
       const limited = { ...CSV, maxBytes: 10 << 20 }
       const tooMuch = Readable.from([randomBytes(9 << 20), randomBytes(2 << 20)])
 
@@ -133,7 +133,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await store.head('limit/exact'))?.sizeBytes, 10 << 20)
     })
 
-    it('leaves nothing when the source breaks off', async () => {
+    it('leaves nothing behind when the source breaks off', async () => {
       const broken = Readable.from(
         (async function* () {
           yield randomBytes(20 << 20)
@@ -178,7 +178,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('d/2'), failsAs('not_found'))
     })
 
-    it('moves an object with its type, and may be repeated', async () => {
+    it('moves an object with its type, and succeeds when repeated', async () => {
       await store.put('move/from a', Buffer.from('moved'), CSV)
 
       await store.move('move/from a', 'move/to/b')

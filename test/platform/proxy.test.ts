@@ -28,7 +28,7 @@ describe('the proxy variables', () => {
     process.env = { ...before }
   })
 
-  it('are read in lower and upper case, and ALL_PROXY stands for both kinds', () => {
+  it('are read in lower and upper case, and ALL_PROXY applies to both kinds', () => {
     assert.deepEqual(proxiesOf({ HTTP_PROXY: 'http://a:1', https_proxy: 'http://b:2' }), {
       http: 'http://a:1',
       https: 'http://b:2',
@@ -75,7 +75,7 @@ describe('the proxy variables', () => {
     assert.deepEqual(proxy.targets, ['hub.invalid:80'])
   })
 
-  it('route hub weights through the proxy, but nothing of the store or a gateway', async () => {
+  it('route hub weights through the proxy, but no traffic to the store or a gateway', async () => {
     await using proxy = await recordingProxy('weights')
     using folder = temporaryFolder()
     const path = join(folder.path, 'file')
@@ -84,7 +84,7 @@ describe('the proxy variables', () => {
     assert.equal(readFileSync(path, 'utf8'), 'weights')
     assert.deepEqual(proxy.targets, ['hub.invalid:80'])
 
-    // Not a name of this machine: only the missing flag keeps the proxy out.
+    // This address isn't recognized as this machine's: only the missing flag keeps the proxy out.
     const store = createServer((_request, response) => void response.end('own')).listen(0, '127.0.0.2')
     await once(store, 'listening')
     const { port } = store.address() as AddressInfo

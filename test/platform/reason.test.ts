@@ -3,7 +3,7 @@ import { ControlError } from '../../node-runtime/control/client.ts'
 import { reasonOf } from '../../platform/reason.ts'
 
 describe('the one-line reason of an error', () => {
-  it('is the gRPC details if they are a text', () => {
+  it('is the gRPC details if they are a string', () => {
     assert.equal(reasonOf(Object.assign(new Error('14 UNAVAILABLE: away'), { details: 'away\nat' })), 'away')
   })
 

@@ -4,7 +4,7 @@ import { SecretBox } from '../../platform/secret-box.ts'
 const key = (byte: number): string => Buffer.alloc(32, byte).toString('base64')
 
 describe('the secret box', () => {
-  it('opens what it sealed, but only in the same place', () => {
+  it('opens what it sealed, but only for the same context', () => {
     const box = new SecretBox([key(1)])
     const sealed = box.seal('whsec_1', 'row/1')
 

@@ -36,7 +36,7 @@ describe('node signatures', () => {
     assert.equal(signature, sign(null, Buffer.from(text), key).toString('base64'))
   })
 
-  it('verify for the message, and yield a digest to remember it by', () => {
+  it('verify for the message, and yield a digest by which to remember it', () => {
     const checked = verifySigned(publicKey, parts, signature, now)
 
     assert.ok(checked.fault === undefined)

@@ -92,7 +92,7 @@ describe('the connection to a secured Temporal', function () {
     ['a client certificate', startTlsProxy],
     ['an API key', (address: string, made: Certificates) => startKeyProxy(address, API_KEY, made)],
   ] as const) {
-    it(`works through the gate with ${how}, and nodes receive their work through both`, async () => {
+    it(`works through the gate with ${how}, even when nodes receive their work through the gate`, async () => {
       await using proxy = await secured(temporal.address, files)
       await using world = await startGateWorld({
         temporal,

@@ -1,4 +1,6 @@
-"""Tests modules whose libraries the environment of the checks does not have, with stand-ins for these libraries."""
+"""Tests modules whose libraries are missing in the environment of the checks, with stand-ins for these
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from llm.options import Sampling, Unusable
 
 @contextmanager
 def imported(name: str, *libraries: str) -> Generator[Any, None, None]:
-    """Imports a module on stand-ins of its libraries, and forgets all that this loads."""
+    """Imports a module with stand-ins for its libraries, and unloads everything that this loads."""
     before = dict(sys.modules)
     sys.modules.update({library: MagicMock() for library in libraries})
     try:
@@ -81,7 +83,7 @@ def test_hf_dataset_closes_an_archive_that_holds_no_data(hf_dataset: Any, tmp_pa
     path = tmp_path / f"data{suffix}"
     write_archive(path, "notes.txt")
 
-    # The error keeps the frames that opened the archive, so only a call can have closed it.
+    # The error keeps alive the frames that opened the archive, so only an explicit call can have closed it.
     with pytest.raises(JobError) as problem:
         hf_dataset.read_hf_dataset(path, None)
 

@@ -1,4 +1,4 @@
-"""Finds misspelt modules of ours: Pyright reports them like missing libraries."""
+"""Finds misspelled imports of our own modules, which Pyright reports like missing libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOTS = [ROOT / "node-runtime" / name for name in ("evaluator", "processes", "se
 
 
 def imports_of(path: Path) -> Iterator[tuple[list[Path], str]]:
-    """Yields each imported module as the folders where it may be and its name."""
+    """Yields, for each imported module, the folders where it may be and its name."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (([path.parent, *ROOTS], alias.name) for alias in node.names)
@@ -33,7 +33,7 @@ def test_every_module_of_ours_that_is_imported_exists() -> None:
         for folders, module in imports_of(path):
             if module.split(".")[0] in sys.stdlib_module_names or any(is_module(one, module) for one in folders):
                 continue
-            # The first part decides whose module it is; relative ones are all ours.
+            # The first part shows whose module it is; relative imports are always ours.
             is_ours = any(is_module(one, module.split(".")[0]) for one in folders) or len(folders) == 1
             if is_ours:
                 missing.append(f"{path.relative_to(ROOT)}: {module}")

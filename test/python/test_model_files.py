@@ -76,7 +76,7 @@ def test_read_layout_reads_the_pooling_of_sentence_transformers(tmp_path: Path) 
         ({}, "no config.json"),
         ({"config": {}, "modules": {}}, "not a list"),
         ({"config": {}, "modules": [{"type": "x.Dense"}]}, "Dense"),
-        ({"config": {}, "modules": [{"type": "x.Pooling", "path": "../.."}]}, "out of its folder"),
+        ({"config": {}, "modules": [{"type": "x.Pooling", "path": "../.."}]}, "outside its folder"),
         ({"config": {"architectures": ["XForSequenceClassification"], "id2label": {"a": "b"}}}, "numbers the labels"),
     ],
 )

@@ -15,7 +15,9 @@ Step = tuple[int, int, int, int]
 
 
 def decide(steps: list[Step], number: int, arguments: tuple[int, ...] = ()) -> int:
-    """Runs a filter as the kernel does, and returns its decision about a call of this machine."""
+    """Runs a filter as the kernel does, and returns its decision about a system call on this machine's
+    architecture.
+    """
     data = {0: number, 4: calls.AUDIT[calls.MACHINE]}
     data.update({16 + 8 * index: value for index, value in enumerate(arguments)})
     at, loaded = 0, number

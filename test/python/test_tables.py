@@ -169,7 +169,7 @@ def test_row_encoder_encodes_unknown_and_absent_values_as_missing() -> None:
         ({}, "is missing"),
         ({"age": None}, "must not be null"),
         ({"age": True}, "must be a number, not a boolean"),
-        ({"age": 1, "town": 2}, "must be a text, not a number"),
+        ({"age": 1, "town": 2}, "must be a string, not a number"),
     ],
 )
 def test_row_encoder_says_what_a_value_must_be(row: dict[str, Any], text: str) -> None:

@@ -69,7 +69,7 @@ describe('commit message check', () => {
     [`fix: ${'a'.repeat(68)}${BODY}`, /expected a subject of at most 72 characters, got 73$/],
     [`fix: it works.${BODY}`, /expected a subject without a period at its end$/],
     ['fix: it works\nat last', /expected a blank second line, got "at last"$/],
-    ['fix: it works\n', /expected a body after a blank line that says why$/],
+    ['fix: it works\n', /expected a body that says why, after a blank line$/],
   ]
   for (const [message, fault] of REFUSED) {
     it(`reports in one line what is wrong with ${JSON.stringify(message)}`, () => {

@@ -52,7 +52,7 @@ describe('npm test runner', () => {
     assert.deepEqual(report.before, { passed: 3, failed: 6, skipped: 1 })
   })
 
-  it('replaces the results of a file with failures with those of its second run', () => {
+  it('replaces the results of a failing file with those of its second run', () => {
     // The broken file fails again, and the dying one leaves an incomplete run.
     assert.deepEqual(report.after, { passed: 6, failed: 2, skipped: 1 })
   })
@@ -61,7 +61,7 @@ describe('npm test runner', () => {
     assert.deepEqual(
       report.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
       [
-        ' specs: the process ends with its last test',
+        ' specs: the process exits after its last test',
         'broken.test.cjs fails once',
         'unsteady.test.cjs one fails once',
         'hook.test.cjs two "before all" hook: its start for "comes after"',

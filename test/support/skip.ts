@@ -8,7 +8,7 @@ export function skipBecause(context: Mocha.Context, reason: string): void {
 
 /**
  * For `before` or a single test: skips it if the program can't be installed. The test runner has tried to install it,
- * and `missing` has the error.
+ * and `missing` contains the error.
  */
 export async function requireInstalled(
   context: Mocha.Context,

@@ -164,10 +164,10 @@ describe('CSV files in query_table', function () {
       [null, null, null, 'DE'],
       [20, 2.5, '2021-03-04', 'CH'],
     ])
-    assert.match(String(note), /^marks such as NA or - are no values in "/)
+    assert.match(String(note), /^marks such as NA or - are not values in "/)
   })
 
-  it('reads codes, ids and times with markers of missing values as it does without', async () => {
+  it('reads codes, ids and times the same way with and without missing value markers', async () => {
     const columns: [kind: string, values: string[]][] = [
       ['VARCHAR', ['02134', '10001']],
       ['VARCHAR', ['+41791234567', '+41797654321']],
@@ -287,7 +287,7 @@ describe('CSV files in query_table', function () {
     )
   })
 
-  it('does not convert texts that only DuckDB considers booleans', async () => {
+  it('does not convert text that only DuckDB considers booleans', async () => {
     const { rows } = await query(lines('sex,ok,paid', 'F,true,no', 'F,FALSE,yes'))
 
     assert.deepEqual(rows, [
@@ -304,7 +304,7 @@ describe('CSV files in query_table', function () {
     assert.match(String(found?.error), /^sql: .*avg.*; points may be between thousands in "a"/)
   })
 
-  it('reads numbers with possible thousands separators as text, or adds a note how it reads them', async () => {
+  it('reads numbers with possible thousands separators as text, or adds a note about how it reads them', async () => {
     const cases: [text: string, first: string | number, note: RegExp | undefined][] = [
       [
         lines('a;b', '1.234;x', '980;y'),

@@ -79,7 +79,7 @@ describe('catalog tools', function () {
 
     assert.equal(wrong.body.status, 'failed')
     assert.equal(wrong.body.message, 'expression: it divides by zero')
-    assert.match(zone.body.message, /timezone: "Mars\/Base" is no time zone/)
+    assert.match(zone.body.message, /timezone: "Mars\/Base" is not a time zone/)
   })
 
   it('fail a call that exceeds its time limit', async () => {

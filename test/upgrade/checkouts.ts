@@ -45,7 +45,7 @@ export async function checkOutRelease({ tag, commit }: Release): Promise<Checkou
   return { name: tag, path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }
 
-/** A migration that no version has. Like a real future migration, it only adds. */
+/** A migration that no version has. Like a real future migration, it only adds to the schema. */
 const LATER_MIGRATION = `alter table task add column made_up_for_the_upgrade_test integer;
 create table made_up_for_the_upgrade_test (id integer primary key);
 `
@@ -94,7 +94,7 @@ function addLaterFrame(file: string): void {
 }
 
 /**
- * Provides packages: those of this checkout if the lock file is equal, else the version's own, installed once per
+ * Provides packages: those of this checkout if the lock files are equal, else the version's own, installed once per
  * machine.
  */
 async function providePackages(path: string): Promise<void> {

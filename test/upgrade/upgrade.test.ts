@@ -10,7 +10,7 @@ import { type Checkout, checkOutRelease, makeLaterVersion, RELEASES } from './ch
 import { Fleet } from './fleet.ts'
 
 const ROWS = 40_000
-/** A run with this many epochs outlasts the change of versions on any machine. */
+/** A run with this many epochs outlasts the switch between versions on any machine. */
 const EPOCHS_WITHOUT_END = 20_000
 /** Kept short, because the long run may wait for the node that this run occupies. */
 const SHORT_EPOCHS = 100
@@ -47,7 +47,7 @@ for (const release of RELEASES) {
   })
 }
 
-/** Starts the processes of one version next to those of the other, then stops the others, while work continues. */
+/** Starts the processes of one version alongside those of the other, then stops the others, while work continues. */
 async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> {
   await using fleet = await Fleet.open()
   await fleet.start(first)

@@ -78,7 +78,7 @@ describe('the control worker', () => {
     assert.match(output(), /^DATABASE_URL must be set/)
   })
 
-  it('ends deliveries by the clock of the database, however far its own clock is ahead or behind', async function () {
+  it("ends deliveries by the database's clock, however far its own clock is ahead or behind", async function () {
     this.timeout(240_000)
     await using temporal = await startTemporal()
     const on = await WebhookRoutes.start()

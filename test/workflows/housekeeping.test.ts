@@ -64,7 +64,7 @@ describe('housekeeping', function () {
     return found.toSorted()
   }
 
-  it('runs one execution of each kind after many passes and a change of workers, without schedules of earlier versions', async () => {
+  it('runs one execution of each kind after many passes and a worker restart, without schedules of earlier versions', async () => {
     const first = await worker()
     for (const kind of KINDS) await start(kind)
     await standing()
@@ -82,7 +82,7 @@ describe('housekeeping', function () {
     for await (const { scheduleId } of temporal.client.schedule.list()) assert.fail(scheduleId)
   })
 
-  it('continues and reports it when a step fails repeatedly', async () => {
+  it('continues when a step fails repeatedly, and reports it', async () => {
     await using _worker = await worker()
     isBroken = true
     await more(8)

@@ -134,7 +134,7 @@ describe('memorySnapshot', () => {
     await ready(caller.accountId, 0)
   })
 
-  it('ends without an error when the namespace is deleted during it', async () => {
+  it('ends without an error when the namespace is deleted while it runs', async () => {
     const caller = await api.account()
     await callAdmin(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     const { id } = await namespaceOf(caller.accountId)

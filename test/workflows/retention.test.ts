@@ -284,7 +284,7 @@ describe('housekeeping', () => {
       assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
     })
 
-    it('removes what lost attempts of an ended run stored, and keeps the files of the run', async () => {
+    it("removes what lost attempts of an ended run stored, and keeps the run's own files", async () => {
       const { db } = api.database
       const { objects } = api.services
       const [old, young] = await Promise.all(

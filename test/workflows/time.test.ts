@@ -43,7 +43,7 @@ describe('waiting for hours', () => {
     )
   })
 
-  it('removes the files of a deleted dataset however long the object store is away', async () => {
+  it('removes the files of a deleted dataset however long the object store is unavailable', async () => {
     let tries = 0
 
     await temporal.run('datasetRemoval', [{ datasetId: 'd' }], {

@@ -66,7 +66,7 @@ describe('null in a body', () => {
     })
   })
 
-  it('counts as absent for a field that excludes another one, also in large bodies', () => {
+  it('counts as absent for a field that excludes another one, even in large bodies', () => {
     const id = '01a21c30-b750-7478-a0b0-e5bd1625c369'
     const Stage = Type.Object(
       { a: Type.Optional(Type.String()), b: Type.Optional(Type.Array(Type.String())) },

@@ -51,7 +51,7 @@ describe('the memory of request bodies', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Starts sending a body of `length` bytes with `sent` of them, and resolves when the gateway has answered. */
+  /** Announces a body of `length` bytes and sends `sent` of them; collects the gateway's response. */
   const begin = (
     key: string,
     { sent, length, path = 'take' }: { sent: number; length?: number; path?: string },
@@ -80,7 +80,7 @@ describe('the memory of request bodies', () => {
     )
   }
 
-  /** Announces a body without sending it, because an announcement reserves no memory. */
+  /** Returns whether the memory is used up, by announcing a body without sending it, which reserves no memory. */
   const isFull = async (key: string) => {
     const { socket, answer } = begin(key, { sent: 0, length: 2_000 })
     await sleep(50)
@@ -194,14 +194,14 @@ describe('the memory of request bodies', () => {
 describe('the parsed size of JSON values', () => {
   const parsedBytes = (json: Buffer): number => weighJson(json).bytes
 
-  it("is about the text's length for long texts, and far more for many small values", () => {
+  it("is about the text's length for long strings, and far more for many small values", () => {
     const image = parsedBytes(Buffer.from(JSON.stringify({ image: 'x'.repeat(100_000) })))
     assert.ok(image >= 100_000 && image < 100_100)
     assert.ok(parsedBytes(Buffer.from(`[${'{},'.repeat(1000)}{}]`)) > 30_000)
     assert.ok(parsedBytes(Buffer.from(JSON.stringify(['{{{{', '\\"{{{{', 'a"b{{{']))) < 500)
   })
 
-  it('is counted correctly after texts with any escapes', () => {
+  it('is counted correctly after strings with any escapes', () => {
     const objects = `[${'{},'.repeat(1000)}{}]`
     for (const text of ['\\', '"', '\\"', '"\\', 'a"b"c', '"{"[,']) {
       const body = `{"a":${JSON.stringify(text)},"b":${objects}}`

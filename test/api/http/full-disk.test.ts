@@ -29,7 +29,7 @@ const FRESH_MS = 2_100
 /** Larger than a block, and than the space that any test leaves free. */
 const FILE = Buffer.alloc(3 * MB, 'a,b\n')
 
-/** A full disk answers 503 `no_capacity` with `Retry-After` and a message that says so. */
+/** Asserts a 503 `no_capacity` with `Retry-After` and a message that says the disk is full. */
 function assertFull({ status, body, headers }: Answer<AnyBody>): void {
   assert.deepEqual([status, body.error?.code], [503, 'no_capacity'], JSON.stringify(body))
   assert.ok(Number(headers['retry-after']) > 0)
@@ -87,7 +87,7 @@ describe('a full object store', function () {
 
   it('answers 503 with Retry-After to a signed PUT, a dataset and an input, and leaves no files behind', async () => {
     const url = await signedUrl()
-    // Also in the reserve, which an upload doesn't touch while the disk has room.
+    // Both with no space and with only the reserve, which an upload doesn't touch while the disk has room.
     for (const freeBytes of [0, 2 * MB]) {
       disk.fill(freeBytes)
 

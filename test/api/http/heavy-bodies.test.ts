@@ -15,7 +15,7 @@ import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const MIB = 1024 * 1024
 
-/** Returns JSON of about this many bytes between two texts. */
+/** Returns JSON with about this many bytes between `open` and `close`. */
 function filled(open: string, close: string, item: (nth: number) => string, bytes = 0.9 * MIB): string {
   const parts: string[] = []
   for (let nth = 0, size = 0; size < bytes; nth++) {
@@ -97,7 +97,7 @@ const MAX_TURN_MS = 50
 const PARSE_FACTOR = 1.5
 const ATTEMPTS = 3
 
-/** Returns the milliseconds of CPU that one call takes. */
+/** Returns the CPU time of one call, in milliseconds. */
 function cpuMs(work: () => unknown): number {
   const before = process.threadCpuUsage()
   work()
@@ -212,7 +212,7 @@ describe('bodies that are expensive to parse', () => {
     }
   })
 
-  it('are limited in member orders and in short texts', async () => {
+  it('are limited in member orders and in short strings', async () => {
     const path = `${BUILDER}/endpoints/${id}/infer`
     const infer = (value: string) => send(path, `{"input":{"a":${value}}}`)
     const orders = await infer(DEAR['members in many orders'])
@@ -221,7 +221,7 @@ describe('bodies that are expensive to parse', () => {
 
     assert.deepEqual([orders.status, texts.status, rows.status], [413, 413, 404])
     assert.match(orders.text, /use the same members in the same order in all rows/)
-    assert.match(texts.text, /different texts of up to 10 characters/)
+    assert.match(texts.text, /different strings of up to 10 characters/)
   })
 
   it("yield the thread above 64 KB, so that another account's small request is answered in between", async () => {

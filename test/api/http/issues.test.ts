@@ -171,7 +171,7 @@ describe('validation errors', () => {
       return 'nothing'
     }
     const expected: [object, unknown, string][] = [
-      [{ type: 'string' }, 1, 'must be a text'],
+      [{ type: 'string' }, 1, 'must be a string'],
       [{ type: 'integer' }, 1.5, 'must be a whole number'],
       [{ type: ['array', 'null'] }, 1, 'must be a list or null'],
       [{ minimum: 3 }, 1, 'must be at least 3'],

@@ -23,13 +23,13 @@ describe('the JSON text of a response', () => {
       assert.equal(parsed(body), body)
   })
 
-  it('is not parsed for tools when it has megabytes', () => {
+  it('is not parsed for tools when it is megabytes long', () => {
     const large = Buffer.from(`{"a":"${'x'.repeat(5 << 20)}"}`)
     for (const result of [ofText(large), withText({}, large)])
       assert.throws(() => parsed({ task_id: 'an-id', result }), {
         code: 'payload_too_large',
         message:
-          'the result has 5.0 MB, too much for a tool; read it over HTTP at /api/builder/v1/tasks/an-id',
+          'the result is 5.0 MB, too much for a tool; read it over HTTP at /api/builder/v1/tasks/an-id',
       })
   })
 

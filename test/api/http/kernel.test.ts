@@ -222,7 +222,7 @@ describe('the HTTP kernel', () => {
     assert.equal((await api.call('GET', '/api/builder/v1/things/first')).status, 405)
   })
 
-  it('knows a path as far as a route leads, and validates the encoding only there', async () => {
+  it('matches a path only up to where a route leads, and validates the encoding only there', async () => {
     const statusOf = async (path: string) => (await api.call('GET', path)).status
 
     assert.equal(await statusOf('/api/builder/v1/things/%zz/more'), 400)

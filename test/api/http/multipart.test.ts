@@ -143,7 +143,7 @@ describe('multipart forms', () => {
     assert.deepEqual(places.slice(0, 2), ['file', 'name'])
   })
 
-  it('are rejected for a file under another name, even when they end in the middle of it', async () => {
+  it('are rejected when the file has another field name, even when they end in the middle of it', async () => {
     const data = { name: 'data', value: 'a,b\n1,2\n', filename: 'a.csv' }
     const whole = form([{ name: 'name', value: 'x' }, data])
     const cut = await send(whole.subarray(0, -BOUNDARY.length))
@@ -153,7 +153,7 @@ describe('multipart forms', () => {
     assert.deepEqual(cut.body.detail[0].loc, ['body', 'data'])
   })
 
-  it('answer 413 with the hint to a file over the limit while the client is still sending', async () => {
+  it('answer 413 with a hint to a file over the limit while the client is still sending', async () => {
     const head = form([{ name: 'name', value: 'x' }], '')
     const start = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n`
     async function* parts(): AsyncGenerator<Buffer> {
@@ -168,7 +168,7 @@ describe('multipart forms', () => {
     assert.equal(seen.failed, 1)
   })
 
-  it('answer 400 when truncated or without a boundary, and 415 when the body is no form', async () => {
+  it('answer 400 when truncated or without a boundary, and 415 when the body is not a form', async () => {
     assert.equal((await send(form([{ name: 'name', value: 'x' }, file], ''))).status, 400)
     assert.equal((await send(form([file]), 'multipart/form-data')).status, 400)
     assert.equal((await send(form([file]), 'application/json')).status, 415)

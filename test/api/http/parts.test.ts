@@ -69,7 +69,7 @@ describe('the router', () => {
       createRouter([...entries, { name: 'again', method: 'GET', path, middlewares: [] }])
 
     assert.throws(withOne('/models'), /twice/)
-    assert.throws(withOne('/models/{other}/x'), /share a place/)
+    assert.throws(withOne('/models/{other}/x'), /are at the same position/)
   })
 })
 
@@ -100,7 +100,7 @@ describe('pages', () => {
     assert.equal(page.next_cursor, null)
   })
 
-  it('reject cursors of another list and invented ones', async () => {
+  it('reject cursors from another list and invented ones', async () => {
     const { next_cursor: cursor } = await readPage({}, ['a', 'ready'], read)
 
     await assert.rejects(

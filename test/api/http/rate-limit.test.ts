@@ -15,7 +15,7 @@ const ping = route({
   success: { status: 200, schema: Type.Object({}) },
   handler: () => ({}),
 })
-/** The concurrent requests of an account, now and at most. */
+/** An account's concurrent requests: the current number and the maximum. */
 const atWork = new Map<string, number>()
 const most = new Map<string, number>()
 const long = route({

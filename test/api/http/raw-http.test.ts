@@ -16,7 +16,7 @@ describe('raw HTTP requests', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** One request, byte for byte, and its response. */
+  /** Sends one request, byte for byte, and returns its response. */
   const send = (lines: readonly string[], body = ''): Promise<RawAnswer> =>
     new Promise((resolve, reject) => {
       const socket = connectTo(api.baseUrl)

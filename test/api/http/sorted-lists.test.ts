@@ -97,7 +97,7 @@ describe('sorted lists', () => {
     assert.match(JSON.stringify(body), /order/)
   })
 
-  it('read no more rows of a long list than one page', async () => {
+  it('read no more than one page of rows from a long list', async () => {
     const { db } = api.database
     const { accountId: busy } = await api.account()
     await sql`insert into dataset (id, account_id, dataset_name, status, storage_format, visibility)

@@ -22,7 +22,7 @@ function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
 }
 const leave = (all: { socket: Socket }[]) => all.forEach(({ socket }) => socket.destroy())
 
-/** Creates an account with a dataset, and starts uploads to it. */
+/** Creates an account with a dataset; returns what starts uploads to it. */
 async function datasetOf(api: TestApi) {
   const { accountId, key } = await api.account()
   const datasets = '/api/builder/v1/datasets'
@@ -143,7 +143,7 @@ describe('callers without a valid credential', () => {
     for (const socket of [...still, reader]) socket.destroy()
   })
 
-  it('get 408 when a body stalls, whatever kind it is', async () => {
+  it('get 408 when a body stalls, whatever its kind', async () => {
     await using api = await startApi({ idleLimits: { bodyIdleMs: 300, sweepMs: 50 } })
     const { key } = await api.account()
     const post = (...rest: string[]) => [

@@ -13,7 +13,7 @@ describe('infer on a language model', () => {
   const infer = (endpoint: string, body: object, how = 'infer') =>
     chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint}/${how}`, { key: chat.caller.key, body })
 
-  it('returns the chat completion, with the limits of the body taking precedence over those of the input', async () => {
+  it('returns the chat completion, with limits in the body taking precedence over those in the input', async () => {
     const endpoint = await chat.warm()
     const tools = [{ type: 'function', function: { name: 'f' } }]
 
@@ -37,7 +37,7 @@ describe('infer on a language model', () => {
     })
   })
 
-  it("applies the body's token limit under either of its names in the input", async () => {
+  it("replaces the input's token limit with the body's, under either name", async () => {
     const endpoint = await chat.warm()
 
     await infer(endpoint.id, {
@@ -79,7 +79,7 @@ describe('infer on a language model', () => {
     assert.deepEqual(JSON.parse(String(input)), { model: 'model', messages, max_tokens: 5 })
   })
 
-  it('rejects input that is no chat, and limits out of range', async () => {
+  it('rejects input that is not a chat, and limits out of range', async () => {
     const endpoint = await chat.warm()
     const bad = [
       { input: {} },

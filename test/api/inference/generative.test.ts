@@ -60,7 +60,7 @@ describe('generative models (4.5)', function () {
     assert.deepEqual(await bytesOf(later), bytes)
   })
 
-  it('make the same image for the same seed, and another for another seed', async () => {
+  it('make the same image for the same seed, and a different one for another seed', async () => {
     const made = async (seed: number) => {
       const { result } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 2, seed })
       return createHash('sha256')
@@ -90,7 +90,7 @@ describe('generative models (4.5)', function () {
     assert.equal(progress_pct, Math.floor((100 * metadata.step) / 40))
   })
 
-  it('stop within a step of a cancel, leave no files, and serve the next request', async () => {
+  it('stop within one step of a cancellation, leave no files, and serve the next request', async () => {
     const before = await world.outputs()
     const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 900 })
     await until(async () => (await world.on.task(id)).status === 'generating')
@@ -113,7 +113,7 @@ describe('generative models (4.5)', function () {
     const refusals: [object, RegExp][] = [
       [
         { prompt: 'a', width: 60, height: 64 },
-        /^width must be a multiple of 8 for this model, and 60 is none$/,
+        /^width must be a multiple of 8 for this model, and 60 is not$/,
       ],
       [{ prompt: 'a', ...SMALL, num_inference_steps: 0 }, /num_inference_steps/],
       [{ prompt: 'a', width: 4_096 }, /width/],

@@ -223,7 +223,7 @@ describe('inference over HTTP', () => {
     return rows.length > 0
   }
 
-  it('cancels a task that has just turned running when its client disconnects before receiving the id', async () => {
+  it('cancels a task that has just become `running` when its client disconnects before receiving the id', async () => {
     const { id, error } = await leaveAsItTurnsRunning('failed')
 
     assert.equal(error, 'the caller disconnected before the result')

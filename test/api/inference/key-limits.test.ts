@@ -50,7 +50,7 @@ describe('key limits', () => {
       key,
       body: { model, messages: [{ role: 'user', content: 'hi' }], fake: { tokens: 8 } },
     })
-  /** Waits until this much of the current minute is left. */
+  /** Waits for the next minute unless at least this many seconds of the current one are left. */
   const withinMinute = async (seconds: number): Promise<void> => {
     const remainingMs = 60_000 - (Date.now() % 60_000)
     if (remainingMs < seconds * 1_000) await sleep(remainingMs + 10)

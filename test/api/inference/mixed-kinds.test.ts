@@ -74,7 +74,7 @@ describe('models of several kinds under one memory limit', function () {
   })
 })
 
-/** Returns the memory of all model servers below this process, with shared pages counted once. */
+/** Returns the memory of all model servers started by this process, with shared pages counted once. */
 async function servedMb(): Promise<number> {
   let kb = 0
   for (const pid of await treeOf(process.pid)) {

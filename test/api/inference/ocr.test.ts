@@ -49,7 +49,7 @@ describe('ocr', function () {
     return JSON.parse(await text(child.stdout)) as string[]
   }
 
-  it('reads an upload and a data: URL, cold and warm, with the same texts as transformers', async () => {
+  it('reads an upload and a data: URL, cold and warm, and returns the same text as transformers', async () => {
     const model = await imported('tiny-trocr', {})
     const plain = await plainTexts(await tinyReader())
     const [first = Buffer.alloc(0), second = Buffer.alloc(0)] = PICTURES
@@ -83,7 +83,7 @@ describe('ocr', function () {
     assert.equal(body.result.text, (await plainTexts(await tinyReader()))[0]?.trim())
   })
 
-  it('returns the fields of a text, as the tags of a Donut model name them', async () => {
+  it('returns the fields of a document, named by the tags of the Donut model', async () => {
     const { name } = await imported('tiny-donut', { kind: 'donut' })
     const [first = Buffer.alloc(0)] = PICTURES
 

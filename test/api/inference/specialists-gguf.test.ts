@@ -71,7 +71,7 @@ describe('specialists as GGUF files', function () {
     })
   }
 
-  it('score documents like transformers does, in the given order', async () => {
+  it('score documents as transformers does, in the given order', async () => {
     const { path, plain } = await tinySpecialistGguf({ kind: 'rerank' }, 'rank')
     const texts = [...TEXTS, LONG].map((text): [string, string] => [QUERY, text])
     const [logits = []] = await probeSpecialists([{ ask: 'classify', folder: plain, texts }])
@@ -169,7 +169,7 @@ describe('specialists as GGUF files', function () {
     ] as const)
       await assert.rejects(imports('gguf-other', path, { task }), sentence)
 
-    // Like a client that doesn't inspect the files.
+    // Imports it as a client would that doesn't inspect the files.
     const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     const inBlindness: Pick<AdminClient, 'call'> = {
       call: (method, path, body) =>

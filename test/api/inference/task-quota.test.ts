@@ -179,7 +179,7 @@ describe('tasks that wait for a node', () => {
 
     const sent = placed.filter((one) => one.nodeId === nodeId)
     assert.equal(sent.length, share, JSON.stringify(placed.at(-1)))
-    assert.match(placed.at(-1)?.why ?? '', /already runs as many tasks of the account as it may/)
+    assert.match(placed.at(-1)?.why ?? '', /is already running as many of the account's tasks as it may/)
     assert.ok(Number(placed.at(-1)?.waiting) >= 1)
     assert.equal((await placeTask(theirs)).nodeId, nodeId)
   }).timeout(30_000)

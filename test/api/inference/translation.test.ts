@@ -35,7 +35,7 @@ describe('translation', function () {
       body: { sync_timeout_s: 120, ...body },
     })
 
-  it('returns the same texts as transformers, cold and warm', async () => {
+  it('returns the same text as transformers, cold and warm', async () => {
     const languages = { source: 'eng_Latn', target: 'deu_Latn' }
     const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
     child.stdin.end(

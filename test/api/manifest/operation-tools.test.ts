@@ -31,7 +31,7 @@ describe('the tools of operations (4.6)', () => {
     })
   }
 
-  it("accept every field of their route's body, also as tools of the MCP server", () => {
+  it("accept every field of their route's body, including when called through the MCP server", () => {
     const bodyOf = ({ body }: AnyRoute) => (body as unknown as { properties: object }).properties
     const argumentsOf = ({ inputSchema }: { inputSchema: object }) =>
       (inputSchema as { properties: object }).properties
@@ -58,7 +58,7 @@ describe('the tools of operations (4.6)', () => {
     }
   })
 
-  it('have another version when their schemas change', () => {
+  it('get a new version when their schemas change', () => {
     const digests = manifests.map(({ name, version, inputSchema, outputSchema }) => {
       const text = canonicalJson([inputSchema, outputSchema])
       return [name, version, hash('sha256', text).slice(0, 12)]

@@ -20,7 +20,7 @@ describe("a gateway's in-memory tools", () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** One random change of an endpoint, like those that requests make. */
+  /** One random change to an endpoint, as requests make them. */
   async function change(accountIds: readonly string[], ids: string[]): Promise<void> {
     const { db } = database
     const kind = Math.random()
@@ -57,7 +57,7 @@ describe("a gateway's in-memory tools", () => {
       .execute((trx) => endpointRepository.updateEndpoint(trx, pick(ids), changed, new Date()))
   }
 
-  it('equal those of a freshly started gateway after any changes, also during their first read', async () => {
+  it('equal those of a freshly started gateway after any changes, even during their first read', async () => {
     await using first = await startApi({ database })
     await using second = await startApi({ database })
     const accountIds: string[] = []

@@ -127,7 +127,7 @@ describe('a manifest version (2.10, 9.3)', () => {
     assert.equal(await stored(id), '7.0.0')
   })
 
-  it('changes are reported to subscribers with the accounts whose tools have changed', async () => {
+  it('notifies subscribers when it changes, with the account whose tools have changed', async () => {
     const { id } = await build()
     const [gateway] = gateways
     const heard: (string | undefined)[] = []
@@ -144,7 +144,7 @@ describe('a manifest version (2.10, 9.3)', () => {
     await seenByAll((await endpointRepository.findEndpoint(database.db, id))?.name ?? '', '1.0.2')
     assert.equal(heard.length, count)
 
-    // Also on a gateway that hasn't served any tools yet.
+    // This includes a gateway that hasn't served any tools yet.
     await using idle = await startApi({ database })
     let isNotified = false
     idle.services.tools.onChange(() => {

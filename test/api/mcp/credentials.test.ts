@@ -10,7 +10,8 @@ import { connectMcp, type McpClient } from '../../support/servers/clients/mcp-cl
 const ROLES = ['viewer', 'operator', 'admin'] as const satisfies Role[]
 
 /**
- * The lowest role that each tool requires, listed apart from the tools, and arguments about something in the account.
+ * The lowest role that each tool requires, listed separately from the tools, with arguments about something in the
+ * account.
  */
 const TOOLS: Readonly<Record<string, { least: Role; args: (own: Own) => object }>> = {
   list_endpoints: { least: 'viewer', args: () => ({}) },
@@ -88,7 +89,7 @@ describe('credentials of MCP tools', () => {
 
     // Tools whose arguments name something in the account.
     if (args.length > 0) {
-      it(`do not let ${name} find anything of another account`, async () => {
+      it(`do not let ${name} find anything in another account`, async () => {
         const { isError, text } = await clients.get('stranger')!.call(name, args(own))
 
         assert.equal(isError, true, text)

@@ -36,7 +36,7 @@ describe('deprecated endpoints as MCP tools', () => {
   const descriptionOf = async (name: string) =>
     (await mcp.client.listTools()).tools.find((tool) => tool.name === name)?.description
 
-  it('start their description with the deprecation and its replacement; the manifest has both apart', async () => {
+  it('start their description with the deprecation and its replacement; the manifest has both as separate fields', async () => {
     await register(await run('old-one'))
     await register(await run('new-one'))
     await until(async () => (await descriptionOf('old-one')) === 'Counts.')

@@ -29,7 +29,7 @@ describe('known problems of other MCP servers', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  it('silent calls: a client with a progress token hears of its call every few seconds', async () => {
+  it('silent calls: a client with a progress token gets progress every few seconds', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
     await using mcp = await connectMcp(on.api, on.caller.key)
     const progressTimes: number[] = []

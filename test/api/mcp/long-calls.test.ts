@@ -24,7 +24,7 @@ describe("a call that outlasts its client's timeout", () => {
       .toSorted()
       .at(-1) ?? ''
 
-  /** Ends a task like the node that runs it would. */
+  /** Ends a task as the node that runs it would. */
   const end = (id: string) =>
     on.api.database.db
       .updateTable('task')

@@ -45,7 +45,7 @@ describe('the MCP tools of an account', () => {
     on.api.database.db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [id]))
 
   for (const revision of REVISIONS) {
-    it(`are its endpoints and the operations for clients of ${revision}, under names that those accept`, async () => {
+    it(`are its endpoints and the operations for clients of ${revision}, under names that they accept`, async () => {
       await using slugs = await connectMcp(on.api, on.caller.key, { revision })
       await using safe = await connectMcp(on.api, on.caller.key, { revision, search: '?names=safe' })
 
@@ -92,7 +92,7 @@ describe('the MCP tools of an account', () => {
     })
   }
 
-  it('start jobs that the agent follows by their id', async () => {
+  it('start jobs that the agent follows by id', async () => {
     const { accountId, key } = await on.api.account()
     const base = versionRef(await addLlmVersion(on.api, accountId, { model: {} }))
     const columns = { adapter: {}, base_model_version_id: base.version_id }

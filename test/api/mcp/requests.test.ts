@@ -59,11 +59,15 @@ describe('requests to /mcp', () => {
 
   for (const [method, params, expected] of [
     ['tools/call', {}, /^Invalid params for tools\/call: params\.name: Field required\.$/],
-    ['tools/call', { name: 3 }, /params\.name: must be a text\.$/],
+    ['tools/call', { name: 3 }, /params\.name: must be a string\.$/],
     ['tools/call', { name: 'list_models', arguments: [] }, /params\.arguments: must be an object\.$/],
-    ['tools/list', { cursor: 3 }, /params\.cursor: must be a text\.$/],
+    ['tools/list', { cursor: 3 }, /params\.cursor: must be a string\.$/],
     ['resources/read', {}, /params\.uri: Field required\.$/],
-    ['prompts/get', { name: 'merge_models', arguments: { a: 1 } }, /params\.arguments\.a: must be a text\.$/],
+    [
+      'prompts/get',
+      { name: 'merge_models', arguments: { a: 1 } },
+      /params\.arguments\.a: must be a string\.$/,
+    ],
     [
       'completion/complete',
       { ref: { type: 'x' }, argument: { name: 'a', value: 'b' } },

@@ -269,7 +269,7 @@ describe('memory in requests', () => {
     assert.equal(revoked.status, 204)
     assert.ok(bodies.some(({ at, has }) => at < answeredAt && has))
     assert.ok(bodies.every(({ at, has }) => at < answeredAt || !has))
-    // The model server itself has received it in no request since.
+    // The model server has not received it in any request since.
     assert.equal(after, before)
   })
 

@@ -18,7 +18,7 @@ import { ChatApi } from '../../support/servers/chat-api.ts'
 
 const EMBEDDER = 'memory-embedder'
 
-describe('memory ordered by nearness', () => {
+describe('memory ordered by similarity', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   let embedder: EndpointRow
@@ -172,7 +172,7 @@ describe('memory ordered by nearness', () => {
     for (const { sealed } of await stored()) assert.ok(plain.every((vector) => !sealed?.includes(vector)))
   })
 
-  it('embeds the other texts when the model rejects one, which still follows the nearest entries', async () => {
+  it('embeds the other entries when the model rejects one, which is still listed after the nearest ones', async () => {
     const mine = await accountWith(['the cat eats tuna', 'POISON for the model', 'the car is red'])
     await until(async () => (await embedded(mine.accountId)) === 2)
     await buildSnapshots(chat.api)

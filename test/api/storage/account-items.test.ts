@@ -107,7 +107,7 @@ describe("an account's number of items", () => {
     assert.deepEqual([await add('a'), await add('b'), await add('c'), await add('a')], [201, 201, 409, 201])
   })
 
-  it('above a lowered limit still allows new versions and changes of endpoints', async () => {
+  it('above a lowered limit still allows new versions and changes to endpoints', async () => {
     const mine = await api.account()
     const { db } = api.database
     const model = (index: number) => ({ id: newId(), account_id: mine.accountId, name: `m${index}` })

@@ -81,7 +81,7 @@ class Tenant {
     })
   }
 
-  /** Stores a dataset of a size. */
+  /** Stores a dataset of this size. */
   async fill(bytes: number, datasetId?: string): Promise<string> {
     const id = datasetId ?? (await this.create())
     const { status, body } = await this.init(id, bytes)

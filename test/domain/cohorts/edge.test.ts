@@ -13,7 +13,7 @@ const MAX_ATTEMPTS = 4
 const MAX_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
-/** The payload of a producer's first run, and the different one of its repeat; empty means no payload. */
+/** The payload of a producer's first run, or the different one of its rerun; empty means no payload. */
 type PayloadId = '' | 'one' | 'two'
 
 /** The state that decides what can happen next around one edge. */
@@ -23,7 +23,7 @@ interface World {
   offered: Record<Side, boolean>
   /** The payload whose digest the producer has declared. */
   stated: PayloadId
-  /** The payload is stored in the row. */
+  /** Whether the payload is stored in the row. */
   isStored: boolean
   /** Each node, with the attempt it is working on. */
   producer: { isUp: boolean; attempt: number; holds: PayloadId }
@@ -275,7 +275,7 @@ function search(rules: Rules) {
 }
 
 describe('edge state machine', () => {
-  it('ends cleanly in every interleaving of calls, node deaths, broken bytes, revocation and cancel', () => {
+  it('ends cleanly in every interleaving of calls, node deaths, corrupt bytes, revocation and cancellation', () => {
     const { violation, states, moves, reached } = search(EDGE_RULES)
 
     assert.equal(violation, '')
@@ -283,7 +283,7 @@ describe('edge state machine', () => {
     assert.equal(reached.size, 8)
   })
 
-  it('would run a stage on broken bytes without the digest rule', () => {
+  it('would run a stage on corrupt bytes without the digest rule', () => {
     const { violation, depth } = search({ ...EDGE_RULES, digest: () => undefined })
 
     assert.equal(violation, 'a stage runs on broken bytes')

@@ -35,7 +35,7 @@ describe('unknown input members', () => {
     assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_input', 'in-0', []])
     assert.match(
       reason?.message ?? '',
-      /^edge "in-0": .* takes no "mesages"; did you mean "messages"\? It takes messages, max_tokens/,
+      /^edge "in-0": .* does not accept "mesages"; did you mean "messages"\? It accepts messages, max_tokens/,
     )
     for (const path of ['/messages/0/content', '/seed', ''])
       assert.deepEqual(found(CHAT, { paths: [path] }), [], path)
@@ -47,7 +47,7 @@ describe('unknown input members', () => {
     assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
     assert.match(
       reason?.message ?? '',
-      /^stage "a": its endpoint takes no "max_tokns"; did you mean "max_tokens"\?/,
+      /^stage "a": its endpoint does not accept "max_tokns"; did you mean "max_tokens"\?/,
     )
     assert.equal(found(CLOSED, { input: { code: '', cod: '' } }).length, 1)
   })

@@ -60,7 +60,7 @@ describe('the objective "cost"', () => {
     )
   })
 
-  it('names a stage by its endpoint when it starts with an endpoint other than that of its own model', () => {
+  it("names a stage by its endpoint when it starts with an endpoint other than its own model's", () => {
     const stageRequest = { stage_id: 'a', model_config_id: 'version', fallbacks: ['cheap'] }
     const facts = {
       models: new Map([['a', model('own', 9)]]),

@@ -39,7 +39,7 @@ describe('the fingerprint of a space', () => {
     assert.equal(new Set([EMBEDDING, ...variants].map(fingerprintOf)).size, variants.length + 1)
   })
 
-  it('is the same for all texts, and depends only on the tokenizer for tokens', () => {
+  it('is the same for all text, and depends only on the tokenizer for tokens', () => {
     const text = (extra: object): ModelSpace => ({ name: 'text', role: 'both', kind: 'text', ...extra })
     const tokens: ModelSpace = {
       name: 'tokens',

@@ -147,7 +147,7 @@ describe('checkHubRepo', () => {
       assert.ok((requirements.vram_mb ?? 0) > (gguf(['small-Q6_K.gguf']).requirements.vram_mb ?? 0))
     })
 
-    it('prefers the middle quantization, whether it or the others are in parts', () => {
+    it('prefers the middle quantization, whether it or the others are split', () => {
       const split = [
         'Q4_K_M/m-00001-of-00003.gguf',
         'Q4_K_M/m-00002-of-00003.gguf',

@@ -26,7 +26,7 @@ const buildEndpoint = (overrides: Partial<EndpointCopies> = {}): EndpointCopies 
 const byModel = (...endpoints: EndpointCopies[]) =>
   copiesByModel(endpoints, { now: NOW, defaultIdleS: 1_800 })
 
-describe('copies wanted by endpoints', () => {
+describe('the number of copies that endpoints want', () => {
   it('is the maximum over the endpoints that share a model', () => {
     const [model, ...others] = byModel(
       buildEndpoint({ min_copies: 1, max_copies: 2, target_in_flight: 9, idle_timeout_s: 60 }),

@@ -148,7 +148,7 @@ describe('GPU memory of a node', () => {
     assert.match(plan(10, 10, 9).short.get('m2') ?? '', /within reach on one/)
   })
 
-  it('is required on a GPU per training process, on as many GPUs as have enough', () => {
+  it('is required on one GPU per training process; every GPU with enough gets a process', () => {
     assert.equal(trainingCapacity(nodeWith([12, 24])), 24 * GB)
     assert.equal(trainingCapacity({ memory_total_mb: 36 }), 36)
     const tuning = (memory_mb: number) => ({ trainer: 'hearth_trainers.llm.finetune', memory_mb })

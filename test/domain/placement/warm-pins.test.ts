@@ -106,7 +106,7 @@ describe('warm pin planning', () => {
     assert.deepEqual([nodesOf(back.back), back.add, back.drop], [['a'], [], []])
   })
 
-  it('moves away from a node that drains or fails to load the model, unless the failing node is the only one', () => {
+  it('moves away from a node that is draining or fails to load the model, unless the failing node is the only one', () => {
     const failing = buildNode('a', {
       models: [buildModel({ state: 'cold', memory_mb: 0, error: 'broken', retry_at: NOW.getTime() + 1 })],
     })

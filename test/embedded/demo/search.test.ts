@@ -41,7 +41,7 @@ describe('demo search', function () {
     ])
   })
 
-  it('finds texts by co-occurring words, with a model that the real server loads', async () => {
+  it('finds text by co-occurring words, with a model that the real server loads', async () => {
     using folder = temporaryFolder()
     await writeWordModel(folder.path, learnWords(TEXTS))
     await using server = await startSpecialist(folder.path)

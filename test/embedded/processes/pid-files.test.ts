@@ -10,7 +10,7 @@ import { identify } from '../../../platform/processes/process-identity.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { liveInGroup } from '../../support/servers/platform.ts'
 
-describe('process left by an earlier supervisor', () => {
+describe('process left behind by an earlier supervisor', () => {
   it('is killed with its whole process group, even when it ignores SIGTERM', async () => {
     using folder = temporaryFolder()
     const child = spawn('sh', ['-c', "trap '' INT; sleep 300 & wait"], { detached: true, stdio: 'ignore' })

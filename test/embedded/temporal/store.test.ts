@@ -115,7 +115,7 @@ describe('embedded Temporal server store', () => {
   })
 
   for (const signal of ['SIGTERM', 'SIGKILL'] as const)
-    it(`is unchanged and unused when ${signal} stops the supervisor during the upgrade`, async () => {
+    it(`is left unchanged and unused when ${signal} stops the supervisor during the upgrade`, async () => {
       using data = dataDirectory()
       const store = join(data.path, 'temporal', 'temporal.db')
       const content = gunzipSync(readFileSync(OLD_STORE))
@@ -139,7 +139,7 @@ describe('embedded Temporal server store', () => {
 })
 
 describe('embedded Temporal server', () => {
-  it("interleaves another account and a priority 1 run into one account's flood", async () => {
+  it("interleaves another account's work and a priority 1 run with one account's flood", async () => {
     const cli =
       process.env.HEARTH_TEST_TEMPORAL ?? (await findTemporalCli(readConfig().HEARTH_CACHE_DIR, () => {}))
     const folder = mkdtempSync(join(tmpdir(), 'hearth-temporal-'))

@@ -28,7 +28,7 @@ import { startNode, type TestNode, until } from '../../support/servers/nodes/nod
 const PAYLOAD = randomBytes(200_000)
 const AT_MOST_MS = 1_000
 
-describe('payloads that a node keeps for later stages', () => {
+describe('payloads that a node stores for later stages', () => {
   let api: TestApi
   let node: TestNode
   before(async () => {
@@ -42,7 +42,7 @@ describe('payloads that a node keeps for later stages', () => {
 
   const kept = async () => (await readdir(join(node.dir, 'edges'))).length
 
-  /** Keeps a payload whose keeper receives only its first answer: the long poll after it has stalled. */
+  /** Stores a payload whose keeper receives only its first response; the long poll after it stalls. */
   const keep = async () => {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -83,7 +83,7 @@ describe('payloads that a node keeps for later stages', () => {
     new Promise<never>((_, reject) => {
       options?.signal?.addEventListener('abort', () => reject(options.signal?.reason as Error))
     })
-  /** Returns the time at which the node has removed its payload. */
+  /** Returns the time at which the node removed its payload. */
   const removed = async () => {
     while ((await kept()) > 0) await sleep(10)
     return Date.now()
@@ -118,7 +118,7 @@ describe('payloads that a node keeps for later stages', () => {
     assert.ok(took <= AT_MOST_MS, `${took} ms`)
   })
 
-  it('are removed when their hand-over is closed, and stay when another one is', async () => {
+  it('are removed when their hand-over is closed, but not when another one is', async () => {
     const { cohort, stages, edge } = await keep()
     const other = await buildEdge(api.database.db, stages, { kind: 'embedding', to_path: '/other' })
     const close = (closed: typeof edge) =>
@@ -164,7 +164,7 @@ describe('payloads that a node keeps for later stages', () => {
     await removed()
   })
 
-  it('keep no ticket of an earlier session when the next attempt waits for the whole payload', async () => {
+  it('keep no ticket from an earlier session when the next attempt waits for the whole payload', async () => {
     const { db } = api.database
     const world = await edgeWorld(api, { edge: { kind: 'embedding', mode: 'session' } })
     const { consumer, stages, edgeId, cohortId } = world

@@ -36,7 +36,7 @@ describe('vector payloads', () => {
     )
   })
 
-  it('must have one length and finite numbers', () => {
+  it('must have equal lengths and finite numbers', () => {
     for (const wrong of [[], [[]], [[1], [1, 2]]])
       assert.throws(() => writeVectors(wrong, SPACE), failsWith(/equal length/))
     for (const number of [Number.NaN, Infinity, 1e39])

@@ -7,7 +7,7 @@ import { EdgeEnd } from '../../../node-runtime/cohorts/edge-end.ts'
 import { ControlClient } from '../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../node-runtime/control/identity.ts'
 
-/** A gateway that has no news of hand-overs, and answers every other call at once. */
+/** A gateway that has no hand-over updates, and answers every other call at once. */
 class QuietGateway implements AsyncDisposable {
   readonly #server = createServer((req, res) => {
     const answer = async () => {
@@ -56,7 +56,7 @@ class QuietGateway implements AsyncDisposable {
 describe('ControlClient while stages wait for their values', () => {
   const STAGES = 200
 
-  it('claims work at once, and gives hand-overs of another cohort their turn', async () => {
+  it("claims work at once, and lets another cohort's hand-overs take their turn", async () => {
     await using gateway = new QuietGateway()
     const origin = await gateway.start()
     const identity = { sign: () => ({}) } as unknown as Identity

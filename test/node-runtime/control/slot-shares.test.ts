@@ -17,7 +17,7 @@ describe('slot shares', () => {
     return taken
   }
 
-  it('are half of the slots for a single account', () => {
+  it('give a single account half of the slots', () => {
     assert.equal(takeAll(new SlotShares(), 'a').length, PLACED_SLOTS / 2)
   })
 
@@ -32,7 +32,7 @@ describe('slot shares', () => {
     )
   })
 
-  it('return to others on disposal, once', () => {
+  it('return their slots to others when disposed, and only once', () => {
     const shares = new SlotShares()
     const [first, ...rest] = takeAll(shares, 'a')
     for (const _ of [1, 2]) first![Symbol.dispose]()
@@ -42,7 +42,7 @@ describe('slot shares', () => {
     assert.equal(takeAll(shares, 'b').length, PLACED_SLOTS / 2)
   })
 
-  it('are at least one slot, however few there are', () => {
+  it('give at least one slot, however few there are', () => {
     assert.deepEqual(
       [1, 2, 3].map((slots) => takeAll(new SlotShares(slots), 'a').length),
       [1, 1, 2],

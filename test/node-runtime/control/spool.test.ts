@@ -55,7 +55,7 @@ describe('the spool', () => {
     spool.close()
   })
 
-  it('resends over another link what the first did not acknowledge', async () => {
+  it('resends over another link the batches that the first did not acknowledge', async () => {
     const spool = new Spool({ dir: folder.path })
     const [first, second] = [new Sink(), new Sink()]
     spool.attach(first)
@@ -108,7 +108,7 @@ describe('the spool', () => {
     spool.close()
   })
 
-  it('drops the oldest lines above its limit, reports it, and keeps every loss', async () => {
+  it('drops the oldest log lines above its limit, reports that, and keeps every metric', async () => {
     const spool = new Spool({ dir: folder.path, maxBytes: 20_000 })
     const report = spool.job('j', 1)
     report.metric(0, { train_loss: 1, val_loss: 1 })
@@ -140,7 +140,7 @@ describe('the spool', () => {
     spool.close()
   })
 
-  it('continues without a disk that rejects writes, and uses it again when it recovers', async () => {
+  it('keeps working when the disk rejects writes, and uses the disk again once it recovers', async () => {
     const dir = join(folder.path, 'spool')
     const spool = new Spool({ dir })
     const sink = new Sink()

@@ -8,7 +8,7 @@ import type { Identity } from '../../../node-runtime/control/identity.ts'
 const MB = 1_000_000
 const IDLE_TIMEOUT_MS = 3_000
 
-/** A gateway that reads all bodies together at this rate. */
+/** A gateway that reads all request bodies at this combined rate. */
 class SlowGateway implements AsyncDisposable {
   readonly #server = createServer((req, res) => void this.#answer(req, res).catch(() => res.destroy()))
   readonly #bytesPerMs: number
@@ -96,7 +96,7 @@ describe('results that a node uploads over a slow connection', function () {
     const control = open([await gateway.start()])
     try {
       const began = performance.now()
-      // Two bytes per character, so that the length in bytes differs from that of the text.
+      // Two bytes per character, so that the length in bytes differs from the string's length.
       await Promise.all([upload(control, 'a', 15, 'é'), upload(control, 'a', 30), upload(control, 'b', 1)])
       assert.ok(performance.now() - began > 1.8 * IDLE_TIMEOUT_MS, 'the line was too fast for this test')
     } finally {
@@ -127,11 +127,11 @@ describe('results that a node uploads over a slow connection', function () {
     } finally {
       await control.close()
     }
-    // The task's claim runs next to the uploads.
+    // The task's claim runs alongside the uploads.
     assert.ok(gateway.mostUnderWay <= 5, `${gateway.mostUnderWay} at once`)
   })
 
-  it('are resent when the connection breaks after more than the retry time', async () => {
+  it('are resent even if the connection breaks after the retry time has passed', async () => {
     await using gateway = new SlowGateway(4_000)
     gateway.breakAt = 6 * MB
     const control = open([await gateway.start()], 1_000)

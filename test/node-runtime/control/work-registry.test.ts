@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
 
-describe('cancelled work of a node', () => {
+describe('cancelled work on a node', () => {
   it('continues when a late cancel names an earlier attempt', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-stage')

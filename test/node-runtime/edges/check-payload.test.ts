@@ -53,7 +53,7 @@ describe('a payload before it reaches a model server', () => {
     await assert.rejects(check(bytes, VECTORS, { fingerprint: 'b'.repeat(64) }), failsWith('space_mismatch'))
   })
 
-  it('is rejected when the file has another space, is truncated, or is not safetensors', async () => {
+  it('is rejected when the file has a different space, is truncated, or is not safetensors', async () => {
     const foreign = vectorsFile(5, { fingerprint: 'b'.repeat(64) })
 
     await assert.rejects(check(foreign, VECTORS), failsWith('space_mismatch'))

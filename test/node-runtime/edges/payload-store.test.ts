@@ -76,7 +76,7 @@ describe('the payloads of a node', () => {
     await until(isEmpty, SOON_MS)
   })
 
-  it('serve the next attempt of an edge, which a late release of the earlier attempt does not end', async () => {
+  it('serve the next attempt of an edge, even after a late release of the earlier attempt', async () => {
     const first = newAttempt()
     const second = { ...first, attempt: 2 }
     {

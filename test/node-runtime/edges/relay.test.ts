@@ -42,7 +42,7 @@ describe('the relay of an edge through the object store', () => {
     folder[Symbol.dispose]()
   })
 
-  /** Holds bytes at the producer; returns their attempt. */
+  /** Holds bytes at the producer; returns the attempt. */
   const hold = async (bytes: Uint8Array) => {
     const at = newAttempt()
     using payload = await storeBytes(nodes.producer.store, bytes)

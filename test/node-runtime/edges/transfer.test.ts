@@ -40,7 +40,7 @@ describe('a direct edge transfer', () => {
 
   const receive = (peer: EdgePeer, options: object = {}) =>
     nodes.consumer.receive(peer, { transport: 'direct', peer }, { ...LIMIT, ...options })
-  /** Sends a request like a plain HTTP client would. */
+  /** Sends a request as a plain HTTP client would. */
   const ask = async (peer: EdgePeer, { method = 'GET', ...headers }: Record<string, string> = {}) => {
     const {
       body,
@@ -117,7 +117,7 @@ describe('a direct edge transfer', () => {
 
     assert.equal(payload.sha256, sha256Of(bytes))
     assert.equal(proxy.connections, 2)
-    // The buffers of the broken connection, which are fuller on a busy machine, are sent again; the rest is not.
+    // Data in the broken connection's buffers, which are fuller on a busy machine, is sent again; the rest is not.
     assert.ok(proxy.bytes < 1.5 * bytes.length, `${proxy.bytes} bytes were moved`)
   })
 
@@ -133,7 +133,7 @@ describe('a direct edge transfer', () => {
     assert.equal(proxy.connections, 2)
   })
 
-  it("rejects bytes that changed on the producer's disk, and keeps none of them", async () => {
+  it("rejects bytes that changed on the producer's disk, and stores none of them", async () => {
     const bytes = randomBytes(MB)
     const at = newAttempt()
     const peer = await nodes.offer(bytes, at)
@@ -147,7 +147,7 @@ describe('a direct edge transfer', () => {
     assert.equal(nodes.consumer.store.usedBytes, used)
   })
 
-  it('rejects a payload announced differently than agreed', async () => {
+  it('rejects a payload that is announced differently from what was agreed', async () => {
     const peer = await nodes.offer(randomBytes(100))
 
     await assert.rejects(receive(peer, { sha256: 'a'.repeat(64) }), failsWith('digest_mismatch'))
@@ -294,7 +294,7 @@ describe('a direct edge transfer', () => {
     assert.equal(small.consumer.store.usedBytes, 0)
   })
 
-  it('ends within a second of its release, and leaves nothing', async () => {
+  it('ends within a second of its release, and leaves nothing behind', async () => {
     const at = newAttempt()
     const peer = await nodes.offer(randomBytes(30 * MB), at)
     await using proxy = await startTcpProxy(Number(new URL(peer.url).port))

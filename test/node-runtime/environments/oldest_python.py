@@ -1,5 +1,6 @@
-"""Prints the places of the named files that Python 3.10 does not compile: newer syntax, and regular expressions with
-possessive quantifiers or atomic groups."""
+"""Prints the locations in the named files that Python 3.10 can't compile: newer syntax, and regular
+expressions with possessive quantifiers or atomic groups.
+"""
 
 import ast
 import re
@@ -26,7 +27,7 @@ def needs_newer(pattern: str) -> bool:
 
 
 def text_of(node: ast.AST) -> str:
-    """Returns the string, with an x for each value of an f-string."""
+    """Returns the string, with an x in place of each f-string value."""
     if isinstance(node, ast.JoinedStr):
         return "".join(map(text_of, node.values))
     value = node.value if isinstance(node, ast.Constant) else None

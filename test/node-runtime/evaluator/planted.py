@@ -100,7 +100,7 @@ def left_out(a: np.ndarray, b: np.ndarray) -> dict:
 
 
 def padded(a: np.ndarray, rng: np.random.Generator) -> dict:
-    """A rotation into more dimensions keeps lengths, and finds the planted one."""
+    """Returns how far a rotation into more dimensions is from the planted one, and from preserving lengths."""
     wide = np.linalg.qr(rng.standard_normal((48, 48)))[0][:WIDTH]
     fitted = Procrustes(a).fit(3 * a @ wide + 1)
     off = np.abs(fitted(a) - (3 * a @ wide + 1)).max()
@@ -108,7 +108,9 @@ def padded(a: np.ndarray, rng: np.random.Generator) -> dict:
 
 
 def intervals(rng: np.random.Generator) -> dict:
-    """How often the interval of a skewed mean has the true one, and Wilson's at the ends."""
+    """Returns how often the interval for a skewed distribution contains the true mean, and two Wilson
+    intervals.
+    """
     truth, hits, rounds = 1.0, 0, 200
     for _ in range(rounds):
         found = interval_of(rng.exponential(truth, 100), None, is_share=False, resamples=500, rng=rng)

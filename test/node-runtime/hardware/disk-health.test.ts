@@ -52,7 +52,7 @@ describe('DiskHealth', function () {
     assert.equal(changes, 2)
   })
 
-  it('admits no run while the disk is full, and a waiting run once there is space', async () => {
+  it('admits no run while the disk is full, and admits a waiting run once there is space', async () => {
     disk.fill()
     assert.equal(await health.admit('a', NEVER), false)
 
@@ -66,7 +66,7 @@ describe('DiskHealth', function () {
     assert.equal(await admitted, true)
   })
 
-  it('admits the run that filled the disk only with more space, and other runs earlier', async () => {
+  it('requires more free space for the run that filled the disk than for other runs', async () => {
     disk.fill(100 * MB)
     await health.filled('large')
 
@@ -77,14 +77,14 @@ describe('DiskHealth', function () {
     assert.equal(await health.admit('large', NEVER), true)
   })
 
-  it('requires no extra space for a run ended because other files filled the disk', async () => {
+  it('requires no extra space for a run that ended because other files filled the disk', async () => {
     disk.fill()
     await health.filled('small')
     disk.fill(150 * MB)
     assert.equal(await health.admit('small', NEVER), true)
   })
 
-  it('stops the wait of a cancelled run', async () => {
+  it('stops waiting when the run is cancelled', async () => {
     disk.fill()
     const cancel = new AbortController()
     const waiting = new DiskHealth({ folders: [disk.path], log: createLogger('test', 'silent') }).admit(

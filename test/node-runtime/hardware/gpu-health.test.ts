@@ -90,7 +90,7 @@ describe('GpuHealth', function () {
     assert.deepEqual(changes, [false, true, true])
   })
 
-  /** Counts the probes; each waits for its result. */
+  /** Collects the pending probes, each of which waits until a result is passed to it. */
   const heldProbes = () => {
     const results: ((result: CudaProbe) => void)[] = []
     let running = 0

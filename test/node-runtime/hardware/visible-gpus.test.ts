@@ -33,7 +33,7 @@ describe('the GPUs that a node may use', () => {
   })
   after(() => folder[Symbol.dispose]())
 
-  /** Returns what is found when nvidia-smi prints these rows; `old` drivers reject queries that name MIG. */
+  /** Returns the GPUs found when nvidia-smi prints these rows; `old` drivers reject queries that name MIG. */
   async function find(variable: string | undefined, rows = FOUR, { list = '', old = false } = {}) {
     const put = (name: string, text: string) => writeFileSync(join(folder.path, name), `${text}\n`)
     put('mig', rows.join('\n'))
@@ -54,7 +54,7 @@ esac`
     return { devices: gpus.map(({ device }) => device), gpus, restriction }
   }
 
-  it('are all GPUs without the variable, by their UUIDs', async () => {
+  it('are all GPUs, by UUID, if the variable is not set', async () => {
     const { devices, restriction } = await find(undefined)
 
     assert.deepEqual(devices, UUIDS)
@@ -110,7 +110,7 @@ esac`
     assert.deepEqual((await find('0,4,1')).devices, [UUIDS[0]])
   })
 
-  it('have indexes with a driver that reports no UUIDs', async () => {
+  it('are identified by index if the driver reports no UUIDs', async () => {
     const { devices } = await find(
       '3,1',
       ['A, 1', 'B, 2', 'C, 3', 'D, 4'].map((row) => `${row}, [N/A], [N/A]`),
@@ -119,7 +119,7 @@ esac`
     assert.deepEqual(devices, ['3', '1'])
   })
 
-  it('are MIG instances in place of a partitioned GPU, of which a program can use one', async () => {
+  it('are MIG instances instead of a partitioned GPU; a program can use only one of them', async () => {
     const options = { list: DIVIDED_LIST }
     const { gpus, restriction } = await find(undefined, DIVIDED, options)
 

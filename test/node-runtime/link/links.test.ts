@@ -130,7 +130,7 @@ describe('node links', () => {
     await sleep(SEVERAL_REPORTS_MS)
     assert.equal(old.openLinks(), 1)
 
-    // It lists no other gateways, like a gateway that knows none.
+    // It lists no other gateways, as if it knew none.
     using reachable = await startTeller([], later)
 
     await until(() => reachable.openLinks() === 1 && old.openLinks() === 0)

@@ -16,7 +16,7 @@ for (const [server, start] of [
   ['that answers under any name', () => ChatApi.start()],
   ['that knows one name', startStubborn],
 ] as const) {
-  describe(`the model's name in answers of a server ${server}`, () => {
+  describe(`the model's name in answers from a server ${server}`, () => {
     let chat: ChatApi
     before(async () => {
       chat = await start()
@@ -61,7 +61,7 @@ for (const [server, start] of [
       assert.equal((JSON.parse(String(result)) as AnyBody).model, endpoint.name)
     })
 
-    it('is left alone for a node of an earlier runtime, which receives the same request as before', async () => {
+    it('is left unchanged for a node of an earlier runtime, which receives the same request as before', async () => {
       const endpoint = await warm()
       const { links } = chat.api.services
       const { nodeId, parts } = chat.node
@@ -94,7 +94,7 @@ describe('ServedName', () => {
     return Buffer.concat([...chunks, name.rest()]).toString()
   }
 
-  it('finds the name wherever an answer is split, and leaves text that quotes it', () => {
+  it('finds the name wherever an answer is split, and leaves text that quotes it unchanged', () => {
     const text = JSON.stringify('say "model":"model" and "model":"mod')
     const event = (model: string) => `data: {"id":"é","model":${model},"x":${text}}\n\n`
     const answer = event('"model"') + event('"model"')
@@ -114,7 +114,7 @@ describe('ServedName', () => {
     )
   })
 
-  it('inserts the served name into a request, and leaves one that names no model', () => {
+  it('inserts the served name into a request, and leaves a request without a model unchanged', () => {
     const name = new ServedName('model')
 
     assert.equal(name.request(Buffer.from('{"n":1, "model" : "m"}')).toString(), '{"n":1, "model" : "model"}')

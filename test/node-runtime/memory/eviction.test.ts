@@ -30,11 +30,11 @@ describe('eviction', () => {
     assert.deepEqual(keys(planEviction(150, 0, idle)), ['large'])
   })
 
-  it('evicts nothing when even all models would not free enough', () => {
+  it('evicts nothing when even evicting all models would not free enough', () => {
     assert.equal(planEviction(500, 100, [model('a', 50, 1), model('b', 50, 2)]), undefined)
   })
 
-  it('frees enough if possible, never evicts one too many, and never a newer model before an older one of its size', () => {
+  it('frees enough if possible, never evicts more models than needed, and never a newer model before an older one of its size', () => {
     for (let round = 0; round < 3_000; round++) {
       const idle = Array.from({ length: whole(8) }, (_, i) => model(`m${i}`, 1 + whole(50), whole(1_000)))
       const [needed, free] = [whole(200), whole(100)]
@@ -104,7 +104,7 @@ describe('eviction on several GPUs', () => {
     assert.deepEqual(plan(20, 2, [0, 0], idle), [[0, 1], ['split']])
   })
 
-  it('frees enough for each part if possible, and never evicts one too many', () => {
+  it('frees enough for each part if possible, and never evicts more models than needed', () => {
     for (let round = 0; round < 3_000; round++) {
       const free = Array.from({ length: 1 + whole(5) }, () => whole(80))
       const idle = Array.from({ length: whole(7) }, (_, i) =>

@@ -63,7 +63,7 @@ describe('GPU memory', function () {
     return node
   }
 
-  it('goes to the next model only after the driver no longer lists the evicted one', async () => {
+  it('is passed to the next model only after the driver no longer lists the evicted one', async () => {
     using driver = new Driver()
     const [old, fresh] = [await addModel(api, { name: 'old' }), await addModel(api, { name: 'fresh' })]
     await using node = await loaded(driver, old)
@@ -123,7 +123,7 @@ describe('GPU memory', function () {
     await until(() => heldBy(node, key) === 0)
   })
 
-  it('is neither measured nor freed while the driver lists a process without a figure', async () => {
+  it('is neither measured nor freed while the driver lists a process without its memory use', async () => {
     using driver = new Driver()
     const meter = memoryMeter({ hardware: 'gpu', gpus: [] })
     const profile = { vram_mb: 200 } as Parameters<typeof meter.measureMb>[1]

@@ -15,8 +15,8 @@ import { until } from '../../support/assertions/until.ts'
 const FOR_EVER = 60_000
 
 /**
- * Returns an allocator of 100 MB in which one idle model uses 80 MB. Its meter returns these values, the last one
- * repeatedly.
+ * Returns an allocator of 100 MB in which one idle model uses 80 MB. Its meter returns these values, then repeats the
+ * last one.
  */
 function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTimeouts> = {}) {
   const memory = new MemoryLedger(100)

@@ -42,7 +42,7 @@ function nodeWith(loads: Record<string, { mb: number; loadMs: number }>) {
   return { allocator, memory, pins, models, modelOf, add, evicted, moves, waits }
 }
 
-/** Returns the milliseconds until a promise has settled. */
+/** Returns how many milliseconds a promise takes to settle. */
 async function timeOf(work: Promise<unknown>): Promise<number> {
   const startedAt = performance.now()
   await work

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
-/** Provides an `nvidia-smi` of two GPUs of 12 GB that never lists a process. */
+/** Provides an `nvidia-smi` with two 12 GB GPUs that never lists a process. */
 function twoGpus(): Disposable {
   const folder = temporaryFolder()
   const path = process.env.PATH
@@ -67,7 +67,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(new Set(seen), new Set(['GPU-aa', 'GPU-bb']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
-    // Neither is still protected from the next load, so the least recently used one is evicted.
+    // Neither is still protected from eviction, so the least recently used one is evicted.
     await sleep(loadsMs)
     await models.load(third)
     assert.deepEqual([reportOf(node, first)?.state, reportOf(node, third)?.gpus], ['evicted', [0]])
@@ -147,7 +147,7 @@ describe('a node with several GPUs', function () {
       assert.equal(loadCatalog().profile(id)?.vram_mb, 0, id)
   })
 
-  it('splits a budget below their total memory by their size', () => {
+  it('splits a budget below their total memory in proportion to their size', () => {
     const gpus = [24_000, 8_000].map((memory_mb) => ({ name: 'T', memory_mb }))
 
     assert.deepEqual(gpuBudgets(gpus, 32_000), [24_000, 8_000])

@@ -130,7 +130,7 @@ describe('merge guards', () => {
 
       const spec = { method: 'adapter_merge' as const, base: use('base'), sources: [use('adapter')] }
 
-      await assert.rejects(merge(spec), /base is quantised/)
+      await assert.rejects(merge(spec), /base is quantized/)
     })
   })
 
@@ -189,7 +189,7 @@ describe('merge guards', () => {
     assert.equal(done.eta_seconds, 0)
   })
 
-  it('stop promptly when aborted, and leave nothing', async () => {
+  it('stop promptly when aborted, and leave nothing behind', async () => {
     const size = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
     for (const seed of [0, 1, 2]) writeLargeCheckpoint(at(`m${seed}`), { seed, ...size })
     const controller = new AbortController()

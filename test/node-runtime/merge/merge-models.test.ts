@@ -44,7 +44,7 @@ describe('model merges', () => {
     bf16(tensors.get(name)?.values[i] ?? Number.NaN)
 
   describe('slerp', () => {
-    it('follows the weighted part of the arc between two models', async () => {
+    it('interpolates along the arc between two models, according to their weights', async () => {
       const a = model('a', { seed: 1, spread: 2 })
       const b = model('b', { seed: 2, spread: 2 })
       await merge({ method: 'slerp', sources: [use('a', 1), use('b', 3)] })
@@ -63,7 +63,7 @@ describe('model merges', () => {
       })
     })
 
-    it('interpolates linearly if both point the same way', async () => {
+    it('interpolates linearly if both point in the same direction', async () => {
       const a = model('a', { seed: 1, spread: 0.001 })
       const b = model('b', { seed: 2, spread: 0.001 })
 
@@ -122,7 +122,7 @@ describe('model merges', () => {
       })
     })
 
-    it('keeps each difference with the probability of the density, scaled up to compensate', async () => {
+    it('keeps each difference with a probability equal to the density, and scales it up to compensate', async () => {
       const size = { hidden: 96, change: zeroed }
       model('base', size)
       model('a', { ...size, change: (tensors) => filled(tensors, 0.25) })
@@ -303,5 +303,5 @@ const zeroed = (tensors: Map<string, Tensor>) => filled(tensors, 0)
 const filled = (tensors: Map<string, Tensor>, number: number) => {
   for (const { values } of tensors.values()) values.fill(number)
 }
-/** Rounds the values like storing them in f16 does. */
+/** Rounds the values as storing them in f16 does. */
 const halved = (values: Float32Array) => new Float32Array(new Float16Array(values))

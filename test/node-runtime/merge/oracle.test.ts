@@ -45,7 +45,7 @@ describe('merges compared with mergekit', () => {
         assert.equal(ours.length, bits.length)
         Float32Array.from(bits, fromBf16).forEach((theirs, i) => {
           const value = ours[i] ?? Number.NaN
-          // Intermediate differences and sums of up to 4 are rounded there, against a single rounding at the end here.
+          // mergekit rounds intermediate differences and sums of up to 4; here only the final result is rounded.
           const step = 2 ** -7 * Math.max(Math.abs(theirs), Math.abs(value), 2)
           equal += Number(value === theirs)
           all += 1

@@ -88,7 +88,7 @@ describe('model conversion', function () {
     assert.deepEqual(madeOn(node), [])
   })
 
-  it('restarts after a kill halfway, and leaves nothing usable of the first try', async () => {
+  it('restarts after a kill halfway, and leaves nothing usable from the first attempt', async () => {
     using folder = temporaryFolder()
     using dir = temporaryFolder()
     await makeTinySpecialist(folder.path, MODEL)
@@ -151,7 +151,7 @@ describe('model conversion', function () {
   })
 
   describe('with its own ONNX file', () => {
-    /** A model that brings the conversion of this model as its own ONNX file. */
+    /** Creates a model that includes the other model's conversion as its own ONNX file. */
     async function bringing(folder: string, other: TinySpecialist): Promise<void> {
       using origin = temporaryFolder()
       await makeTinySpecialist(origin.path, other)

@@ -5,7 +5,7 @@ import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { until } from '../../support/assertions/until.ts'
 
 const STALL_TIMEOUT_MS = 400
-/** Reads continuously and retains nothing, like a large model on a slow disk. */
+/** Reads continuously and retains nothing, like a server that loads a large model from a slow disk. */
 const READER = `
 const { openSync, readSync } = require('node:fs')
 const [file, buffer] = [openSync('/dev/zero'), Buffer.alloc(4 << 20)]

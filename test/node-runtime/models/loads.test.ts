@@ -123,7 +123,7 @@ describe('failed loads', function () {
     assert.equal(Math.floor((model.retryAt - before) / 1_000), 1)
   })
 
-  it('are delayed longer each time on a node', async () => {
+  it('are retried by a node after a longer delay each time', async () => {
     await using api = await startApi()
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'broken', broken: true })

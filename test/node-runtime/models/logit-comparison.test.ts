@@ -3,7 +3,7 @@ import { compareLogits, type ComparisonTools } from '../../../node-runtime/model
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode } from '../../support/servers/nodes/node.ts'
 
-describe('the comparison of logits', () => {
+describe('the logit comparison', () => {
   let api: TestApi
   before(async () => {
     api = await startApi()

@@ -54,7 +54,7 @@ describe('model manager', () => {
     assert.equal(state(node, key)?.state, 'idle')
   })
 
-  it('replaces the reservation by the measured peak, and keeps it for the next load', async () => {
+  it('replaces the reservation with the measured peak, and keeps it for the next load', async () => {
     await using node = await startNode(api, { ballastMb: 80 })
     const key = await addModel(api, { name: 'heavy' })
 
@@ -136,7 +136,7 @@ describe('model manager', () => {
     await assert.rejects(node.parts.models.load(key), isUnavailable('load_failed'))
   })
 
-  it('truncates the error of a server that writes endlessly, and keeps its link', async () => {
+  it("truncates the error of a server that writes endlessly, and keeps the node's link open", async () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'endless', line_mb: 3 })
 
@@ -203,7 +203,7 @@ describe('model manager', () => {
     assert.equal(node.parts.models.startState(fresh), 'resident')
   })
 
-  it('unloads a model that was idle for the configured time, but no pinned or busy one', async () => {
+  it('unloads a model that was idle for the configured time, but not a pinned or busy one', async () => {
     const [pinned, busy, idle] = [
       await addModel(api, { name: 'pinned' }),
       await addModel(api, { name: 'busy' }),

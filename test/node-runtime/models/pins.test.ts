@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 
 describe('pins', () => {
-  it('return the idle timeout of a model, or that of the node; 0 never expires', () => {
+  it("return a model's idle timeout, or the node's by default; 0 means never", () => {
     const [timed, untimed] = [new Pins([], 60), new Pins()]
 
     for (const pins of [timed, untimed]) pins.setIdleTimeouts({ never: 0, soon: 2 })

@@ -17,7 +17,7 @@ describe('model residency', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  /** Adds a model with an endpoint that has scaling. */
+  /** Adds a model with an endpoint that scales. */
   async function scaled(name: string, idle_timeout_s: number | null, load_s = 0): Promise<string> {
     const { db } = api.database
     const key = await addModel(api, { name, load_s })
@@ -95,7 +95,7 @@ describe('model residency', function () {
     assert.equal(reported(node, key)?.retiring, undefined)
   })
 
-  it("uses the endpoint's idle timeout in place of the node's, whether longer or shorter", async () => {
+  it("uses the endpoint's idle timeout instead of the node's, whether longer or shorter", async () => {
     const [always, ordinary] = [await scaled('always', 0), await scaled('ordinary', null)]
     const [brief, unlimited] = [await scaled('brief', 1), await scaled('unlimited', null)]
     await using impatient = await startNode(api, { idleUnloadS: 1 })

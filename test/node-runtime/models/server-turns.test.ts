@@ -4,7 +4,7 @@ import { durableOf, FROM_GATEWAYS, ServerTurns } from '../../../node-runtime/mod
 const never = new AbortController().signal
 
 describe('turns at a model server', () => {
-  it('give gateways three of four while durable work of two accounts waits too, each with its share', async () => {
+  it('give gateways three of four while durable work of two accounts also waits, and each account its share', async () => {
     const turns = new ServerTurns(1)
     const served: string[] = []
     const blocker = await turns.take(FROM_GATEWAYS, never)
@@ -26,7 +26,7 @@ describe('turns at a model server', () => {
     assert.equal(served.length, 84)
   })
 
-  it('never exceed the concurrency, and drop a request whose caller leaves', async () => {
+  it('never exceed the concurrency, and drop a request whose caller disconnects', async () => {
     const turns = new ServerTurns(2)
     const leaving = new AbortController()
     const held = [await turns.take(durableOf(), never), await turns.take(FROM_GATEWAYS, never)]

@@ -27,7 +27,7 @@ async function spoilGguf(
   // llama.cpp's binding would never stop reading.
   else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
   else if (how === 'template') {
-    // The template is the text that begins with its first statement, after its length.
+    // The template follows its length, and begins with its first statement.
     const at = bytes.indexOf('tokenizer.chat_template') + 'tokenizer.chat_template'.length + 4
     const length = Number(bytes.readBigUInt64LE(at))
     bytes.write(ENDLESS.padEnd(length), at + 8)
@@ -82,8 +82,8 @@ for (const [server, require, make, cases] of [
         const path = world.pathOf(file)
         await make(path)
         const admin = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
-        // The import checks the file in its first call and reads it again to send it. Spoiling it in between lets files
-        // reach the node that an import would reject, like uploads can.
+        // The import checks the file in its first call and reads it again to send it. Corrupting it in between lets
+        // files reach the node that an import would reject, as uploads can.
         const client: Pick<AdminClient, 'call'> = {
           async call<T>(...call: Parameters<AdminClient['call']>): Promise<T> {
             const answer = await admin.call<T>(...call)
@@ -94,7 +94,7 @@ for (const [server, require, make, cases] of [
         const { accountId } = world.caller
         const name = `bad-${file.replace('.', '-')}`
         const model = await importModel(client, { name, path, task: 'chat', accountId })
-        // Like the placement of a waiting request.
+        // The placement of a waiting request makes the same call.
         await assert.rejects(
           world.node.parts.models.load(model.model_key),
           (err: Error & { code?: string }) =>

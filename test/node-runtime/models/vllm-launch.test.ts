@@ -115,7 +115,7 @@ describe('a language model on vLLM', () => {
     assert.ok(Env?.includes('HF_HUB_OFFLINE=1'))
   })
 
-  it('gets space to compile and run its kernels, and RAM by its own figure, not by its VRAM', async () => {
+  it('gets space to compile and run its kernels, and a RAM limit that does not depend on its VRAM', async () => {
     const { Env, HostConfig } = await created(profileOf('llm-vllm'))
 
     const options = HostConfig.Tmpfs?.['/tmp']?.split(',') ?? []
@@ -203,7 +203,7 @@ describe('a language model on vLLM', () => {
     assert.equal(drivers.process.running.length, 0)
   })
 
-  it('differs as a process from the container only in how it is started', () => {
+  it('is started differently as a process than as a container, but is otherwise the same', () => {
     const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
     const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
     const descriptionFields = ['profile_id', 'display_name', 'description']
@@ -229,7 +229,7 @@ describe('a language model on vLLM', () => {
     assert.deepEqual([several.estimateMb(spec, one), several.estimateMb(spec, two)], [21_600, 28_800])
   })
 
-  it('may use the RAM of its profile, or its measured peak where RAM is what counts', () => {
+  it("may use its profile's RAM or, on a CPU, its measured peak if that is higher", () => {
     const [cpu, gpu] = (['cpu', 'gpu'] as const).map((hardware) => memoryMeter({ hardware, gpus: [] }))
     const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
     const limits = [300, 9_000].map((held) =>

@@ -316,7 +316,7 @@ print(name())`)})])`
       for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, [...machine, ...all][at])
     })
 
-    it("can't write other processes' files in /proc, as far as the node could protect them", async function () {
+    it("can't write other processes' files in /proc if the node was able to protect them", async function () {
       await needs(this, 'mounts')
       const other = await driver.start({
         name: 'other',
@@ -355,7 +355,7 @@ print(name())`)})])`
     })
   })
 
-  it('ends a child that exceeds its memory, and reports its use and its limit', async () => {
+  it('ends a child that exceeds its memory limit, and reports its use and its limit', async () => {
     const grow = 'parts = []\nimport time\nwhile True:\n  parts.append(bytearray(20 << 20)); time.sleep(0.02)'
     const child = await driver.start({
       name: 'grow',

@@ -45,7 +45,7 @@ describe('the container driver', function () {
     network: false,
     ...more,
   })
-  /** Runs a script to its end; returns its output and its exit. */
+  /** Runs a script to completion; returns its output and its exit. */
   const outcome = async (script: string, more?: Partial<ContainerSpec>) => {
     const container = await driver.start(spec(script, more))
     const output = text(container.stdout)
@@ -72,7 +72,7 @@ describe('the container driver', function () {
     assert.deepEqual(await outcome('echo hello; exit 7'), { code: 7, output: 'hello' })
   })
 
-  it('denies it network, capabilities, new privileges, and writes to its root', async () => {
+  it('denies a container network access, capabilities, new privileges, and writes to its root', async () => {
     const { output: said } = await outcome(
       'cat /proc/self/status; ls /sys/class/net; touch /x 2>&1; touch /tmp/x && echo tmp-is-writable',
     )
@@ -121,7 +121,7 @@ describe('the container driver', function () {
     assert.equal(await container.pid(), undefined)
   })
 
-  it('removes containers of an earlier run of the node, and none of another node', async () => {
+  it('removes containers of an earlier run of the node, but not those of another node', async () => {
     using elsewhere = temporaryFolder()
     const other = (await ContainerDriver.connect({
       socketPath: engine.socketPath,

@@ -27,7 +27,7 @@ describe('control groups of tools', function () {
     group.folders.flatMap((folder) =>
       readFileSync(join(folder, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number),
     )
-  /** Makes a process join groups, like a sandbox does. */
+  /** Makes a process join groups, as a sandbox does. */
   const enter = (folders: readonly string[], pid: number | undefined) => {
     for (const folder of folders) writeFileSync(join(folder, 'cgroup.procs'), String(pid))
   }
@@ -41,8 +41,8 @@ describe('control groups of tools', function () {
     await until(async () => (await bench.leftovers()).length === 0)
   })
 
-  it('end a run that exceeds its memory, and report it', async () => {
-    // Faster than the watch polls, and over at once.
+  it('end a run that exceeds its memory limit, and report it', async () => {
+    // Too short for the watch to notice between two polls.
     const code = `
 import os
 for _ in range(8):
@@ -56,7 +56,7 @@ print("done")`
     })
   })
 
-  it('have the limits of the run, and end the processes in them', async () => {
+  it("have the run's limits, and end the processes in them when they are removed", async () => {
     const group = await groups.create('one', LIMITS)
     const child = spawn('sleep', ['600'])
     enter(group.folders, child.pid)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { KernelMemory } from '../../../node-runtime/processes/kernel-memory.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** Locks bytes of many files; on a single file each further lock takes longer. */
+/** Locks bytes in many files; on a single file, each additional lock takes longer. */
 const LOCKS = `
 import fcntl, os, socket, struct, sys, time
 for n in range(900):

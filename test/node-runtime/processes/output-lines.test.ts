@@ -10,7 +10,7 @@ const linesOf = async (chunks: (string | Buffer)[], maxLength?: number): Promise
 }
 
 describe('output lines of a program', () => {
-  it('end at each kind of line end, wherever chunks end', async () => {
+  it('end at any kind of line break, wherever chunks end', async () => {
     assert.deepEqual(await linesOf(['one\ntw', 'o\r', '\nthree\rfo', 'ur\r\n\nlast']), [
       'one',
       'two',

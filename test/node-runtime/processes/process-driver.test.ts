@@ -40,7 +40,7 @@ describe('the process driver', () => {
     assert.deepEqual(await readdir(join(stateDir, 'pids')), [])
   })
 
-  it('keeps the output of a command for callers that read after its end', async () => {
+  it('keeps the output of a command for callers that read it after the command has ended', async () => {
     const work = await shell(newDriver(), 'echo told')
     await work.exited
 

@@ -163,7 +163,7 @@ describe('a schema for a llama.cpp grammar', () => {
     })
   }
 
-  describe('that is small and expands to much', () => {
+  describe('that is small but expands to a large one', () => {
     const chain = (count: number, link: (next: string) => unknown) => ({
       $ref: '#/$defs/a0',
       $defs: {

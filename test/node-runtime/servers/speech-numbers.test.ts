@@ -13,7 +13,7 @@ import {
 } from '../../support/builders/models/tiny-speech.ts'
 
 const PROBE = join(import.meta.dirname, '../../support/builders/probes/speech_probe.py')
-/** The length of a window, because the libraries pad a shorter one in different ways. */
+/** The length of a window, because the libraries pad shorter audio in different ways. */
 const SECONDS = 30
 const PROMPTS = [
   ['en', 'transcribe'],
@@ -42,7 +42,7 @@ describe('a converted speech model', function () {
   this.timeout(600_000)
   before(requireSpeech)
 
-  it('generates the tokens of transformers, in each language and for each task', async () => {
+  it('generates the same tokens as transformers, in each language and for each task', async () => {
     const model = await tinySpeech()
     const expected = await probe(await llmPython(), 'transformers', model)
     const found = await probe(await whisperPython(), 'ctranslate2', await convertSpeech(model))

@@ -37,7 +37,7 @@ describe('the speech-to-text server', function () {
   const hear = (bytes: Buffer, signal?: AbortSignal) =>
     server.ask({ audio_url: dataUrl(bytes), language: 'en' }, 'stt', signal)
 
-  it('rejects files that only refer to audio elsewhere, and never opens a socket for it', async () => {
+  it('rejects files that only refer to audio elsewhere, and never opens a socket for them', async () => {
     await using taken = createSocket('udp4')
     taken.bind(0, '127.0.0.1')
     await once(taken, 'listening')
@@ -59,7 +59,7 @@ describe('the speech-to-text server', function () {
     }
   })
 
-  it('transcribes the example of its task type, which the registration of an import offers as a request', async () => {
+  it('transcribes the example for its task type, which import registration offers as a request', async () => {
     const { example_input } = importedListing('stt')
     const { status, body } = await server.ask(example_input, 'stt')
 

@@ -38,9 +38,9 @@ describe('the tabular model server', () => {
       [{ instances: [HOUSE, 7] }, 422, /instances\[1\] must be an object/, '/instances/1'],
       [{ instances: [{ age: 3 }] }, 422, /instances\[0\]\.size is missing/, '/instances/0/size'],
       [{ instances: [{ ...HOUSE, size: null }] }, 422, /size must not be null/, '/instances/0/size'],
-      [{ instances: [HOUSE, { ...HOUSE, size: '80' }] }, 422, /\[1\]\.size must be a number, not a text/],
-      [{ instances: [{ ...HOUSE, town: 3 }] }, 422, /town must be a text, not a number/],
-      [{ instances: [{ ...HOUSE, garden: 'no' }] }, 422, /garden must be true or false, not a text/],
+      [{ instances: [HOUSE, { ...HOUSE, size: '80' }] }, 422, /\[1\]\.size must be a number, not a string/],
+      [{ instances: [{ ...HOUSE, town: 3 }] }, 422, /town must be a string, not a number/],
+      [{ instances: [{ ...HOUSE, garden: 'no' }] }, 422, /garden must be true or false, not a string/],
       [`{"instances":[{"x":"${'x'.repeat(17 << 20)}"}]}`, 413, /larger than 16 MB/],
     ]
     for (const [body, status, message, path] of refusals) {
@@ -108,7 +108,7 @@ describe('the tabular model server', () => {
 
         assert.equal(status, 422, sent)
         assert.deepEqual(body.error, {
-          message: `instances[1].${sent} is no column of this model; did you mean '${column}'? Write null for a value that is missing.`,
+          message: `instances[1].${sent} is not a column of this model; did you mean '${column}'? Write null for a value that is missing.`,
           path: `/instances/1/${sent.replace('/', '~1')}`,
         })
       }
@@ -187,7 +187,7 @@ print(time.process_time())
     }
   })
 
-  it('answers any text, even one without a known word', async () => {
+  it('answers any text, even if it contains no known word', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'text-classification', reviewRows(120))
 
@@ -200,10 +200,10 @@ print(time.process_time())
       const total = Object.values(probabilities).reduce((sum, value) => sum + value, 0)
       assert.ok(Math.abs(total - 1) < 1e-9)
     }
-    assert.match(refused.body.error?.message ?? '', /text must be a text, not a list/)
+    assert.match(refused.body.error?.message ?? '', /text must be a string, not a list/)
   })
 
-  it('answers a text or a list of texts, like other text classifiers', async () => {
+  it('accepts a string or a list of strings, as other text classifiers do', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'text-classification', reviewRows(120))
     const texts = ['a lovely, superb chair', '']
@@ -229,7 +229,7 @@ print(time.process_time())
     }
   })
 
-  it('splits texts of any script into words, and keeps the old splitting for models of earlier versions', async () => {
+  it('splits text in any script into words, and keeps the old splitting for models of earlier versions', async () => {
     const texts = [
       'The Chair, naïve',
       '这个好iPhone 15',
@@ -270,12 +270,12 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
       ['the', 'chair', 'naïve'],
       ['这个好iphone', '15'],
     ])
-    // Accented letters may come in two code points, which the old splitting separates.
+    // Accented letters may consist of two code points, which the old splitting separates.
     assert.deepEqual(JSON.parse(areNew), [false, false, true, true, true, true, true])
     assert.deepEqual(JSON.parse(runs), ['很', '好', 'ok', '很 好', '好 ok'])
   })
 
-  it('reads texts without spaces and emoji like their trainer, and leaves models of earlier versions unchanged', async () => {
+  it('splits emoji and text without spaces as its trainer did, and leaves models of earlier versions unchanged', async () => {
     using folder = temporaryFolder()
     const moods = { good: ['非常好', '😀'], bad: ['非常差', '😡'] }
     const rows = Array.from({ length: 120 }, (_, i) => {

@@ -1,4 +1,4 @@
-/** A program that tries to use memory or CPU outside of its tool's limits. */
+/** A program that tries to use memory or CPU beyond its tool's limits. */
 export interface Attack {
   name: string
   code: string
@@ -353,7 +353,7 @@ base = libc.mmap(None, 60000 * 4096, 0, 0x4022, -1, 0)
 for page in range(base, base + 60000 * 4096, 8192):
     libc.mprotect(page, 4096, 3)`
 
-/** Takes more than 256 MB within the first second, and then holds it. */
+/** Uses more than 256 MB within the first second, and then holds it. */
 export const EARLY_MAPPINGS_ATTACK = `${MANY_MAPPINGS}
 for _ in range(28):
     if os.fork() == 0: time.sleep(20); os._exit(0)

@@ -82,7 +82,7 @@ except OSError as error:
       assert.equal(stdout, '[1]\nProcessLookupError\n')
     })
 
-    it('denies reads of the files of the node and its users', async () => {
+    it('denies reads of files that belong to the node and its users', async () => {
       // A container has its own /sys and /run.
       const paths = [
         ...(kind === 'processes' ? ['/run', '/sys', '/home', '/var/lib'] : []),
@@ -205,7 +205,7 @@ while True: time.sleep(1)`
       await assert.rejects(bench.python(code, 1), { message: 'the tool was ended after 1 s, its time limit' })
     })
 
-    it('ends a gigabyte of output', async () => {
+    it('ends a run that prints a gigabyte', async () => {
       await assert.rejects(bench.run('loud', {}), {
         message: 'the tool was ended because it wrote more than 16 MB',
       })
@@ -219,7 +219,7 @@ while True: time.sleep(1)`
       await assert.rejects(bench.run('large', {}), { message: 'the result of the tool is larger than 16 KB' })
     })
 
-    it('passes on the message of a failing tool, without folders', async () => {
+    it("passes on a failing tool's message, without folder paths", async () => {
       await assert.rejects(bench.run('mute', {}), {
         message: 'the tool mute did not print a JSON object',
       })
@@ -237,7 +237,7 @@ while True: time.sleep(1)`
       await assert.rejects(running, { message: 'left' })
     })
 
-    it('leaves others their turn while one caller fills the node', async () => {
+    it('gives other callers their turn while one caller fills the node', async () => {
       const work = new AbortController()
       const long = { code: 'import time\ntime.sleep(60)', timeout_s: 100 }
       const filling = Array.from({ length: 40 }, () => bench.run('run_python', long, work.signal, 'greedy'))
@@ -264,7 +264,7 @@ while True: time.sleep(1)`
       assert.deepEqual(readdirSync(join(bench.folder, 'work')), [])
     })
 
-    /** Counts the processes below this one, and those elsewhere that name the folder of the bench. */
+    /** Counts the processes below this one, and other processes whose command line names the bench's folder. */
     async function processes(): Promise<number> {
       const below = new Set(await treeOf(process.pid))
       const others = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && !below.has(Number(name)))

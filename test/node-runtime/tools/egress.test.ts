@@ -68,7 +68,7 @@ describe('external access of tools', function () {
   after(() => stack.disposeAsync())
   afterEach(() => bench && until(async () => (await bench.leftovers()).length === 0, SOON_MS))
 
-  /** Creates a file with the libraries of the tools. */
+  /** Creates a file with the tools' libraries. */
   const made = (path: string, code: string) => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'made')
@@ -209,7 +209,7 @@ describe('external access of tools', function () {
     await assert.rejects(ask("select * from read_text('/etc/passwd')"), { message: /^sql: Permission Error/ })
     await assert.rejects(ask('set enable_external_access = true'), { message: /^sql: / })
     for (const sql of [' ', ';', '-- a comment', '/* a comment */'])
-      await assert.rejects(ask(sql), { message: 'sql: it is no query that returns rows' }, sql)
+      await assert.rejects(ask(sql), { message: 'sql: it is not a query that returns rows' }, sql)
     await assert.rejects(ask('select nothing from data'), { message: /^sql: Binder Error/ })
     await assert.rejects(ask('select 1', '/empty'), { message: 'file_url: the file is empty' })
     await assert.rejects(ask('select 1', '/none'), { message: 'file_url: the server returned 404' })
@@ -241,7 +241,7 @@ describe('external access of tools', function () {
       message: 'pages: 4 is not within the 3 pages of the file',
     })
     await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/prices.csv') }), {
-      message: 'file_url: it is no PDF',
+      message: 'file_url: it is not a PDF',
     })
   })
 

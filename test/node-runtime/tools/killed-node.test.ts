@@ -26,7 +26,7 @@ while True: time.sleep(1)`
 describe('a node killed during a tool run', function () {
   this.timeout(90_000)
 
-  /** Lists the processes of Python code that holds this name, whatever their root is. */
+  /** Lists the processes that see a folder of this name in their `/tmp`, whatever their root is. */
   const atWork = (folder: string) =>
     readdirSync('/proc').filter((pid) => {
       try {

@@ -35,7 +35,7 @@ open("/tmp/seen", "w").close()`
       assert.equal(again['stdout'], '150000\n')
     })
 
-    it('have their whole time limit when a request arrives', async () => {
+    it('have their full time limit when a request arrives', async () => {
       await bench.python('pass')
       await until(async () => (await started()) > 0)
       const begun = performance.now()

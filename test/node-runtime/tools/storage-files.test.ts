@@ -48,7 +48,7 @@ describe("tool files in the platform's storage", () => {
     assert.equal(await fetchSlowly(PIECES), '1234\n'.repeat(PIECES))
   })
 
-  it('are given up when the storage stalls or never responds', async () => {
+  it('are abandoned when the storage stalls or never responds', async () => {
     await assert.rejects(fetchSlowly(2), /file_url: the file could not be fetched/)
     await assert.rejects(fetchSlowly(0), /file_url: the file could not be fetched/)
   })

@@ -263,7 +263,7 @@ describe('unusual but valid data', () => {
     assert.deepEqual(first, [{ column: 'Unnamed: 0', reason }])
   })
 
-  it('keeps the schema within the endpoint limit for many long texts', async () => {
+  it('keeps the schema within the endpoint limit for many long text values', async () => {
     using folder = temporaryFolder()
     const columns = Array.from({ length: 150 }, (_, at) => `c${at}`)
     const long = houseRows(60).map((row, index) => ({ ...row, notes: `${index % 15}${'x'.repeat(20_000)}` }))

@@ -18,7 +18,7 @@ const run = async (program: string, ...args: string[]): Promise<string> =>
 describe('spaces around CSV cells', function () {
   this.timeout(60_000)
 
-  it('are not part of texts, missing value markers, classes and dates', async () => {
+  it('are not part of texts, missing value markers, classes or dates', async () => {
     const rows = [
       '39, State-gov, <=50K',
       '50, ?,>50K ',
@@ -47,7 +47,7 @@ describe('spaces around CSV cells', function () {
     assert.deepEqual(texts?.classes, ['<=50K', '>50K'])
   })
 
-  it('do not matter to a served model, unless two of its texts differ by them', async () => {
+  it('do not matter to a served model, unless two of its categories differ only by them', async () => {
     const program = `
 import json, sys
 import numpy as np
@@ -66,7 +66,7 @@ print(json.dumps([codes(("Bern", "Zug"), ["Zug", " Zug", "Zug ", "Uri", " "]), c
     ])
   })
 
-  it('are kept in the texts that language models learn', async () => {
+  it('are kept in the text that language models learn', async () => {
     using folder = temporaryFolder()
     const program = `
 import json, sys
@@ -106,7 +106,7 @@ print(json.dumps(_read_csv(path, Budget(None))))`
   })
 })
 
-describe('accents in the texts of a table model', () => {
+describe("accents in a table model's text", () => {
   it('may be encoded in either way, in training and in requests to the model', async () => {
     const program = `
 import json

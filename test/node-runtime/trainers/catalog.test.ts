@@ -12,7 +12,7 @@ const PROFILES = new Map([
   ['text-classification-finetune', 'specialist-onnx'],
 ])
 
-/** The defaults of the contract's table, except those that it does not spell out. */
+/** The defaults from the contract's table, except those that it does not spell out. */
 const TABLE = {
   adapter: 'qlora',
   epochs: 3,

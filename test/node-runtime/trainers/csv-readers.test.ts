@@ -49,7 +49,7 @@ describe('CSV files', function () {
     queries = results.map(({ columns = [], rows = [], error }) => {
       if (error !== undefined) return error
       const names = columns.map(({ name }) => name)
-      // The tool names the column of a trailing delimiter.
+      // query_table names the column that a trailing delimiter creates.
       const shown = names.filter(
         (name) => !/^column\d+$/.test(name) || rows.some((row) => row[name] !== null),
       )

@@ -7,8 +7,8 @@ import { DAYS, formatDayFirst, reviewRows, writeCsv, writeJsonl } from '../../su
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf } from '../../support/servers/nodes/trainer.ts'
 
-describe('data that a model reads differently than it was written', () => {
-  it('sorts times of any notation, and reports it in the run', async () => {
+describe('a trainer that reads data differently from how it was written', () => {
+  it('sorts times in any notation, and reports it in the run', async () => {
     using folder = temporaryFolder()
     const train = async (name: string, lines: string[], hyperparameters = {}) => {
       const file = join(folder.path, `${name}.csv`)
@@ -49,7 +49,7 @@ describe('data that a model reads differently than it was written', () => {
     )
   })
 
-  it("interprets dataset cells like the dataset's trainer does", async () => {
+  it("interprets dataset cells as the dataset's trainer does", async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.csv')
     const odd = [
@@ -125,7 +125,7 @@ describe('data that a model reads differently than it was written', () => {
     assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
   })
 
-  it('reports classes that differ only in case, rows without a class or text, and texts without words', async () => {
+  it('reports classes that differ only in case, rows without a class or text, and text without words', async () => {
     using folder = temporaryFolder()
     const rows = reviewRows(60).map((row, at) => ({
       text: at === 5 ? '' : at % 20 === 11 ? '...' : (row['text'] ?? null),

@@ -89,7 +89,7 @@ describe('tuning text encoders', function () {
     }
   })
 
-  it('computes vectors like its base, and writes the usual layout for a base without one', async () => {
+  it('computes vectors as its base does, and writes the usual layout for a base without one', async () => {
     const texts = colourPairs().map(({ anchor }) => anchor)
     const bases = [
       await tinySpecialist({ pooling: 'cls', unnormalized: true }),
@@ -198,7 +198,7 @@ describe('tuning text encoders', function () {
     assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
   })
 
-  it('ends with the column, the row and the expectation before it trains', async () => {
+  it('fails before it trains, with the column, the row and what it expected', async () => {
     const chatty = join(folder.path, 'chatty')
     await makeTinyLlm(chatty)
     const csv = join(folder.path, 'classes.csv')
@@ -231,7 +231,7 @@ describe('tuning text encoders', function () {
       [
         'llama',
         { baseDir: chatty },
-        /LlamaForCausalLM is no encoder of texts; its family must be one of bert, /,
+        /LlamaForCausalLM is not a text encoder; its family must be one of bert, /,
       ],
       [
         'alike',

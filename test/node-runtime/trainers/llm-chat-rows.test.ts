@@ -7,7 +7,9 @@ interface RenderedRows {
   notes: Record<string, [number, number]>
 }
 
-/** A template like those of models with tools: it shows the tools, the calls with their ids, and the results. */
+/**
+ * A template like those of models that support tools: it shows the tools, the calls with their ids, and the results.
+ */
 const WITH_TOOLS = [
   "{% if tools %}[{{ tools | map(attribute='function') | map(attribute='name') | join(',') }}]{% endif %}",
   "{% for m in messages %}<{{ m.role }}{{ ' ' + m.name if m.name }}{{ ' ' + m.tool_call_id if m.tool_call_id }}>{{ m.content }}",
@@ -134,7 +136,7 @@ const calling = says('assistant', 'Let me look.', { tool_calls: [call('c1', {})]
 const user = { role: 'user', content: 'x' }
 const REFUSED: [string, object, RegExp][] = [
   ['a list without messages', { messages: [] }, /^Row \d+: messages has no messages\.$/],
-  ['no list', { conversations: 'hello' }, /^Row \d+: conversations is no list of messages\.$/],
+  ['no list', { conversations: 'hello' }, /^Row \d+: conversations is not a list of messages\.$/],
   ['neither column', { prompt: 'x' }, /^Row \d+: conversations is missing\.$/],
   [
     'an unknown role',
@@ -160,7 +162,7 @@ const REFUSED: [string, object, RegExp][] = [
   [
     "arguments that aren't an object",
     { messages: [user, { role: 'assistant', tool_calls: [call('c', 'Oslo')] }] },
-    /message 2 calls weather with arguments that are no JSON object/,
+    /message 2 calls weather with arguments that are not a JSON object/,
   ],
   [
     'a call without a name',
@@ -226,7 +228,7 @@ describe('chat rows for language model training', () => {
       rows(
         'threeRoles',
         [
-          // Every text is shown, quoted, trimmed or in capitals.
+          // The template shows every text: quoted, trimmed or in capitals.
           { messages: [says('system', ' Be brief. '), ...question, says('user', 'Sure?')] },
           // The tool's text also appears in another message.
           { messages: [...question, says('tool', 'dry')] },

@@ -75,7 +75,7 @@ describe('an interrupted fine-tuning run', function () {
       let seen = 0
       const first = await runTrainer({
         ...broken,
-        // The stop comes in the middle of the second epoch, after an evaluation.
+        // The stop arrives in the middle of the second epoch, after an evaluation.
         onEvent: ({ event }) => (event === 'checkpoint' && ++seen === 4 ? signal : undefined),
       })
       const second = await runTrainer({ ...broken, resumeFrom: (await checkpointsOf(broken.folder)).at(-1) })

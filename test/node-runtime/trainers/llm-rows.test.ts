@@ -127,7 +127,7 @@ describe('rows for language model training', () => {
     assert.deepEqual(seen.alpaca.rows[0]!.learnt.map(Number), oracle.mask)
   })
 
-  it('alpaca: keeps the whole output of an over-long row and drops the start of its prompt', () => {
+  it('alpaca: keeps the whole output of an overlong row and drops the start of its prompt', () => {
     const { rows, cut, notes, eos } = seen.cut
 
     assert.equal(rows.length, LONG.length)
@@ -158,7 +158,7 @@ describe('rows for language model training', () => {
     assert.ok(rows[0]!.learnt.every(Boolean))
   })
 
-  it("a plain template replaces a missing one; no row exceeds the model's positions", () => {
+  it("uses a plain template if there is none; no row exceeds the model's positions", () => {
     const { rows, eos } = seen.plain
 
     assert.equal(learntText(rows[0]!), `Answer${eos}`)

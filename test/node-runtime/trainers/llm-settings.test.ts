@@ -49,12 +49,12 @@ describe('fine-tuning hyperparameters (4.3)', () => {
     assert.equal(seen.cuda.flash_attention, 'off')
   })
 
-  it('writes a checkpoint every twentieth of the steps, at least every 200, or as configured', () => {
+  it('writes a checkpoint after every twentieth of the steps and at least every 200, or as configured', () => {
     assert.deepEqual([seen.cuda.save_every, seen.long.save_every, seen.constant.save_every], [200, 500, 7])
     assert.equal(seen.auto.save_every, seen.long.save_every)
   })
 
-  it('warms up, then decays along a cosine to a tenth of the peak; constant stays', () => {
+  it('warms up, then decays along a cosine to a tenth of the peak, unless the rate is constant', () => {
     const { rates } = seen.cuda
 
     assert.ok(Math.abs(rates[0]! - 0.1) < 1e-9)

@@ -64,7 +64,7 @@ describe('fine-tuning a language model', function () {
     })
   }
 
-  it('saves an adapter that names its base model, at its commit', async () => {
+  it("saves an adapter that names its base model and the base's commit", async () => {
     const name = 'hearth://model_version/01a204be-83bc-7496-922a-43cb4c775428'
     for (const [base_model, baseRevision] of [
       ['acme/tiny', 'b'.repeat(40)],

@@ -9,7 +9,7 @@ import { pythonOf, runTrainer } from '../../support/servers/nodes/trainer.ts'
 
 const ROWS = 3_000_000
 /**
- * One text for all rows, which needs almost no space in a file. Written as a Parquet file, and zipped as a saved
+ * Writes the same text into all rows, which takes almost no space in a file: as a Parquet file, and as a zipped saved
  * dataset.
  */
 const MAKE = `
@@ -49,7 +49,7 @@ describe('a dataset that is small on disk and large in memory', function () {
       assert.ok(estimate > 3_000, `${estimate} MB`)
     })
 
-    it(`is rejected by its trainer with the numbers before it exceeds its memory (${format})`, async () => {
+    it(`is rejected by its trainer, with the figures, before it exceeds the trainer's memory (${format})`, async () => {
       const run = await runTrainer({
         folder: join(folder.path, format),
         model: 'text-classification',

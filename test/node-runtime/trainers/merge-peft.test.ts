@@ -13,7 +13,7 @@ describe('adapter_merge compared with PEFT', function () {
   this.timeout(300_000)
   before(requireLlm)
 
-  it('yields the logits of merge_and_unload: from a sharded base, with LoRA, DoRA and a layer saved in full', async () => {
+  it('yields the same logits as merge_and_unload, from a sharded base, with LoRA, DoRA and a layer saved in full', async () => {
     using folder = temporaryFolder()
     const at = (name: string) => join(folder.path, name)
     const python = await llmPython()

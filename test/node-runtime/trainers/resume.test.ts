@@ -68,7 +68,7 @@ describe('an interrupted training run', () => {
     })
   }
 
-  it('keeps the epoch in which it stopped, and three checkpoints at most', async () => {
+  it('keeps the epoch in which it stopped, and at most three checkpoints', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houseRows(800))
     const job = { folder: folder.path, model: 'tabular-regression', file }
@@ -87,7 +87,7 @@ describe('an interrupted training run', () => {
     assert.equal((await readdir(join(folder.path, 'checkpoints'))).length, 3)
   })
 
-  it('starts over, and reports it, when the checkpoint has another configuration or is damaged', async () => {
+  it('starts over, and reports it, when the checkpoint has a different configuration or is damaged', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houseRows(100))
     const job = { folder: folder.path, model: 'tabular-regression', file }

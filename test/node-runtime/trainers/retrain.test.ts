@@ -114,7 +114,7 @@ describe('continuing from an earlier model', () => {
     assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
   })
 
-  it('warns about texts that the base did not learn, and rejects a base that knows none of its columns', async () => {
+  it('warns about text that the base did not learn, and rejects a base that knows none of its columns', async () => {
     const lines = (name: string, header: string, row: (index: number) => string, count = 60) =>
       writeFile(
         join(folder.path, name),
@@ -194,7 +194,7 @@ describe('continuing from an earlier model', () => {
     )
   })
 
-  it('continues a base of an earlier version, which kept spaces around names, texts and classes', async () => {
+  it('continues a base of an earlier version, which kept spaces around names, text and classes', async () => {
     const rows = Array.from(
       { length: 60 },
       (_, i) => `${i % 7}, ${i % 2 ? 'Bern' : 'Basel'}, ${i % 3 ? 'yes' : 'no'}`,

@@ -220,7 +220,7 @@ describe('the target series of a forecast', () => {
     ])
   })
 
-  it('may be unordered numbers that look like times if another column holds times', async () => {
+  it('may be unordered numbers that look like times if another column contains times', async () => {
     const cents = (i: number) => 1_100_000_000 + ((i * 7919) % 1000) * 700_000
     const dated = (i: number) => `${day(i)},${i % 9},${cents(i)}`
     const found = await about([
@@ -249,7 +249,7 @@ describe('the target series of a forecast', () => {
     assert.equal(found[5]?.[0], 'orders')
   })
 
-  it('comes with a warning if another column is nearly numeric, but not for dates and times', async () => {
+  it('causes a warning if another column is nearly numeric, but not for dates and times', async () => {
     const found = await about([
       csv('date,price,station', (i) => `${day(i)},${wave(i)} kWh,${8000 + (i % 3)}`),
       csv('v,level', (i) => `${wave(i)},${i === 3 ? 'low' : i % 9}`),

@@ -9,7 +9,7 @@ import {
 describe('numbers of 9 to 14 digits in a time column', () => {
   const hours = Array.from({ length: 200 }, (_, i) => new Date(Date.UTC(2021, 0, 30, i, 30)))
   const days = Array.from({ length: 400 }, (_, i) => new Date(Date.UTC(2021, 0, 1 + i, 6)))
-  /** Writes times in the notation, like a CSV file that lost its leading zeros. */
+  /** Writes times in the notation, as in a CSV file that lost its leading zeros. */
   const written = (times: Date[], notation: string): string[] =>
     times.map((at) => {
       const [date = '', clock = ''] = at.toISOString().split('T')
@@ -184,7 +184,7 @@ describe('month names with two digits', () => {
     )
   })
 
-  it('order days without a year like the file, even across a new year', async () => {
+  it('order days without a year as the file does, even across a new year', async () => {
     const series = [
       daysOf('2023-01-01', 365),
       daysOf('2024-01-01', 366),

@@ -9,7 +9,7 @@ import {
 const two = (value: number): string => String(value).padStart(2, '0')
 /** The parts of a date with a two-digit year. */
 type Parts = [day: string, month: string, year: string]
-/** Returns the days of months from January of `year`, each the first or the last of its month. */
+/** Returns `count` days from January of `year`, each the first or the last of its month. */
 const months = (year: number, every: number, count: number, isEnd = false): Parts[] =>
   Array.from({ length: count }, (_, i) => {
     const at = new Date(Date.UTC(year, i * every + (isEnd ? every : 0), isEnd ? 0 : 1))
@@ -110,7 +110,7 @@ describe('time order of series', () => {
     ])
   })
 
-  it('reads numbers as dates only if their digits have the year last', async () => {
+  it('reads numbers as dates only if their digits end with the year', async () => {
     const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 20 + i)))
     const parts = days.map((at) => [
       two(at.getUTCDate()),
@@ -224,7 +224,7 @@ describe('time order of series', () => {
     assert.doesNotMatch(String(hours?.warnings), /Parsed/)
   })
 
-  it('rejects unsorted decimal numbers that may be dates, and sorts others with a warning', async () => {
+  it('rejects unsorted decimal numbers that may be dates, and sorts other numbers with a warning', async () => {
     const all = Array.from({ length: 96 }, (_, i) => i)
     const swapped = all.map((i) => (i === 40 ? 41 : i === 41 ? 40 : i))
     const times = {
@@ -263,7 +263,7 @@ describe('time order of series', () => {
       assert.equal(found[i]?.error?.[0], 'ambiguous_time', name)
   })
 
-  it('advises merging a time split over two columns, but not for several series', async () => {
+  it('advises merging a time split across two columns, but not for several series', async () => {
     const table = (names: string, times: (i: number) => string) => ({
       text: [`${names},v`, ...Array.from({ length: 48 }, (_, i) => `${times(i)},${i}`)].join('\n'),
       target: 'v',

@@ -18,7 +18,7 @@ describe('tables as their trainers read them', () => {
       ['a;b\n€ 1.234;0,5\n€ 12.345;1,25', ['1234', '12345'], /points between thousands/],
       ['a,b\n-1.234,"0,5"\n850,"1,25"', ['-1234', '850'], /points between thousands/],
       ['a,b\n1.234.567,x\n1.234,y', ['1234567', '1234'], /points between thousands/],
-      ['a,b\n1.234,x\n5.678,y', ['1.234', '5.678'], /decimal point, which may be a mark of thousands/],
+      ['a,b\n1.234,x\n5.678,y', ['1.234', '5.678'], /decimal point, which may be a thousands separator/],
       ['a;b\n1.234;2.5\n5.678;0.25', ['1.234', '5.678'], /decimal point, which may be/],
       ['a;b\n0.234;x\n5.678;y', ['0.234', '5.678'], undefined],
       ['a;b\n1.2345;x\n5.678;y', ['1.2345', '5.678'], undefined],
@@ -52,7 +52,7 @@ describe('tables as their trainers read them', () => {
     }
   })
 
-  it('allows spaces only between the thousands of one number, and rejects hexadecimal, like the dataset profile', async () => {
+  it('allows spaces only between the thousands of one number, and rejects hexadecimal, as the dataset profile does', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.csv')
     const columns: [name: string, cells: string[], isNumber: boolean][] = [
@@ -108,7 +108,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('drops rows without a text or a class in text classification, following the CSV markers only', async () => {
+  it('drops rows without text or a class in text classification, following the CSV markers only', async () => {
     const hyperparameters = { text_column: 'text', target_column: 'label' }
     const rows = [
       ['a fox', 'animal'],
@@ -205,7 +205,7 @@ describe('tables as their trainers read them', () => {
     ])
   })
 
-  it('warns about texts that are nearly numbers or dates, but not about codes, sizes and names with a number', async () => {
+  it('warns about text that is nearly a number or a date, but not about codes, sizes and names with a number', async () => {
     const of = (feature: (i: number) => string) => ({
       text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
       label: 'y',
@@ -285,7 +285,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('reads a blank line of a single-column table as a missing value, like the dataset profile', async () => {
+  it('reads a blank line of a single-column table as a missing value, as the dataset profile does', async () => {
     using folder = temporaryFolder()
     const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
     const found = await probeTables(bodies.map((body) => ({ text: body })))

@@ -48,7 +48,7 @@ function closeTo(actual: unknown, expected: unknown): void {
 }
 
 describe('the trainers', () => {
-  it('report some epochs of a long training from the first to the last, and the best', async () => {
+  it("report a sample of a long run's epochs, including the first and the last, and the best epoch", async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houseRows(60))
     const run = await runTrainer({
@@ -69,7 +69,7 @@ describe('the trainers', () => {
     assert.equal(epochs.at(-1)?.epoch, 4_001)
   })
 
-  it('train a regression on a table with texts, missing values and booleans', async () => {
+  it('train a regression on a table with text, missing values and booleans', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houseRows(400))
     const run = await runTrainer({
@@ -147,7 +147,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('show the start of a long text as the example, and answer it', async () => {
+  it('show the start of a long text as the example, and the model answers it', async () => {
     using folder = temporaryFolder()
     const rows = reviewRows(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
     const file = await writeCsv(folder.path, rows)

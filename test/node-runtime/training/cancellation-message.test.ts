@@ -28,7 +28,7 @@ describe('the log line of a stopped attempt', () => {
     assert.equal(await wordsFor('CANCELLED'), RUN_CANCELLED)
   })
 
-  it("gives Temporal's reason when Temporal ended the attempt itself", async () => {
+  it("reports Temporal's reason when Temporal ended the attempt itself", async () => {
     const timedOut = await wordsFor('TIMED_OUT')
     assert.match(timedOut, /^Temporal ended this attempt: it did not send a heartbeat in time\. /)
     assert.match(await wordsFor('NOT_FOUND'), /^Temporal ended this attempt: it is no longer expected\. /)

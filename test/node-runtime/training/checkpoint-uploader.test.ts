@@ -77,7 +77,7 @@ describe('checkpoint uploads', () => {
     )
   })
 
-  it("are given up with a log line when they can't be stored, and the next one continues", async () => {
+  it("are abandoned with a log line when they can't be stored, and the next one continues", async () => {
     const [broken, sound] = [await write(1), await write(2)]
     await rm(broken.path)
     const uploads = uploader()

@@ -133,7 +133,7 @@ describe('the weights cache', () => {
     assert.equal(progress.at(-1), '/one/two/three'.length)
   })
 
-  it('gives up when a new URL is rejected too', async () => {
+  it('gives up when a new URL is rejected as well', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
     const spec = expired(specOf('gated', ['/gated']))
@@ -225,7 +225,7 @@ describe('the weights cache', () => {
     })
   })
 
-  it('evicts nothing for a model that would not fit even then', async () => {
+  it('evicts nothing for a model that would not fit even after every possible eviction', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('used', ['/fill-a-600']))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { GatheredReads } from '../../../platform/async/gathered-reads.ts'
 
-/** Reads that the test completes, with the ids of each. */
+/** Reads that the test completes by hand, with the ids of each. */
 class Store {
   readonly batches: { ownerId: string; ids: readonly string[]; end: (err?: Error) => void }[] = []
   readonly reads = new GatheredReads<string>((ownerId, ids) => {

@@ -29,7 +29,7 @@ describe('retries', () => {
     assert.deepEqual(seen, ['TypeError: first', 0, 'second', 1])
   })
 
-  it('end with the error that the caller throws about a failure', async () => {
+  it('end with the error that the caller throws in response to a failure', async () => {
     const work = () => Promise.reject(new Error('not yet'))
     const onFailure = () => {
       throw new Error('never')

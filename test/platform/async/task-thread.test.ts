@@ -53,7 +53,7 @@ describe('TaskThread', () => {
     assert.equal(await thread.run('a', 5, never), 10)
   })
 
-  it('rejects callers beyond its limit, and lets callers leave', async () => {
+  it('rejects callers beyond its limit, and lets waiting callers leave', async () => {
     await using thread = open({ timeoutMs: 2_000 })
     const order: string[] = []
     const run = (owner: string, task: number | string, signal = never) =>

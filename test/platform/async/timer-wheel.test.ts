@@ -53,7 +53,7 @@ describe('timer wheel', () => {
     assert.ok(performance.now() - addedAt >= 20)
   })
 
-  it('accepts new timers after it has run empty', async () => {
+  it('accepts new timers after it has become empty', async () => {
     using wheel = new TimerWheel(10)
     for (let round = 0; round < 3; round++) {
       await new Promise<void>((resolve) => wheel.add(15, resolve))

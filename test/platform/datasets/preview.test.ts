@@ -59,7 +59,7 @@ describe('dataset preview', () => {
     assert.deepEqual(rows, [[-25.58], [-1.5], [-3]])
   })
 
-  it('drops thousands points in CSV numbers when the file shows that they are such', async () => {
+  it('drops points from CSV numbers when the file proves that they are thousands separators', async () => {
     const semicolons = await previewOfFile('csv', 'a;b\n1.234;x\n980;y\n')
     const commas = await previewOfFile('csv', 'a|b\n1.234|1,5\n-12.000|2,25\n')
     const points = await previewOfFile('csv', 'a;b\n1.234;0.5\n980;0.25\n')
@@ -166,7 +166,7 @@ describe('dataset preview', () => {
     assert.deepEqual([preview?.sampled_rows, preview?.columns[0]?.max], [SAMPLED.rows, SAMPLED.rows - 1])
   })
 
-  it('shows the first rows of a long file, with long text cut', async () => {
+  it('shows the first rows of a long file, with long text truncated', async () => {
     const long = 'x'.repeat(10_000)
     const { rows, sampled_rows } = await previewOfFile(
       'csv',

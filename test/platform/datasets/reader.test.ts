@@ -252,7 +252,7 @@ describe('reading jsonl', () => {
     it(`reports ${title}`, async () => assert.match(String(await read('jsonl', content)), expected))
   }
 
-  it('accepts long rows, the last one with or without a line end', async () => {
+  it('accepts long rows, the last one with or without a line break', async () => {
     const long = rows((i) => `{"id":${i},"text":"${'x'.repeat(7_900_000)}"}`, 3)
     for (const end of ['', '\n']) {
       assert.deepEqual(await read('jsonl', long + end), { rows: 3, id: 'integer', text: 'string' })
@@ -319,20 +319,20 @@ describe('the reader process', () => {
     }
   })
 
-  it('is ended when it exceeds its memory, with a rejection that says so', async () => {
+  it('is ended when it exceeds its memory limit, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
       name: 'DatasetRefused',
       message: /^the file cannot be read within the limits: it used \d+ MB of memory; its limit is 20 MB$/,
     })
   })
 
-  it('has time proportional to its file, so that a small file does not delay others', () => {
+  it('has a time limit that grows with its file, so that a small file does not delay others', () => {
     const MB = 1024 * 1024
     const times = [0, 3, 100, 260, 5_000].map((mb) => boundsOf(mb * MB).ms / 60_000)
     assert.deepEqual(times, [2, 2.15, 7, 15, 15])
   })
 
-  it('is ended when it exceeds its time, with a rejection that says so', async () => {
+  it('is ended when it exceeds its time limit, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
       name: 'DatasetRefused',
       message: 'the file cannot be read within the limits: it took longer than 0.001 minutes',

@@ -34,7 +34,7 @@ describe('NameLookup', () => {
   }
   const named = (kind: string, count: number) => Array.from({ length: count }, (_, i) => `${kind}-${i}.com`)
 
-  it('queues names that are new, and lets names known to be fast pass', async () => {
+  it('queues new names, and lets names known to be fast through', async () => {
     const { resolve, most } = counting((hostname) => hostname.startsWith('new'))
     const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 3, ownerAtOnce: 100 })
     await names.addressesOf('quick-0.com', 'a')

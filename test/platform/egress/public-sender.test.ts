@@ -83,7 +83,7 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(one, to)), 'connect_failed')
   })
 
-  it('rejects a mixed answer without connecting to any of its addresses', async () => {
+  it('rejects a DNS answer with safe and unsafe addresses without connecting to any of them', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal(await reasonOf(post(sender(to, ['127.0.0.1', '10.0.0.1']), to)), 'address_not_allowed')
@@ -210,7 +210,7 @@ describe('public sender', () => {
     assert.equal((await post(sender(to), to)).body.toString(), '1.1')
   })
 
-  it('keeps nothing of a finished exchange', async () => {
+  it('keeps no data from a finished exchange', async () => {
     const to = await receiver((_req, res) => res.end())
     const { signal } = new AbortController()
     const one = sender(to)
@@ -240,7 +240,7 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(garbage), garbage)), 'invalid_answer')
   })
 
-  it('ignores proxy settings of the environment', async () => {
+  it('ignores proxy settings in the environment', async () => {
     process.env.HTTPS_PROXY = 'http://127.0.0.1:9'
     try {
       const to = await receiver((_req, res) => res.end())

@@ -182,7 +182,7 @@ describe('the link channel', () => {
     }
     sender.channel.write(401, Buffer.from('after them'))
     sender.channel.end(401)
-    // A buffer's memory is freed some time after the buffer.
+    // A buffer's memory is freed some time after the buffer is collected.
     await until(() => heldBytes() - before < 150 * STREAM_CREDIT)
 
     far.resume()

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const isOld = (file: string) => readFileSync(file, 'utf8') === 'old'
 
 describe('a lock file', () => {
-  it('is created by one of two', () => {
+  it('is created by only one of two callers', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'lock')
 
@@ -25,7 +25,7 @@ describe('a lock file', () => {
     assert.deepEqual(readdirSync(folder.path), [])
   })
 
-  it('stays when another process has taken it over since it was found abandoned', () => {
+  it('stays when another process took it over after it was found abandoned', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'lock')
     writeFileSync(file, 'new')

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { identify, isAlive, isRunning } from '../../../platform/processes/process-identity.ts'
 
 describe('the identity of a process', () => {
-  it('stays the same as long as the process runs', () => {
+  it('stays the same while the process runs', () => {
     const self = identify(process.pid)
 
     assert.ok(self && isAlive(self))

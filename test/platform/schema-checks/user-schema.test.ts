@@ -7,7 +7,7 @@ const compileUserSchema = (schema: Record<string, unknown>) => compileWeighed(sc
 const text = (schema: object) => compileUserSchema({ type: 'object', properties: { a: schema } })
 
 describe('caller schemas', () => {
-  it('are evaluated like JSON Schema', () => {
+  it('are evaluated according to JSON Schema', () => {
     const validate = compileUserSchema({
       $schema: 'http://json-schema.org/draft-07/schema#',
       $id: 'urn:x',

@@ -8,7 +8,7 @@ export const answerWith =
   (_req, res) =>
     res.writeHead(code, headers).end('not for anybody: whsec_body')
 
-/** The behaviours of a webhook endpoint, each with the recorded attempt: status, outcome, error code, class. */
+/** The behaviors of a webhook endpoint, each with the recorded attempt: status, outcome, error code, class. */
 export const ANSWERS: [string, WebhookHandler, [string, string, string | null, string | null]][] = [
   ['answers 200', answerWith(200), ['succeeded', 'succeeded', null, '2xx']],
   ['answers 202', answerWith(202), ['succeeded', 'succeeded', null, '2xx']],

@@ -1,6 +1,6 @@
 type Activities = Record<string, (...args: never[]) => Promise<unknown>>
 
-/** Runs every activity twice, like a worker that dies after the work but before its reply. */
+/** Runs every activity twice, as when a worker dies after the work but before its reply. */
 export const runTwice = <A extends object>(activities: A): A =>
   wrap(activities, async (run) => {
     await run()

@@ -8,7 +8,7 @@ import { newId } from '../../../domain/ids.ts'
 const OBJECT_SCHEMA = JSON.stringify({ type: 'object' })
 const EXAMPLE = JSON.stringify({ instances: [{ x: 1 }] })
 
-/** Builds a training run of an account, completed by default. */
+/** Builds a training run for an account, completed by default. */
 export function buildRun(
   db: Kysely<Database>,
   accountId: string,
@@ -34,7 +34,7 @@ export function buildRun(
     .executeTakeFirstOrThrow()
 }
 
-/** Builds a version of an account, as a completed run creates it. */
+/** Builds a version for an account, as a completed run creates it. */
 export function buildVersion(
   db: Kysely<Database>,
   accountId: string,
@@ -61,7 +61,7 @@ export function buildVersion(
     .executeTakeFirstOrThrow()
 }
 
-/** Builds an endpoint of an account with its own version, private by default. */
+/** Builds an endpoint for an account with its own version, private by default. */
 export async function buildEndpoint(
   db: Kysely<Database>,
   accountId: string,
@@ -98,7 +98,7 @@ export const PUBLIC_LISTING = {
   review_status: 'approved',
 } as const satisfies Partial<NewEndpoint>
 
-/** Builds a queued task that is a minute old, with the hold of its admission. */
+/** Builds a queued task that is a minute old, with the hold from its admission. */
 export async function buildHeldTask(
   db: Kysely<Database>,
   accountId: string,

@@ -9,7 +9,7 @@ import { newId } from '../../../domain/ids.ts'
 
 const states = new Map<string, TaskState>()
 
-/** Tasks that are stored in the memory of the test. */
+/** Tasks stored in the test's memory. */
 export const FIXTURE_TASKS: TaskKind = {
   name: 'fixture',
   get(id) {
@@ -23,7 +23,7 @@ export const FIXTURE_TASKS: TaskKind = {
   },
 }
 
-/** Builds a tool that takes some seconds, so that clients with task support get a task. */
+/** Builds a tool that takes a few seconds, so that clients with task support get a task. */
 const slow = (
   name: string,
   work: (args: Record<string, unknown>) => { seconds: number; end: Partial<TaskState> },

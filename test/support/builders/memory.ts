@@ -29,7 +29,7 @@ export async function buildSnapshots({ database: { db }, services }: TestApi): P
   await services.memory.refresh()
 }
 
-/** Returns the id of an API key of the account, by its text. */
+/** Returns the id of an account's API key, given the key itself. */
 export async function keyIdOf(api: TestApi, key: string): Promise<string> {
   const found = api.services.keys.find(key)
   const caller = typeof found === 'function' ? await found() : found
@@ -58,7 +58,7 @@ export async function enableMemory(api: TestApi, { accountId, key }: { accountId
   await buildSnapshots(api)
 }
 
-/** Adds an entry as a key of the account; returns its id. */
+/** Adds an entry with a key of the account; returns its id. */
 export async function remember(api: TestApi, key: string, text: string, more: object = {}): Promise<string> {
   const answer = await api.call('POST', `${BUILDER}/memory/entries`, { key, body: { text, ...more } })
   if (answer.status !== 201) throw new Error(answer.text)

@@ -1,11 +1,11 @@
 import { crc32, deflateSync } from 'node:zlib'
 
-/** Returns a PNG of this size with the grey values of `greyAt`; without it, only a header with almost no data. */
+/** Returns a PNG of this size with the gray values of `greyAt`; without it, only a header with almost no data. */
 export function pngOf(width: number, height: number, greyAt?: (x: number, y: number) => number): Buffer {
   const head = Buffer.alloc(13)
   head.writeUInt32BE(width, 0)
   head.writeUInt32BE(height, 4)
-  // Eight bits per channel, three colour channels.
+  // Eight bits per channel, three color channels.
   head.set([8, 2], 8)
   return Buffer.concat([
     Buffer.from('89504e470d0a1a0a', 'hex'),

@@ -73,6 +73,6 @@ export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<
 /** The indexes of 90 consecutive days. */
 export const DAYS = Array.from({ length: 90 }, (_, at) => at)
 
-/** Returns a date of 2023, written with the day first. */
+/** Returns a date in 2023, written with the day first. */
 export const formatDayFirst = (at: number): string =>
   new Date(Date.UTC(2023, 0, 1 + at)).toISOString().slice(0, 10).split('-').toReversed().join('/')

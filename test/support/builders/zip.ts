@@ -42,7 +42,7 @@ export function zip(entries: readonly ZipEntry[]): Buffer {
   return Buffer.concat([...locals, directory, end])
 }
 
-/** Writes the part that local and central headers share, from signature to the length of the extra field. */
+/** Writes the part that local and central headers share, from the signature to the length of the extra field. */
 function common(
   signature: number,
   { name, crc, packed, size }: { name: Buffer; crc: number; packed: number; size: number },

@@ -16,7 +16,7 @@ export interface FakeStats {
   requests: number
   in_flight: number
   aborted: number
-  /** The number of requests with memory of an account. */
+  /** The number of requests that contained an account's memory. */
   remembered: number
   /** The last request as the server received it. */
   last: string
@@ -57,7 +57,7 @@ export class ChatApi implements AsyncDisposable {
     return endpoint
   }
 
-  /** Creates an endpoint for a model that no node has. */
+  /** Creates an endpoint for a model that isn't on any node. */
   async cold(weights: Weights, overrides: Partial<NewEndpoint> = {}): Promise<EndpointRow> {
     const modelKey = await addModel(this.api, weights)
     const { db } = this.api.database

@@ -3,7 +3,7 @@ import { startApi, type TestApi } from './api.ts'
 import { startDatabase } from './database.ts'
 import { startTcpProxy } from './tcp-proxy.ts'
 
-/** More than the gateway reads by itself, and less than the texts that tests store. */
+/** More than the gateway itself reads, and less than the text that tests store. */
 const MAX_READ_BYTES = 1024 * 1024
 
 /** A gateway whose reads from the database are counted. */

@@ -53,7 +53,7 @@ export class PageShell implements Disposable {
     this.#ready = ready
   }
 
-  /** Ends a page that still runs, with all its programs. */
+  /** Ends a page that is still running, with all its programs. */
   [Symbol.dispose](): void {
     const { pid, exitCode, signalCode } = this.#child ?? {}
     if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL')
@@ -65,7 +65,7 @@ export class PageShell implements Disposable {
       const line = typed(page, command, this.#ready)
       return `echo '$ ${line.replaceAll("'", `'\\''`)}' >&2\n${line}\n`
     })
-    // Each page has its own profiles of `hearth login`.
+    // Each page has separate `hearth login` profiles.
     const profiles = join(this.#folder, 'config', basename(page))
     const child = spawn('bash', ['-c', prologue(this.#ready) + lines.join('')], {
       cwd: this.#folder,

@@ -15,7 +15,7 @@ export interface TemporalProxy extends AsyncDisposable {
   address: string
 }
 
-/** Starts a proxy that accepts clients with a certificate of the authority. */
+/** Starts a proxy that accepts clients with a certificate from the authority. */
 export function startTlsProxy(upstream: string, certificates: Certificates): Promise<TemporalProxy> {
   const { ca, cert, key } = certificates
   const options = {

@@ -44,7 +44,7 @@ export async function startTrainingWorld(env: NodeJS.ProcessEnv = {}): Promise<T
   }
 }
 
-/** Starts the same with a running control worker and without nodes: tests start real ones. */
+/** Starts the same world with a running control worker and without nodes: tests start real ones. */
 export async function startControlOnly(
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {

@@ -29,7 +29,7 @@ describe('messages parsed by the gate', () => {
     }
   })
 
-  it('are rejected if they repeat a field that the gate decides by, which another parser could read differently', () => {
+  it('are rejected if they repeat a field on which the gate bases decisions, because another parser could read it differently', () => {
     const one = (taskToken: string) =>
       RespondActivityTaskCompletedRequest.encode({ taskToken: Buffer.from(taskToken) }).finish()
     const twice = new Message(Buffer.concat([one('mine'), one('theirs')]))

@@ -19,7 +19,7 @@ async function startAnotherGate(api: TestApi) {
 describe('a node whose gate has moved', function () {
   this.timeout(120_000)
 
-  it('continues its work there, and accepts more', async () => {
+  it('continues its work at the new address, and accepts more', async () => {
     await using world = await startInferenceWorld()
     await using _control = await world.control()
     await using node = await world.node()

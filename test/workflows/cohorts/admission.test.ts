@@ -37,7 +37,7 @@ describe('cohort admission', function () {
     return accepted
   }
 
-  it('reports what the input has in place of a value that an edge needs', async () => {
+  it('reports what the input contains instead of a value that an edge needs', async () => {
     const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
     const refusal = async (path: string, input: object) => {
       const edge = {
@@ -109,7 +109,7 @@ describe('cohort admission', function () {
     assert.deepEqual([endpoint_id, status, attempt], [one.id, 'succeeded', 0])
   })
 
-  it('limits the data of an event to 2 KB', async () => {
+  it("limits an event's data to 2 KB", async () => {
     const { id } = await world.on.endpoint({ name: `many-${newId()}` })
     const stages = Array.from({ length: 60 }, (_, i) => ({
       stage_id: `s${i}-`.padEnd(63, 'x'),
@@ -149,14 +149,14 @@ describe('cohort admission', function () {
     assert.equal(next_cursor, null)
   })
 
-  it('accepts any name, although the summary of its workflow fits only part of it', async () => {
+  it("accepts any name, although its workflow's summary fits only part of it", async () => {
     const { id } = await world.on.endpoint({ name: `named-${newId()}` })
     const stages = [{ stage_id: 'a', endpoint_id: id }]
     for (const name of ['\u{1F600}'.repeat(100), `x${'\u{1F600}'.repeat(99)}`, '\u4E00'.repeat(200)])
       await world.cohorts.run({ name, stages, edges: [] }, {})
   })
 
-  it('rejects a run whose edge replaces the whole input with a text', async () => {
+  it('rejects a run whose edge replaces the whole input with a string', async () => {
     const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }
     const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', {
@@ -224,7 +224,7 @@ describe('cohort admission', function () {
       return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
     }
 
-    it('is read without its values by everything except the claim of a stage', async () => {
+    it('is read without its values everywhere except in the claim of a stage', async () => {
       const { services, database } = world.on.api
       const reads = countReads(database.db)
       const { db } = services

@@ -195,8 +195,8 @@ describe('how a cohortRun ends', () => {
       for (const at of [timeOf('stage.cancelled', stage), released ?? NaN])
         assert.ok(at - begun <= CANCELLED_MS, `${stage} ended ${at - begun} ms after the judge began`)
     }
-    // A call under a lease may be retried for 60 s after the last renewal, and renewals come every third of the term.
-    // The lease must outlive that.
+    // A call under a lease may be retried for 60 s after the last renewal, and a lease is renewed every third of its
+    // term. The lease must outlive that.
     assert.deepEqual([...new Set(leases.map(({ lease_s }) => lease_s))], [90])
     const { entries, sums } = await cohorts.bookings(run)
     const count = (wanted: string) => entries.filter(({ kind }: AnyBody) => kind === wanted).length

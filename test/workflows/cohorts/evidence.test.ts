@@ -236,7 +236,7 @@ describe('a vector classifier behind another encoder (S2)', function () {
       assert.ok(['inline', 'direct', 'relay'].includes(transport), transport)
     }
     assert.ok(new Set(labels).size > 1)
-    // The score comes from other texts, so this sample may lie two standard errors below it.
+    // The score comes from other texts, so this sample may be two standard errors below it.
     const error = Math.sqrt((run.score * (1 - run.score)) / sample.length)
     assert.ok(
       agreeing / sample.length >= run.score - 2 * error,
@@ -286,7 +286,7 @@ describe('a vector classifier behind another encoder (S2)', function () {
     const { keepers } = world.node.parts
     const keep = keepers.keep.bind(keepers)
     const gate = Promise.withResolvers<void>()
-    // The encoder has finished, but reports its vectors only after the test lets it.
+    // The encoder has finished, but reports its vectors only when the test allows it.
     keepers.keep = async (...args) => {
       await gate.promise
       return keep(...args)
@@ -330,7 +330,7 @@ describe('a vector classifier behind another encoder (S2)', function () {
     const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
     const gate = Promise.withResolvers<void>()
-    // The classifier has its answer, but reports it only after the test lets it.
+    // The classifier has its answer, but reports it only when the test allows it.
     control.complete = async (...args: Parameters<typeof complete>) => {
       consumed.resolve()
       await unlessAborted(gate.promise, args[2].signal ?? new AbortController().signal)

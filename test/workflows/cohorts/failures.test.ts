@@ -17,7 +17,7 @@ describe('cohorts whose stages fail simultaneously', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('end the same way, even when the server has the workflow task decided again', async () => {
+  it('end the same way, even when the server requires the workflow task to be decided again', async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `failing-${newId()}` })
     const plan: PlanRequest = {

@@ -183,7 +183,7 @@ describe('files of cohort stages', function () {
     ]
     assert.deepEqual(await download(result.where), await download(before.where))
 
-    // Housekeeping keeps the files that the first task's result names, because it never expires.
+    // Housekeeping keeps the files that the first task's result names, because that result never expires.
     const { db } = world.on.api.database
     await db
       .updateTable('task_upload')

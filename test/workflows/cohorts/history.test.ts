@@ -18,7 +18,7 @@ const WIDTH = 4
 const MAX_EVENTS = 500
 const MAX_EVENTS_A_STAGE = 12
 
-/** Replays a history like a worker that has not run the workflow before. */
+/** Replays a history as on a worker that has not run the workflow before. */
 const replay = async (history: History): Promise<void> =>
   Worker.runReplayHistory({ workflowBundle: await workflowBundle(readConfig().HEARTH_CACHE_DIR) }, history)
 
@@ -64,7 +64,7 @@ describe('the history of a cohort', function () {
     }
   }
 
-  it('stays under 500 events for 20 stages and 5 retries, and under 12 for each further stage', async () => {
+  it('stays under 500 events for 20 stages and 5 retries, and under 12 for each additional stage', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ concurrency: 16 })
     const endpoint = await world.endpoint({ name: 'layered' })
@@ -97,7 +97,7 @@ describe('the history of a cohort', function () {
     assert.ok(retried.count < MAX_EVENTS, `${retried.count} events`)
   })
 
-  it('records the node only when it changes', async () => {
+  it('records the node only when the node changes', async () => {
     await using _control = await world.control()
     await using one = await world.node()
     await using other = await world.node()
@@ -124,7 +124,7 @@ describe('the history of a cohort', function () {
     assert.ok(stays.count <= 41, `${stays.count} events`)
   })
 
-  it('replays when steps return in another order than they were called', async () => {
+  it('replays when steps return in a different order than they were called', async () => {
     const STAGES = 12
     let settled = 0
     await using _control = await world.control((activities: ControlActivities) => ({

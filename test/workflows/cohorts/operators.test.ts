@@ -183,7 +183,7 @@ describe('operator actions during a cohort', function () {
     assert.equal(seen[1].replans, moved.length)
   })
 
-  it('a node drained after planning has the run planned again', async () => {
+  it('a node drained after planning causes the run to be planned again', async () => {
     const good = await endpoint('good')
     const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([good, good, good]))
     const [planned] = plan.stages.map(({ node_id }: AnyBody) => node_id)
@@ -201,7 +201,7 @@ describe('operator actions during a cohort', function () {
     )
   })
 
-  it('an endpoint disabled after planning has the run rejected with the reasons', async () => {
+  it('an endpoint disabled after planning causes the run to be rejected with the reasons', async () => {
     const deletedEndpoint = await endpoint('gone')
     const { body: plan } = await cohorts.call(
       'POST',

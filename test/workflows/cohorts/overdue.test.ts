@@ -178,7 +178,7 @@ describe('stages and hand-overs that exceed their time (3)', function () {
     await using _other = await world.node()
     const { db } = world.api.database
     const early = await sweep()
-    // The value is in the row; a live consumer would take it within a minute.
+    // The value is in the row; a live consumer would read it within a minute.
     await db
       .updateTable('cohort_stage')
       .set({ completed_at: MINUTE_AGO(), loaded_at: MINUTE_AGO() })

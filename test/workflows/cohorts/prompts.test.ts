@@ -123,7 +123,7 @@ describe('a prompt prefilled on one node and decoded on another', function () {
     return (await world.task(taskId)).result.answer
   }
 
-  it('yields the text of a single node over every transport', async () => {
+  it('yields the same text as a single node over every transport', async () => {
     await using _control = await world.control()
     await using a = await node()
     await using b = await node()
@@ -144,12 +144,12 @@ describe('a prompt prefilled on one node and decoded on another', function () {
         { name: 'prefill', tokens_in: wanted.read, tokens_out: 0 },
         { name: 'decode', tokens_in: 0, tokens_out: wanted.written },
       ])
-      // Neither node keeps any payload.
+      // Neither node stores any payload.
       await until(() => [a, b].every(({ parts }) => parts.edges.store.usedBytes === 0))
     }
   })
 
-  it('is prefilled once, although the node that was to decode it is lost before it starts', async () => {
+  it('is prefilled only once, even if the node that was to decode it is lost before it starts', async () => {
     await using _control = await world.control()
     await using a = await node()
     await using b = await node()

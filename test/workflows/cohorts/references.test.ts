@@ -55,7 +55,7 @@ describe('references to prompts prefilled on another node', function () {
     assert.equal(await failureOf(await start()), 'refused')
   })
 
-  it('fail with a specific code when the payload has another shape', async () => {
+  it('fail with a specific code when the payload has a different shape', async () => {
     const { store } = producer.parts.edges
     const adopt = store.adopt.bind(store)
     store.adopt = async (path, options) => {
@@ -70,7 +70,7 @@ describe('references to prompts prefilled on another node', function () {
     }
   })
 
-  it('do not open anything after they were consumed', async () => {
+  it('give no access to the payload after they were consumed', async () => {
     const calls: EdgeCall[] = []
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (call.verb !== 'consume') return

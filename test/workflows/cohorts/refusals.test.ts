@@ -11,7 +11,7 @@ describe("a model's rejection of its input", function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
   for (const shift of ['', 'x'])
-    it(`fails the stage at the first attempt, however its message is cut (${shift})`, async () => {
+    it(`fails the stage at the first attempt, wherever its message is truncated (${shift})`, async () => {
       await using _control = await world.on.control()
       const { id } = await world.on.endpoint({ name: `refusing-${newId()}` })
       const plan: PlanRequest = {
@@ -30,7 +30,7 @@ describe("a model's rejection of its input", function () {
       assert.match(stage.error.message, /\u{1F600}/u)
     })
 
-  it("is not requested when another stage's value would make the whole input a text", async () => {
+  it("is not needed when another stage's value would replace the whole input with a string", async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = {
@@ -60,7 +60,7 @@ describe("a model's rejection of its input", function () {
       /^output "x" takes "\/none", .* lacks: it has "predictions"/,
     ],
   ] as const)
-    it(`fails a result that lacks the value which ${name} needs, and does not run the next stage`, async () => {
+    it(`fails a stage whose result lacks the value that ${name} needs, and does not run the next stage`, async () => {
       await using _control = await world.on.control()
       const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
       const plan: PlanRequest = {

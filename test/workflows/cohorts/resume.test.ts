@@ -36,7 +36,7 @@ describe('a cohort that takes over finished stages', function () {
       .execute()
   const stored = () => Array.fromAsync(world.api.services.objects.list(`cohorts/${world.accountId}/`))
 
-  it('keeps large values in the object store like a first run, and small ones in its rows', async () => {
+  it('stores large values in the object store and small ones in its rows, as a first run does', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'kept' })

@@ -25,7 +25,7 @@ describe('a node without room for payloads', function () {
     for (const one of [small, roomy, control, world]) await one?.[Symbol.asyncDispose]()
   })
 
-  /** Fills the payload store of a node, like hand-overs that are not consumed yet. */
+  /** Fills the payload store of a node, as hand-overs that are not consumed yet would. */
   const fill = async ({ parts }: WorldNode) => {
     const at = newAttempt()
     const { store } = parts.edges
@@ -56,7 +56,7 @@ describe('a node without room for payloads', function () {
     })
   }
 
-  it('moves a stage that has waited long to another node without using an attempt', async () => {
+  it('moves a stage that has waited for a long time to another node without using an attempt', async () => {
     const empty = await fill(small)
     const run = await world.cohorts.run(
       world.planOf({ prefill: [roomy], decode: [small], stages: { decode: { max_attempts: 1 } } }),

@@ -197,7 +197,7 @@ describe('cohortRun', () => {
     await recorded('cohort-run-quorum', accepted.cohort_id)
   })
 
-  it('fails below its quorum when producers were skipped, and reports how many gave a value', async () => {
+  it('fails below its quorum when producers were skipped, and reports how many returned a value', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'below' }, { price_micro: PRICE })

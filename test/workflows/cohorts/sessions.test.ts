@@ -259,7 +259,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.equal(seen.stages[1].attempt, 1)
   })
 
-  it('go to another node when the first is lost in between, without being recomputed', async () => {
+  it('go to another node when the first is lost in the meantime, without being recomputed', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
     // The consumer's model is loaded only on the first of them.
@@ -277,7 +277,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assertAlike(vectors)
   })
 
-  it('are recomputed when their node is lost in between, and the consumer keeps its place', async () => {
+  it('are recomputed when their node is lost in the meantime, and the consumer keeps its place', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     b = await node()
     using frames = framesAt(b)

@@ -73,7 +73,10 @@ describe('stages that wait in node slots (3)', function () {
     ],
   })
 
-  /** A stage that is put back, or that the node declines, uses no attempt. */
+  /**
+   * Asserts that only the producer used a second attempt: a stage that is put back, or that the node declines, uses
+   * none.
+   */
   const assertRepeated = async (accepted: AnyBody): Promise<AnyBody> => {
     const seen = await ended(accepted)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))

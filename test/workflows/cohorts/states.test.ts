@@ -101,7 +101,7 @@ describe('the reported state of a cohort', function () {
     await cohorts.cancel(run)
   })
 
-  it('has a start time when all of its stages are taken over', async () => {
+  it('has a start time even when all of its stages are taken over', async () => {
     const { id } = await world.endpoint({ name: `whole-${newId()}` })
     await using _node = await world.node()
     await using _control = await world.control()

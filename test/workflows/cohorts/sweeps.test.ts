@@ -129,7 +129,7 @@ describe('folders of cohorts and structured runs', function () {
     )
   })
 
-  it('are never swept while a row needs them, but are a day after its end', async () => {
+  it('are never swept while a row needs them, but are swept a day after its end', async () => {
     const { db } = world.api.database
     const [cohort, run] = [await openCohort(), await openRun()]
     const ended = [await openCohort(), await openRun()] as const
@@ -228,7 +228,7 @@ describe('folders of cohorts and structured runs', function () {
     assert.deepEqual(await filterStored(keys), [])
   })
 
-  it('are listed no further than the batch to be removed', async () => {
+  it('are listed only up to the batch to be removed', async () => {
     const keys = await Promise.all(Array.from({ length: 700 }, () => put(evidenceKey(newId()))))
     const { objects } = world.api.services
     let read = 0

@@ -100,7 +100,7 @@ describe('tools as cohort stages', function () {
     assert.match(tooLong.error.message, /timeout_s must be <= 300/)
     assert.equal(attempts(tooLong)[1], 'failed 1')
   })
-  it('report an exceeded tool time limit once, as such, with a remedy', async () => {
+  it('report an exceeded tool time limit once, as a timeout with a remedy', async () => {
     const late = await run(
       {
         ...PLAN,

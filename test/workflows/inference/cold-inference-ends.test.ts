@@ -43,7 +43,7 @@ describe('coldInference without a result', () => {
     assert.equal(await on.closed(id), 'FAILED')
   })
 
-  it('fails a task after five nodes claimed it and none finished', async () => {
+  it('fails a task after five nodes claimed it and none finished it', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'doomed' }, { price_micro: PRICE })

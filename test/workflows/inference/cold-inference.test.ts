@@ -14,7 +14,7 @@ describe('coldInference', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('loads a cold model and answers the waiting client, through warming and cooling of the model', async () => {
+  it('loads a cold model and answers the waiting client, and the next one from the loaded model', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'fresh' }, { price_micro: PRICE })

@@ -158,7 +158,7 @@ async function copiesOf(world: InferenceWorld, modelKey: string, count: number):
   return copies.map(({ model_key }) => model_key)
 }
 
-/** Puts models into a node's weights folder like downloads do: as links to shared blobs. */
+/** Puts models into a node's weights folder as downloads do: as links to shared blobs. */
 async function putOnDisk(node: WorldNode, modelKeys: readonly string[]): Promise<void> {
   const { control, models } = node.parts
   const [first = ''] = modelKeys

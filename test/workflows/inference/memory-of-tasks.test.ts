@@ -76,7 +76,7 @@ describe('the memory of waiting tasks', () => {
 
     assert.equal(task.status, 'succeeded')
     assert.doesNotMatch(await sent(node), /Notes remembered/)
-    await eventually('the audit says so', async () =>
+    await eventually('an audit entry with the outcome "refused"', async () =>
       (await audit(taskId)).outcome === 'refused' ? true : undefined,
     )
   })

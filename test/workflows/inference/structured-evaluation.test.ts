@@ -102,7 +102,7 @@ describe('structuredEvaluation', function () {
     await recordHistory('structured-evaluation-failed', workflow(run))
   })
 
-  it('is ended by the platform when an operator terminates its workflow, and no node may read it any more', async () => {
+  it('is ended by the platform when an operator terminates its workflow, and no node may read it after that', async () => {
     const { services } = world.on.api
     const other = await world.encoder('terminated', { seed: 9 })
     const body = { source: side(other), target: side(native), anchors: { dataset_id, ...COUNTS } }

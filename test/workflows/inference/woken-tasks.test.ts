@@ -17,7 +17,7 @@ describe('tasks that wait for a node', () => {
 
   const db = () => world.api.database.db
 
-  /** Queues a task, and waits until it has found no node. */
+  /** Queues a task, and waits until its search for a node has failed. */
   async function queueInVain(endpoint: EndpointRow): Promise<string> {
     const id = await on.queue(endpoint, { instances: [1] })
     await until(async () => (await row(id)).waiting_since !== null)

@@ -94,7 +94,7 @@ describe('the logits of an adapter merge', function () {
     return version(id)
   }
 
-  it('promote it when they equal those of the base with the weighted adapters', async () => {
+  it('promote the merge when they equal those of the base with the weighted adapters', async () => {
     const { lifecycle_status, lifecycle_note } = await tested('good')
 
     assert.equal(lifecycle_note, null)
@@ -105,7 +105,7 @@ describe('the logits of an adapter merge', function () {
     )
   })
 
-  it('leave it a candidate when a tensor is corrupt, with prompt, difference and limit in the reason', async () => {
+  it('leave the merge a candidate when a tensor is corrupt, with prompt, difference and limit in the reason', async () => {
     const path = at('merged/model/model.safetensors')
     const spoilt = (await readTensors(path, 'merged')).get('model.layers.0.mlp.down_proj.weight')
     assert.ok(spoilt)

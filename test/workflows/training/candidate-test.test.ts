@@ -67,7 +67,7 @@ describe('candidateTest', () => {
     return { endpoint, versionId }
   }
 
-  it('promotes an import that its first request has loaded, and opens it to others', async () => {
+  it('promotes an import once its first request has loaded it, and opens it to others', async () => {
     const { endpoint, versionId } = await imported({ name: 'good' })
     const other = await world.api.account()
     const path = `/api/builder/v1/endpoints/${endpoint.id}`
@@ -83,7 +83,7 @@ describe('candidateTest', () => {
     await recordHistory('candidate-test-ready', await ended(versionId))
   })
 
-  it('leaves a candidate with the reason when the answer does not match the output schema', async () => {
+  it('leaves the version a candidate, with the reason, when the answer does not match the output schema', async () => {
     const { endpoint, versionId } = await imported({ name: 'odd' }, { type: 'object', required: ['choices'] })
 
     await world.infer(endpoint, { input: { instances: [1] }, sync_timeout_s: 30 })
@@ -116,7 +116,7 @@ describe('candidateTest', () => {
     )
   })
 
-  it('ends the test and places nothing when the version is disabled during it', async () => {
+  it('ends the test and places nothing when the version is disabled while it runs', async () => {
     const { endpoint, versionId } = await imported({ name: 'parted', load_s: 3 })
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })
@@ -176,7 +176,7 @@ describe('candidateTest', () => {
     assert.deepEqual(await version(versionId), { lifecycle_status: 'candidate', lifecycle_note: note })
   })
 
-  it("leaves a candidate with the reason when it can't be loaded", async () => {
+  it("leaves the version a candidate, with the reason, when it can't be loaded", async () => {
     const { endpoint, versionId } = await imported({ name: 'broken', broken: true })
 
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })

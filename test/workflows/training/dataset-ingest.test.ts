@@ -46,7 +46,7 @@ describe('datasetIngest', () => {
     await recordHistory('dataset-ingest-ready', workflow(id, good.uploadId))
   })
 
-  it('changes nothing when it runs again after its end', async () => {
+  it('changes nothing when it runs again after it has ended', async () => {
     await on.startWorker()
     const id = await on.create()
     const { uploadId } = await on.fill(id, CSV)
@@ -71,7 +71,7 @@ describe('datasetIngest', () => {
     await on.fill(id, CSV)
 
     const measured = await datasetRepository.sizeOfDataset(db, id)
-    // Writes like a worker of a version without this column.
+    // Writes as a worker of a version without this column does.
     const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
     await db.updateTable('dataset').set(other).where('id', '=', id).execute()
     const replaced = await datasetRepository.sizeOfDataset(db, id)
@@ -152,7 +152,7 @@ describe('datasetIngest', () => {
     assert.deepEqual(await createDatasetActivities(on.api.services).restartStalledIngests(), { count: 0 })
   })
 
-  it('ends without an error when the dataset is deleted during it, and leaves no file', async () => {
+  it('ends without an error when the dataset is deleted while it runs, and leaves no file', async () => {
     const id = await on.create()
     const uploadId = await on.send(id, CSV)
     const committed = on.commit(id, uploadId)

@@ -96,7 +96,7 @@ describe('reading the files of several accounts', () => {
     assert.equal(slow.most.get('all'), 4)
   })
 
-  it('requeues files that found no place in the line, and leaves slots for other work', async () => {
+  it('requeues files that found no place in the queue, and leaves slots for other work', async () => {
     const { key } = await on.api.account()
     const slow = new SlowStore(on.api.services.objects, 1_000)
     const deps = { ...on.api.services, objects: slow.store }

@@ -207,7 +207,7 @@ describe('trainingRun', () => {
     assert.equal((await eventTypes(jobId)).filter((type) => type === 'preempted').length, 3)
   })
 
-  it('moves a run to another node when the GPU of its node fails, a bounded number of times', async () => {
+  it("moves a run to another node when its node's GPU fails, a bounded number of times", async () => {
     const other = await signedNode(world.api, 'healthy')
     const healed = await createRun(world.api, key, { dataset_id })
     const hopeless = await createRun(world.api, key, { dataset_id })

@@ -131,7 +131,7 @@ describe('a run that no node can take', function () {
     assert.match((await read(jobId)).waiting.reason, /^no node .* is online: only is not connected$/)
   })
 
-  it('reports it despite absurd inventories of nodes or log entries of other runs', async () => {
+  it('reports it despite absurd node inventories or log entries from other runs', async () => {
     const nodeId = await join('boastful', 'cpu')
     const { db } = world.api.database
     const inventory = '{"train_slots": 3000000000}'

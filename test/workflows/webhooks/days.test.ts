@@ -241,7 +241,7 @@ describe('a delivery over 48 hours', () => {
       isMoved = true
       await days.patch(endpoint.id, { url: destination.receiver.url('/elsewhere') })
       destination.answer = 204
-      // Verified some hours later, like its own workflow would do.
+      // Verified a few hours later, as its own workflow would do.
       setTimeout(() => void verify(endpoint.id), 300)
     })
 

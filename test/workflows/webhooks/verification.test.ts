@@ -136,7 +136,7 @@ describe('webhookVerification', () => {
     })
   }
 
-  it('sends a changed URL another challenge, and ignores the earlier one', async () => {
+  it('sends a changed URL another challenge, and ends the earlier one', async () => {
     reply = (res) => res.end()
     const id = await create()
     await until(async () => challenges.length > 0)

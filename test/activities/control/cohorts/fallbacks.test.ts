@@ -5,7 +5,7 @@ import { buildCohort, buildEdge, buildStage } from '../../../support/builders/co
 import { embeddingSpace, evaluate, evidenceBody } from '../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
-/** A stage without attempts left continues with a fallback that can do its work and accept its input. */
+/** A stage that has used up its attempts continues with a fallback that can do its work and accept its input. */
 describe('stage fallbacks', () => {
   let api: TestApi
   let accountId: string

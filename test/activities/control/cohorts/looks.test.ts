@@ -82,7 +82,7 @@ describe('findRoom', () => {
   it('returns within seconds, and later calls reach every stage', async () => {
     const { asked, notes } = await waitingStages(12)
     let time = Date.now()
-    // Each read of the clock is a second later.
+    // Each read of the clock advances it by a second.
     const slow = steps(api.database.db, () => new Date((time += 1_000)))
     await slow.findRoom(asked)
     const { length: first } = await notes()

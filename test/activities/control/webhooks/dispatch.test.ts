@@ -111,7 +111,7 @@ describe('webhook dispatch', () => {
     assert.deepEqual(statuses, ['cancelled', 'failed'])
   })
 
-  it('continues to the destination that replaced one answering 410', async () => {
+  it('delivers to the destination that replaced one answering 410', async () => {
     const { id, path } = await destination()
     await on.emit()
     await shift()

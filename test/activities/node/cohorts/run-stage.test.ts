@@ -52,7 +52,7 @@ describe('cohort stages on a node', () => {
       this.#activities = createCohortActivities(deps as unknown as NodeDeps)
     }
 
-    /** Starts a stage like Temporal does when it has a slot for it. */
+    /** Starts a stage as Temporal does when it has a slot for it. */
     run(turn?: string): Promise<void> {
       const runStage = this.#activities.runStage.bind(this.#activities)
       const call = { cohortId: randomUUID(), stageId: randomUUID(), ...(turn !== undefined && { turn }) }

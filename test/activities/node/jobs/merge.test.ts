@@ -27,7 +27,7 @@ describe('merging on a node', function () {
     return made
   }
 
-  describe('that stays', () => {
+  describe('on a node that keeps running', () => {
     let node: NodeProcess
     before(async () => {
       node = await jobs.startNode('one')

@@ -40,7 +40,7 @@ describe('training on a node', function () {
   const hasCheckpoint = (jobId: string) => has(jobId, 'checkpoint')
   const completed = (jobId: string) => jobs.reached(jobId, 'completed', TIMEOUT_MS)
 
-  describe('that stays', () => {
+  describe('on a node that keeps running', () => {
     let node: NodeProcess
     before(async () => {
       node = await startNode('one')
@@ -77,7 +77,7 @@ describe('training on a node', function () {
         TIMEOUT_MS,
       )
       await until(() => node.trainers().length === 0, TIMEOUT_MS)
-      // The result now waits longer than a transfer is retried.
+      // The result now has to wait for longer than a transfer is retried.
       await sleep(3_000)
       const waiting = await get(jobId)
       assert.deepEqual([waiting.status, waiting.error_message ?? null], ['running', null])
@@ -99,7 +99,7 @@ describe('training on a node', function () {
       assert.equal(run.attempt, 1)
     })
 
-    it('is ended when it exceeds its memory, and the node continues', async () => {
+    it('is stopped when it exceeds its memory limit, and the node continues', async () => {
       // Endless trees, each with the maximum number of leaves.
       const jobId = await start({ epochs: 100_000, num_leaves: 1024, checkpoint_every_epochs: 100_000 })
 
@@ -115,7 +115,7 @@ describe('training on a node', function () {
       await completed(await start({ epochs: 5 }))
     })
 
-    it('is gone within a second when it is cancelled', async () => {
+    it('stops within a second when it is cancelled', async () => {
       const jobId = await start(LONG)
       await hasCheckpoint(jobId)
       assert.ok(node.trainers().length > 0)
@@ -127,7 +127,7 @@ describe('training on a node', function () {
       assert.equal((await get(jobId)).status, 'cancelled')
     })
 
-    it('is gone within two seconds when its workflow is cancelled in the Temporal UI', async () => {
+    it('stops within two seconds when its workflow is cancelled in the Temporal UI', async () => {
       const jobId = await start(LONG)
       await hasCheckpoint(jobId)
 
@@ -241,7 +241,7 @@ describe('training on a node', function () {
     assert.equal(metrics.epochs.length, 1_500)
   })
 
-  it('leaves a checkpoint when its node shuts down, and starts an equal run there', async () => {
+  it('leaves a checkpoint when its node shuts down, and an identical run elsewhere starts from it', async () => {
     const node = await startNode('one')
     const jobId = await start({ epochs: 100_000 })
     await until(async () => (await get(`${jobId}/metrics`)).metrics.epochs.length > 20)
@@ -259,10 +259,10 @@ describe('training on a node', function () {
 
     const started = (await get(`${again}/events`)).events[1] as { event_type: string; detail: string }
     assert.equal(started.event_type, 'started')
-    assert.match(started.detail, new RegExp(`epoch \\d+ of the equal run ${jobId}`))
+    assert.match(started.detail, new RegExp(`epoch \\d+ of the identical run ${jobId}`))
     await until(async () => {
       const { logs } = await get(`${again}/logs`)
-      return logs.some(({ message }: { message: string }) => message.includes(`equal run ${jobId}`))
+      return logs.some(({ message }: { message: string }) => message.includes(`identical run ${jobId}`))
     })
     await jobs.cancel(again)
   })

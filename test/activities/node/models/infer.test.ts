@@ -35,7 +35,7 @@ describe('a task on a node', () => {
     }
   }
 
-  /** A node whose tools run until the test ends them; it has called the gateway for `claims` tasks. */
+  /** A node whose tools run until the test ends them; `claims` counts its claims at the gateway. */
   class ToolNode implements AsyncDisposable {
     readonly slotShares = new SlotShares()
     readonly drain = new AbortController()
@@ -69,11 +69,11 @@ describe('a task on a node', () => {
       this.#activities = createInferActivities({ ...deps, stopping } as unknown as NodeDeps)
     }
 
-    /** The slots of the node's queue that tasks occupy, of one turn or of all. */
+    /** Returns how many slots of the node's queue tasks occupy, for one turn or in total. */
     occupied = (turn?: string): number =>
       turn === undefined ? this.#occupied : (this.#occupiedBy.get(turn) ?? 0)
 
-    /** Starts a task like Temporal does when it has a slot for it. */
+    /** Starts a task as Temporal does when it has a slot for it. */
     infer(turn: string, isTool = true): Promise<void> {
       const task = this.#infer(turn, isTool)
       this.#tasks.push(task)
@@ -172,7 +172,7 @@ describe('a task on a node', () => {
     assert.equal(node.claims, 7)
   })
 
-  it('transfers its input and result in the turn of its claim, on a queue that nodes share', async () => {
+  it("transfers its input and result under its claim's turn on a shared node", async () => {
     using gateway = await gatewayAwayFor(0, /^$/, { turn: 'quiet' })
     const control = controlOf(gateway.origin)
     const turns: (string | undefined)[] = []

@@ -6,7 +6,7 @@ import { until } from '../../../support/assertions/until.ts'
 import type { AnyBody, Answer } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
-/** Rows of running work that the database accepts only after their clients got an error. */
+/** Rows for running work that the database accepts only after the clients got an error. */
 describe('rows that are written late', () => {
   let chat: ChatApi
   const stack = new AsyncDisposableStack()
@@ -19,7 +19,7 @@ describe('rows that are written late', () => {
   })
   after(() => stack.disposeAsync())
 
-  /** Returns the response of a request while no task can be written, and its task once it can. */
+  /** Returns the response to a request while no task can be written, and the request's task once it can be. */
   async function whileLocked(ask: () => Promise<Answer<AnyBody>>) {
     const { db } = chat.api.database
     const answer = await db.transaction().execute(async (trx) => {
@@ -45,7 +45,7 @@ describe('rows that are written late', () => {
     assert.deepEqual(booked.map(({ kind }) => kind).toSorted(), ['hold', 'refund'])
   })
 
-  it('are handed to a workflow when they belong to requests that turned running', async () => {
+  it('are handed to a workflow when their requests had become `running` tasks', async () => {
     const endpoint = await chat.warm()
     const input = { messages: [{ role: 'user', content: 'hi' }], fake: { delay_ms: 5_000 } }
 

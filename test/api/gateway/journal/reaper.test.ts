@@ -36,7 +36,7 @@ describe('the reaper', () => {
     const { rows } = await sql<{ up_s: number }>`
       select extract(epoch from now() - pg_postmaster_start_time())::float8 as up_s`.execute(db)
     const upS = rows[0]!.up_s
-    // By then every live gateway has renewed; shortly before, the outcome isn't determined.
+    // By then every live gateway has renewed its lease; shortly before that, the outcome isn't deterministic.
     if (upS < RENEWAL_S - SLACK_S) assert.equal(await statusAfter(newId()), 'running')
     else if (upS > RENEWAL_S) assert.equal(await statusAfter(newId()), 'failed')
   })

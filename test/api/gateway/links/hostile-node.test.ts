@@ -26,7 +26,7 @@ import {
 const MB = 1024 * 1024
 /** The limit for a gateway's memory growth, whatever one node does. */
 const GROWTH_MB = 300
-/** The limit for another account's response time during an attack; without bounds it was seconds. */
+/** The limit for another account's response time during an attack; without our bounds it took seconds. */
 const LATENCY_MS = 3_000
 
 describe('a hostile node', () => {
@@ -88,7 +88,9 @@ describe('a hostile node', () => {
     return { status: statusCode, answer }
   }
 
-  /** Runs an attack while another account reads its lists, and checks the cost of both. */
+  /**
+   * Runs an attack while another account reads its lists; checks the gateway's memory growth and its slowest response.
+   */
   async function under(attack: () => Promise<void>): Promise<void> {
     const before = rssMb()
     let most = before
@@ -271,7 +273,7 @@ describe('a hostile node', () => {
     })
   }
 
-  it('has at most 1,000 of its reported models stored, with their texts cut', async () => {
+  it('has at most 1,000 of its reported models stored, with long strings truncated', async () => {
     const ordered = Array.from({ length: 4_000 }, (_, i) => ({ node_id: node.nodeId, model_key: `m-${i}` }))
     await database.db.insertInto('node_model_order').values(ordered).execute()
     using link = await linked()
@@ -300,7 +302,7 @@ describe('a hostile node', () => {
     assert.ok(gateway.lines.some(({ msg }) => /too many models/.test(msg ?? '')))
   })
 
-  it("cannot block another node's reports with texts that PostgreSQL refuses", async () => {
+  it("cannot block another node's reports with strings that PostgreSQL refuses", async () => {
     const other = await rawNode(database.db)
     using honest = await other.link(baseUrl)
     await database.db
@@ -322,7 +324,7 @@ describe('a hostile node', () => {
     }
     await until(async () => Boolean((await storedOf(other.nodeId)) && (await storedOf(node.nodeId))))
 
-    // Ensures that each write has a report of both.
+    // Ensures that each write has a report from both.
     const flooding = setInterval(
       () => link.send(FRAME.state, 0, {}, { report: reportOf(models, { gpu_fault: fault }) }),
       5,

@@ -261,7 +261,7 @@ describe('a link', () => {
       .find(({ node_id }) => node_id === node.nodeId)
       ?.models.find(({ model_key }) => model_key === key)
 
-  it('delivers a cancel to the work it is meant for', async () => {
+  it('delivers a cancellation to the work it is meant for', async () => {
     const jobId = newId()
     using work = node.parts.work.begin(jobId)
 

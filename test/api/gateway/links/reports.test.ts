@@ -24,7 +24,7 @@ describe('logs and losses over the link', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  /** Creates a running job, all of whose attempts are on a node. */
+  /** Creates a running job whose attempts are all on one node. */
   async function addJob({ nodeId = node.nodeId, attempts = 1 } = {}): Promise<string> {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -188,7 +188,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(jobId), ['patient'])
   })
 
-  it('are cut when a line is too long, and dropped when malformed', async () => {
+  it('are truncated when a line is too long, and dropped when malformed', async () => {
     const jobId = await addJob()
     const at = new Date().toISOString()
     node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 0, message: `€${'ü'.repeat(30_000)}`, at })

@@ -15,7 +15,7 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../../support/servers/nodes/node.ts'
 import { INVENTORY, type RawNode, rawNode, reportOf } from '../../../support/servers/nodes/raw-node.ts'
 
-/** Frame types that no version has yet. */
+/** Frame types that no version uses yet. */
 const NEWER: readonly number[] = [14, 77, 255]
 
 describe('a link between versions', () => {
@@ -55,7 +55,7 @@ describe('a link between versions', () => {
       }
     })
 
-    it('ignores frames of unknown types, also within an answer', async () => {
+    it('ignores frames of unknown types, even within a response', async () => {
       using link = await linked({ [LINK_HEADER]: '7' })
       link.onFrame = ({ type, stream }) => {
         if (type !== FRAME.request) return

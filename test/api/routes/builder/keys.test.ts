@@ -107,7 +107,7 @@ describe("an account's API keys", () => {
     }
   })
 
-  it('are rejected with the field of invalid terms', async () => {
+  it('are rejected with the name of each invalid field', async () => {
     const { key } = await api.account()
     const hidden = await buildEndpoint(api.database.db, (await api.account()).accountId)
     const bad = await create(key, {

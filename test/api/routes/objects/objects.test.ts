@@ -86,7 +86,7 @@ describe('signed URLs of the local object store', () => {
     const put = await signPut('a/new.csv')
     const changed = [
       url.replace(/&signature=.*/, ''),
-      // A different signature text for the same bytes.
+      // A different signature string that decodes to the same bytes.
       url.replace(/.$/, (last) => BASE64URL[BASE64URL.indexOf(last) ^ 1] ?? ''),
       `${url}&signature=again`,
       url.replace('file.csv', 'new.csv'),

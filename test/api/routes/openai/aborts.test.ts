@@ -12,7 +12,7 @@ const CLIENTS = 60
 /** No request ends by itself during a test. */
 const NEVER_MS = 600_000
 
-/** One way in which clients disconnect; bench/harness/abort-probe.mjs has the same ones. */
+/** A way in which clients disconnect; bench/harness/abort-probe.mjs has the same list. */
 interface Leaving {
   title: string
   body: object

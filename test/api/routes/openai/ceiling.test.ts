@@ -21,7 +21,7 @@ describe('the maximum wait of a chat for a cold model (4.7, design 10.7)', () =>
     assert.equal(await ceilingMs(endpoint), 120_000)
   })
 
-  it('is one and a half times the measured load time, over all kinds of nodes', async () => {
+  it('is one and a half times the measured load time, across all kinds of nodes', async () => {
     const endpoint = await chat.cold({ name: 'measured' })
 
     await chat.measured(endpoint, 'cold', 10_000)

@@ -117,7 +117,7 @@ describe('chat completions', () => {
     assert.equal((await chat.chat(own.name)).status, 200)
   })
 
-  it("answer alike for another account's endpoint and for an unknown one", async () => {
+  it("give the same answer for another account's endpoint as for an unknown one", async () => {
     const { key } = await chat.api.account()
     const { id, name } = await chat.warm()
     const answer = async (model: string, stream: boolean) => {

@@ -11,7 +11,7 @@ import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
 
-/** The behaviour of the fake model server; the client passes unknown fields through. */
+/** The fake model server's behavior; the client passes unknown fields through. */
 const fake = (what: object): object => ({ fake: what })
 
 describe('the official openai client', () => {

@@ -22,7 +22,7 @@ describe('a failed chat is one failed task, costs nothing and is reported once (
       .where('endpoint_id', '=', endpoint.id)
       .execute()
 
-  /** The endpoint's only task, once it has failed and its ledger entries are checked. */
+  /** Returns the endpoint's only task once it has failed, and checks its ledger entries. */
   async function failedTask() {
     await until(async () => (await tasks()).some(({ status }) => status === 'failed'), SOON_MS)
     const [task, ...others] = await tasks()

@@ -14,7 +14,7 @@ import {
   startPythonClient,
 } from '../../../support/servers/clients/openai-python.ts'
 
-/** The behaviour of the fake model server; this route passes no unknown fields on. */
+/** The fake model server's behavior; this route passes on no unknown fields. */
 const fake = (what: object) => ({ user: JSON.stringify(what) })
 
 const LOOK_UP = {
@@ -46,7 +46,7 @@ describe('the Responses API', () => {
   const post = (body: object) =>
     chat.api.call('POST', '/v1/responses', { key: chat.caller.key, body: { model: endpoint.name, ...body } })
 
-  it('answers a text with a message and its usage', async () => {
+  it('answers a string with a message and its usage', async () => {
     const response = await client().responses.create({
       model: endpoint.name,
       instructions: 'Be short.',
@@ -191,7 +191,7 @@ describe('the Responses API', () => {
     assert.equal(ids.size, 4)
   })
 
-  it('reassembles a stream from single bytes of the model server', async () => {
+  it('reassembles a stream that the model server sends byte by byte', async () => {
     const [{ pieces: [all = ''] = [] }] = [streamWithUsage() as { pieces?: string[] }]
     const bytes = Buffer.from(all, 'base64')
     const pieces = Array.from(bytes, (_, i) => bytes.subarray(i, i + 1).toString('base64'))
@@ -302,7 +302,7 @@ describe('the Responses API', () => {
     assert.deepEqual([messages, max_tokens, prompt], [[{ role: 'user', content: 'Once' }], 5, undefined])
   })
 
-  it('rejects unsupported completions with the field', async () => {
+  it('rejects unsupported completions, and names the field', async () => {
     for (const [field, value] of Object.entries({
       prompt: ['a', 'b'],
       suffix: 'x',

@@ -12,7 +12,10 @@ import { requireOpenaiClient, startPythonClient } from '../../../support/servers
 import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/worlds/inference-world.ts'
 
 const MIB = 1024 * 1024
-/** At this low temperature the same audio yields the same text each time; at zero the library raises it by itself. */
+/**
+ * At this low temperature the same audio yields the same text each time; at zero the library raises the temperature
+ * itself.
+ */
 const SETTLED = 0.0001
 const TRANSCRIPTIONS = '/v1/audio/transcriptions'
 
@@ -201,7 +204,7 @@ describe('the OpenAI transcription API', function () {
     )
     const statuses = answers.map(({ status }) => status)
 
-    // Body memory has space for three files at most, and an account may take what it leaves free.
+    // Body memory has space for three files at most, and an account may use only as much as it leaves free.
     assert.ok(statuses.includes(503), statuses.join())
     for (const { status, body } of answers)
       if (status === 503) assert.equal(body.error.code, 'no_capacity', JSON.stringify(body))

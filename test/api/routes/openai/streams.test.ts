@@ -18,14 +18,14 @@ function cut(text: string, size: number): string[] {
 const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`
 const delta = (content: object) => event({ choices: [{ index: 0, delta: content, finish_reason: null }] })
 
-/** Returns a text of at least `length` UTF-16 units without repetitions, with characters of every length in UTF-8. */
+/** Returns text of at least `length` UTF-16 units without repetition, with characters of every length in UTF-8. */
 function prose(length: number): string {
   let text = ''
   for (let i = 0; text.length < length; i++) text += `${i} é"\\ 漢 🌍\n`
   return text
 }
 
-/** Reports where two long texts differ, because `assert.equal` would print both in full. */
+/** Reports where two long strings differ, because `assert.equal` would print both in full. */
 function assertSame(actual: string, expected: string): void {
   if (actual === expected) return
   let at = 0

@@ -46,7 +46,7 @@ describe('the OpenAI surface for text models', function () {
     assert.equal(body.status, 'succeeded', text)
     return body.result
   }
-  /** Counted tokens, plus those not yet added to the endpoint. */
+  /** Returns an endpoint's counted tokens, including those not yet added to it. */
   async function tokensOf(endpointId: string): Promise<number> {
     const { db } = world.api.database
     const rows = await db
@@ -226,7 +226,7 @@ describe('the OpenAI surface for text models', function () {
     assert.equal(cut.body.truncated, true)
   })
 
-  it('makes each call a task with its tokens, and stores no text', async () => {
+  it('records each call as a task with its tokens, and stores no text', async () => {
     const model = models.embeddings.name
     const counted = await tokensOf(models.embeddings.endpoint_id)
     const { data, response } = await client().embeddings.create({ model, input: TEXTS }).withResponse()

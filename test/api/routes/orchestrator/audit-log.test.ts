@@ -119,7 +119,7 @@ describe('the audit log', () => {
     assert.deepEqual(entries[0].subject, { kind: 'account', id })
   })
 
-  it('records changes of keys by their own account, with the key that made them', async () => {
+  it('records changes to keys by their own account, with the key that made them', async () => {
     const { accountId, key } = await api.account()
     const made = (await api.call('POST', KEYS, { key, body: { name: 'ci' } })).body
     await api.call('PATCH', `${KEYS}/${made.key_id}`, { key, body: { limits: { requests_per_minute: 5 } } })
@@ -193,7 +193,7 @@ describe('the audit log', () => {
     assert.deepEqual(await log(`subject_id=${id}`), [])
   })
 
-  it('reads a page by an index under every filter', async () => {
+  it('reads a page through an index under every filter', async () => {
     const { db } = api.database
     const account = newId()
     await sql`insert into audit_log (id, actor, action, subject_kind, subject_id, account_id, changes)

@@ -94,7 +94,7 @@ describe('the operator overview', () => {
     assert.match(attention[2].message, /1 node offline: gone/)
     assert.match(attention[3].message, /1 task .* for up to 9\d s/)
 
-    // The rest of a batch that nodes work on needs no attention.
+    // The rest of a batch that nodes are working on needs no attention.
     await sql`insert into task (id, account_id, endpoint_id, surface, model_key, status, node_id)
       select ${newId()}::uuid, account_id, endpoint_id, surface, model_key, 'claimed', ${node.nodeId}::uuid
       from task where waiting_since is not null`.execute(db)

@@ -41,7 +41,7 @@ describe('the platform event stream', function () {
   const ids = ({ events }: RunStream) => events.map(({ id }) => id)
   const types = ({ events }: RunStream) => events.map(({ event }) => event)
 
-  it('delivers what ends for every account within a second, as the account sees it, plus the account', async () => {
+  it("delivers the end of any account's work within a second, as the account sees it, with the account's id", async () => {
     const [one, other] = [await api.account(), await api.account()]
     using stream = await follow()
     await write(one.accountId, 'inference.task.succeeded')

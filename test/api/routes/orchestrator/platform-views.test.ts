@@ -121,7 +121,7 @@ describe('platform views', function () {
       )
     })
 
-    it('sum up the usage of all accounts, at the costs of the ledger', async () => {
+    it('sum up the usage of all accounts, with the costs from the ledger', async () => {
       const model = await on.loadedModel()
       const endpoint = await on.endpointOver(model, { price_micro: 1_000, ...PUBLIC_LISTING })
       const callers = [await on.api.account(), await on.api.account()]

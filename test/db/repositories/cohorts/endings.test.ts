@@ -91,7 +91,7 @@ describe('the end of a cohort with large results', function () {
   })
 })
 
-describe('the payment of a cohort that ends', function () {
+describe('the payment for a cohort that ends', function () {
   this.timeout(60_000)
   let database: TestDatabase
   let accountId: string

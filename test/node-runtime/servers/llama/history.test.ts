@@ -8,7 +8,7 @@ describe('a llama.cpp conversation', () => {
       { role: 'assistant', tool_calls },
     ])
 
-  it('includes the calls of earlier answers, and their results', () => {
+  it('includes the calls from earlier answers, and their results', () => {
     const calls = [{ id: 'a', function: { name: 'now', arguments: '{"zone":"UTC"}' } }]
     const history = historyOf([
       { role: 'assistant', content: 'Let me see.', tool_calls: calls },
@@ -24,7 +24,7 @@ describe('a llama.cpp conversation', () => {
     })
   })
 
-  it('includes calls of the older form, whose results name their function', () => {
+  it('includes calls in the older form, whose results name their function', () => {
     const call = { role: 'assistant', content: null, function_call: { name: 'now', arguments: '{}' } }
     const history = historyOf([call, { role: 'function', name: 'now', content: '"noon"' }])
 

@@ -6,7 +6,7 @@ import { UnusableWeightsError } from '../../../../node-runtime/servers/llama/unu
 
 const STATE = { contextText: { values: ['hi'], tokenize: () => [] }, stopGenerationTriggers: [] }
 
-/** Nested ranges, like a template that never ends; libraries catch the errors of templates. */
+/** Nested ranges that imitate an endless template; libraries catch the errors of templates. */
 function spin(): never {
   for (;;) {
     try {

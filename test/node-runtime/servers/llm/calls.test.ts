@@ -28,7 +28,7 @@ interface ProbeInput {
   raw_tool_calls?: boolean
 }
 
-/** Returns the output for texts in these chunks; `f` and `g` may be called unless specified otherwise. */
+/** Returns the output for text in these chunks; `f` and `g` may be called unless specified otherwise. */
 async function runProbe(answers: (string[] | ProbeInput)[]): Promise<ProbeResult[]> {
   const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv() })
   child.stdin.end(JSON.stringify(answers))
@@ -74,7 +74,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     assert.deepEqual(one?.calls, [['f', given]])
   })
 
-  it('may have another member order, or arguments as a string', async () => {
+  it('may have a different member order, or arguments as a string', async () => {
     const [turned, quoted] = await runProbe([
       ['<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>'],
       ['<tool_call>{"name": "f", "arguments": "{\\"a\\":1}"}</tool_call>'],
@@ -84,7 +84,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     assert.deepEqual(quoted?.calls, [['f', '{"a":1}']])
   })
 
-  it('are text if they are malformed, and truncated if they do not end', async () => {
+  it('are text if they are malformed, and are truncated if they do not end', async () => {
     const [wrong, open, cut] = await runProbe([
       ['<tool_call>no JSON</tool_call> so'],
       ['<tool_call>{"na'],
@@ -265,7 +265,7 @@ describe('the reasoning of a PyTorch model', function () {
     }
   })
 
-  it('is not cut at stop texts, but the answer is', async () => {
+  it('is not cut at stop sequences, but the answer is', async () => {
     const output = '<think>one STOP two</think>three STOP four'
     const [one] = await runProbe([{ texts: letters(output), stops: ['STOP'] }])
 

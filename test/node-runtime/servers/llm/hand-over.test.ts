@@ -19,7 +19,7 @@ const MESSAGES = [
 ]
 const GREEDY = { max_tokens: 48, temperature: 0 }
 
-/** Writes a model of each form; the other model has as many layers, and different heads. */
+/** Writes a model of each form; the other model has the same number of layers, but different heads. */
 const FORMS = {
   gguf: {
     make: (folder: string) => writeTinyGguf(join(folder, 'model.gguf'), { context: 4_096 }),
@@ -96,7 +96,7 @@ for (const [name, form, profile, require] of [
       assert.deepEqual(cut.body.choices, wholeCut.body.choices)
     })
 
-    it('can be continued any number of times, also concurrently', async () => {
+    it('can be continued any number of times, even concurrently', async () => {
       const answers = await Promise.all(Array.from({ length: 4 }, () => decode(payload)))
 
       const [first, ...others] = answers.map(({ body }) => body.choices)
@@ -155,7 +155,7 @@ for (const [name, form, profile, require] of [
 
     const { other } = FORMS[form]
     if (other) {
-      it('is rejected when it belongs to another space or another model', async () => {
+      it('is rejected when it belongs to a different space or a different model', async () => {
         await refused(await decode(payload, GREEDY, 'b'.repeat(64)), 'space_mismatch')
 
         const model = join(folder.path, 'other')
@@ -169,7 +169,7 @@ for (const [name, form, profile, require] of [
         await refused(await decode(sent), 'shape_mismatch', /instead of \[1, 2, \d+, 24\]$/)
       })
     } else {
-      it('is rejected when its size does not match such a state', async () => {
+      it('is rejected when its size or its vocabulary does not match this model', async () => {
         const bytes = await producer.bytesOf('payload')
         const more = Buffer.from(bytes)
         // Its header claims one more token.

@@ -78,7 +78,7 @@ for (const [name, form, require, says] of [
     }
 
     it('calls a tool with arguments that match its schema when required (contract 4.7)', async () => {
-      // A model with random weights might call without end.
+      // A model with random weights might generate calls endlessly.
       const chatBody = { ...CALLS, tool_choice: 'required', parallel_tool_calls: false }
       const { message, finish_reason } = await choiceOf(chatBody)
 
@@ -201,7 +201,7 @@ for (const [name, form, require, says] of [
       assert.notEqual(other, first)
     })
 
-    it('generates the maximum number of tokens, by the new and the old parameter', async () => {
+    it('generates the maximum number of tokens, set by either the new or the old parameter', async () => {
       for (const limit of [
         { max_tokens: 1 },
         { max_tokens: 1, max_completion_tokens: null },
@@ -226,7 +226,7 @@ for (const [name, form, require, says] of [
       assert.notEqual(await choiceOf(chatBody), undefined)
     })
 
-    it('accepts a schema for text next to tools, and enforces it on the text or on the call', async () => {
+    it('accepts a schema for text along with tools, and enforces it on the text or on the call', async () => {
       const chatBody = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
       const { message, finish_reason } = await choiceOf(chatBody)
 
@@ -252,7 +252,7 @@ for (const [name, form, require, says] of [
       assert.deepEqual([status, (body as AnyBody).error.type], [400, 'invalid_request_error'])
     })
 
-    it("accepts pydantic's bounds, formats and sets, with strict as its clients send it", async () => {
+    it('accepts bounds, formats and sets as pydantic writes them, in the strict mode that its clients request', async () => {
       const properties = {
         age: { type: 'integer', minimum: 0 },
         share: { type: 'number', exclusiveMinimum: 0, maximum: 1 },

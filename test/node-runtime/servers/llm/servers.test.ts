@@ -28,7 +28,7 @@ const LONG = {
   },
 }
 
-/** Returns a text from the middle of a response. */
+/** Returns a string from the middle of a response. */
 const middle = (text: string) => text.slice(Math.floor(text.length / 2), Math.floor(text.length / 2) + 2)
 
 for (const [name, form, require] of [
@@ -149,7 +149,7 @@ for (const [name, form, require] of [
       assert.equal((await world.chat(model.name, none)).status, 200)
     })
 
-    it('stops at a text that the caller specifies', async () => {
+    it('stops at a stop sequence that the caller specifies', async () => {
       const whole = (await world.chat(model.name, { messages: MESSAGES, max_tokens: 6, temperature: 0 }))
         .body as AnyBody
       const content: string = whole.choices[0].message.content

@@ -85,7 +85,7 @@ for (const [server, form, require] of [
       return answer
     }
 
-    it('ends before a stop text that starts in one token and ends in another', async () => {
+    it('ends before a stop sequence that starts in one token and ends in another', async () => {
       const model = await saying('stops', ['One two', ' three four', ' five é六', ' sev', 'en.'])
 
       for (const [stop, expected] of [
@@ -153,7 +153,7 @@ for (const [server, form, require] of [
 
     if (form === 'gguf') return
 
-    it('has its reasoning separated, in answers and in infer results', async () => {
+    it('is separated from its reasoning, in answers and in infer results', async () => {
       const model = await saying('thinking', ['<think>', 'I pon', 'der. </th', 'ink>\n', '\nPar', 'is.'])
 
       const { content, thought, finish, completion } = await fetchCompletion(model, {})

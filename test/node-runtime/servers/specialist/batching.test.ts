@@ -11,7 +11,7 @@ import { type SpecialistServer, startSpecialist } from '../../../support/servers
 const WORDS = 'the quick brown fox jumps over the lazy dog what is capital of france'.split(' ')
 const textOf = (words: number, from = 0) =>
   Array.from({ length: words }, (_, i) => WORDS[(i * 7 + from) % WORDS.length]).join(' ')
-/** Mostly short texts and some long ones, always the same. */
+/** Mostly short inputs and some long ones, always the same. */
 const mixed = (count: number) =>
   Array.from({ length: count }, (_, i) => textOf(i % 10 === 0 ? 90 : 1 + ((i * 13) % 24), i))
 
@@ -30,7 +30,7 @@ describe('the queue of a specialist server', function () {
   this.timeout(600_000)
   before(requireSpecialist)
 
-  it('gives 32 clients with texts of all lengths the results of each text alone', async () => {
+  it('gives each of 32 clients the results that its texts, of any length, would get alone', async () => {
     await using server = await serve()
     const texts = mixed(160)
     const alone = new Map<string, number[]>()
@@ -75,7 +75,7 @@ describe('the queue of a specialist server', function () {
     assert.ok(Math.max(...waits) < bulkMs / 4, `${Math.max(...waits)} of ${bulkMs} ms`)
   })
 
-  it('drops the texts of a caller that left', async () => {
+  it('drops the texts of a caller that has left', async () => {
     await using server = await serve(SLOW)
     const texts = mixed(600)
     const began = performance.now()

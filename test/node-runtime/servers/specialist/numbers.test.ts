@@ -32,7 +32,7 @@ function assertNear(found: readonly number[], expected: readonly number[], what:
   assert.ok(apart < NOISE, `${what}: ${apart}`)
 }
 
-/** A model, the query to transformers, and how to compare its server's answer with the result. */
+/** A model, the call to transformers, and how to compare its server's answer with the result. */
 interface Case {
   what: string
   model: TinySpecialist

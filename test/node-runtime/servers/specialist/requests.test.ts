@@ -96,7 +96,7 @@ describe('a specialist server', function () {
     assert.equal((await server.ask({ text: 'Hello', dimensions: 64 })).status, 200)
   })
 
-  it('prepends a prompt to a text, and excludes it from the mean if the model requires that', async () => {
+  it('prepends a prompt to the text, and excludes it from the mean if the model requires that', async () => {
     const prompts = { query: 'Letters: ' }
     const [folder, excluding] = [
       await tinySpecialist({ prompts }),

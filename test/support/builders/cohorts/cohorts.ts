@@ -13,7 +13,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { sha256Hex } from '../../../../platform/signing.ts'
 import { buildHeldTask } from '../build-endpoint.ts'
 
-/** Builds a running cohort of an account, with its task. */
+/** Builds a running cohort for an account, with its task. */
 export async function buildCohort(
   db: Kysely<Database>,
   accountId: string,

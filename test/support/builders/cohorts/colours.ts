@@ -9,7 +9,7 @@ const each = <T>(row: (colour: string, thing: string, n: number) => T): T[] =>
 export const colourPairs = (): { anchor: string; positive: string }[] =>
   each((colour, thing) => ({ anchor: `which ${thing} is ${colour}`, positive: `a ${colour} ${thing}` }))
 
-/** Returns the same pairs with a wrong answer of the same colour. */
+/** Returns the same pairs with a wrong answer of the same color. */
 export const colourTriplets = (): { anchor: string; positive: string; negative: string }[] =>
   each((colour, thing, n) => ({
     anchor: `which ${thing} is ${colour}`,
@@ -19,6 +19,6 @@ export const colourTriplets = (): { anchor: string; positive: string; negative: 
 
 const KINDS: Readonly<Record<string, string>> = { red: 'warm', brown: 'warm', blue: 'cold', green: 'cold' }
 
-/** Returns texts labelled by their colour: cold, none or warm. */
+/** Returns short texts labeled by their color: cold, none or warm. */
 export const labelledColours = (): { text: string; label: string }[] =>
   each((colour, thing) => ({ text: `the ${colour} ${thing}`, label: KINDS[colour] ?? 'none' }))

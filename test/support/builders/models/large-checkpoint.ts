@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { headerFor, type TensorSpec } from '../../../../node-runtime/merge/safetensors.ts'
 import { randomNumbers, toBf16 } from './checkpoints.ts'
 
-/** The count of distinct numbers before they repeat; odd, so that rows differ. */
+/** The number of distinct values before they repeat; odd, so that rows differ. */
 const PATTERN = 1_048_583
 const BF16_BYTES = 2
 
@@ -15,7 +15,7 @@ export interface LargeCheckpoint {
   vocab: number
 }
 
-/** Returns the names and shapes of a Llama with these sizes. */
+/** Returns the tensor names and shapes of a Llama with these sizes. */
 export function llamaShapes({
   hidden,
   layers,

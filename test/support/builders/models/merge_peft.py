@@ -36,7 +36,9 @@ def train(base: str, adapters: str, *kinds: str) -> None:
 
 
 def compare(base: str, adapters: str, merged: str, *kinds: str) -> None:
-    """Prints the largest logit differences of our merge and of PEFT's merge in float32, each stored in bf16."""
+    """Prints how much the logits of our merge and of PEFT's float32 merge differ at most, with both stored in
+    bf16.
+    """
     print(json.dumps({kind: _compare(base, Path(adapters, kind), Path(merged, kind)) for kind in kinds}))
 
 

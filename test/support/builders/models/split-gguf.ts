@@ -4,8 +4,8 @@ import { GgufReader } from '../../../../domain/hub/gguf.ts'
 const ALIGNMENT = 32
 
 /**
- * Splits a GGUF as llama.cpp does: the first part has all settings, and each part has some of the tensors. Returns
- * the paths of the parts.
+ * Splits a GGUF as llama.cpp does: the first part contains all settings, and each part contains some of the tensors.
+ * Returns the paths of the parts.
  */
 export async function splitGguf(
   path: string,

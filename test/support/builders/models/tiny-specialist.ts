@@ -39,7 +39,7 @@ export interface TinySpecialist {
   vocab?: number
   dtype?: 'bfloat16' | 'float16' | 'float32'
   pooling?: 'mean' | 'cls' | 'max'
-  /** The lengths that it declares its vectors can be truncated to. */
+  /** The lengths to which its vectors can be truncated, as it declares. */
   dimensions?: readonly number[]
   prompts?: Readonly<Record<string, string>>
   promptExcluded?: boolean

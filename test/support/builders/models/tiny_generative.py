@@ -82,7 +82,7 @@ def t5() -> tuple[Any, Any]:
 
 
 def autoencoder() -> Any:
-    """Returns the image autoencoder. Its factor is 2, although pipelines ask for multiples of 8."""
+    """Returns the image autoencoder. Its factor is 2, although pipelines request multiples of 8."""
     return d.AutoencoderKL(
         block_out_channels=[32, 64],
         in_channels=3,

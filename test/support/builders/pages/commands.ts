@@ -13,7 +13,7 @@ export const PAGES: readonly string[] = ['README.md', 'CONTRIBUTING.md', ...glob
 /** Returns the commands of all `sh` blocks of a page, in order. */
 export const commandsOf = (page: string): Command[] => blocksOf('sh', page).flatMap(splitCommands)
 
-/** Splits a block at the line ends that end a command: those outside quotes and not after a backslash. */
+/** Splits a block at the line breaks that end a command: those outside quotes and not after a backslash. */
 export function splitCommands(block: string): Command[] {
   const commands: Command[] = []
   let text = ''

@@ -1,7 +1,7 @@
 /** A command that the test of all pages doesn't run. */
 interface Exception {
   page: string
-  /** How the command begins; an empty text stands for the whole page. */
+  /** How the command begins; an empty string means the whole page. */
   command: string
   reason: string
 }

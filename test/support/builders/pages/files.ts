@@ -5,7 +5,7 @@ import { blocksOf } from '../cohorts/cohorts-page.ts'
 import { makeTinyLlm } from '../models/tiny-llm.ts'
 import { tinySpecialist } from '../models/tiny-specialist.ts'
 
-/** Writes the files that users bring to the commands of the pages: small models, tables and a tool. */
+/** Writes the files that users supply for the pages' commands: small models, tables and a tool. */
 export async function writeFilesOfPages(folder: string, apiKey: string): Promise<void> {
   await makeTinyLlm(join(folder, 'my-model'))
   await cp(await tinySpecialist(), join(folder, 'all-MiniLM-L6-v2'), { recursive: true })
@@ -16,7 +16,7 @@ export async function writeFilesOfPages(folder: string, apiKey: string): Promise
   writeFileSync(join(folder, 'shout/tool.json'), tool())
 }
 
-/** Repeats the row that a comment of docs/models.md shows, with different texts. */
+/** Repeats the row from a comment in docs/models.md with varying text. */
 function questions(): string {
   const [, row = ''] = /^# questions\.jsonl: (\{.*\})$/m.exec(readFileSync('docs/models.md', 'utf8')) ?? []
   const { anchor, positive } = JSON.parse(row) as { anchor: string; positive: string }

@@ -3,18 +3,18 @@ import type { ReadyFile } from '../../../../embedded/supervisor.ts'
 const DAY_MS = 86_400_000
 const dateIn = (days: number): string => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
 
-/** Placeholders of every page, with the value that a user of the platform puts there. */
+/** Placeholders on every page, with the value that a user of the platform puts there. */
 const common = (ready: ReadyFile): [string | RegExp, string][] => [
   [/http:\/\/127\.0\.0\.1:8420|https:\/\/hearth\.your-company\.com/g, ready.base_url],
   [/hk_\.\.\./g, ready.api_key],
   ['HEARTH_OPERATIONS_KEY=...', `HEARTH_OPERATIONS_KEY=${ready.operations_key}`],
   [/\bACCOUNT_ID\b|<account_id>/g, ready.account_id],
-  // Dates pass, and the commands are still correct.
+  // The dates in the pages will pass, so use relative ones.
   ['2027-01-31', dateIn(60)],
   ['2026-11-01', dateIn(-28)],
 ]
 
-/** Placeholders of single pages, and what a user adds to a command without a terminal, as shell text. */
+/** Placeholders on single pages, and what a user adds to a command without a terminal, as shell text. */
 export const PLACEHOLDERS: Readonly<Record<string, readonly [string, string][]>> = {
   'docs/cli.md': [
     ['hearth login --base-url http://127.0.0.1:8420', 'hearth login --base-url $HEARTH < key.txt'],
@@ -36,7 +36,7 @@ export const PLACEHOLDERS: Readonly<Record<string, readonly [string, string][]>>
   ],
 }
 
-/** Returns a command of a page as a user types it: with the values for its placeholders. */
+/** Returns a command from a page as a user types it, with the values for its placeholders. */
 export function fillIn(page: string, text: string, ready: ReadyFile): string {
   const replacements = [...(PLACEHOLDERS[page] ?? []), ...common(ready)]
   return replacements.reduce((filled, [from, to]) => filled.replaceAll(from, () => to), text)

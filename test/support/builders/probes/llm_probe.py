@@ -134,7 +134,9 @@ def _number(value: float) -> float | None:
 
 
 def settings(request: dict[str, Any]) -> Any:
-    """Returns the hyperparameters that apply on a device, and the learning rate of some steps relative to its peak."""
+    """Returns the hyperparameters that apply on a device, and the learning rate at some steps relative to its
+    peak.
+    """
     from dataclasses import asdict
 
     from hearth_trainers.job import Job

@@ -1,5 +1,6 @@
-"""Reads images with plain transformers: `python reading_probe.py` reads `[{"folder", "picture"}]` from stdin, images in
-base64, and prints the texts without special tokens."""
+"""Reads images with plain transformers: `python reading_probe.py` reads `[{"folder", "picture"}]` from stdin,
+images in base64, and prints the recognized text without special tokens.
+"""
 
 import base64
 import io

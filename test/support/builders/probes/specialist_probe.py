@@ -20,7 +20,7 @@ def opened(folder: str, *, has_head: bool) -> tuple[Any, Any]:
 
 @torch.inference_mode()
 def embed(request: dict[str, Any]) -> list[list[float]]:
-    """Returns the vectors of texts, one text at a time."""
+    """Returns the vectors of the given texts, computed one at a time."""
     tokenizer, model = opened(request["folder"], has_head=False)
     vectors = []
     for text in request["texts"]:

@@ -1,8 +1,10 @@
-"""Reads small tables as the tabular trainers do: `python table_probe.py` reads JSON requests from stdin, such as
-`{"text": CSV, "target": NUMERIC_COLUMN}`, and prints one JSON response for each: the learned columns, the
-target sorted by time (with `filled`, without gaps), and the warnings. `time` names the time column, `named` the
-column that a request forecasts, and `more` has additional files of the dataset. With `label` it reads that
-column as classes and the others as features; with `hyperparameters` it reads the classes of texts."""
+"""Reads small tables as the tabular trainers do: `python table_probe.py` reads JSON requests from stdin, such
+as `{"text": CSV, "target": NUMERIC_COLUMN}`, and prints one JSON response for each: the learned columns,
+the target sorted by time (with `filled`, without gaps), and the warnings. `time` names the time column,
+`named` the column that a request forecasts, and `more` contains additional files of the dataset. With
+`label`, the probe reads that column as classes and the others as features; with `hyperparameters`, it
+reads texts and their classes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Translates with plain transformers: `python translation_probe.py` reads
-`[{"folder", "text", "source", "target"}]` on stdin and prints the texts."""
+"""Translates with plain transformers: `python translation_probe.py` reads `[{"folder", "text", "source",
+"target"}]` on stdin and prints the translations.
+"""
 
 import json
 import sys

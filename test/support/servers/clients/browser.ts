@@ -113,7 +113,7 @@ export class ConsoleTab implements AsyncDisposable {
     }
     const usual = this.page.viewportSize()
     await this.page.setViewportSize({ width: usual?.width ?? height, height })
-    // Wait for the colour transition of field borders after a change of the scheme.
+    // Wait for the color transition of field borders after the color scheme changes.
     await this.page.waitForTimeout(400)
     await this.page.screenshot({ path })
     if (usual) await this.page.setViewportSize(usual)

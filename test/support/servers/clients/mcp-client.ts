@@ -1,7 +1,7 @@
 import { Client, type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import type { AnyBody, TestApi } from '../api.ts'
 
-/** The protocol revisions of clients. */
+/** The protocol revisions that clients use. */
 export const REVISIONS = ['2025-11-25', '2026-07-28'] as const
 export type Revision = (typeof REVISIONS)[number]
 

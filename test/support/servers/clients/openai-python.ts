@@ -9,7 +9,7 @@ import { requireInstalled } from '../../skip.ts'
 
 const SCRIPT = join(import.meta.dirname, 'openai_client.py')
 
-/** An exception of the client: the name of its class, and the fields for callers. */
+/** An exception of the client: its class name, and the fields that callers read. */
 interface ClientError {
   name: string
   status: number | null

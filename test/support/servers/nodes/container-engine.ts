@@ -61,7 +61,7 @@ events_logger="file"
   return file
 }
 
-/** Returns the socket of this machine's engine, else of a Podman service that ends with the stack. */
+/** Returns the socket of this machine's engine, or of a Podman service that ends with the stack. */
 export async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const own = readConfig().HEARTH_CONTAINER_SOCKET
   if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own

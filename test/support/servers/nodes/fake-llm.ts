@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// A language model server for tests: `node fake-llm.ts <model dir>`. The request's `fake` field controls its behaviour.
+// A language model server for tests: `node fake-llm.ts <model dir>`. The request's `fake` field controls its behavior.
 
-/** The behaviour that a request can specify; everything is optional. */
+/** The behavior that a request can specify; everything is optional. */
 interface Fake {
   /** The number of tokens in the response, and the time between two of them. */
   tokens?: number
@@ -17,7 +17,7 @@ interface Fake {
   status?: number
   /** Rejects requests with more messages. */
   most_messages?: number
-  /** The message of that response; with `echoes` the request itself, as the message or as the whole body. */
+  /** The message of the error response; with `echoes`, the request itself is the message or the whole body. */
   message?: string
   echoes?: 'message' | 'body'
   /** The complete response body in pieces (base64), each sent in a separate write. */
@@ -39,12 +39,12 @@ interface ChatRequest {
   stream?: boolean
   model?: string
   fake?: Fake
-  /** The same as JSON, for routes that drop unknown fields. */
+  /** The same behavior as JSON, for routes that drop unknown fields. */
   user?: string
   messages?: unknown[]
 }
 
-/** `remembered` counts the requests with memory of an account. */
+/** `remembered` counts the requests that contained an account's memory. */
 const stats = { requests: 0, in_flight: 0, aborted: 0, remembered: 0, last: '' }
 /** The numbers of running and waiting requests. */
 const engine = { running: 0, waiting: 0 }
@@ -198,7 +198,7 @@ const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.js
   runs?: number
   /** True to respond under the model name in the request. */
   echo?: boolean
-  /** True for an embedding model that accepts lists of texts. */
+  /** True for an embedding model that accepts lists of strings. */
   batches?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)

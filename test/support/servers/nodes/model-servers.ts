@@ -19,11 +19,11 @@ export interface SentPayload {
   sha256: string
 }
 
-/** A model server, started like on a node, with full confinement. */
+/** A model server, started as on a node, with full confinement. */
 export interface StartedServer {
   server: ModelServer
   post(path: string, body: unknown): Promise<{ status: number; body: AnyBody }>
-  /** Moves a payload of another server to the exchange folder of this one. */
+  /** Moves a payload from another server to the exchange folder of this one. */
   take(from: StartedServer, file: string): Promise<SentPayload>
   /** Writes bytes to its exchange folder. */
   put(file: string, bytes: Uint8Array): Promise<SentPayload>

@@ -11,7 +11,7 @@ import { processesOn } from '../platform.ts'
 export interface NodeProcess extends AsyncDisposable {
   readonly name: string
   readonly dir: string
-  /** Resolves when the process has exited, with its exit code, its output and the warnings of its log. */
+  /** Resolves when the process has exited, with its exit code, its output and the warnings from its log. */
   readonly ended: Promise<{ code: number | null; stderr: string; warned: string[] }>
   /** Returns the pids of its trainers, found by their command line. */
   trainers(): number[]

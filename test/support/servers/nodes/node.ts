@@ -49,7 +49,7 @@ export interface TestNodeOptions {
   pinned?: string[]
   dir?: string
   token?: string
-  /** The account of the node; by default the one whose nodes may load the models of `addModel`. */
+  /** The node's account; by default the one whose nodes may load models from `addModel`. */
   accountId?: string
   sharing?: NodeSharing
   /** True to include the tools of the catalog. */
@@ -67,7 +67,7 @@ export interface TestNodeOptions {
     pythonEnv?: string
     engineCounts?: EngineCounts
   }
-  /** The space for payloads of hand-overs. */
+  /** The space for hand-over payloads. */
   edgeMb?: number
   /** The environments that it prepares, the folder of their lock files, and their installation folder. */
   prepare?: string
@@ -192,12 +192,12 @@ export async function addModel(
     /** The server reports that the weights are unusable. */
     unusable?: boolean
     padding?: string
-    /** For fake language models: the only model name that they accept, or to respond under the caller's name. */
+    /** For fake language models: the only model name that they accept. */
     served?: string
     echo?: boolean
     /** For fake language models: the number of requests that they run at once; others wait in the server. */
     runs?: number
-    /** For fake embedding models: whether they accept lists of texts. */
+    /** For fake embedding models: whether they accept lists of strings. */
     batches?: boolean
   },
   { memoryMb = 50 }: { memoryMb?: number } = {},

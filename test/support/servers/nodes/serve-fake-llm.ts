@@ -1,7 +1,7 @@
 import { registerHooks } from 'node:module'
 
-// Loaded before the programs of a platform (`NODE_OPTIONS=--import`). It adds the fake language model server to the
-// catalog, so that whole platforms can serve models whose responses take as long as a test requests.
+// Loaded before a platform's programs (`NODE_OPTIONS=--import`). It adds the fake language model server to the catalog,
+// so that whole platforms can serve models whose responses take as long as a test requests.
 
 const REAL = new URL('../../../../platform/catalog.ts', import.meta.url).href
 const FAKE = new URL('../../builders/fake-catalog.ts', import.meta.url).href

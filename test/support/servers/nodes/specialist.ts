@@ -19,7 +19,7 @@ export interface SpecialistServer extends AsyncDisposable {
   pid: number
   /** Sends a request to a path of the server. */
   post(path: string, body: unknown): Promise<{ status: number; body: AnyBody }>
-  /** Sends a request for a task type, by default the first one of the weights. */
+  /** Sends a request for a task type, by default the first one that the weights support. */
   ask(body: unknown, task?: string, signal?: AbortSignal): Promise<{ status: number; body: AnyBody }>
   kill(): void
 }

@@ -1,4 +1,6 @@
-"""Loads a model as its server does, `python start_probe.py FOLDER`, and prints what else was loaded."""
+"""Loads a model as its server does, `python start_probe.py FOLDER`, and prints which costly modules were
+loaded.
+"""
 
 from __future__ import annotations
 

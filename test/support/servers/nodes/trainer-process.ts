@@ -34,9 +34,7 @@ export async function spawnTrainer(python: string, jobFile: string): Promise<Tra
 
 let host: ChildProcess | undefined
 
-/**
- * Starts a trainer in a fork of a process that has imported PyTorch: the import takes most of the time of a short run.
- */
+/** Starts a trainer in a fork of a process that has imported PyTorch: the import takes most of a short run's time. */
 export async function forkTrainer(python: string, jobFile: string): Promise<TrainerProcess> {
   const folder = temporaryFolder()
   const path = join(folder.path, 'socket')

@@ -52,7 +52,7 @@ export interface TrainerJob {
   cacheDir?: string
   /** The number of processes that share the work. */
   processes?: number
-  /** The number of GPUs with its reservation. */
+  /** The number of GPUs reserved for it. */
   gpus?: number
   /** The memory limit. */
   memoryMb?: number

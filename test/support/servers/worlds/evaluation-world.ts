@@ -135,7 +135,7 @@ const COLOURS = ['red', 'blue', 'green', 'black', 'white', 'brown', 'grey', 'pin
 const THINGS = ['fox', 'dog', 'house', 'river', 'letter', 'number', 'capital', 'assistant', 'road', 'boat']
 const PLACES = ['here', 'there', 'at home', 'in the city', 'by the sea', 'on the hill']
 
-/** Returns different texts over few words, 480 of them. */
+/** Returns 480 different sentences made from a few words. */
 export const colouredTexts = (): string[] =>
   COLOURS.flatMap((colour) =>
     THINGS.flatMap((thing) => PLACES.map((place) => `the ${colour} ${thing} ${place}`)),

@@ -87,7 +87,7 @@ export async function startGateWorld({
   }
 }
 
-/** Plays the worker of a workflow for its first task. */
+/** Acts as the worker for a workflow's first task. */
 async function schedule(
   { client }: TestTemporal,
   queue: string,

@@ -4,7 +4,7 @@ import { type TinyGenerative, tinyGeneratives } from '../../builders/models/tiny
 import type { AnyBody } from '../api.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
 
-/** A gateway, Temporal and a node that serves real generative models of random weights. */
+/** A gateway, Temporal and a node that serves real generative models with random weights. */
 export class GenerativeWorld implements AsyncDisposable {
   readonly on: InferenceWorld
   readonly node: WorldNode

@@ -41,7 +41,7 @@ export interface InferenceWorld extends AsyncDisposable {
 }
 
 export interface WorldNode extends TestNode {
-  /** Ends like a lost machine: its queues close without finishing their work. */
+  /** Ends abruptly like a lost machine: its queues close without finishing their work. */
   readonly queues: ActivityQueues
   readonly access: GateAccess
 }

@@ -35,11 +35,11 @@ export interface LineageModel {
   config: string
   isFolder: boolean
   hasAdapter: boolean
-  /** The base of an adapter among its files. */
+  /** The base of an adapter that is among its files. */
   base: LineageModel | LineageNode | null
   nodes: LineageNode[]
   edges: [from: string, to: string, relation: string][]
-  /** The other models whose graphs belong to its own. */
+  /** The other models whose graphs this graph includes. */
   from: LineageModel[]
 }
 
@@ -268,7 +268,7 @@ export const refOf = (one: LineageModel | LineageNode, by: 'version' | 'job' = '
     : { type: 'model_version', version_id: one.versionId }
 }
 
-/** Returns the expected lineage of a model: everything of it and of its origins that its owner may see. */
+/** Returns the expected lineage of a model: everything about it and its origins that its owner may see. */
 export function expectedLineage(model: LineageModel): { nodes: LineageNode[]; edges: string[] } {
   const nodes = new Map<string, LineageNode>()
   const edges = new Set<string>()

@@ -77,7 +77,7 @@ export class LlmWorld implements AsyncDisposable {
   }
 }
 
-/** Parses the chunks of a stream; the last one is the text `[DONE]`. */
+/** Parses the chunks of a stream; the last one is the string `[DONE]`. */
 export function chunksOf(text: string): unknown[] {
   const data = text.split('\n\n').filter((event) => event.startsWith('data: '))
   return data.map((event) => {

@@ -24,7 +24,7 @@ interface PromptOptions {
   endpointId?: string
 }
 
-/** Nodes with llama.cpp, where one stage reads a prompt and another stage continues it. */
+/** Nodes with llama.cpp, where one stage reads a prompt and another stage continues from it. */
 export class PromptWorld implements AsyncDisposable {
   readonly on: InferenceWorld
   readonly cohorts: CohortCaller

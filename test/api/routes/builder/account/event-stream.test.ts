@@ -150,7 +150,7 @@ describe("an account's event stream", function () {
     await until(() => eventFollowers.size === 0, SOON_MS)
   })
 
-  it('reads events of other types only once, and sends an id to resume behind them', async () => {
+  it('reads events of other types only once, and sends an id to resume after them', async () => {
     const { db } = api.database
     const past = firstIdAt(new Date(Date.now() - 3_600_000))
     await sql`insert into event (id, account_id, type, resource_id, payload)

@@ -80,7 +80,7 @@ describe("an account's event feed", () => {
     assert.equal((await api.call('GET', `${PATH}?type=nothing`, { key })).status, 422)
   })
 
-  it('reads a page by its index, which has no entries for tasks that succeeded', async () => {
+  it('reads a page through its index, which has no entries for tasks that succeeded', async () => {
     const { db } = api.database
     const [large, small] = [await api.account(), await api.account()]
     await sql`insert into event (id, account_id, type, resource_id, payload)

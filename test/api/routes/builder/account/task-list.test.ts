@@ -79,7 +79,7 @@ describe('the task list', () => {
     assert.deepEqual(await of(`until=${between}&surface=mcp&status=failed`), [failed])
   })
 
-  it("shows only the account's own tasks, and rejects a cursor of another list", async () => {
+  it("shows only the account's own tasks, and rejects a cursor from another list", async () => {
     await addTask()
     await addTask()
     const stranger = await api.account()

@@ -287,7 +287,7 @@ describe('invocations of endpoints', () => {
       assert.equal(await countInvocations(), before + 1)
     })
 
-    it("answer a repeat with the invocation's current state", async () => {
+    it("answer a repeated request with the invocation's current state", async () => {
       const key = randomUUID()
       const { body } = await keyed(key, { input: { instances: [1] } })
       await on.api.call('POST', `${BUILDER}/tasks/${body.task_id}:cancel`, { key: on.caller.key })
@@ -312,7 +312,7 @@ describe('invocations of endpoints', () => {
       assert.deepEqual([malformed.status, malformed.body.detail[0].loc], [422, ['header', 'idempotency-key']])
     })
 
-    it('answer a repeat while the kill switch refuses new work', async () => {
+    it('answer a repeated request while the kill switch refuses new work', async () => {
       const key = randomUUID()
       const { body } = await keyed(key, { input: { instances: [1] } })
       const admin = (action: string) =>

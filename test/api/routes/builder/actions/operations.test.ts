@@ -146,7 +146,7 @@ describe('invocations of operations', () => {
     assert.equal((await jobs()).length, 1)
   })
 
-  it('require the role of the operation', async () => {
+  it("require the operation's role", async () => {
     const { status, body } = await invoke({ input }, {}, await api.key(accountId, 'viewer'))
 
     assert.deepEqual([status, body.error.code], [403, 'forbidden'])

@@ -45,7 +45,7 @@ describe('dataset init, PUT and commit', () => {
     assert.equal((await on.call('GET', `/${id}`)).body.status, 'pending')
   })
 
-  it('answers every commit of an upload alike, concurrent or later', async () => {
+  it('gives every commit of an upload the same answer, whether concurrent or later', async () => {
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)
     await on.put(signed_url, CSV)

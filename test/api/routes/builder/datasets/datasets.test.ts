@@ -134,7 +134,7 @@ describe('datasets', () => {
       assert.equal((await on.api.call('POST', DATASETS, { key: viewer, body })).status, 403)
     })
 
-    it('lets an operator, but no viewer, delete a dataset whose upload failed', async () => {
+    it('lets an operator, but not a viewer, delete a dataset whose upload failed', async () => {
       const viewer = await on.api.key(on.accountId, 'viewer')
       const operator = await on.api.key(on.accountId, 'operator')
       const { body } = await on.upload({ name: 'broken', storage_format: 'parquet' }, { text: CSV })

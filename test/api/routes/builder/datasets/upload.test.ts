@@ -9,7 +9,7 @@ describe('dataset upload', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   for (const fileFirst of [false, true]) {
-    it(`accepts a file that comes ${fileFirst ? 'before' : 'after'} its fields`, async () => {
+    it(`accepts a file that is sent ${fileFirst ? 'before' : 'after'} its fields`, async () => {
       const answer = await on.upload({ name: 'people', storage_format: 'csv' }, { text: CSV }, { fileFirst })
 
       assert.equal(answer.status, 201, answer.text)

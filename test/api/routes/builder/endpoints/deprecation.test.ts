@@ -119,7 +119,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     await until(async () => (await toolOf(old.name)).deprecation?.replacedBy === null)
   })
 
-  it('rejects a replacement that its owner may not use, that is deprecated, or that is itself', async () => {
+  it('rejects a replacement that is deprecated, that its owner may not use, or that is the endpoint itself', async () => {
     const old = await build()
     const foreign = await build({}, other)
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' }, other)

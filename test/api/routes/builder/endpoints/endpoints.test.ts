@@ -214,7 +214,7 @@ describe('a single endpoint', () => {
     }
   })
 
-  it('is 404 to others, 403 while it waits for its review, and open once approved', async () => {
+  it('returns 404 to others, 403 while it waits for its review, and is open once approved', async () => {
     const own = await build()
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' })
     const offered = await build({ ...PUBLIC_LISTING })

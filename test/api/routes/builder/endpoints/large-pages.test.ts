@@ -11,7 +11,7 @@ const LARGE_BYTES = 300_000
 const large = (text: string) => JSON.stringify({ text: text.repeat(LARGE_BYTES / text.length) })
 const bytesOf = (body: unknown) => Buffer.byteLength(JSON.stringify(body))
 
-describe('pages of rows with large texts', () => {
+describe('pages of rows with large text fields', () => {
   let api: TestApi
   let mine: { accountId: string; key: string }
   let ids: string[]

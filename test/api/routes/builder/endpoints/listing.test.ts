@@ -145,7 +145,7 @@ describe("an endpoint's listing", () => {
 })
 
 describe('making a resource public', () => {
-  it('requires an admin key, at creation too', async () => {
+  it('requires an admin key, even at creation', async () => {
     await using api = await startApi()
     const { accountId, key } = await api.account()
     const operator = await api.key(accountId, 'operator')

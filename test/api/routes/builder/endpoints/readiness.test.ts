@@ -32,7 +32,7 @@ describe("a model's readiness (2.8, 3.3)", () => {
   }
   const thrice = <T>(entry: T) => [entry, entry, entry]
 
-  /** Reserves the memory of a node, so that its idle models are evicted, and releases it. */
+  /** Reserves a node's memory, so that its idle models are evicted, and releases it. */
   async function evictOn({ parts }: TestNode) {
     const { memoryAllocator } = parts.models
     await memoryAllocator.reserve('a job', parts.inventory.memory_mb)

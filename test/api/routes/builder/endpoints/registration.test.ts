@@ -57,7 +57,7 @@ describe('register-for-inference (4.4)', () => {
     ['no-longer-here', 'tabular', ['regression', 'classification', 'forecasting'], ['chat', 'stt']],
   ]
   for (const [config, profile, fits, others] of KINDS) {
-    it(`accepts the task types of a ${config} model, and lists them for any other`, async () => {
+    it(`accepts the task types of a ${config} model, and lists them when it rejects any other`, async () => {
       const { id } = await runOf(config, profile)
       const words = fits.map((one) => JSON.stringify(one)).join(', ')
       for (const task_type of others) {
@@ -155,7 +155,7 @@ describe('register-for-inference (4.4)', () => {
     for (const id of ids) assert.equal((await read(id, mine.key)).status, 404)
   })
 
-  it('answers alike for every unavailable name, regardless of the owner of the endpoint', async () => {
+  it("gives the same answer for every unavailable name, regardless of the endpoint's owner", async () => {
     const { run } = await completedRun()
     const foreign = await runOfOther()
     const made = await register(foreign.id, { name: 'not-for-you' }, other.key)
@@ -193,7 +193,7 @@ describe('register-for-inference (4.4)', () => {
       [task],
     )
     assert.deepEqual(await tasks(second), [])
-    // An agent that knows the tool by name sees from the version that its input has changed.
+    // From the version, an agent that knows the tool by name can see that its input has changed.
     await until(async () => (await manifest()).version === '2.0.0')
     assert.deepEqual((await manifest()).inputSchema, input_schema)
     const names = await db.selectFrom('endpoint').select('name').where('id', '=', first).execute()

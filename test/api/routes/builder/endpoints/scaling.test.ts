@@ -73,7 +73,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     const { body } = await set(endpoint, { min: 3, max: 3, idle_timeout_s: 1 })
 
     assert.deepEqual([body.copies.wanted, body.changes[0].reason], [3, 'at least 3 copies are wanted'])
-    assert.match(body.missing, /^no further node that works for this account/)
+    assert.match(body.missing, /^no other node that works for this account/)
     await until(() => loaded().length === 2)
     const { status } = await set(endpoint, { min: 1, max: 1, idle_timeout_s: 1 })
     assert.equal(status, 200)

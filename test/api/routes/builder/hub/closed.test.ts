@@ -53,7 +53,7 @@ describe('private and gated hub repositories', () => {
     return (await claimJob(node, await createRun(api, key, run))).specification.base
   }
 
-  it("look absent to accounts without the operator's permission for them, if private", async () => {
+  it("appear absent to accounts without the operator's permission for them, if private", async () => {
     assert.deepEqual(await found(lent), ['corp/secret', 'corp/open'])
     assert.deepEqual(await found(other), ['corp/open'])
     assert.equal((await info('corp/secret', lent)).status, 200)
@@ -133,7 +133,7 @@ describe('private and gated hub repositories', () => {
     assert.equal(status, 422)
   })
 
-  it("are withdrawn when the operator's list no longer has them", async () => {
+  it("are withdrawn when the operator's list no longer includes them", async () => {
     assert.equal((await lend(['corp'])).body.hub_repos.length, 1)
     assert.equal((await info('corp/secret', lent)).status, 404)
     assert.equal((await lend(['corp/sec*'])).status, 422)

@@ -121,7 +121,7 @@ describe('the model hub', () => {
     assert.equal(body.error.code, 'rate_limited')
   })
 
-  it('registers a repository as a free public candidate, and registers it again as the same import', async () => {
+  it('registers a repository as a free public candidate, and returns the same import when it is registered again', async () => {
     const first = await register({ repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' })
     const again = await register({ repo_id: 'acme/Tiny-Llama', task_type: 'text-generation' })
 

@@ -308,7 +308,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     assert.equal((await api.call('GET', `${PATH}/no-such-tool`, { key: mine.key })).status, 404)
   })
 
-  it('reflects a change that was recorded without its endpoints', async () => {
+  it('reflects a change whose record does not name the endpoints', async () => {
     const endpoint = await build({ description: 'first' })
     await settled()
     await tool(mine, endpoint.name)

@@ -64,7 +64,7 @@ describe('memory imports', () => {
     assert.equal((await texts(key)).length, 7)
   })
 
-  it('add entries once under one Idempotency-Key, and answer a repeat alike', async () => {
+  it('add entries once under one Idempotency-Key, and give a repeated request the same response', async () => {
     const { accountId, key } = await accountWithMemory()
     const idempotencyKey = newId()
     const send = (text: string, account = accountId) =>

@@ -19,7 +19,7 @@ describe("a model's usage", () => {
   const usage = (modelId: string, { key }: Caller) =>
     api.call('GET', `/api/builder/v1/models/${modelId}/usage`, { key })
 
-  /** An endpoint of an account, whose version belongs to one of its models. */
+  /** Builds an endpoint, and a model that contains its version. */
   async function modelOf({ accountId, key }: Caller) {
     const { db } = api.database
     const endpoint = await buildEndpoint(db, accountId)

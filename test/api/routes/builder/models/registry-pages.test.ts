@@ -123,7 +123,7 @@ describe('the model registry', () => {
     await move(model_config_id, 'ready')
     const offered = await remove(key, endpoint_id)
     assert.equal(offered.status, 409)
-    assert.match(offered.body.error.message, /base models cannot be deleted; disable it/)
+    assert.match(offered.body.error.message, /base models cannot be deleted; disable this one/)
     assert.equal((await remove(other.key, endpoint_id)).status, 409)
     for (const state of ['disabled', 'candidate']) {
       await move(model_config_id, state)

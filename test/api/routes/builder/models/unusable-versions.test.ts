@@ -128,7 +128,7 @@ describe('a version whose weights are reported as unusable', () => {
     assert.equal((await found(disabled.id)).lifecycle_note, 'by hand')
   })
 
-  it('is rejected with the reason until its account or an operator moves it', async () => {
+  it('is rejected with the reason until its account or an operator changes its lifecycle status', async () => {
     const shared = await node(owner.accountId, 'shared')
     for (const [repo, path, key] of [
       ['acme/clay', '/api/builder/v1/models/registry', owner.key],

@@ -23,7 +23,7 @@ describe('cancelling a task', () => {
     assert.equal(status, 200, text)
   })
 
-  it('cancels its cohort too, whose event records the user id cut to 200 characters', async () => {
+  it('cancels its cohort too, whose event records the user id truncated to 200 characters', async () => {
     const { db } = on.api.database
     const { accountId, key } = await on.api.account()
     const cohort = await buildCohort(db, accountId)

@@ -127,7 +127,7 @@ describe('the base models of runs, merges and endpoints', function () {
     }
   })
 
-  it('of a merge may be hub repositories and stored models only, each repository at one commit', async () => {
+  it('may only be hub repositories and stored models in a merge, each repository at one commit', async () => {
     const then = world.advance('acme/whole')
     const adapterRepo = {
       ...llamaRepo('acme/adapter'),

@@ -34,7 +34,7 @@ describe('retraining (2.4, 4.3)', () => {
       body: { job_name: 'again', model_config_id: 'tabular-regression', dataset_id, ...body },
     })
 
-  /** Creates a run that has completed with a model, as the workflow ends it. */
+  /** Creates a completed run with a model, in the state in which the workflow leaves it. */
   async function finished(body: object = {}): Promise<{ jobId: string; versionId: string }> {
     const jobId = await createRun(api, key, { dataset_id, ...body })
     const { lease_token } = await claimJob(node, jobId)

@@ -223,7 +223,7 @@ describe('removing a run while other requests use its model', function () {
       assert.equal((await remove()).status, 204)
     })
 
-    it('succeeds once the model has been deleted, whose name is then free', async () => {
+    it('succeeds once the model has been deleted, which frees its name', async () => {
       assert.equal((await call('DELETE', path)).status, 204)
 
       assert.equal((await call('GET', path)).status, 404)

@@ -117,7 +117,7 @@ describe("a training run's stream", () => {
     }
   })
 
-  it('loses no entries of concurrent writers', async () => {
+  it('loses no entries from concurrent writers', async () => {
     await begin()
     using stream = await follow('?types=log')
     const { db } = api.database

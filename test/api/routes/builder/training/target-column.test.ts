@@ -54,7 +54,7 @@ describe('the target column of a training run', () => {
     assert.equal(await target([number('a'), number('month')], series), '')
   })
 
-  it('may be a text column for a regression on JSON, where texts may contain numbers', async () => {
+  it('may be a text column for a regression on JSON, where strings may contain numbers', async () => {
     const columns = [
       { name: 'price', type: 'string' },
       { name: 'size', type: 'number' },

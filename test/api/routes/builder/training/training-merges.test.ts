@@ -86,7 +86,7 @@ describe('training merges (4.3)', () => {
     }
   })
 
-  it('of an older version are shown as requested once the database is migrated', async () => {
+  it('from an older version are shown as requested once the database is migrated', async () => {
     const { db } = api.database
     const kinds: [object, object | null, object][] = [
       [{ method: 'adapter_merge', weights: [1], sources: [base, adapter] }, base, { adapters: [adapter] }],
@@ -127,7 +127,7 @@ describe('training merges (4.3)', () => {
       ],
     )
     assert.equal(ingredients[0].from.type, 'version')
-    // An adapter that was trained on this version names it so.
+    // An adapter that was trained on this version refers to it by this name.
     assert.ok(
       ingredients[0].names.includes(`hearth://model_version/${base.version_id}`),
       String(ingredients[0].names),
@@ -136,7 +136,7 @@ describe('training merges (4.3)', () => {
     assert.equal(body.merge.memory_mb, 161)
   })
 
-  describe('rejected merges and the field in the error', () => {
+  describe('are rejected with the field in the error:', () => {
     const cases: [string, () => object, string][] = [
       ['slerp of one', () => ({ method: 'slerp', sources: [base] }), 'sources'],
       ['slerp of three', () => ({ method: 'slerp', sources: [base, other, base] }), 'sources'],
@@ -271,7 +271,7 @@ describe('training merges (4.3)', () => {
     )
   })
 
-  it('protect the versions that they are made of from removal', async () => {
+  it('protect their source versions from removal', async () => {
     await createMerge(api, key, { method: 'slerp', sources: [base, other] })
 
     assert.match(

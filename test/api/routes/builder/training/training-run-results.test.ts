@@ -75,7 +75,7 @@ describe('training runs that have started', () => {
     for (const { object_key } of stored) assert.equal(await api.services.objects.head(object_key), undefined)
   })
 
-  it('list their artifacts and sign downloads within the limits of expiry', async () => {
+  it('list their artifacts and sign downloads within the expiry limits', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const node = await signedNode(api)
     const { lease_token } = await claimJob(node, jobId)

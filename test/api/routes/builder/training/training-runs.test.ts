@@ -174,7 +174,7 @@ describe('training runs', () => {
     assert.match(body.error.message, /age, income, region, target/)
   })
 
-  it('reject unknown columns in ignore_columns, each by its position', async () => {
+  it('reject unknown columns in ignore_columns, and report each by its position', async () => {
     const { status, body } = await create({ hyperparameters: { ignore_columns: ['age', 'rent', 'tax'] } })
 
     assert.equal(status, 422)
@@ -220,7 +220,7 @@ describe('training runs', () => {
 
       assert.equal(run.status, 202, JSON.stringify(run.body).slice(0, 500))
       assert.equal(body.columns, null)
-      assert.match(body.message, /more than 1 MB together/)
+      assert.match(body.message, /1 MB in total/)
     }
     const { body } = await api.call('GET', `/api/builder/v1/datasets/${dataset_id}`, { key })
     assert.deepEqual([body.columns.length, body.message], [4, null])

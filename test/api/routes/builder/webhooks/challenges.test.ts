@@ -54,7 +54,7 @@ describe('challenges to webhook destinations', () => {
     assert.equal((await patch(path, { enabled: true })).status, 200)
   })
 
-  it("are limited per host over all of an account's destinations, including deleted ones", async () => {
+  it("are limited per host across all of an account's destinations, including deleted ones", async () => {
     for (let n = 0; n < PER_HOST; n++) {
       const { path, headers } = await on.create(urlOn('one.hearth-user.com', n))
       await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
@@ -69,7 +69,7 @@ describe('challenges to webhook destinations', () => {
     assert.equal((await on.call('POST', ENDPOINTS, urlOn('one.hearth-user.com', 9))).status, 201)
   })
 
-  it('are limited per account over all hosts, without affecting other accounts', async () => {
+  it('are limited per account across all hosts, without affecting other accounts', async () => {
     for (let n = 0; n < 3 * PER_HOST; n++) await on.create(urlOn(`h${n}.hearth-user.com`))
 
     assert.equal((await on.call('POST', ENDPOINTS, urlOn('last.hearth-user.com'))).status, 429)

@@ -21,7 +21,7 @@ describe('webhook endpoint routes', () => {
   after(() => on?.api[Symbol.asyncDispose]())
   beforeEach(() => on.newAccount())
 
-  it('show the secret only on create, and the full URL never', async () => {
+  it('show the secret only on create, and never the full URL', async () => {
     const { body, text, path, headers } = await on.create()
 
     assert.match(body.secret, /^whsec_[\w-]{43}$/)
@@ -177,7 +177,7 @@ describe('webhook endpoint routes', () => {
     })
   }
 
-  it('answer 409 beyond 20 endpoints of an account, not counting deleted ones', async () => {
+  it('answer 409 beyond 20 endpoints per account, not counting deleted ones', async () => {
     const { id, path } = await on.create()
     await sql`
       insert into webhook_endpoint (id, account_id, name, url_sealed, url_origin, event_types, verification_status, secret_hint)

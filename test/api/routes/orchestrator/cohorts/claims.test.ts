@@ -20,7 +20,7 @@ describe('stage claims', () => {
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  /** A stage that was dispatched to a node; returns a function that claims it as this node. */
+  /** Dispatches a stage to a node; returns a function that claims it as this node. */
   async function called(model_key: string, { input = {} }: { input?: object } = {}) {
     const { db } = api.database
     const { accountId } = await api.account()

@@ -59,7 +59,7 @@ describe('the hand-overs of a cohort that ends', () => {
   )
   Object.assign(ended, { consumed: ['consumed', null], failed: ['failed', 'no_room'] })
 
-  /** Attempts that differ from the state of their edges, and first attempts that have changed. */
+  /** Returns first attempts that have changed, and later ones whose state differs from their edge's. */
   async function strays(cohortId: string) {
     const { rows } = await sql`select edge.name, tried.attempt, tried.state, tried.failure
       from cohort_edge_attempt tried join cohort_edge edge on edge.id = tried.edge_id

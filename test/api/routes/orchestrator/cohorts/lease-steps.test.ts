@@ -9,7 +9,7 @@ describe('a stage lease', () => {
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
 
-  // A fast model may report its first step before its node reports that it runs.
+  // A fast model may report its first step before its node reports that the model is running.
   for (const status of ['running', 'generating', 'uploading_output'])
     it(`sets the stage to running when the node reports "${status}"`, async () => {
       const { db } = api.database
@@ -33,7 +33,7 @@ describe('a stage lease', () => {
       assert.ok(row.started_at)
     })
 
-  /** A running stage with this operation, in a cohort that was started by a key with a token limit. */
+  /** Builds a running stage with this operation, in a cohort that was started by a key with a token limit. */
   async function metered(operation: StageOperation) {
     const { db } = api.database
     const { accountId } = await api.account()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-describe('NUL in texts of cohort routes', () => {
+describe('NUL in text on cohort routes', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {

@@ -13,7 +13,7 @@ const edge = (from: string, to: string, path: string, from_path = '') => ({
   to: { stage_id: to, path },
 })
 
-describe('cohort plans with misspelt members', () => {
+describe('cohort plans with misspelled members', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {

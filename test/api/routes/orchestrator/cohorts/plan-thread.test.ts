@@ -90,7 +90,7 @@ describe('large cohort plans', () => {
       // The first plan loads and compiles code.
       await plan()
       const turns = [await longestTurnMs(plan)]
-      // The garbage of other work may be collected during one of them.
+      // Garbage from other work may be collected during any of them.
       if (turns[0]! >= MAX_TURN_MS) turns.push(await longestTurnMs(plan))
 
       assert.ok(Math.min(...turns) < MAX_TURN_MS, `${turns.join(' and ')} ms of CPU in one turn`)

@@ -279,7 +279,7 @@ describe('cohort plans', () => {
     assert.deepEqual(await messages('secret-drafd'), ['stage "a": there is no endpoint "secret-drafd"'])
   })
 
-  it('name the node that a stage is bound to, but none of other accounts', async () => {
+  it("name the node that a stage is bound to, but never another account's node", async () => {
     const { db } = api.database
     const nodeOf = async (accountId: string, name: string) => {
       const id = newId()

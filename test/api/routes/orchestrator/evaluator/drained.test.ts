@@ -25,7 +25,7 @@ describe('evidence that is draining', () => {
     const ids = { source_space_id: source.space, target_space_id: target.space }
     const { body } = await evaluate(api, 'evidence', evidenceBody(ids))
     const evidence_id = body.evidence_id as string
-    // An edge of a model whose space equals the source's space: it refers to the evidence only.
+    // An edge from a model whose space equals the source's space: it refers only to the evidence.
     const { cohortId } = await buildCohortRows(api, [{ evidence_id, state: 'transferred' }])
     await evaluate(api, `evidence/${evidence_id}:revoke`, { reason: 'old', effect: 'drain' })
 

@@ -65,7 +65,7 @@ describe('evidence', () => {
     assert.equal(rows.length, 1)
   })
 
-  it('returns the first registration for a repeat, and is superseded by different content', async () => {
+  it('returns the first registration for a repeated request, and is superseded by different content', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const first = await register(body)

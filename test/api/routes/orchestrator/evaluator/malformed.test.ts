@@ -3,7 +3,7 @@ import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/cohorts/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-describe('malformed evidence', function () {
+describe('the registration of evidence', function () {
   this.timeout(60_000)
   let api: TestApi
   let ids: { source_space_id: string; target_space_id: string }
@@ -63,7 +63,7 @@ describe('malformed evidence', function () {
       assert.ok(status < 500, text.slice(0, 300))
     })
 
-  it('is accepted in twenty concurrent registrations of one pair, of which one is active', async () => {
+  it('accepts twenty concurrent requests for one pair, and keeps one of them active', async () => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, seed) => evaluate(api, 'evidence', { ...evidenceBody(ids), seed })),
     )

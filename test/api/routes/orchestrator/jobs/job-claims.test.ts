@@ -124,7 +124,7 @@ describe('job claims (10.10)', () => {
     )
   })
 
-  it('start an equal run of the same account at the checkpoint of the cancelled one, and report that', async () => {
+  it('start an identical run of the same account at the checkpoint of the cancelled one, and report that', async () => {
     const cancelled = await newJob({ hyperparameters: { epochs: 30 } })
     const first = await claimJob(on.node, cancelled)
     await checkpoint(on.node, first.lease_token, 12)
@@ -137,7 +137,7 @@ describe('job claims (10.10)', () => {
     assert.equal(again.checkpoint?.epoch, 12)
     assert.equal(again.checkpoint?.job_id, cancelled)
     const started = (await events(equal)).find(({ event_type }) => event_type === 'started')
-    assert.match(started?.detail ?? '', new RegExp(`epoch 12 of the equal run ${cancelled}`))
+    assert.match(started?.detail ?? '', new RegExp(`epoch 12 of the identical run ${cancelled}`))
     assert.equal(different.checkpoint, null)
   })
 

@@ -179,7 +179,7 @@ describe('claims of language model runs', function () {
       assert.notEqual(revisionOf(other), commitOf(repo))
     })
 
-    it('stays at the same commit for an equal run that resumes from a checkpoint', async () => {
+    it('stays at the same commit for an identical run that resumes from a checkpoint', async () => {
       const repo = llamaRepo(REPO)
       hub.put(repo)
       const jobId = await tune({ base_model: REPO, seed: 6 })

@@ -57,7 +57,7 @@ describe("files that a stage's input refers to", () => {
     )
   })
 
-  it('are not resolved for a stage that is being repeated, and rejected beyond the input limit', async () => {
+  it('are not resolved for a stage that is being repeated, and are rejected beyond the input limit', async () => {
     const again = await build({ status: 'running' })
     assert.deepEqual((await resolve(again.token, again.url)).body.files, [])
 

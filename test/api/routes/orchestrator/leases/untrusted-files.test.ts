@@ -52,7 +52,7 @@ const openS3: Open = async () => {
 }
 
 for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: openS3 })) {
-  describe(`files of nodes in ${name}`, function () {
+  describe(`files from nodes in ${name}`, function () {
     this.timeout(120_000)
     let api: TestApi
     let close: (() => PromiseLike<void>) | undefined
@@ -91,7 +91,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     const weightsFile = (content: string, of = 'weights.bin') => fileOf(of, content)
     const artifact = (token: string, content: string) =>
       signedPut(node, token, { ...weightsFile(content), kind: 'artifact' })
-    /** Requests URLs like a node that sends no digest. */
+    /** Requests URLs as a node that sends no digest would. */
     const signWithoutDigest = (token: string, kind: 'artifact' | 'checkpoint') => {
       const { sha256: _, ...file } = weightsFile(GOOD)
       return signedPut(node, token, { ...file, kind })
@@ -151,7 +151,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       assert.deepEqual([await fetched.body.text(), checkpoint?.filename], [GOOD, 'weights.bin'])
     })
 
-    it("are verified by the platform when their node sent no digest, and then out of the node's reach", async () => {
+    it('are verified by the platform when their node sent no digest, and the node cannot change them afterwards', async () => {
       const [lying, jobId] = [await run(), await run()]
       const liar = await claimJob(node, lying)
       const wrong = await signWithoutDigest(liar.lease_token, 'artifact')

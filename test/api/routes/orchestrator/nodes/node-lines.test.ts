@@ -39,7 +39,7 @@ describe("a node's logs", function () {
     assert.deepEqual([jobs.status, jobs.body.logs], [200, []])
   })
 
-  it('are refused for nodes that are offline, unknown, too old, or that return an invalid answer', async () => {
+  it('are refused for nodes that are offline, unknown or too old, or that return an invalid answer', async () => {
     const silent = await signedNode(api, 'silent')
     assert.equal((await logs(silent.nodeId, 'source=node')).status, 409)
     assert.equal((await logs(newId(), 'source=node')).status, 404)

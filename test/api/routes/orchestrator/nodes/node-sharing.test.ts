@@ -123,7 +123,7 @@ describe('dedicated and shared nodes', () => {
     assert.equal((await operations('POST', `/nodes/${newId()}/share`)).status, 404)
   })
 
-  it('are shared from the start if the token says so, but not by asking for it', async () => {
+  it("are shared from the start if the token says so, but not at the node's own request", async () => {
     const { accountId } = await chat.api.account()
     const plain = await operations('POST', '/node-tokens', { account_id: accountId })
     const shared = await operations('POST', '/node-tokens', { account_id: accountId, sharing: 'shared' })

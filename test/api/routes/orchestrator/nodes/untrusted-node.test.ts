@@ -91,7 +91,7 @@ describe('a node that exceeds its dispatched work', () => {
     const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${taskId}/claim`)
     assert.equal(claimed.status, 200, claimed.text)
     for (const path of paths) assert.equal((await hostile.post(path)).status, 404, path)
-    // Other work that was dispatched to the node opens nothing.
+    // Other work that was dispatched to the node gives it no access.
     await dispatchRepository.recordDispatch(db(), { kind: 'job', subjectId: taskId, nodeId: hostile.nodeId })
     await dispatchRepository.recordDispatch(db(), {
       kind: 'task',
@@ -114,7 +114,7 @@ describe('a node that exceeds its dispatched work', () => {
     assert.equal((await chat.api.call('GET', pathname + search)).status, 404, 'its lease has ended')
   })
 
-  it('can claim once per dispatch of a task or job, and only while it is the latest node', async () => {
+  it('can claim a task or job once per dispatch, and only while the latest dispatch is to this node', async () => {
     const { accountId, key } = chat.caller
     const taskId = await queueTask(await chat.cold({ name: 'fake' }))
     const jobId = await createRun(chat.api, key, { dataset_id: await readyDataset(chat.api, accountId) })

@@ -30,7 +30,7 @@ describe('edges that depend on evidence (2.2, S2)', () => {
     return body.spaces[0].space_id as string
   }
   const versions = new Map<string, string>()
-  /** An edge whose consumer maps its input; returns a function that revokes the edge's evidence. */
+  /** Builds an edge whose consumer maps its input; returns a function that revokes the edge's evidence. */
   async function mapped() {
     const spaces = { source_space_id: await encoder(4), target_space_id: await encoder(6) }
     const { body } = await evaluate(api, 'evidence', evidenceBody(spaces))
@@ -93,7 +93,7 @@ describe('edges that depend on evidence (2.2, S2)', () => {
     assert.equal(consumed.body.state, 'consumed')
   })
 
-  /** An edge between equal spaces; returns a function that revokes these. */
+  /** Builds an edge between equal spaces; returns a function that revokes them. */
   async function equal() {
     const space = await encoder(4)
     const world = await edgeWorld(api, {

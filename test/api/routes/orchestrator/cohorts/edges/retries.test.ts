@@ -31,7 +31,7 @@ describe('edge attempts (3)', () => {
   const attempted = ({ edgeId }: EdgeWorld, change: CohortEdgeAttemptUpdate) =>
     api.database.db.updateTable('cohort_edge_attempt').set(change).where('edge_id', '=', edgeId).execute()
 
-  /** Another node takes over the consumer's stage. */
+  /** Lets another node take over the consumer's stage. */
   const otherConsumer = async ({ cohortId, edgeId, stages: [, stage] }: EdgeWorld) => {
     const { db } = api.database
     const node = await signedNode(api)
@@ -174,7 +174,7 @@ describe('edge attempts (3)', () => {
     assert.equal((await edgeOf(arrived)).state, 'failed')
   })
 
-  /** Both models have been ready for longer than an attempt may take. */
+  /** Sets both models as ready for longer than an attempt may take. */
   const readyLongAgo = ({ stages }: EdgeWorld) =>
     api.database.db
       .updateTable('cohort_stage')

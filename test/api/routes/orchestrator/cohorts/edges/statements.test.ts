@@ -26,7 +26,7 @@ describe('a producer that offers a different payload than before', () => {
 
   const edgeOf = ({ edgeId }: EdgeWorld) =>
     api.database.db.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
-  /** The producer's stage is repeated on its node, under its own lease. */
+  /** Repeats the producer's stage on its node, under a new lease. */
   const repeated = async (world: EdgeWorld, offer: Partial<EdgeOffer>) => {
     const { db } = api.database
     const [stage] = world.stages

@@ -32,7 +32,7 @@ describe('transfers between nodes (2.5)', () => {
         .execute()
     ).map(({ type }) => type)
 
-  /** Both sides have agreed on the direct transport. */
+  /** Lets both sides agree on the direct transport. */
   const agreed = async (options: Parameters<typeof edgeWorld>[1] = {}) => {
     const world = await edgeWorld(api, options)
     await world.producer.negotiate()
@@ -118,7 +118,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal((await ask(world)).body.ticket, (await ask(world)).body.ticket)
   })
 
-  it('fail the attempt on bytes other than stated, and on an expired ticket', async () => {
+  it('fail the attempt when the bytes differ from those stated, and when the ticket has expired', async () => {
     const [short, other, late] = [await agreed(), await agreed(), await agreed()]
     for (const world of [short, other, late]) {
       await listen(world)
@@ -247,7 +247,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal(again.body.session_id, begun.body.session_id)
   })
 
-  it('fail the attempt when either side says so, with its reason', async () => {
+  it('fail the attempt when either side reports a failure, with its reason', async () => {
     const [by, to] = [await agreed(), await agreed()]
 
     const failed = await by.producer.call('transfer', {

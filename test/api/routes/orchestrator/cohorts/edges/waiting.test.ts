@@ -33,7 +33,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
     assert.equal(body.state, 'transferred')
   })
 
-  it('are notified when an edge is closed, and drop what they hold', async () => {
+  it('are notified when an edge is closed, and drop the payloads they hold', async () => {
     const { consumer, edgeId } = await edgeWorld(api)
 
     const { body } = await once(
@@ -64,7 +64,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
       .set(silent)
       .where('edge_id', '=', other.edgeId)
       .execute()
-    // The producer only holds its payload, and doesn't count as a call of its consumer.
+    // The producer only reports that it holds its payload, which doesn't count as a call from the consumer.
     await other.producer.negotiate(PAYLOAD_FIELDS)
     const stalled = (await other.consumer.negotiate()).body
 
@@ -91,7 +91,7 @@ describe('nodes that wait for changes to an edge (2.5)', () => {
     assert.deepEqual([status, body.error.details], [409, { state: 'closed' }])
   })
 
-  it('are notified when the consumer has succeeded, until which they hold the payload', async () => {
+  it('are notified when the consumer has succeeded, and hold the payload until then', async () => {
     const { producer, consumer, stages } = await edgeWorld(api)
     await producer.negotiate(PAYLOAD_FIELDS)
     await consumer.negotiate()
