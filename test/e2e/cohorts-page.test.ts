@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { eventually } from '../support/assertions/until.ts'
 import { blocksOf } from '../support/builders/cohorts/cohorts-page.ts'
 import { requireSpecialist } from '../support/builders/models/tiny-specialist.ts'
+import { DIRECT_NPX } from '../support/servers/page-shell.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 
@@ -42,7 +43,7 @@ describe('commands in docs/cohorts.md', function () {
     const found = blocksOf('sh', page).filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
     neverRun.delete(found[0]!)
-    const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${found[0]}`], {
+    const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${DIRECT_NPX}\n${found[0]}`], {
       env: { ...process.env, HEARTH_DATA_DIR: data.path },
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,

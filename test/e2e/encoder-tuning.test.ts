@@ -52,10 +52,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     folder = stack.use(temporaryFolder()).path
     const encoder = await filesOf(await tinySpecialist({ architecture: 'distilbert' }))
     const hub = stack.use(
-      await startHub(
-        llamaRepo('acme/encoder', { files: encoder, pipelineTag: 'feature-extraction' }),
-        llamaRepo('acme/chatty'),
-      ),
+      await startHub(llamaRepo('acme/encoder', { files: encoder, pipelineTag: 'feature-extraction' })),
     )
     const directory = stack.use(dataDirectory())
     platform = stack.use(await startTestPlatform(directory.path, { env: { HEARTH_HUB_ENDPOINT: hub.url } }))
@@ -70,7 +67,6 @@ describe('fine-tuning an encoder, from rows to inference', function () {
       pairs: colourPairs(),
       triplets: colourTriplets(),
       labelled: labelledColours(),
-      alike: labelledColours().map((row) => ({ ...row, label: 'cold' })),
     }
     for (const [name, all] of Object.entries(rows)) {
       const bytes = Buffer.from(all.map((row) => JSON.stringify(row)).join('\n'))
@@ -200,7 +196,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     const jobId = await start(
       'pairs',
       { ...EMBEDDING, base: fromBase() },
-      { epochs: 120, save_steps: 5, adapter: 'lora' },
+      { epochs: 30, save_steps: 5, adapter: 'lora' },
     )
     for (;;) {
       const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
@@ -216,40 +212,6 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     const { logs } = await platform.api.get<{ logs: { message: string }[] }>(`/training/runs/${jobId}/logs`)
     assert.match(logs.map(({ message }) => message).join('\n'), /Training resumes after step \d+\./)
     assert.ok(metrics['eval_mrr']! > metrics['base_eval_mrr']!)
-    await ready(jobId)
-  })
-
-  it('stops a run at once when it is cancelled', async () => {
-    const jobId = await start('pairs', { ...EMBEDDING, base: fromBase() }, { epochs: 1000, seed: 5 })
-    await eventually('its first epoch', async () => {
-      const { metrics } = await platform.api.get<{ metrics: { epochs: unknown[] } }>(
-        `/training/runs/${jobId}/metrics`,
-      )
-      return metrics.epochs.length > 0 || undefined
-    })
-
-    await platform.api.post(`/training/runs/${jobId}/cancel`)
-
-    const { status, version_id } = await ended(jobId)
-    assert.deepEqual([status, version_id], ['cancelled', null])
-  })
-
-  it('fails runs that cannot learn anything with a one-sentence reason', async () => {
-    const cases: [string, object, RegExp][] = [
-      [
-        'alike',
-        {},
-        /Column 'label' has the same value in every row \('cold'\); at least two classes are needed/,
-      ],
-      ['labelled', { base_model: 'acme/chatty' }, /LlamaForCausalLM is not a text encoder/],
-    ]
-    const runs = await Promise.all(cases.map(([dataset, more]) => start(dataset, CLASSIFIER, more)))
-
-    for (const [i, jobId] of runs.entries()) {
-      const run = await ended(jobId)
-      assert.equal(run.status, 'failed')
-      assert.match(run.error_message ?? '', cases[i]![2])
-    }
   })
 
   /** Waits until the version of a run has passed its test; returns its lineage. */

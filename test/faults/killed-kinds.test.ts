@@ -42,7 +42,7 @@ describe('running models of every kind', function () {
     data?.[Symbol.dispose]()
   })
 
-  for (const victim of ['model servers', 'node', 'api'] as const) {
+  for (const victim of ['model servers', 'node'] as const) {
     it(`finish their requests exactly once when ${victim} is killed, and continue to serve`, async () => {
       const work = await begin()
       const direct = kinds.map((kind) => infer(kind, kind.long).catch(() => undefined))
@@ -115,7 +115,7 @@ describe('running models of every kind', function () {
   const statuses = (work: readonly SubmittedTask[]): Promise<string[]> =>
     Promise.all(work.map(async ({ taskId }) => (await platform.api.get<Task>(`/tasks/${taskId}`)).status))
 
-  function kill(victim: 'model servers' | 'node' | 'api'): number[] {
+  function kill(victim: 'model servers' | 'node'): number[] {
     if (victim !== 'model servers') return [platform.kill(victim)]
     const pids = kinds.flatMap((kind) => serversOfKind(data.path, kind))
     for (const pid of pids) process.kill(pid, 'SIGKILL')

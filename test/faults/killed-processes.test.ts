@@ -8,7 +8,17 @@ import { dataDirectory, processesOn, startTestPlatform } from '../support/server
 import type { Process, TestPlatform } from '../support/servers/platform.ts'
 import { ChatsInFlight, chatsAgain, FAKE_LLM_ENV, importChatModel, serversOf } from './chats.ts'
 import type { ChatModel, Victim } from './chats.ts'
-import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
+import {
+  ask,
+  burst,
+  checkBooks,
+  endings,
+  makeModel,
+  persistently,
+  putTable,
+  RUN_EPOCHS,
+  startRun,
+} from './work.ts'
 import type { SubmittedTask, Model } from './work.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
@@ -151,7 +161,7 @@ describe('running work', function () {
     )
     assert.equal(ended.status, 'completed', ended.error_message ?? '')
     const { metrics } = await platform.api.get<Run>(`/training/runs/${run}/metrics`)
-    assert.equal(metrics?.epochs?.length, 1500)
+    assert.equal(metrics?.epochs?.length, RUN_EPOCHS)
   }
 
   function isNew(victim: Process, killed: number): boolean {

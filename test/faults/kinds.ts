@@ -33,7 +33,7 @@ const RECIPES: readonly Recipe[] = [
   {
     name: 'embeddings',
     folder: () => tinySpecialist({ seed: 41, positions: 512 }),
-    long: { text: Array.from({ length: 600 }, (_, i) => WORDS.repeat(10) + i) },
+    long: { text: Array.from({ length: 300 }, (_, i) => WORDS.repeat(10) + i) },
     short: { text: 'hello' },
   },
   {
@@ -45,13 +45,13 @@ const RECIPES: readonly Recipe[] = [
   {
     name: 'stt',
     folder: tinySpeech,
-    long: { audio_url: dataUrl(wav(120)), language: 'en' },
+    long: { audio_url: dataUrl(wav(60)), language: 'en' },
     short: { audio_url: dataUrl(wav(1)), language: 'en' },
   },
   {
     name: 'text-to-image',
     folder: async () => (await tinyGeneratives([{ kind: 'stable-diffusion' }]))[0] ?? '',
-    long: { ...PICTURE, num_inference_steps: 40 },
+    long: { ...PICTURE, num_inference_steps: 20 },
     short: { ...PICTURE, num_inference_steps: 1 },
   },
 ]

@@ -81,8 +81,15 @@ export async function putTable(
   return { datasetId, commit: `/datasets/${datasetId}/uploads/${uploadId}/commit` }
 }
 
+/** Enough epochs that the run is still going when a process is killed. */
+export const RUN_EPOCHS = 900
+
 /** Starts a run of many short epochs with checkpoints. */
-export async function startRun({ api }: PlatformAccess, datasetId: string, epochs = 1500): Promise<string> {
+export async function startRun(
+  { api }: PlatformAccess,
+  datasetId: string,
+  epochs = RUN_EPOCHS,
+): Promise<string> {
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: 'under-fire',
     model_config_id: 'tabular-regression',

@@ -289,14 +289,11 @@ describe('generative models (4.5)', function () {
   })
 
   it('fail the task with an error when the output is not a valid image', async () => {
-    const faults = {
-      flat: 'the model generated image data with one value throughout',
-      nan: 'the model generated image data with values that are not finite numbers',
-    } as const
-    for (const fault of ['flat', 'nan'] as const) {
-      await world.import(fault, 'text-to-image', { kind: 'stable-diffusion', fault })
-      const answer = await world.ask(fault, { prompt: 'a', ...SMALL, num_inference_steps: 1 })
-      assert.deepEqual([answer.status, answer.message], ['failed', faults[fault]])
-    }
+    await world.import('nan', 'text-to-image', { kind: 'stable-diffusion', fault: 'nan' })
+
+    const { status, message } = await world.ask('nan', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
+
+    const reason = 'the model generated image data with values that are not finite numbers'
+    assert.deepEqual([status, message], ['failed', reason])
   })
 })

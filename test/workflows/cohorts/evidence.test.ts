@@ -16,7 +16,7 @@ import type { WorldNode } from '../../support/servers/worlds/inference-world.ts'
 type Encoder = Awaited<ReturnType<EvaluationWorld['encoder']>>
 
 const WIDTH = 32
-const SAMPLE = 32
+const SAMPLE = 12
 const COLUMNS = Array.from({ length: WIDTH }, (_, i) => `x${i}`)
 const EMPTY_ROW = Object.fromEntries(COLUMNS.map((name) => [name, 0]))
 const WARM = ['red', 'brown', 'pink', 'white']
