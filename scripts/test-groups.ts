@@ -1,4 +1,4 @@
-import { globSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { sep } from 'node:path'
 import { countsOf, type TestEnding, type Suite } from './mocha-run.ts'
@@ -12,7 +12,13 @@ interface Group {
   filesPerProcess: number
   /** The maximum number of its processes that run at once. */
   sideBySide: number
+  /** True if its tests start whole platforms, or need an environment of gigabytes. */
+  isHeavy?: true
 }
+
+/** The files of other folders that run models of PyTorch. */
+const MODELS: Group = { name: 'models', folders: [], filesPerProcess: 4, sideBySide: 2, isHeavy: true }
+const NEEDS_PYTORCH = /\brequire(?:Llm|Specialist|Generative|Speech)\b/
 
 /** The group of all folders that no other group lists. */
 const RULES: Group = {
@@ -23,7 +29,14 @@ const RULES: Group = {
 }
 /** Slow groups and folders come first, so that no slow file runs alone at the end. */
 const GROUPS: readonly Group[] = [
-  { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
+  {
+    name: 'platforms',
+    folders: ['e2e', 'faults', 'upgrade', 'compose'],
+    filesPerProcess: 1,
+    sideBySide: 2,
+    isHeavy: true,
+  },
+  MODELS,
   { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 2 },
   { name: 'nodes', folders: ['node-runtime', 'embedded', 'cli'], filesPerProcess: 8, sideBySide: 2 },
   { name: 'workflows', folders: ['workflows'], filesPerProcess: 6, sideBySide: 2 },
@@ -36,9 +49,16 @@ const LANES = availableParallelism() + 1
 /** The time limit of one process of tests. */
 const MINUTES = 30
 
-/** Runs every test file of the checkout and prints the duration of each group. A free lane takes the next process. */
-export async function runGroups(run: (suite: Suite) => Promise<TestEnding[]>): Promise<TestEnding[]> {
-  const groups = GROUPS.map((group) => {
+/**
+ * Runs every test file of the checkout and prints the duration of each group. A free lane takes the next process.
+ * `isLight` leaves out the heavy groups.
+ */
+export async function runGroups(
+  run: (suite: Suite) => Promise<TestEnding[]>,
+  { isLight }: { isLight: boolean },
+): Promise<TestEnding[]> {
+  const chosen = GROUPS.filter(({ isHeavy }) => !(isHeavy && isLight))
+  const groups = chosen.map((group) => {
     return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as TestEnding[] }
   })
   const lane = async () => {
@@ -85,5 +105,6 @@ const folderOf = (file: string): string => file.split(sep)[1] ?? ''
 const folderAt = (file: string, { folders }: Group): number => folders.indexOf(folderOf(file))
 
 function groupOf(file: string): Group {
-  return GROUPS.find(({ folders }) => folders.includes(folderOf(file))) ?? RULES
+  const group = GROUPS.find(({ folders }) => folders.includes(folderOf(file))) ?? RULES
+  return !group.isHeavy && NEEDS_PYTORCH.test(readFileSync(file, 'utf8')) ? MODELS : group
 }

@@ -32,7 +32,8 @@ const KNIP: Check = { name: 'unused files and exports', script: 'knip' }
 
 const SLOWEST_SHOWN = 10
 const IS_STRICT = process.argv.includes('--verify')
-const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
+const IS_LIGHT = process.argv.includes('--light')
+const ARGUMENTS = process.argv.slice(2).filter((argument) => !['--verify', '--light'].includes(argument))
 
 async function main(): Promise<void> {
   const isNamed = ARGUMENTS.some((argument) => argument.endsWith('.ts') || existsSync(argument))
@@ -100,7 +101,12 @@ async function runAll(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
   const server = await startDatabaseServer().catch(() => undefined)
   const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }
   try {
-    return await runGroups((suite) => runSuite(suite, { env: shared, args: ARGUMENTS, output: 'afterwards' }))
+    return await runGroups(
+      (suite) => runSuite(suite, { env: shared, args: ARGUMENTS, output: 'afterwards' }),
+      {
+        isLight: IS_LIGHT,
+      },
+    )
   } finally {
     await server?.stop()
   }
