@@ -6,7 +6,7 @@ import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { Edges } from '../../node-runtime/edges/edges.ts'
 import type { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import type { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
-import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
+import type { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
 import type { InputFiles } from '../../node-runtime/models/input-files.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
 import type { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
@@ -37,7 +37,7 @@ export interface NodeDeps {
    * The memory of models and trainers. A trainer's reservation is held under its job id until its processes have
    * exited.
    */
-  readonly memory: MemoryLedger
+  readonly memory: MemoryReservations
   /** Job logs and losses, stored on disk until a gateway has saved them. */
   readonly spool: Spool
   /** The payloads that cohort stages hand over from and to this node. */

@@ -5,7 +5,7 @@ import { memoryLimitMb } from '../../domain/models/memory.ts'
 import type { EvaluationWork } from '../../schemas/evaluation-work.ts'
 import type { ControlClient } from '../control/client.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
-import type { MemoryLedger } from '../memory/ledger.ts'
+import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { readLines } from '../processes/output-lines.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
@@ -27,7 +27,7 @@ export interface EvaluationTools {
   readonly control: Pick<ControlClient, 'modelSpec'>
   readonly driver: ProcessDriver
   readonly models: ModelManager
-  readonly memory: MemoryLedger
+  readonly memory: MemoryReservations
   readonly pythonOf: (environment: string) => Promise<string>
   readonly workDir: string
 }

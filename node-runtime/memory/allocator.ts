@@ -5,11 +5,11 @@ import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import { type LoadedModel, MAX_PROTECTION_TTL_MS } from '../models/loaded-model.ts'
 import { chooseEviction, type PooledModel, type EvictionPlan } from './eviction.ts'
-import type { MemoryLedger } from './ledger.ts'
 import type { MemoryMeter } from './meter.ts'
+import type { MemoryReservations } from './reservations.ts'
 
 export interface MemoryAllocatorOptions {
-  memory: MemoryLedger
+  memory: MemoryReservations
   meter: MemoryMeter
   log: Logger
   /** All models on this node. */
@@ -282,7 +282,7 @@ export class MemoryAllocator {
 }
 
 /** Returns, for each pool, the free memory plus that of its idle models. */
-const reachOf = ({ freeByPool }: MemoryLedger, idle: readonly PooledModel[]): number[] =>
+const reachOf = ({ freeByPool }: MemoryReservations, idle: readonly PooledModel[]): number[] =>
   freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
 
 /** Returns the pools with the most reachable memory, and every idle model in them. */

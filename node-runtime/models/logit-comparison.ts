@@ -9,7 +9,7 @@ import type { MergeIngredient } from '../../schemas/training-merge.ts'
 import { ControlError } from '../control/client.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
-import type { MemoryLedger } from '../memory/ledger.ts'
+import type { MemoryReservations } from '../memory/reservations.ts'
 import { fetchIngredients } from '../merge/ingredients.ts'
 import { readLines } from '../processes/output-lines.ts'
 import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
@@ -20,7 +20,7 @@ import type { ModelManager } from './manager.ts'
 /** The parts of a node that a comparison uses. */
 export interface ComparisonTools extends BaseTools {
   readonly models: Pick<ModelManager, 'report' | 'inUse' | 'memoryAllocator'>
-  readonly memory: MemoryLedger
+  readonly memory: MemoryReservations
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string) => Promise<string>
   readonly workDir: string

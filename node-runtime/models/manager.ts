@@ -4,9 +4,9 @@ import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import { MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
-import type { MemoryLedger } from '../memory/ledger.ts'
-import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
+import type { ModelPeaks } from '../memory/model-peaks.ts'
+import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import { DiskModels } from './disk-models.ts'
 import { StrayFileError } from './folder.ts'
@@ -18,8 +18,8 @@ import { type ModelServer, ModelServerError } from './server.ts'
 import { ROUND_INTERVAL_MS, Upkeep } from './upkeep.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
-  memory: MemoryLedger
-  measured: MeasuredMemory
+  memory: MemoryReservations
+  measured: ModelPeaks
   meter: MemoryMeter
   pins: Pins
   /** Seconds without a request after which a loaded model is unloaded; 0 disables unloading. */

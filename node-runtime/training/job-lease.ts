@@ -8,7 +8,7 @@ import { type ControlClient, ControlError } from '../control/client.ts'
 import { autoRenewLease, type RenewedLease } from '../control/lease-keeper.ts'
 import { type CapacityWait, retryUntilCapacity } from '../control/retry-until-capacity.ts'
 import type { JobReport } from '../control/spool.ts'
-import type { MemoryLedger } from '../memory/ledger.ts'
+import type { MemoryReservations } from '../memory/reservations.ts'
 import { MergeError } from '../merge/merge-error.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { putFile } from '../weights/transfer.ts'
@@ -19,7 +19,7 @@ import type { FinishedFile } from './supervise.ts'
 export interface LeaseTools {
   readonly control: ControlClient
   readonly workDir: string
-  readonly memory: MemoryLedger
+  readonly memory: MemoryReservations
   /** A job may evict idle models. */
   readonly models: Pick<ModelManager, 'memoryAllocator'>
   /** Aborts when the node stops or drains. */

@@ -17,9 +17,9 @@ import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { devicesOf, gpuBudgets, gpusOfOneProgram } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
-import { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
-import { MeasuredMemory } from '../../node-runtime/memory/measured.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
+import { ModelPeaks } from '../../node-runtime/memory/model-peaks.ts'
+import { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
 import { InputFiles } from '../../node-runtime/models/input-files.ts'
 import { ModelManager } from '../../node-runtime/models/manager.ts'
 import { Pins } from '../../node-runtime/models/pins.ts'
@@ -56,7 +56,7 @@ export interface NodeParts {
   control: ControlClient
   driver: ProcessDriver
   containers: ContainerDriver | undefined
-  memory: MemoryLedger
+  memory: MemoryReservations
   models: ModelManager
   tools: Tools
   environments: Environments
@@ -159,7 +159,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const pythonOf = environments.python.bind(environments)
   const work = new WorkRegistry()
   const devices = devicesOf(inventory.gpus)
-  const memory = new MemoryLedger(
+  const memory = new MemoryReservations(
     inventory.memory_mb,
     gpuBudgets(inventory.gpus, inventory.memory_mb),
     devices,
@@ -201,7 +201,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     meter: memoryMeter(inventory),
     pins,
     idleUnloadS: config.HEARTH_IDLE_UNLOAD_S,
-    measured: new MeasuredMemory(
+    measured: new ModelPeaks(
       join(dir, inventory.hardware === 'gpu' ? 'measured-vram.json' : 'measured.json'),
     ),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
@@ -363,7 +363,7 @@ function reporter(
   }
 }
 
-function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
+function gpusOf({ gpus, freeByPool }: MemoryReservations): Pick<NodeReport, 'gpus'> {
   if (gpus.length === 0) return {}
   return { gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })) }
 }

@@ -4,7 +4,7 @@ import * as keyMeterRepository from '../../../db/repositories/platform/key-meter
 import type { Database } from '../../../db/tables.ts'
 import type { TokenCounts } from '../../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
-import { mayAsk } from '../../../domain/key-limits.ts'
+import { mayCallModel } from '../../../domain/key-limits.ts'
 import { creditsToMicro } from '../../../domain/money.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -110,7 +110,7 @@ export class KeyMeters implements AsyncDisposable {
     now = Date.now(),
   ): BudgetHold | undefined {
     const { requests_per_minute, tokens_per_minute, budget_credits_per_month: budget } = limits
-    if (!mayAsk(limits, endpoint))
+    if (!mayCallModel(limits, endpoint))
       throw new ApiError('forbidden', `this key may not call the model ${endpoint.name}`, {
         details: { limit: 'models' },
       })

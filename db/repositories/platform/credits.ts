@@ -3,7 +3,7 @@ import { newId } from '../../../domain/ids.ts'
 import { credit } from '../../../domain/ledger.ts'
 import type { Database } from '../../tables.ts'
 import type { AccountCreditRow } from '../../tables/accounts.ts'
-import { ALWAYS, spentBy } from './ledger.ts'
+import { ALWAYS, spentBy } from './ledger-reports.ts'
 
 /** Gives credits to an account, or takes some back: writes the row and the ledger transfer. */
 export async function giveCredits(

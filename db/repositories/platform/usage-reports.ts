@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { PlatformUsageGroup } from '../../../schemas/platform-views.ts'
 import type { Database } from '../../tables.ts'
-import { boundsOf, type Period } from './ledger.ts'
+import { boundsOf, type Period } from './ledger-reports.ts'
 
 export type UsageGroup = 'day' | 'endpoint' | 'key' | 'model'
 

@@ -5,8 +5,8 @@ import {
   NotEnoughMemoryError,
   type MemoryTimeouts,
 } from '../../../node-runtime/memory/allocator.ts'
-import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { MemoryReservations } from '../../../node-runtime/memory/reservations.ts'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 import type { ModelServer } from '../../../node-runtime/models/server.ts'
@@ -19,7 +19,7 @@ const FOR_EVER = 60_000
  * last one.
  */
 function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTimeouts> = {}) {
-  const memory = new MemoryLedger(100)
+  const memory = new MemoryReservations(100)
   const model = new LoadedModel('old', 'idle', new Pins())
   const calls: string[] = []
   let pids = [4_194_301]

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { MemoryAllocator, NotEnoughMemoryError } from '../../../node-runtime/memory/allocator.ts'
-import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { MemoryReservations } from '../../../node-runtime/memory/reservations.ts'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 import type { ModelServer } from '../../../node-runtime/models/server.ts'
 
 /** Returns an allocator of 100 MB in which each model uses `mb` and has just finished a load of `loadMs`. */
 function nodeWith(loads: Record<string, { mb: number; loadMs: number }>) {
-  const memory = new MemoryLedger(100)
+  const memory = new MemoryReservations(100)
   const pins = new Pins()
   const evicted: string[] = []
   const add = (key: string, { mb, loadMs }: { mb: number; loadMs: number }) => {

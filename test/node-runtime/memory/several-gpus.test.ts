@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newId } from '../../../domain/ids.ts'
 import { gpuBudgets, onlyGpus } from '../../../node-runtime/hardware/nvidia.ts'
-import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
+import { MemoryReservations } from '../../../node-runtime/memory/reservations.ts'
 import { commandOf, processCommand } from '../../../node-runtime/models/launch.ts'
 import { underLease } from '../../../node-runtime/training/job-lease.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
@@ -128,7 +128,7 @@ describe('a node with several GPUs', function () {
   })
 
   it('hides GPUs from processes without a reservation, and sets the device for those with one', () => {
-    const ledger = new MemoryLedger(200, [100, 100])
+    const ledger = new MemoryReservations(200, [100, 100])
     ledger.reserve('plain', 0, [1])
     ledger.reserve('tuning', 60, [1])
     const profile = loadCatalog().profile('llm-transformers')!
@@ -159,7 +159,7 @@ describe('a node with several GPUs', function () {
   })
 
   it('keeps a measured reservation on its GPUs', () => {
-    const ledger = new MemoryLedger(400, [100, 100, 200])
+    const ledger = new MemoryReservations(400, [100, 100, 200])
     ledger.reserve('split', 120, [1, 2])
 
     ledger.reserve('split', 160)

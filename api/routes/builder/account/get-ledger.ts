@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Static } from 'typebox'
 import * as creditRepository from '../../../../db/repositories/platform/credits.ts'
-import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
+import * as ledgerRepository from '../../../../db/repositories/platform/ledger-reports.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { type AccountEntry, AccountLedger, LedgerQuery } from '../../../../schemas/account.ts'

@@ -1,4 +1,4 @@
-import type { Period } from '../../../../db/repositories/platform/ledger.ts'
+import type { Period } from '../../../../db/repositories/platform/ledger-reports.ts'
 import { invalid } from '../../../../domain/errors.ts'
 
 /** Returns the period of a query; throws a 422 when it ends before it begins. */

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
-import { mayAsk } from '../../../../domain/key-limits.ts'
+import { mayCallModel } from '../../../../domain/key-limits.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
 import { ChatModel } from '../../../../schemas/openai/openai.ts'
 import { route } from '../../../http/route.ts'
@@ -19,7 +19,7 @@ export const getChatModel = route({
   async handler({ caller: { accountId, limits }, params: { model } }, { db }) {
     const by = isUuid(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
     const row = await chatModelRepository.findChatModel(db, accountId, by)
-    if (!row || !mayAsk(limits, row)) throw noModel(model)
+    if (!row || !mayCallModel(limits, row)) throw noModel(model)
     return presentChatModel(row, accountId)
   },
 })

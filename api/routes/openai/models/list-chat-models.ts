@@ -1,6 +1,6 @@
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
 import { CHAT_TASK_TYPES } from '../../../../domain/chat/chat.ts'
-import { mayAsk } from '../../../../domain/key-limits.ts'
+import { mayCallModel } from '../../../../domain/key-limits.ts'
 import { ChatModelList, ChatModelsQuery } from '../../../../schemas/openai/openai.ts'
 import { route } from '../../../http/route.ts'
 import { presentChatModel } from './present.ts'
@@ -18,7 +18,7 @@ export const listChatModels = route({
   async handler({ caller: { accountId, limits }, query: { task_type } }, { db }) {
     const taskTypes = task_type === undefined ? CHAT_TASK_TYPES : [task_type]
     const offered = await chatModelRepository.listModels(db, accountId, taskTypes)
-    const rows = offered.filter((endpoint) => mayAsk(limits, endpoint))
+    const rows = offered.filter((endpoint) => mayCallModel(limits, endpoint))
     return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId)) }
   },
 })

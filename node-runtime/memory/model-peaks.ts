@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /** The peak memory of each model that has run on this node. It is stored in a file, for later loads and starts. */
-export class MeasuredMemory {
+export class ModelPeaks {
   readonly #path: string
   readonly #peaks: Map<string, number>
 

@@ -3,7 +3,7 @@
  * serve another; any other node has one pool. Only a caller that knows that the holder's processes have exited
  * may release a reservation.
  */
-export class MemoryLedger {
+export class MemoryReservations {
   readonly totalMb: number
   /** The memory of each GPU in MB; empty where RAM is counted. */
   readonly gpus: readonly number[]
