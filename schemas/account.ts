@@ -34,7 +34,9 @@ export const Me = Type.Object(
         }),
       }),
     ),
-    balance_credits: Type.Number({ description: 'What the account has earned minus what it has spent' }),
+    balance_credits: Type.Number({
+      description: 'The credits that operators gave the account, minus its spending',
+    }),
     features: Type.Array(Type.String()),
     base_url: Type.String(),
   },
