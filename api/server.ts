@@ -50,7 +50,7 @@ export async function startGateway({
   const server = createServer({
     noDelay: true,
     headersTimeout: HEADERS_TIMEOUT_MS,
-    // Uploads of a gigabyte over a slow connection take long; bodies are limited by size instead.
+    // Uploads of a gigabyte over a slow connection take a long time; bodies are limited by size instead.
     requestTimeout: 0,
     // The `requireHost` middleware rejects such requests in our usual error format.
     requireHostHeader: false,

@@ -56,7 +56,7 @@ export interface Services {
   readonly stopping: AbortController
   readonly temporal: Client
   readonly health: HealthProbe
-  /** Whether the object store and PostgreSQL have room. */
+  /** Whether the object store and PostgreSQL have free disk space. */
   readonly room: StorageMonitor
   readonly catalog: Catalog
   readonly objects: ObjectStore
@@ -85,13 +85,13 @@ export interface Services {
   readonly nodeCredentials: NodeCredentials
   /** The endpoint rows that inference needs. */
   readonly endpoints: EndpointCache
-  /** The tools of accounts, for their manifests. */
+  /** Accounts' tools, for their manifests. */
   readonly tools: ToolCatalogue
   /** Estimates of load and inference times. */
   readonly estimates: Estimates
   /** Validates values against schemas that callers wrote, in child processes. */
   readonly schemaChecks: SchemaChecks
-  /** Validates inputs of inference, mostly without a child process. */
+  /** Validates inference inputs, mostly without a child process. */
   readonly inputChecks: InputChecks
   /** Plans graphs of models; large graphs in a worker thread. */
   readonly planner: Pick<Planner, 'order' | 'plan'>
@@ -99,12 +99,12 @@ export interface Services {
   readonly longAnswers: LongResponses
   /** Writes the rows of warm inference, many per transaction. */
   readonly journal: Journal
-  /** Wakes requests that wait for a task to end. */
+  /** Wakes requests that are waiting for a task to end. */
   readonly taskWaiters: TaskWaiters
   /** Creates the tickets with which nodes fetch payloads from each other. */
   readonly edgeTickets: EdgeTickets
   readonly edgeAddresses: EdgeAddresses
-  /** Wakes requests that wait for the other side of a cohort's edge. */
+  /** Wakes requests that are waiting for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
   /** Counts each account's open streams of all kinds. */
   readonly streamSlots: StreamSlots
@@ -116,7 +116,7 @@ export interface Services {
   readonly links: NodeLinks
   /** The request slots of loaded models; requests take turns for them. */
   readonly places: ModelSlots
-  /** Model loads that requests wait for. */
+  /** Model loads that requests are waiting for. */
   readonly loads: ModelLoads
   /** The memory for requests to language models. */
   readonly memory: Memory

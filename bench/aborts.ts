@@ -11,7 +11,7 @@ import { median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
 // Clients disconnect before the first byte, mid-stream and in a flood. The bench checks that the model server notices
-// each of them within a second, that the gateway continues to respond, and that nothing leaks. Needs go.
+// each of them within a second, that the gateway continues to respond, and that nothing leaks. Needs Go.
 
 needPrograms('go', 'taskset')
 const CLIENTS = unlessOnce(60, 5)
@@ -141,5 +141,5 @@ try {
 } finally {
   await db.destroy()
 }
-for (const line of wrong) console.log(`does not hold: ${line}`)
+for (const line of wrong) console.log(`failed check: ${line}`)
 if (wrong.length > 0) process.exitCode = 1

@@ -102,7 +102,7 @@ async function checkTasks(evidence: Evidence, customer: Customer): Promise<void>
     if (reported !== undefined && reported !== task.status) {
       tally.violation(
         'a reported terminal status never changes',
-        `task ${taskId} was ${reported} and is ${task.status}`,
+        `task ${taskId} was reported as ${reported} but is now ${task.status}`,
       )
     }
     // A request whose client waits for the response ends with its gateway; a queued one doesn't.
@@ -123,7 +123,7 @@ async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): 
     }
     if (taskId === undefined) continue
     const status = tasks.get(taskId)?.status
-    const what = `${kind} chat ${taskId} was ${end} and is ${status}`
+    const what = `${kind} chat ${taskId} ended as ${end} but is now ${status}`
     const gatewayDied = kills.some(
       ({ prey, at }) => prey === 'api' && Math.abs(at - ended) < AROUND_A_KILL_MS,
     )

@@ -10,7 +10,7 @@ import { oneOf, type Random, type Tally } from './chaos-tally.ts'
 const MAX_OPEN = 3
 const ENDED = new Set(['succeeded', 'failed', 'cancelled'])
 
-/** Returns the request for a run of three stages with one of the account's language models. */
+/** Builds the request for a three-stage run on one of the account's language models. */
 export function cohortBody({ chatModels }: Customer, random: Random, name: string): object {
   const model = random() < 0.8 ? chatModels[0] : oneOf(random, chatModels)
   if (!model) throw new Error('a cohort needs a language model')
@@ -39,7 +39,7 @@ export async function lookAfterCohorts(
 ): Promise<void> {
   for (const cohort of cohorts.filter(({ reported }) => reported === undefined)) {
     const read = () => api.get<{ status: string }>(`/tasks/${cohort.taskId}`)
-    const status = (await tally.attempt('read of a cohort', read))?.status
+    const status = (await tally.attempt('reading a cohort', read))?.status
     if (status !== undefined && ENDED.has(status)) cohort.reported = status
   }
 }
@@ -86,11 +86,11 @@ export async function checkCohorts(
   for (const { cohorts, name } of customers) {
     for (const { taskId, reported } of cohorts) {
       const row = byTask.get(taskId)
-      if (!row) tally.violation('nothing is lost', `cohort of task ${taskId} of ${name}`)
+      if (!row) tally.violation('nothing is lost', `cohort for ${name}'s task ${taskId}`)
       else if (reported !== undefined && reported !== row.task_status)
         tally.violation(
           'a reported terminal status never changes',
-          `cohort of ${taskId} was ${reported}, is ${row.status}`,
+          `cohort for task ${taskId} was reported as ${reported} but is now ${row.status}`,
         )
     }
   }
@@ -123,8 +123,8 @@ function checkCohort(tally: Tally, row: EndedCohort, kills: readonly Kill[]): vo
 }
 
 /**
- * Returns whether a stage lost its node in every attempt, because the only node was killed that many times while the
- * cohort ran.
+ * Returns whether a stage lost its node on every attempt because the only node was killed at least `ATTEMPTS` times
+ * while the cohort ran.
  */
 function lostItsNode(
   { why, created_at, completed_at, stages }: EndedCohort,
@@ -134,7 +134,7 @@ function lostItsNode(
     ({ prey, at }) => prey === 'node' && at > created_at.getTime() && at < completed_at.getTime(),
   )
   return (
-    why === 'the node of the stage was lost' &&
+    why === "the stage's node was lost" &&
     losses.length >= ATTEMPTS &&
     stages.some(({ status, attempt }) => status === 'failed' && attempt === ATTEMPTS)
   )

@@ -40,11 +40,11 @@ export interface CohortRun {
 /** A resource that several identical requests must have created exactly once. */
 export interface KeyedResource {
   kind: 'dataset' | 'key' | 'cohort' | 'tool'
-  /** The unique name in its body; the id of an invocation. */
+  /** The unique name in its body; for an invocation, its id. */
   name: string
 }
 
-/** The resources of one account, and the work that was accepted for it. */
+/** One account's resources, and the work accepted for it. */
 export interface Customer {
   name: string
   /** A client of the platform for this account. */
@@ -71,7 +71,7 @@ export interface Shift {
   patience: number
 }
 
-/** POSTs a body under an `Idempotency-Key` once; returns the text of a response below 300. */
+/** POSTs a body under an `Idempotency-Key` once; returns the text of a response with a status below 300. */
 export async function postOnce(
   { platform: { ready } }: Customer,
   path: string,

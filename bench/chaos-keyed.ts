@@ -88,5 +88,5 @@ export async function checkKeyed(
   }
   const n = rows.filter(({ kind }) => kind === 'tool').length
   if (n !== toolCalls.length)
-    tally.violation('one key creates one resource', `${n} invocations of ${who} for ${toolCalls.length} keys`)
+    tally.violation('one key creates one resource', `${n} invocations by ${who} for ${toolCalls.length} keys`)
 }

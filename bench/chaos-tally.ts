@@ -112,7 +112,7 @@ export class Tally {
   }
 }
 
-/** Returns a status with its code, or the error of the connection. */
+/** Returns a status with its code, or the connection error. */
 function reasonOf(err: unknown): string {
   const { message, code } = err as { message?: string; code?: string }
   const status = / answered (\d{3})/.exec(message ?? '')?.[1]

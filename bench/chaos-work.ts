@@ -108,7 +108,7 @@ export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tal
       if (answer) run.cancel = 'answered'
     }
     const read = () => api.get<{ status: string }>(`/training/runs/${run.id}`)
-    const status = (await tally.attempt('read of a run', read))?.status
+    const status = (await tally.attempt('reading a run', read))?.status
     if (status !== undefined && ENDED.has(status)) run.reported = status
   }
 }

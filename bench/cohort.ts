@@ -128,7 +128,7 @@ await printSteps()
 const handle = world.temporal.client.workflow.getHandle(`cohort/${runs.at(-1)!.cohort.cohort_id}`)
 const { events: history } = await handle.fetchHistory()
 const count = history?.length ?? 0
-console.log(`history: ${count} events, ${(count / STAGES.length).toFixed(1)} a stage`)
+console.log(`history: ${count} events, ${(count / STAGES.length).toFixed(1)} per stage`)
 
 judge('cohort', [
   { what: 'p50, ms', measured: median(whole), goal: GOAL_MS },

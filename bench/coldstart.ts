@@ -92,7 +92,7 @@ async function firstToken(
   return (first - began) / 1_000
 }
 
-/** Starts the server as from a shell, and sends a request as soon as it's ready. */
+/** Starts the server as if from a shell, and sends a request as soon as it's ready. */
 async function byHand(runtime: Runtime, path: string): Promise<number> {
   const socket = join(tmpdir(), `hearth-${randomUUID().slice(0, 8)}.sock`)
   const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) }, { socket })
@@ -106,7 +106,7 @@ async function byHand(runtime: Runtime, path: string): Promise<number> {
       await dispatcher.close()
       return (performance.now() - began) / 1_000
     }
-    throw new Error('the model server ended before it was ready')
+    throw new Error('the model server exited before it was ready')
   } finally {
     server.kill('SIGKILL')
     await once(server, 'exit')
@@ -166,7 +166,7 @@ async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
   const answered = answers.filter(({ status }) => status === 'fulfilled').length
   const loads = loadsOf(platform, model_key).length
   console.log(
-    `${WAITERS} at once for a cold model: ${answered} answered in ${seconds.toFixed(1)} s, ${loads} load`,
+    `${WAITERS} concurrent requests for a cold model: ${answered} answered in ${seconds.toFixed(1)} s, ${loads} load`,
   )
   const refused = answers.find((answer) => answer.status === 'rejected')
   if (refused) console.log(`  the others: ${String(refused.reason).slice(0, 200)}`)

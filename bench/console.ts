@@ -13,9 +13,9 @@ import { lack } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// The console for an account with 100,000 runs, one of which is active and has a log of 1,000,000 lines: the cost of
-// the first view, the memory after minutes of live updates, the speed of its pages, and the gateway's cost of an open
-// page.
+// Measures the console for an account with 100,000 runs, one of which is active and has a log of 1,000,000 lines: the
+// cost of the first view, the memory after minutes of live updates, the speed of its pages, and what an open page costs
+// the gateway.
 
 const RUNS = unlessOnce(100_000, 1_000)
 const LINES = unlessOnce(1_000_000, 10_000)
@@ -120,7 +120,7 @@ async function clicks(on: Browser, at: ConsoleFixture): Promise<void> {
     )
 }
 
-/** Opens a page several times, and measures how much more CPU the gateway uses than without it. */
+/** Opens a page several times, and measures how much more CPU the gateway uses than when it is closed. */
 async function gatewayCost(on: Browser, at: ConsoleFixture): Promise<void> {
   const idle = await shareOfCore(at.pid)
   printResult('the gateway without a console', `${(100 * idle).toFixed(2)} % of a core`)
@@ -160,7 +160,7 @@ async function liveMemory(on: Browser, at: ConsoleFixture): Promise<void> {
   const processes = await memoryOfPages(on)
   for (const [name, n] of [
     ['the list of runs', 0],
-    ['the run at work', 1],
+    ['the active run', 1],
   ] as const) {
     const [from, to] = [before[n]?.heapMb ?? 0, after[n]?.heapMb ?? 0]
     const cpu = ((after[n]?.cpuS ?? 0) - (before[n]?.cpuS ?? 0)) / (minutes * 60)

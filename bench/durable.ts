@@ -10,17 +10,17 @@ import { judge } from './floors.ts'
 import { cpuSeconds, median, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// The time that the platform adds to a task on the durable path (row, start intent, placement, claim under a lease,
-// result, ledger, event), compared with the same empty Temporal steps: a workflow, a local activity, and an activity in
-// another process. Each side is timed from the request to the caller's result, minus the time in the model. Also
-// measures the gateway's CPU per queued task, and per read of a task.
+// Measures the time that the platform adds to a task on the durable path (row, start intent, placement, claim under a
+// lease, result, ledger, event), compared with the same empty Temporal steps: a workflow, a local activity, and an
+// activity in another process. Each side is timed from the request to the caller's result, minus the time in the model.
+// Also measures the gateway's CPU per queued task, and per read of a task.
 
 const WARM_UP = 10
 const TASKS = unlessOnce(60, 5)
 const ROUNDS = unlessOnce(3)
 const POLL_INTERVAL_MS = 4
 const GOAL = 1.3
-/** The number of tasks that wait for a node while the gateway's CPU is measured. */
+/** The number of tasks waiting for a node while the gateway's CPU is measured. */
 const WAITING = unlessOnce(500, 20)
 const AT_ONCE = 8
 const SETTLE_DELAY_MS = unlessOnce(10_000, 500)
@@ -112,7 +112,7 @@ await sleep(SETTLE_DELAY_MS)
 const idle = await cpuOf(1, () => sleep(SETTLE_DELAY_MS))
 const polled = await cpuOf(10 * WAITING, (i) => h.tasks.get(ids[i % ids.length]!))
 console.log(
-  `gateway, ${AT_ONCE} at once: ${queued.toFixed(0)} µs CPU for each infer:async, ${polled.toFixed(0)} µs for each GET of a task; ${ids.length} waiting tasks take ${((idle / SETTLE_DELAY_MS) * 1e-1).toFixed(1)} % of a core`,
+  `gateway, ${AT_ONCE} at once: ${queued.toFixed(0)} µs CPU per infer:async, ${polled.toFixed(0)} µs per task GET; ${ids.length} waiting tasks take ${((idle / SETTLE_DELAY_MS) * 1e-1).toFixed(1)} % of a core`,
 )
 await admin.call('POST', `/nodes/${node!.node_id}/resume`)
 while ((await h.tasks.get(ids.at(-1)!)).status !== 'succeeded') await sleep(100)

@@ -112,21 +112,21 @@ try {
     Math.min(...runs[name]!.map(({ cpuS }) => cpuS.producer + cpuS.consumer)) / (GB / 1e9)
   console.log()
   const digest = ratio(EDGE, UNVERIFIED)
-  goal('rate with the digest, of that without', digest, digest >= 0.65, 'at least 0.65')
+  goal('rate with the digest, relative to without', digest, digest >= 0.65, 'at least 0.65')
   const bare = ratio(EDGE, BARE)
-  goal('rate, of bare HTTP from memory to memory', bare, bare >= 0.35, 'at least 0.35')
+  goal('rate, relative to bare HTTP from memory to memory', bare, bare >= 0.35, 'at least 0.35')
   if (ways[HOP]) {
     const hop = ratio(EDGE, HOP)
-    goal('rate, of a hop through the object store', hop, hop >= 3, 'at least 3')
+    goal('rate, relative to a hop through the object store', hop, hop >= 3, 'at least 3')
   }
-  goal('CPU s/GB of both ends', cpuOf(EDGE), cpuOf(EDGE) <= 2.8, 'at most 2.8')
-  console.log(`CPU, of bare HTTP from memory to memory: ${(cpuOf(EDGE) / cpuOf(BARE)).toFixed(2)}`)
+  goal('CPU s/GB at both ends', cpuOf(EDGE), cpuOf(EDGE) <= 2.8, 'at most 2.8')
+  console.log(`CPU, relative to bare HTTP from memory to memory: ${(cpuOf(EDGE) / cpuOf(BARE)).toFixed(2)}`)
   for (const [end, idle] of [
     ['producer', idleP],
     ['consumer', idleC],
   ] as const) {
     const above = (first.peakBytes[end] - idle.peakBytes) / MB
-    goal(`MB of the ${end} above idle`, above, above <= 40, 'at most 40')
+    goal(`MB above idle, ${end}`, above, above <= 40, 'at most 40')
   }
 
   await using proxy = await startTcpProxy(Number(new URL(peer.url).port))

@@ -1,7 +1,7 @@
 // Compares embeddings and reranking by the ONNX server with infinity and sentence-transformers, on one thread each and
 // in turn. Also measures the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With
-// --device cuda, the server and its peers run on PyTorch on a GPU. With --vllm PYTHON (the interpreter of the
-// environment vllm), vLLM is a peer.
+// --device cuda, the server and its peers run on PyTorch on a GPU. With --vllm PYTHON (the vllm environment's
+// interpreter), vLLM is a peer.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -221,7 +221,7 @@ async function cachedToWarm(folder: string, path: string): Promise<void> {
   printResult(
     'cached to warm',
     `${warm.toFixed(2)} s`,
-    `the first load with its conversion ${first.toFixed(1)} s`,
+    `the first load, including conversion, takes ${first.toFixed(1)} s`,
     goal('at most 1.5 s', warm <= 1.5),
   )
 }

@@ -12,8 +12,9 @@ import { environmentOf } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// One account floods a language model with chats while another account uses it. Prints the second account's wait,
-// compared with its chats alone and next to three others, and how many chats of the first account are rejected.
+// One account floods a language model with chats while another account uses it. Prints how long the second account's
+// chats wait, compared with running alone and alongside three others, and how many of the first account's chats are
+// rejected.
 
 const FLOOD = 220
 const ROUNDS = unlessOnce(10, 1)
@@ -40,7 +41,7 @@ try {
   const [loud, quiet] = [await account('loud'), await account('quiet')]
   await importModel(admin, { name: 'flooded', path, task: 'chat', accountId: platform.accountId })
   const databaseUrl = environmentOf(platform.pidOf('api'), 'DATABASE_URL')
-  if (databaseUrl === undefined) throw new Error('the environment of the gateway cannot be read')
+  if (databaseUrl === undefined) throw new Error("cannot read the gateway's environment")
   const db = openDatabase(databaseUrl, { max: 1 })
   await db
     .updateTable('endpoint')

@@ -17,8 +17,8 @@ export interface Figure {
 
 /**
  * Prints figures with their goals and their floors from floors.json, and exits with 1 if a figure is worse than its
- * floor. Floors are about a third worse than the results of this release on a busy machine with two cores. A missed
- * goal doesn't fail the bench.
+ * floor. Floors are about a third worse than this release's results on a busy machine with two cores. A missed goal
+ * doesn't fail the bench.
  */
 export function judge(bench: string, figures: readonly Figure[]): void {
   const line = ([what = '', ...cells]: readonly string[]) =>

@@ -4,8 +4,8 @@ import { readConfig } from '../platform/config.ts'
 import { createLogger } from '../platform/log.ts'
 import { closeNode, openNode } from '../workers/node/parts.ts'
 
-// The node of `bench/gateway.ts` in a separate process: `node gateway-node.ts <catalog> <model key>`. It loads one
-// model.
+// Runs the node for `bench/gateway.ts` in a separate process: `node gateway-node.ts <catalog> <model key>`. It loads
+// one model.
 
 const [, , catalogDir = '', modelKey = ''] = process.argv
 const parts = await openNode(readConfig(), createLogger('node', 'warn'), {

@@ -74,19 +74,19 @@ export function report(rounds: TargetRounds, { direct, bare }: GatewayComparison
   const { target, closed, alone, paced, flat } = rounds
   const isServer = target.pid !== undefined
   console.log(`${target.name}${isServer ? ` (memory after load ${rounds.memoryMb.toFixed(0)} MB)` : ''}`)
-  console.log(`  ${CONNECTIONS} at once: ${of(closed, (run) => run.rps).toFixed(0)} requests a second`)
+  console.log(`${CONNECTIONS} at once: ${of(closed, (run) => run.rps).toFixed(0)} requests per second`)
   if (isServer) {
     const cpu = (runs: Closed[], ofBare: Closed[]) =>
       `${of(runs, (run) => run.cpuUs).toFixed(0)} µs, ${cpuOfBare(runs, ofBare).toFixed(2)} of the bare proxy`
     console.log(`  CPU per request: ${cpu(closed, bare.closed)}`)
     console.log(`  CPU per request, alone on its core: ${cpu(alone, bare.alone)}`)
-    console.log(`  p50 at ${RATE} a second: ${addedMs(rounds, direct).toFixed(2)} ms more than direct`)
+    console.log(`p50 at ${RATE} per second: ${addedMs(rounds, direct).toFixed(2)} ms more than direct`)
   }
   if (target.name === 'gateway')
     console.log(`  CPU per request, node: ${of(closed, (run) => run.nodeCpuUs).toFixed(0)} µs`)
   console.log(
     `  chunk delay p50 ${chunkDelayMs(rounds).toFixed(2)} ms, p99 ${of(paced, (run) => run.chunk_delay_p99).toFixed(2)} ms; ` +
-      `${of(flat, (run) => run.chunks_s).toFixed(0)} chunks a second, ${chunksOfDirect(rounds, direct).toFixed(2)} of direct`,
+      `${of(flat, (run) => run.chunks_s).toFixed(0)} chunks per second, ${chunksOfDirect(rounds, direct).toFixed(2)} of direct`,
   )
   console.log(`  failed: ${rounds.failed}`)
 }

@@ -31,7 +31,9 @@ export interface GatewayFixture extends AsyncDisposable {
   targets: Record<'direct' | 'bare' | 'gateway', Target>
   nodePid: number
   databaseUrl: string
-  /** Moves the parts of Hearth other than gateway, node and PostgreSQL to a core; they start on the measured one. */
+  /**
+   * Moves the parts of Hearth other than the gateway, node and PostgreSQL to a core; they start on the measured one.
+   */
   placeRest: (core: string) => void
 }
 

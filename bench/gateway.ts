@@ -18,13 +18,13 @@ import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Chats through the gateway (with key, routing, node link, journal, ledger and event each), compared with a bare Koa
-// proxy and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
+// Compares chats through the gateway (each with a key, routing, node link, journal, ledger and event) with a bare Koa
+// proxy and the model server itself, in turn over many short rounds. Needs wrk and Go. Arguments: rounds, seconds.
 //
 // All of Hearth (gateway, node, PostgreSQL) shares one core, which the bare proxy gets for its own rounds. The model
 // server and the clients always use the other core. The bench also prints the CPU per request with the gateway alone on
-// its core: it then waits for the processes that share the other core with the clients, and each iteration of its event
-// loop handles few requests.
+// its core: the gateway then waits for the processes that share the other core with the clients, and each iteration of
+// its event loop handles few requests.
 
 needPrograms('wrk', 'go', 'taskset')
 const [, , roundsText = '3', secondsText = '2'] = process.argv
@@ -118,7 +118,7 @@ const measured: GatewayComparison = {
   gateway: new TargetRounds(world.targets.gateway),
 }
 const all = [measured.direct, measured.bare, measured.gateway]
-/** Runs the bare proxy before and after the gateway, because the speed of a machine changes from second to second. */
+/** Runs the bare proxy before and after the gateway, because a machine's speed changes from second to second. */
 async function closedRound(placement: 'closed' | 'alone'): Promise<void> {
   const { direct, bare, gateway } = measured
   direct[placement].push(await closedLoop(direct.target))

@@ -1,5 +1,6 @@
-// Images from the generative server over HTTP compared with bare diffusers on the same weights, and how soon an aborted
-// request frees the server for the next: npm run bench:generation [-- --rounds 5]. With a GPU: --size real --side 512.
+// Compares images from the generative server over HTTP with bare diffusers on the same weights, and measures how soon
+// an aborted request frees the server for the next: npm run bench:generation [-- --rounds 5]. With a GPU: --size real
+// --side 512.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,7 +1,7 @@
 // Checks on a machine with an NVIDIA GPU that everything a node starts computes on it, inside the node's confinement:
 // npm run bench:gpu. Takes at most 8 minutes, and exits with 1 if a check fails, or 2 if the machine lacks something.
-// `--rehearse` runs the steps with a tiny model on the CPU, to test the script itself. Also prints figures, each with
-// that of the bare libraries.
+// `--rehearse` runs the steps with a tiny model on the CPU, to test the script itself. Also prints figures, each next
+// to the bare libraries' figure.
 import { spawnSync } from 'node:child_process'
 import { linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -52,7 +52,9 @@ const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: (line: string) =
 const { gpus } = isReal ? await findGpus() : { gpus: [] }
 const devices = devicesOf(gpus.slice(0, 1))
 if (isReal && gpus.length === 0)
-  lacks('nvidia-smi lists no NVIDIA GPU on this machine. Run it on a machine with a GPU and its driver.')
+  lacks(
+    'nvidia-smi lists no NVIDIA GPU on this machine. Run this bench on a machine with a GPU and its driver.',
+  )
 const dir = mkdtempSync(join(tmpdir(), 'hearth-bench-gpu-'))
 const launcher = await findPython(options)
 const driver = new ProcessDriver({ stateDir: join(dir, 'node'), python: async () => launcher })
@@ -104,7 +106,7 @@ function makeModel(python: string): string {
     env: pythonProcessEnv({}),
     encoding: 'utf8',
   })
-  if (made.status !== 0) throw new Error(`the test model could not be made: ${made.stderr}`)
+  if (made.status !== 0) throw new Error(`the test model could not be created: ${made.stderr}`)
   return folder
 }
 
@@ -142,7 +144,7 @@ async function checkChat(python: string, modelDir: string): Promise<void> {
 async function measureChats(server: ModelServer): Promise<void> {
   for (const count of CHATS_AT_ONCE) {
     const { tokens, tokensPerSecond } = await chatsAtOnce(server, count, CHAT_TOKENS)
-    figure(`chat, ${count} at once`, `${tokensPerSecond.toFixed(1)} tokens/s in all (${tokens} tokens)`)
+    figure(`chat, ${count} at once`, `${tokensPerSecond.toFixed(1)} tokens/s in total (${tokens} tokens)`)
   }
   const { promptTokens, ms } = await timeToFirstToken(server, SENTENCE.repeat(PROMPT_SENTENCES))
   figure('first token', `${ms.toFixed(0)} ms after a prompt of ${promptTokens} tokens`)
@@ -231,7 +233,7 @@ async function checkTuning(
   const reservedMb = tuningMemoryMb(tuning)
   const peakMb = Number(peak.replaceAll(',', ''))
   const deviation = reservedMb / peakMb - 1
-  const detail = `${reservedMb} MB reserved, ${peakMb} MB at the peak, ${(100 * deviation).toFixed(0)} % from it`
+  const detail = `${reservedMb} MB reserved, ${peakMb} MB at the peak, ${(100 * deviation).toFixed(0)} % deviation`
   check(`reservation of ${adapter}`, Math.abs(deviation) <= MAX_TUNING_DEVIATION, detail)
 }
 
@@ -252,7 +254,9 @@ function measurePlainLoop(
 try {
   console.log(isReal ? gpus.map(({ name, memory_mb }) => `${name}, ${memory_mb} MB`).join('\n') : 'rehearsal')
   if (isReal) await checkProbe()
-  console.log('The environment `llm` (5 GB) is installed on first use, which takes minutes and the network.')
+  console.log(
+    'The environment `llm` (5 GB) is installed on first use, which takes minutes and needs the network.',
+  )
   const { python } = await ensurePythonEnv('llm', options).catch((err: unknown) =>
     lacks(`The Python environment llm cannot be installed: ${String(err)}.`),
   )

@@ -1,5 +1,5 @@
-// A prompt read by one language model server process and continued by another, with its cache handed over as nodes do
-// (HTTPS, file to file, sha256), compared with one process that does both: npm run bench:handover [-- --size small
+// Has one language model server process read a prompt and another continue it, handing the cache over as nodes do
+// (HTTPS, file to file, sha256). Compares this with one process that does both: npm run bench:handover [-- --size small
 // --tokens 2048 --rounds 5]. With a GPU: --size 1b, a Llama shape of 1.2 billion parameters in bf16 with random
 // weights.
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
@@ -31,7 +31,7 @@ const { values } = parseArgs({
 })
 const [tokens, rounds] = [Number(values.tokens), Number(values.rounds)]
 const form = SIZES[values.size]
-if (!form) throw new Error(`--size is one of ${Object.keys(SIZES).join(', ')}`)
+if (!form) throw new Error(`--size must be one of ${Object.keys(SIZES).join(', ')}`)
 const ROOT = join(import.meta.dirname, '..')
 const SERVER = join(ROOT, 'node-runtime', 'servers', 'llm_server.py')
 const MAKER = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
@@ -106,7 +106,7 @@ async function handOver(file: string) {
   const at = { edgeId: randomUUID(), attempt: 1 }
   store.hold(made, at, HOLD_TTL_MS)
   const server = await producer.edges.server()
-  if (!server) throw new Error('the producer does not listen')
+  if (!server) throw new Error('the producer is not listening')
   const ticket = randomBytes(32).toString('base64url')
   const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
   server.admit(at, { ticketSha256, beginWithinMs: HOLD_TTL_MS })

@@ -14,9 +14,9 @@ import { startServer } from './list-fixture.ts'
 import { median } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// Measures the time that memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the
-// record of the task and the new request, with PostgreSQL's default settings. The query vector is precomputed, because
-// this bench excludes the embedding model's time.
+// Measures how much time memory adds to a request with PostgreSQL's default settings: checking the grant, selecting
+// from 10,000 entries, decrypting them, recording the task and building the new request. The query vector is
+// precomputed, because this bench excludes the embedding model's time.
 
 const ENTRIES = unlessOnce(10_000, 1_000)
 const WIDTH = 384

@@ -1,4 +1,4 @@
-// Merges of two models with 475 million parameters compared with a plain copy of the same bytes, each pair in the same
+// Compares merging two models of 475 million parameters with a plain copy of the same bytes, each pair in the same
 // minute: npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
@@ -15,7 +15,7 @@ const GOALS: Record<Method, number> = { slerp: 1, ties: 2, dare: 1.5, adapter_me
 const MEMORY_GOAL_MB = 160
 const DISK_BYTES = 7e9
 
-/** The figures of one child process. */
+/** One child process's figures. */
 interface Figure {
   wall_s: number
   cpu_s: number

@@ -96,7 +96,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     name: 'loud',
   })
   const databaseUrl = environmentOf(platform.pidOf('api'), 'DATABASE_URL')
-  if (databaseUrl === undefined) throw new Error('the environment of the gateway cannot be read')
+  if (databaseUrl === undefined) throw new Error("cannot read the gateway's environment")
   const db = openDatabase(databaseUrl, { max: 1 })
   stack.defer(() => db.destroy())
   const h = hearth({ baseUrl, apiKey: key, tries: 1 })
@@ -164,7 +164,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     harmless: padded(4_000),
   })
   let costly = ''
-  add('inputs that take long to check', 5, 400, {
+  add('inputs that are slow to check', 5, 400, {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
       // Work from earlier attacks is ahead in the queue.
@@ -261,7 +261,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     act: () => infer(endpoint.endpoint_id, endpoint.example_input),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
   })
-  add('challenges of destinations', 20, 200, {
+  add('destination challenges', 20, 200, {
     async act(nth) {
       const path = `${BUILDER}/webhook-endpoints/${hooks[nth % Math.max(1, hooks.length)] ?? newId()}`
       const { headers, status } = await send('GET', path, key)
@@ -271,12 +271,12 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     },
     harmless: padded(200),
   })
-  add('tasks that are queued', 50, 400, {
+  add('queued tasks', 50, 400, {
     act: () => infer(endpoint.endpoint_id, endpoint.example_input, 'infer:async'),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
   })
   let tooLarge = ''
-  add('tasks that no node can take, beyond the quota', 150, 400, {
+  add('over-quota tasks that no node can take', 150, 400, {
     async prepare() {
       const { jobId: other } = await train(h, datasetId, () => {})
       tooLarge = (await register(h, other)).endpoint_id
@@ -321,7 +321,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     const headers = node.sign('POST', path, text)
     return (await send('POST', path, '', body, headers)).status
   }
-  add('counts of a node that overflow', 20, 200, {
+  add('overflowing counts from a node', 20, 200, {
     act: () =>
       tellNode(`/api/v1/leases/${newId()}:complete`, {
         status: 'succeeded',
@@ -350,13 +350,13 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   }
   const hang = async () => links.splice(0).forEach((socket) => socket.terminate())
   const hello = { inventory: INVENTORY }
-  add('hellos of a node, 100 at a time', 10, 25_000, {
+  add('hellos from a node, 100 at a time', 10, 25_000, {
     act: frames(encodeFrame(FRAME.hello, 0, JSON.stringify(hello)), 100),
     harmless: padded(25_000),
     end: hang,
   })
   const line = { job_id: jobId, attempt: 1, seq: 1, stream: 'stdout', message: 'x'.repeat(200_000) }
-  add('log lines of a node', 5, 200_000, {
+  add('log lines from a node', 5, 200_000, {
     act: frames(encodeFrame(FRAME.log, 0, '', Buffer.from(JSON.stringify([line]))), 1),
     harmless: padded(200_000),
     end: hang,
@@ -367,7 +367,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     attacks,
     notDriven: [
       'names that are slow to resolve: not run, because they need a slow name server; test/platform/egress/name-lookup.test.ts covers them',
-      'unread streams of a node: not run, because the node would need a loaded model; test/platform/link/channel.test.ts covers them',
+      'unread streams from a node: not run, because the node would need a loaded model; test/platform/link/channel.test.ts covers them',
     ],
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }

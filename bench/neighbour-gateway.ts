@@ -72,7 +72,7 @@ export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padd
       harmless: list,
     },
     {
-      name: 'connections that are held',
+      name: 'connections held open',
       perSecond: 200,
       bytes: 100,
       act: () => sockets.hold(head('/api/builder/v1/me'), ''),
@@ -80,7 +80,7 @@ export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padd
       end: () => sockets.end(),
     },
     {
-      name: 'streams that are held',
+      name: 'streams held open',
       perSecond: 50,
       bytes: 100,
       act: () => sockets.hold(head('/api/builder/v1/events/stream'), ''),

@@ -12,7 +12,7 @@ export const INVENTORY = {
   version: '0.12.0',
 }
 
-/** Joins a node of the attacking account that this driver controls. */
+/** Joins a node that belongs to the attacking account and is controlled by this driver. */
 export async function joined(
   made: <T>(path: string, key: string, body: unknown) => Promise<T>,
   { operationsKey, accountId }: { operationsKey: string; accountId: string },

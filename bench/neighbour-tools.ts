@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { runProgram } from '../platform/processes/run-program.ts'
 
-/** Used instead of a status: the platform closed the connection, or the driver did after the phase. */
+/** Used instead of a status: the platform closed the connection (`CUT`), or the driver did after the phase (`HELD`). */
 export const CUT = 0
 export const HELD = 1
 

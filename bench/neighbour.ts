@@ -5,8 +5,8 @@ import { CUT, HELD } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
 import { isOnce } from './rounds.ts'
 
-// Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack compared
-// with its p99 while the other account sends harmless requests of the same size at the same rate, in turn.
+// Measures a quiet account's warm inference while another account, or a stranger, attacks: its p99 during each attack
+// compared with its p99 while the other account sends harmless requests of the same size at the same rate, in turn.
 // `neighbour.ts short` takes three minutes.
 
 const isShort = isOnce || process.argv.includes('short')
@@ -34,7 +34,7 @@ async function atRate(perSecond: number, forMs: number, send: (nth: number) => v
 }
 
 interface Phase {
-  /** Milliseconds of the quiet account's requests, measured from when each was due. */
+  /** Latencies of the quiet account's requests in milliseconds, measured from when each was due. */
   times: number[]
   failed: number
   /** Counts of responses to the other side by status, `CUT` or `HELD`. */

@@ -74,7 +74,9 @@ for (let round = 0; round < ROUNDS; round++) {
 const rate = Math.round(median(rates))
 
 console.log(`nodes ${NODES}, models ${MODELS}, one report applied per two decisions`)
-console.log(`decisions a second: ${rate.toLocaleString('en')} (goal: at least ${FLOOR.toLocaleString('en')})`)
+console.log(
+  `decisions per second: ${rate.toLocaleString('en')} (goal: at least ${FLOOR.toLocaleString('en')})`,
+)
 console.log(`placed: ${((100 * placed) / (ROUNDS * DECISIONS)).toFixed(1)} %`)
 console.log(`ratio: ${(rate / FLOOR).toFixed(2)}`)
 endWith(rate >= FLOOR)

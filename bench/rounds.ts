@@ -1,4 +1,4 @@
-/** True if a bench only proves that it runs, as for `npm run bench:all`; its figures are then meaningless. */
+/** True if a bench only proves that it runs, as in `npm run bench:all`; its figures are then meaningless. */
 export const isOnce = process.env['HEARTH_BENCH_ONCE'] === '1'
 
 /** Returns the count for a full run, or the smaller one that only proves that the bench runs. */

@@ -1,5 +1,5 @@
-// Transcription of 30 s of audio by the Whisper server over HTTP, compared with bare faster-whisper on the same
-// converted weights, on one thread each and in turn: npm run bench:speech [-- --rounds 7]
+// Compares the Whisper server over HTTP with bare faster-whisper, transcribing 30 s of audio with the same converted
+// weights, on one thread each and in turn: npm run bench:speech [-- --rounds 7]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

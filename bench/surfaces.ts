@@ -10,8 +10,8 @@ import { cpuSeconds, median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
 // The gateway's CPU per request for each API of a loaded model, and for an unchanged manifest, next to the bare proxy
-// in the same rounds. Given the folder of an older checkout with its packages, it also measures a second platform
-// started from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
+// in the same rounds. Given an older checkout's folder with its packages installed, it also measures a second platform
+// started from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs Go.
 
 needPrograms('go', 'taskset')
 const SECONDS = unlessOnce(3)
@@ -23,7 +23,7 @@ const WARM_S = unlessOnce(12, 1)
 const ROOT = '/api/builder/v1'
 const MCP_REVISION = '2025-11-25'
 
-/** Adds an embeddings endpoint for the model of the chat endpoint, and returns its name. */
+/** Adds an embeddings endpoint for the chat endpoint's model, and returns its name. */
 async function addEmbeddings({ databaseUrl }: GatewayFixture): Promise<string> {
   const db = openDatabase(databaseUrl, { max: 1 })
   const name = 'fake-embeddings'
@@ -122,7 +122,7 @@ if (older !== undefined) {
   for (const row of old) if (OLD_ROWS.has(row.name)) rows.push({ ...row, name: `${row.name}, before` })
 }
 
-/** Throws unless the request succeeds; a failed task may also be a 200. */
+/** Throws unless the request succeeds; even a failed task may return 200. */
 async function answers({ name, load: { url, ...init } }: Row): Promise<void> {
   const answer = await fetch(url, init.body === '' ? { headers: init.headers } : { method: 'POST', ...init })
   const text = await answer.text()

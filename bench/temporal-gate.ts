@@ -33,7 +33,7 @@ try {
   const through = await measure(await throughGate())
   const direct = await measure(await straight())
   console.log(`${POLLERS} pollers of ${NODES} nodes, ${MEASURED_S} s; shares of a core:`)
-  console.table({ 'no pollers': idle, 'through the gate': through, 'straight at Temporal': direct })
+  console.table({ 'no pollers': idle, 'through the gate': through, 'straight to Temporal': direct })
   if (through.gate > CEILING) {
     console.error(
       `the gate takes ${(100 * through.gate).toFixed(2)} % of a core, more than ${100 * CEILING} %`,

@@ -176,7 +176,7 @@ function runcBundle(): () => Promise<void> {
       child.once('close', (code) =>
         code === 0 && printed.includes('"utc"')
           ? resolve()
-          : reject(new Error(`runc run ended with ${code}: ${printed}`)),
+          : reject(new Error(`runc run exited with ${code}: ${printed}`)),
       )
     })
 }

@@ -1,4 +1,4 @@
-// Fine-tuning a small language model compared with a plain loop of transformers and PEFT with the same settings and
+// Compares fine-tuning a small language model with a plain loop of transformers and PEFT with the same settings and
 // batches, each pair in the same minute: npm run bench:tune [-- --pairs 3 --adapter lora --adapter qlora --threads 1]
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'

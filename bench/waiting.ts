@@ -6,12 +6,12 @@ import { environmentOf } from './neighbour-tools.ts'
 import { cpuSeconds, descendants, startPlatform } from './platform.ts'
 import { isOnce, unlessOnce } from './rounds.ts'
 
-// The CPU cost of tasks that wait while there is no node, compared with the same platform without waiting tasks, and
-// the time until they continue once a node is back: `waiting.ts [seconds]`.
+// Measures the CPU cost of tasks waiting while there is no node, compared with the same platform without waiting tasks,
+// and the time until they continue once a node is back: `waiting.ts [seconds]`.
 
 const CROWDS = isOnce ? [20] : [400, 1_000]
 const MEASURED_S = unlessOnce(Number(process.argv[2] ?? 60), 5)
-/** The first attempts of a task follow each other closely, so the bench waits for the steady state. */
+/** A task's first attempts follow each other closely, so the bench waits for the steady state. */
 const SETTLE_DELAY_MS = 240_000
 const POLL_INTERVAL_MS = 500
 const AT_ONCE = 8
@@ -50,7 +50,7 @@ async function queue(count: number): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, one))
 }
 
-/** Returns the CPU of each process, with all of PostgreSQL's, as a share of a core. */
+/** Returns each process's CPU as a share of a core; PostgreSQL's processes count as one. */
 async function measure() {
   const pids = PROCESSES.map((name) => {
     const pid = platform.pidOf(name)

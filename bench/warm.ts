@@ -66,7 +66,7 @@ const through: Target = {
 await sendRequest(through)
 const server = descendants(pidOf('node'), 'tabular_server.py').find((pid) => listeningSocket(pid))
 const socket = server === undefined ? undefined : listeningSocket(server)
-if (server === undefined || socket === undefined) throw new Error('no model server runs')
+if (server === undefined || socket === undefined) throw new Error('no model server is running')
 const plain = { path: '/infer', headers: { 'content-type': 'application/json' }, body: input }
 const direct: Target = {
   ...plain,
@@ -146,7 +146,7 @@ const of = (pick: (round: (typeof rounds)[number]) => number) => median(rounds.m
 console.log(`medians of ${ROUNDS} rounds, ${CONNECTIONS} requests at once or one at a time`)
 for (const name of ['platform', 'nginx', 'direct'] as const) {
   const [p50, rate] = [of((r) => r[name].p50), of((r) => r[name].rate)]
-  console.log(`${name.padEnd(9)} p50 alone ${p50.toFixed(2)} ms, ${rate.toFixed(0)} requests a second`)
+  console.log(`${name.padEnd(9)} p50 alone ${p50.toFixed(2)} ms, ${rate.toFixed(0)} requests per second`)
 }
 for (const name of ['gateway', 'node', 'database', 'model server'] as const)
   console.log(`CPU per request, ${name}: ${of((r) => r.platform.cpu[name]).toFixed(0)} µs`)

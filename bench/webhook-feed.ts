@@ -10,7 +10,7 @@ import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { createLogger } from '../platform/log.ts'
 
-/** The account of the events, with one webhook endpoint. */
+/** The account that the events belong to, with one webhook endpoint. */
 export interface Publisher {
   accountId: string
   endpointId: string

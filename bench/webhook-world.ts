@@ -42,7 +42,7 @@ export interface WebhookWorld extends AsyncDisposable {
   certificate: string
   bareDestination: string
   subscriber: () => Promise<Subscriber>
-  /** Runs the driver; calls `prepare` once its receiver listens. */
+  /** Runs the driver; calls `prepare` once its receiver is listening. */
   load: (args: string[], prepare?: () => Promise<void>) => Promise<Load>
 }
 

@@ -5,9 +5,10 @@ import { startBareFeed, startJournalFeed } from './webhook-feed.ts'
 import { measureGrowth } from './webhook-growth.ts'
 import { type Load, publish, startWebhookWorld } from './webhook-world.ts'
 
-// Webhooks end to end: events enter through the gateway's journal and leave as signed HTTPS POSTs, compared with a bare
-// loop of one insert and one POST per event in the same run. Then an endpoint that responds after 2 s next to a fast
-// one. With --growth: 100,000 deliveries, and the growth of memory, database and list times during them.
+// Measures webhooks end to end: events enter through the gateway's journal and leave as signed HTTPS POSTs, compared
+// with a bare loop of one insert and one POST per event in the same run. Then measures an endpoint that responds after
+// 2 s next to a fast one. With --growth: 100,000 deliveries, and the growth of memory, database and list times during
+// them.
 
 const FLAT_OUT = unlessOnce(5_000, 200)
 
@@ -37,7 +38,7 @@ async function measureSpeed(): Promise<void> {
   console.log(
     `delivered, compared with the bare loop: ${(flatOut.deliver_per_s / bareRun.deliver_per_s).toFixed(2)}x`,
   )
-  console.log(`CPU of the worker per delivery: ${cpu.toFixed(0)} µs`)
+  console.log(`worker CPU per delivery: ${cpu.toFixed(0)} µs`)
 
   const quiet = await load(publish(feed.url('/quick'), 200, 20))
   const slow = await world.subscriber()

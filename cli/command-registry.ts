@@ -209,7 +209,7 @@ export const NOUNS: readonly CommandGroup[] = [
   },
   {
     name: 'memory',
-    about: 'manage the memory of accounts and the access of keys to it (HEARTH_MEMORY=1)',
+    about: "manage accounts' memory and which keys may access it (HEARTH_MEMORY=1)",
     group: OPERATORS,
     load: async () => (await import('./commands/memory.ts')).memoryCommands,
   },

@@ -4,7 +4,7 @@ import type { DiskFault, GateFault, GpuFault, GpuRestriction } from '../schemas/
 export const formatGateFault = ({ address, since, reason, refused }: GateFault): string =>
   inOneLine(
     refused
-      ? `the gate to Temporal has rejected some of its calls since ${since}, so runs, stages and queued tasks may wait (${reason})`
+      ? `the Temporal gate has rejected some of its calls since ${since}, so runs, stages and queued tasks may be waiting (${reason})`
       : `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, so it accepts no runs, stages or queued tasks (${reason})`,
   )
 
@@ -14,12 +14,12 @@ const inOneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
 /** Returns the remedy. If the gate's address changes, nodes pick up the new one by themselves. */
 export const gateTodo = ({ refused }: GateFault): string =>
   refused
-    ? 'upgrade the node: versions up to 0.12 open ten polls for each model on their disk'
-    : "check that the gate runs, that every gateway's HEARTH_GATE_URL is its address, and that the node can reach it"
+    ? 'upgrade the node: versions up to 0.12 open ten polls for each model on disk'
+    : "check that the gate is running, that every gateway's HEARTH_GATE_URL points to it, and that the node can reach it"
 
 /** Describes a fault that keeps a node from computing on its GPUs. */
 export const formatGpuFault = ({ since, reason }: GpuFault): string =>
-  inOneLine(`it cannot compute on its GPUs (since ${since}: ${reason}), so work placed on them fails`)
+  inOneLine(`it cannot use its GPUs (since ${since}: ${reason}), so work placed on them fails`)
 
 /** Describes which GPUs of its machine a node doesn't use, and why. */
 export function formatGpuRestriction({ cuda_visible_devices, left_out, ignored }: GpuRestriction): string {

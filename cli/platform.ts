@@ -62,7 +62,7 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
     )
   }
   const baseUrl = sameAddress(address.text)
-  // Never send the key of one platform to another.
+  // Never send one platform's key to another.
   const usedProfile = profile && sameAddress(profile.base_url) === baseUrl ? profile : undefined
   const usedReady = ready && sameAddress(ready.base_url) === baseUrl ? ready : undefined
   const credential = (

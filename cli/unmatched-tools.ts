@@ -8,7 +8,7 @@ interface LimitedKey {
   tools: readonly string[]
 }
 
-/** Returns a warning about tool entries that match no tool now; undefined if all of them match. */
+/** Returns a warning about tool entries that currently match no tool; undefined if all of them match. */
 export async function warningOfUnmatched(
   baseUrl: string,
   { api_key, tools }: LimitedKey,
@@ -21,8 +21,8 @@ export async function warningOfUnmatched(
     (entry) => !entry.includes(':') && !usable.some((name) => matchesGlob(entry, name)),
   )
   if (unmatched.length > 0)
-    return `this key can currently call no tool named ${unmatched.join(' or ')}; check the spelling, or create the tool.`
-  return usable.length === 0 ? 'this key can currently call no tool.' : undefined
+    return `this key currently can't call any tool named ${unmatched.join(' or ')}; check the spelling, or create the tool.`
+  return usable.length === 0 ? "this key currently can't call any tool." : undefined
 }
 
 /** Returns the tool names in the key's manifest; undefined if it can't be read. */

@@ -16,7 +16,7 @@ import { tasks } from './resources/tasks.ts'
 import { webhooks } from './resources/webhooks.ts'
 import { type HearthOptions, Transport } from './transport.ts'
 
-/** Returns a client of a platform for the account of an API key. */
+/** Returns a platform client for an API key's account. */
 export function hearth(options: HearthOptions) {
   const transport = new Transport(options)
   const on = new Operations(transport)

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { temporaryError } from '../domain/errors.ts'
 import { FairSemaphore } from '../platform/async/fair-semaphore.ts'
 
-/** The longest wait for a connection of the account's share. */
+/** The longest wait for a connection from the account's share. */
 const MAX_WAIT_MS = 10_000
 const MAX_WAITING = 1_000
 const RETRY_AFTER_S = 1
@@ -21,13 +21,14 @@ const requests = new AsyncLocalStorage<Request>()
 export const ofAccount = <T>(accountId: string, run: () => T): T => requests.run({ accountId, held: 0 }, run)
 
 /**
- * Runs work that requests of several accounts share (a read that all of them wait for, a writer of all accounts' rows)
- * outside the account whose request happens to start it. Otherwise all of them would wait for that account's share.
+ * Runs work that requests from several accounts share (a read that all of them wait for, a writer of all accounts'
+ * rows) outside the account whose request happens to start it. Otherwise all of them would wait for that account's
+ * share.
  */
 export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
 
 /**
- * Limits each account's concurrent requests to a share of a pool's connections. Further requests of the account wait,
+ * Limits each account's concurrent requests to a share of a pool's connections. Further requests from the account wait,
  * so that the remaining connections stay free for other accounts.
  * @param share the number of connections of one account.
  */
@@ -38,7 +39,7 @@ export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
     turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch(() => {
       throw temporaryError(
         'rate_limited',
-        'too many requests of this account wait for the database; send fewer at once',
+        'too many requests from this account are waiting for the database; send fewer at once',
         RETRY_AFTER_S,
       )
     })

@@ -59,7 +59,7 @@ interface PagedTable {
   name?: string
 }
 
-/** Selects a page of the rows of one account, in its order. */
+/** Selects a page of one account's rows, in the requested order. */
 export function sortedPage<DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
   { table, accountId, name }: PagedTable,

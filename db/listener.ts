@@ -37,7 +37,7 @@ export class Listener implements AsyncDisposable {
     this.#hearing = hearing
   }
 
-  /** Resolves once the listener receives, or after its first attempt to connect has failed. */
+  /** Resolves once the listener is receiving, or after its first attempt to connect has failed. */
   start(): Promise<void> {
     const { promise: tried, resolve } = Promise.withResolvers<void>()
     this.#running = this.#run(resolve)

@@ -19,7 +19,7 @@ export interface MigrateOptions {
 /**
  * Migrates the schema to the newest version that this process knows and returns the applied migrations. Several
  * processes may call it at once, because kysely takes an advisory lock. Newer migrations that other processes have
- * applied stay. Throws a `SchemaTooNewError` when one of them requires a newer process than this one.
+ * applied are kept. Throws a `SchemaTooNewError` when one of them requires a newer process than this one.
  */
 export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions = {}): Promise<string[]> {
   const own = await readMigrations(folder === undefined ? FOLDER : pathToFileURL(`${folder}/`))

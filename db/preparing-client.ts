@@ -11,7 +11,7 @@ const MAX_PREPARED = 100
  */
 const MAX_COUNTED = 1_000
 
-/** Returns the name of a statement, under which each connection parses it only once. */
+/** Returns a statement's name. A connection parses a named statement only once. */
 export const nameOf = (text: string): string => hash('sha1', text, 'hex')
 
 /**

@@ -1,6 +1,6 @@
 /*
  * Lookups that cannot fail by construction: a loop bounds the index, or every key was added before. If one fails
- * nevertheless, the error names the index or key at the place of the mistake.
+ * anyway, the error names the index or key right where the mistake is.
  */
 
 /** Returns the element at an index. */
@@ -19,7 +19,7 @@ export function numberAt(numbers: Numbers, index: number): number {
   return number
 }
 
-/** Returns the value of a key. */
+/** Returns the value for a key. */
 export function getOrThrow<K, V>(map: { get(key: K): V | undefined }, key: K): V {
   const value = map.get(key)
   if (value === undefined) throw new RangeError(`there is no value for the key ${String(key)}`)

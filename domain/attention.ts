@@ -10,7 +10,7 @@ export interface AttentionFacts {
   offline: { count: number; some: readonly { id: string; name: string }[] }
   online: number
   gpuFaults: readonly { node_id: string; name: string; reason: string }[]
-  /** Nodes that do not reach the gate, or whose calls it refuses. */
+  /** Nodes that cannot reach the gate, or whose calls it rejects. */
   gateFaults: readonly { id: string; name: string; reason: string }[]
   fullNodes: readonly { node_id: string; name: string; free_mb: number }[]
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }

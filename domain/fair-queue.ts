@@ -85,7 +85,7 @@ export class FairQueue<T> {
     this.#tickets.set(request, ticket)
   }
 
-  /** Removes a request that no longer waits. */
+  /** Removes a request that is no longer waiting. */
   remove(request: T): void {
     const ticket = this.#tickets.get(request)
     if (!ticket) return

@@ -1,6 +1,6 @@
 /** Mistyped names aren't longer than this; comparing longer ones would only cost time. */
 const MAX_LENGTH = 64
-/** The maximum number of names in a list that are compared. */
+/** The maximum number of names from a list that are compared. */
 const MAX_NAMES = 1_000
 const MAX_EDITS = 3
 /** The largest share of the longer name that may differ. */

@@ -21,7 +21,7 @@ export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: s
 /** The folder of evidence adapters. */
 export const EVIDENCE = 'evidence/'
 
-/** The key of the adapter of one piece of evidence. */
+/** The key of the adapter for one piece of evidence. */
 export const evidenceKey = (evidenceId: string): string => `${EVIDENCE}${evidenceId}/adapter.safetensors`
 
 /** The folder of files that structured runs produce. */

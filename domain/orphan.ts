@@ -28,7 +28,7 @@ export function orphanOf(workflow: string): OrphanAction | undefined {
 }
 
 /**
- * Makes the same decision for the test of a candidate, which may run again: a test that was lost, or that an operator
+ * Makes the same decision for a candidate's test, which may run again: a test that was lost, or that an operator
  * terminated, is restarted. A cancelled test is not.
  */
 export function orphanedTest(workflow: string, tests: number): OrphanAction | undefined {

@@ -5,9 +5,9 @@
 export const TOKEN_PREFIX = {
   apiKey: 'hk_',
   limitedApiKey: 'hkl_',
-  /** A node joins with it. */
+  /** A node uses it to join. */
   nodeToken: 'hnt_',
-  /** A node connects to Temporal with it. */
+  /** A node uses it to connect to Temporal. */
   nodeCredential: 'hgt_',
   operationsKey: 'hops_',
   evaluatorToken: 'heval_',

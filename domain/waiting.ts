@@ -21,17 +21,22 @@ interface WaitingJob {
   readonly task_queue: string
 }
 
-/** Why an attempt in progress waits for free space. Rows store these strings, and the functions below compare them. */
+/**
+ * Why an attempt in progress is waiting for free space. Rows store these strings, and the functions below compare them.
+ */
 export const ROOM_WAITS = {
   storage: 'the storage of the platform is full; the run continues by itself once there is room',
   disk: 'the disk of its node is full; the run continues by itself once there is room',
 } as const
 
-/** Returns whether this reason means that an attempt in progress waits, rather than its job for a node. */
+/**
+ * Returns whether this reason means that an attempt in progress is waiting, rather than that its job is waiting for a
+ * node.
+ */
 export const isRoomWait = (reason: string | null): boolean =>
   Object.values<string | null>(ROOM_WAITS).includes(reason)
 
-/** Returns whether the last attempt filled a disk, so that its job waits for free space on a node. */
+/** Returns whether the last attempt filled a disk, so that its job is waiting for free space on a node. */
 export const isDiskWait = (reason: string | null): boolean => reason === ROOM_WAITS.disk
 
 /** The maximum number of reasons in one sentence. */

@@ -86,7 +86,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** The main job, over HTTP alone. */
+/** The main job, over HTTP only. */
 async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
   const h = clientOf(ready)
   const dataset = await progress.step(

@@ -315,7 +315,7 @@ function commonEnv(
   }
 }
 
-/** Settings for the control plane only; nodes reach Temporal through the gate, and files by signed URLs. */
+/** Settings for the control plane only; nodes reach Temporal through the gate and files through signed URLs. */
 const OF_CONTROL =
   /^(DATABASE_URL|TEMPORAL_.*|S3_.*|HEARTH_(OPERATIONS_KEY|ENCRYPTION_KEYS|EVALUATOR_TOKEN|HUB_TOKEN|GATE_.*))$/
 

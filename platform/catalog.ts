@@ -15,7 +15,7 @@ import { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import { badFile, checkedFile, firstFault } from './catalog-files.ts'
 import { loadTools, type ToolFolder } from './catalog-tools.ts'
 
-/** A validation error of one value, with its JSON pointer below `hyperparameters`. */
+/** A validation error for one value, with its JSON pointer below `hyperparameters`. */
 interface HyperparameterIssue {
   path: string
   message: string
@@ -26,7 +26,7 @@ interface ResolvedHyperparameters {
   values: Record<string, unknown>
   /** Unknown keys, which are ignored and noted in the run's log. */
   warnings: string[]
-  /** Known keys with invalid values; the request is refused. */
+  /** Known keys with invalid values; the request is rejected. */
   issues: HyperparameterIssue[]
 }
 

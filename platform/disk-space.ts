@@ -7,7 +7,7 @@ const DISK_FULL = new Set<unknown>(['ENOSPC', 'EDQUOT', 'EROFS'])
 export const isDiskFull = (err: unknown): boolean =>
   err instanceof Error && 'code' in err && DISK_FULL.has(err.code)
 
-/** The messages of programs and threads, whose errors carry no code. */
+/** Messages from programs and threads, whose errors carry no code. */
 const DISK_FULL_WORDS = /No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b/i
 
 /** Returns whether an error, or one of its causes, reports a full disk by its code or message. */

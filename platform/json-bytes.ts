@@ -6,7 +6,7 @@ const isOpening = (byte: number) => byte === 0x7b || byte === 0x5b
 const isClosing = (byte: number) => byte === 0x7d || byte === 0x5d
 const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
-/** The position of a value in the text of an object. */
+/** The position of a value in an object's JSON text. */
 export interface ValueSpan {
   start: number
   end: number
@@ -50,7 +50,7 @@ export function spliceMembers(json: Buffer, values: Readonly<Record<string, stri
 }
 
 /**
- * Returns a function that finds the value of a string member which an object is known to have; `undefined` when the
+ * Returns a function that finds the value of a string member that an object is known to have; `undefined` when the
  * member occurs twice. If the quoted name occurs only once in the whole text, and no name can be escaped, the function
  * doesn't have to scan the text.
  */

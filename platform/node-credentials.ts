@@ -2,7 +2,7 @@ import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
 import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 import { ConfigError } from './config.ts'
 
-/** The lifetime of a credential; nodes renew it well before. */
+/** The lifetime of a credential; nodes renew it well before it expires. */
 export const CREDENTIAL_TTL_MS = 600_000
 
 const ID_BYTES = 4

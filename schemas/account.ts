@@ -79,7 +79,7 @@ export const AccountLedger = Type.Object(
     next_cursor: Nullable(Type.String()),
     period: Type.Object({
       spent_micro: Type.Integer({
-        description: 'For the work of the period; reserved credits count as spent',
+        description: 'For work in this period; reserved credits count as spent',
       }),
       spent_credits: Type.Number(),
     }),

@@ -23,7 +23,7 @@ export type ToolLimits = Static<typeof ToolLimits>
 
 /**
  * A tool of the catalog (catalog/tools/SLUG/tool.json) or of an operator. A tool is a program that a node starts in a
- * sandbox for one request and ends with it. docs/tools.md explains tools to operators.
+ * sandbox for one request and stops when the request ends. docs/tools.md explains tools to operators.
  */
 export const CatalogTool = Type.Object(
   {
@@ -83,7 +83,7 @@ export const CatalogTool = Type.Object(
         Formed('^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$', 'must be a file name of letters, digits, _, . and -'),
       ),
     ),
-    /** Input fields with the address of a file. The node fetches the file and passes it under the field's name. */
+    /** Input fields that contain a file's URL. The node fetches the file and passes it under the field's name. */
     files: Type.Optional(
       Type.Record(
         Field,

@@ -39,14 +39,14 @@ export const Dataset = Type.Object(
     is_reading: Type.Optional(
       Type.Boolean({
         description:
-          'Whether the file has arrived and is being read; a `pending` dataset without it still waits for a file',
+          'Whether the file has arrived and is being read; while this is false, a `pending` dataset is still waiting for its file',
       }),
     ),
     message: Type.Optional(
       Nullable(
         Type.String({
           description:
-            'What reading the file waits for, for example free disk space; or why `columns` is null although the file has been read',
+            'Why the file has not been read yet, for example a lack of disk space; or why `columns` is null although it has been read',
         }),
       ),
     ),
@@ -79,7 +79,7 @@ export const CreateDataset = Type.Object(
   { $id: 'CreateDataset', additionalProperties: false },
 )
 
-/** The text parts of the upload form, which also has the part `file`. */
+/** The text parts of the upload form, which also has a `file` part. */
 export const UploadFields = Type.Object(
   {
     name: Name,
@@ -199,7 +199,8 @@ export const DatasetSummary = Type.Object(
     num_samples: Count,
     sampled_rows: Type.Integer({
       minimum: 0,
-      description: 'The number of first rows from which the statistics were computed',
+      description:
+        'The number of rows, from the start of the dataset, that the statistics were computed from',
     }),
     columns: Type.Array(ColumnSummary),
   },

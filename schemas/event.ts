@@ -31,7 +31,7 @@ export const EventStreamQuery = Type.Object({
   type: Type.Optional(FeedType),
   after: Type.Optional({
     ...Uuid,
-    description: 'The id of an event after which the stream continues; without one it starts now',
+    description: 'The id of an event after which the stream continues; without one, the stream starts now',
   }),
 })
 
@@ -44,7 +44,7 @@ const NodeEventType = Vocabulary(
   'node.removed',
 )
 
-/** An event of an account or of a node. A node's `status` is what happened to it. */
+/** An event of an account or a node. For a node, `status` says what happened to it. */
 export type PlatformEvent = FeedEvent & { account_id: string }
 
 export const PlatformEventStreamQuery = Type.Object({

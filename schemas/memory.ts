@@ -65,7 +65,7 @@ export const AddMemoryEntry = Type.Object(
     source: Type.Optional(Name),
     supersedes: Type.Optional({
       ...Uuid,
-      description: 'The entry that this one replaces and that is no longer recalled',
+      description: 'The entry that this one replaces; it is no longer recalled',
     }),
   },
   { additionalProperties: false },

@@ -19,7 +19,7 @@ export const StartModelImport = Type.Object(
   {
     account_id: Uuid,
     paths: Type.Array(Path, most),
-    /** With both of them, step one already rejects what step two would, before anything is uploaded. */
+    /** If both are given, step one rejects whatever step two would reject, before anything is uploaded. */
     task_type: Type.Optional(TaskTypeName),
     runtime_profile: Type.Optional(ProfileName),
   },

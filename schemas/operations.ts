@@ -10,10 +10,10 @@ export const OpenWork = Type.Object(
   {
     kind: Vocabulary('task', 'run', 'merge', 'cohort', 'webhook_delivery', 'workflow_start'),
     waiting: Type.Integer({
-      description: 'A delivery that waits for its next attempt counts only once that attempt is due',
+      description: 'A delivery that is waiting for its next attempt counts only once that attempt is due',
     }),
     running: Type.Integer(),
-    oldest_waiting_s: Seconds('The age of the item that has waited longest; null while nothing waits'),
+    oldest_waiting_s: Seconds('The age of the item that has waited longest; null while nothing is waiting'),
   },
   { $id: 'OpenWork' },
 )
@@ -80,7 +80,7 @@ export type Attention = Static<typeof Attention>
 export const RecentRequests = Type.Object(
   {
     window_s: Type.Number({
-      description: 'The time that they cover; shorter than requested under high load',
+      description: 'The time span that they cover; shorter than requested under high load',
     }),
     requests: Type.Integer(),
     failed: Type.Integer({
@@ -118,7 +118,7 @@ export const Overview = Type.Object(
         gateway_id: Uuid,
         base_url: Type.String(),
         started_at: Timestamp,
-        nodes: Type.Integer({ description: 'Nodes whose reports it receives' }),
+        nodes: Type.Integer({ description: 'Nodes whose reports this gateway receives' }),
       }),
     ),
   },
@@ -126,7 +126,7 @@ export const Overview = Type.Object(
 )
 export type Overview = Static<typeof Overview>
 
-/** A setting as it applies in the responding gateway. */
+/** A setting as it applies on the responding gateway. */
 const Setting = Type.Object(
   {
     name: Type.String(),
@@ -150,7 +150,7 @@ export const PlacementsQuery = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 300, description: 'A model key' }),
   account_id: Type.Optional({
     ...Uuid,
-    description: 'Considers work of this account; if absent, work open to all accounts',
+    description: "Considers this account's work; if absent, work that is open to all accounts",
   }),
 })
 
@@ -176,7 +176,7 @@ export const Placements = Type.Object(
       }),
       {
         description:
-          'Nodes that can run it are listed first, by score; nodes without a report for 10 s are left out',
+          'Nodes that can run it are listed first, by score; nodes that have not reported for 10 s are left out',
       },
     ),
   },
@@ -225,7 +225,7 @@ export const ModelCopies = Type.Object(
   {
     model_key: Type.String(),
     in_flight: Type.Integer({ description: 'Requests in progress, across all nodes' }),
-    memory_mb: Type.Integer({ description: 'Of its largest copy' }),
+    memory_mb: Type.Integer({ description: 'The memory of its largest copy' }),
     min_warm: Type.Integer({ description: 'Number of nodes on which operators want it loaded' }),
     copies: Type.Array(
       Type.Object({

@@ -14,7 +14,7 @@ export const GatewayView = Type.Object(
     }),
     started_at: Timestamp,
     lease_expires_at: Timestamp,
-    nodes: { ...Count, description: 'Nodes whose latest report it stored' },
+    nodes: { ...Count, description: 'Nodes whose latest report this gateway stored' },
     open_tasks: { ...Count, description: 'Tasks that it handles without a workflow, 10,000 at most' },
     kill_switch_acknowledged: Type.Boolean({
       description: 'Whether it has applied the newest kill switch order',
@@ -64,7 +64,7 @@ export const KillSwitchHistoryQuery = Type.Object(PageQuery.properties)
 /** Unfinished webhook deliveries. */
 export const WebhookBacklog = Type.Object(
   {
-    events: { ...Count, description: 'Events that wait until their destination has capacity' },
+    events: { ...Count, description: 'Events that are waiting for capacity at their destination' },
     pending: { ...Count, description: 'Deliveries with no attempts yet' },
     delivering: Count,
     retrying: { ...Count, description: 'Deliveries that failed and will be retried' },

@@ -59,7 +59,7 @@ export type SideEffect = Static<typeof SideEffect>
 export const CostHint = Vocabulary('free', 'low', 'medium', 'high', 'training_quota')
 export type CostHint = Static<typeof CostHint>
 
-/** The longest `description` of a tool; a longer text goes into its `longDescription`. */
+/** The maximum length of a tool's `description`; longer text goes into its `longDescription`. */
 export const MAX_DESCRIPTION = 200
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())

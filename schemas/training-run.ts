@@ -106,7 +106,7 @@ export const TrainingMetrics = Type.Object(
     r2: Type.Optional(Type.Number()),
     /** Only for table models, at most 50; absent in runs from before 0.13. */
     left_out_columns: Type.Optional(Type.Array(LeftOutColumn)),
-    /** At most the first 50; the log has all. Absent without warnings, and in runs from before 0.13. */
+    /** At most the first 50; the log has all of them. Absent without warnings, and in runs from before 0.13. */
     warnings: Type.Optional(Type.Array(DataWarning)),
     epochs: Type.Array(EpochLoss),
   },

@@ -6,8 +6,8 @@ import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 
 // `npm run bench:all -- --once [names]` runs every bench for one short round, one after the other, to check that it
-// works; the figures are meaningless. `--imports` only loads the imports of each bench, which takes seconds for all of
-// them.
+// works; the figures are meaningless. `--imports` only loads the imports of each bench, which takes a few seconds in
+// total.
 
 const ROOT = join(import.meta.dirname, '..')
 /** The exit code of a bench that needs something this machine lacks. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // `commit-message.mjs FILE` (git's commit-msg hook) or `commit-message.mjs --range A..B`: prints one line per problem
-// in the commit messages, and exits with 1 if there is any. Runs on Node 20 or newer without any package.
+// in the commit messages, and exits with 1 if there are any. Runs on Node 20 or newer without any package.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 

@@ -17,7 +17,7 @@ export interface TestEnding {
   /** Includes the titles of the enclosing suites. */
   title: string
   outcome: keyof Counts
-  /** Milliseconds of the test with its hooks, if known. */
+  /** The duration of the test including its hooks, in milliseconds, if known. */
   ms?: number
 }
 

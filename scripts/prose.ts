@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { goInstall } from '../embedded/processes/programs.ts'
 import { readConfig } from '../platform/config.ts'
 
-// `npm run prose [files]` checks how this project writes English: documents, comments, test titles, and the subjects
-// of the commits that are younger than the rules in `.vale/Hearth`. It prints one line per finding and exits with 1
-// if there is any.
+// `npm run prose [files]` checks how this project writes English: documents, comments, test titles, and the subjects of
+// commits that are newer than the rules in `.vale/Hearth`. It prints one line per finding and exits with 1 if there are
+// any.
 
 /** The newest version that Go module proxies provide with all of its dependencies. */
 const VALE = { module: 'github.com/vale-cli/vale/v3/cmd/vale', version: 'v3.22.0' }
@@ -28,7 +28,7 @@ interface TextPiece {
   text: string
 }
 
-/** Returns the path of Vale, which Go builds once per machine. Throws if there is no Go, or if the build fails. */
+/** Returns the path of Vale, which Go builds once per machine. Throws if Go is missing or the build fails. */
 export async function provideVale(): Promise<string> {
   const program = join(readConfig().HEARTH_CACHE_DIR, `vale-${VALE.version}`, 'vale')
   if (!existsSync(program)) await goInstall(VALE.module, VALE.version, program, console.log)

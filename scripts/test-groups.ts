@@ -16,7 +16,7 @@ interface Group {
   isHeavy?: true
 }
 
-/** The files of other folders that run models of PyTorch. */
+/** Files in other folders that run PyTorch models. */
 const MODELS: Group = { name: 'models', folders: [], filesPerProcess: 4, sideBySide: 2, isHeavy: true }
 const NEEDS_PYTORCH = /\brequire(?:Llm|Specialist|Generative|Speech)\b/
 
@@ -46,7 +46,7 @@ const GROUPS: readonly Group[] = [
 
 /** A test process uses most of a core, so one more lane than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
-/** The time limit of one process of tests. */
+/** The time limit for one test process. */
 const MINUTES = 30
 
 /**

@@ -89,7 +89,7 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
     readConfig().HEARTH_CACHE_DIR,
     printLine,
   )) {
-    printLine(path ? `${name}: ${path}` : `${name}: none (${missing}); tests that need it are skipped`)
+    printLine(path ? `${name}: ${path}` : `${name}: unavailable (${missing}); tests that need it are skipped`)
     if (path) env[variable] = path
     else env[`${variable}_MISSING`] = missing
   }

@@ -37,7 +37,7 @@ const WORKER_OPTIONS = {
 /** Excludes files that wait for a reader, which have their own limit so that they do not block other activities. */
 const MAX_ACTIVITIES = 100
 
-/** The interval for checking that the endless workflows are running. */
+/** The interval for checking that the permanent workflows are running. */
 const CHECK_INTERVAL_MS = 300_000
 
 /** Runs every workflow and the control-plane activities until the process is stopped. */

@@ -8,8 +8,8 @@ import { emit } from './control/events.ts'
 const FORMER_SCHEDULES = ['reconcile', 'retention']
 
 /**
- * Ensures that the endless workflows are running: kill switch, housekeeping and first attempts. Safe to repeat from any
- * worker.
+ * Ensures that the permanent workflows are running: kill switch, housekeeping and first attempts. Safe to repeat from
+ * any worker.
  */
 export async function ensureSchedules(
   temporal: Client,

@@ -28,7 +28,7 @@ const MAX_FAILED_LOADS = 3
 /** The time that a candidate waits for a node with room for it. */
 const WAIT_TIMEOUT_MS = 24 * 3_600_000
 const MAX_REASON = 300
-/** After this many tries without a verdict, on nodes with room for it, the test will not reach one. */
+/** After this many tries without a verdict, on nodes with room for it, we assume the test will never reach one. */
 const MAX_TRIES = 30
 
 /**
@@ -84,7 +84,7 @@ async function testUntil(
     setCurrentDetails(
       outcome
         ? `The test on node ${nodeId} ended with ${outcome.code}; another follows.`
-        : 'Waits for a node with room.',
+        : 'Waiting for a node with room.',
     )
     pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
     await sleep(pause)
@@ -101,7 +101,7 @@ async function testOn(
     taskQueue: QUEUES.node(nodeId),
     summary: `tests ${modelKey}`,
   })
-  setCurrentDetails(`Node ${nodeId} loads and tests ${modelKey}.`)
+  setCurrentDetails(`Node ${nodeId} is loading and testing ${modelKey}.`)
   try {
     return await testModel({ modelKey })
   } catch (err) {

@@ -66,7 +66,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
     await noneInFlight()
-    say(`The cohort${ofTask} has succeeded; its result is in the row of its task.`)
+    say(`The cohort${ofTask} has succeeded; its result is in its task's row.`)
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
     const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
@@ -82,10 +82,10 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
 }
 
 function faultOf(err: unknown, isOverdue: boolean): Fault {
-  if (isOverdue) return { code: 'deadline_exceeded', message: 'the deadline of the cohort has passed' }
+  if (isOverdue) return { code: 'deadline_exceeded', message: "the cohort's deadline has passed" }
   if (err instanceof StageFailed) return err.fault
   if (isCancellation(err)) return { code: 'cancelled', message: 'the cohort was cancelled' }
-  return { code: 'internal', message: 'the run of the cohort failed' }
+  return { code: 'internal', message: "the cohort's run failed" }
 }
 
 /** Runs the stages, and concurrently the search for nodes that stages wait for. */
@@ -214,7 +214,7 @@ async function makeWay(stage: Progress, run: Run, repeat: CohortContext['repeat'
   if (waiting.length > 0) repeat(await putBack(waiting))
 }
 
-/** Takes stages from their nodes, which costs no attempt; returns the ids of producers that have to run again. */
+/** Takes stages back from their nodes without using an attempt; returns the ids of producers that must run again. */
 async function putBack(stages: readonly Progress[], more: { evenRunning?: boolean } = {}): Promise<string[]> {
   const calls = stages.map(({ id, call }) => ({ id, call }))
   const done = await putBackStages({ stageIds: calls.map(({ id }) => id), ...more })

@@ -115,7 +115,7 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
       await continueAsNew<typeof coldInference>({ taskId, since: deadline - QUEUE_TIMEOUT_MS })
     }
     const why = place.why ?? `node ${place.nodeId} ${lost ? 'lost it' : 'did not take it in time'}`
-    setCurrentDetails(`Waits for a node: ${why}.`)
+    setCurrentDetails(`Waiting for a node: ${why}.`)
     const remainingMs = Math.max(1, deadline - Date.now())
     if (isWakeable) {
       pause = nextPause(pause, place)
@@ -128,8 +128,8 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
 }
 
 /**
- * When many tasks wait, the first pause is half of the longest. A task that was placed but not accepted will not be
- * woken, so its pause is short.
+ * When many tasks are waiting, the first pause is half the longest one. A task that was placed but not accepted will
+ * not be woken, so its pause is short.
  */
 function nextPause(last: number, { waiting = 0 }: TaskPlacement): number {
   const { firstMs, longestMs, eachMs, mostMs } = PAUSE.forCapacity
@@ -148,11 +148,11 @@ async function tryAt(
 ): Promise<AttemptOutcome> {
   if (shared) {
     const queue = shared === 'warm' ? QUEUES.warm(modelKey) : QUEUES.cached(modelKey)
-    setCurrentDetails(`Waits for a node on the queue ${queue}, or runs there.`)
+    setCurrentDetails(`Waiting for a node on the queue ${queue}, or running there.`)
     const outcome = await tryOn({ ...POLICY.inferShared, taskQueue: queue }, { taskId, accountId })
     if (outcome !== 'not taken') return outcome
   }
-  setCurrentDetails(`Runs on node ${nodeId}, which loads the model first if it has to.`)
+  setCurrentDetails(`Running on node ${nodeId}, which loads the model first if necessary.`)
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
   return tryOn(
     { ...POLICY.inferPlaced, taskQueue: QUEUES.node(nodeId) },

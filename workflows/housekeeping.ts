@@ -62,7 +62,7 @@ async function repeatPasses(
     if (failures.length > 0) {
       const [first] = failures
       emit(workflowLog, 'housekeeping.pass_failed', { kind, failures: failures.length, err: first })
-      setCurrentDetails(`${failures.length} steps of the last pass have failed: ${String(first)}`)
+      setCurrentDetails(`${failures.length} steps of the last pass failed: ${String(first)}`)
     }
     await sleep(everyMs)
   }

@@ -109,12 +109,12 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const wait: WaitState = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
-    setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
+    setCurrentDetails(`Attempt ${attempt} is running on node ${nodeId}.`)
     upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
   })
   setHandler(jobWaiting, ({ reason }) => {
     wait.reason = reason
-    setCurrentDetails(reasonOr(wait, 'Waits for a node to take it.'))
+    setCurrentDetails(reasonOr(wait, 'Waiting for a node to take it.'))
   })
   const offered = new AttemptOffer()
   let run: RunSnapshot | undefined
@@ -180,7 +180,7 @@ async function attemptUntilDone(
     if ((isOffered || patched('own-nodes')) && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
     setCurrentDetails(
-      reasonOr(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
+      reasonOr(wait, `Waiting for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
     )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
     const failure = offered.takeWithdrawal() ? WITHDRAWN : await attemptOnce(offered, () => work(run, offer))

@@ -14,8 +14,8 @@ export interface MemorySnapshotInput {
 }
 
 /**
- * Builds one snapshot of an account's memory: freezes the entries, waits for their vectors as long as new ones arrive,
- * and publishes the snapshot. The history contains ids and counts, but no text.
+ * Builds one snapshot of an account's memory: freezes the entries, waits for their vectors as long as new ones keep
+ * arriving, and publishes the snapshot. The history contains ids and counts, but no text.
  */
 export async function memorySnapshot({
   namespaceId,

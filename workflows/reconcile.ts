@@ -22,7 +22,7 @@ const {
   tidyLeases,
 } = proxyLocalActivities<ControlActivities>(LOCAL.sweep)
 
-/** The number of steps of one kind in one pass; the rest waits for the next pass. */
+/** The maximum number of steps of one kind per pass; the rest wait for the next pass. */
 const MAX_STEPS = 10
 
 /**

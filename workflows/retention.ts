@@ -6,7 +6,7 @@ const { removeOutlivedFiles, removeOutlivedRows, removeOrphanedUploads, resealSe
   proxyActivities<ControlActivities>(POLICY.maintain)
 
 /**
- * The number of steps of one kind in one pass. The rest waits for the next pass, so that a backlog never blocks the
+ * The maximum number of steps of one kind per pass. The rest wait for the next pass, so that a backlog never blocks the
  * schedule.
  */
 const MAX_STEPS = 50

@@ -18,7 +18,7 @@ const { isEvaluationOpen, placeEvaluation, noteFit, failEvaluation } =
   proxyLocalActivities<ControlActivities>(LOCAL.record)
 const { registerEvidence } = proxyActivities<ControlActivities>({
   ...POLICY.maintain,
-  summary: 'registers the evidence, or reports what speaks against it',
+  summary: 'registers the evidence, or reports why not',
 })
 
 export interface StructuredEvaluationInput {
@@ -88,9 +88,9 @@ async function onNode<T>(
         const isFinal = err.cause instanceof ApplicationFailure && err.cause.nonRetryable === true
         if (isFinal && codeOf(err) !== 'no_capacity') throw err
         if (!PASSING.includes(codeOf(err)) && ++failures >= MAX_FAILURES) throw err
-        setCurrentDetails(`${summary}: ended on node ${nodeId} with ${codeOf(err)}; another try follows.`)
+        setCurrentDetails(`${summary}: ended on node ${nodeId} with ${codeOf(err)}; trying again.`)
       }
-    } else setCurrentDetails(`${summary}: waits for a node with room.`)
+    } else setCurrentDetails(`${summary}: waiting for a node with room.`)
     if (Date.now() > deadline) throw ApplicationFailure.nonRetryable('no node had room for it', 'no_node')
     pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
     await sleep(pause)

@@ -29,7 +29,7 @@ export interface NodeDeps {
   /** The model weights on this node's disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory
-  /** Tracks whether trainers could use the GPUs of this node. */
+  /** Tracks whether trainers could use this node's GPUs. */
   readonly gpuHealth: GpuHealth
   /** Admits jobs while this node's disks have space. */
   readonly diskHealth: Pick<DiskHealth, 'admit' | 'filled'>
@@ -56,8 +56,8 @@ export interface NodeDeps {
   /** Limits the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares
   /**
-   * Returns the path of the Python interpreter of a locked environment, which the first call installs. The second
-   * argument receives progress messages.
+   * Returns the path of a locked environment's Python interpreter, which the first call installs. The second argument
+   * receives progress messages.
    */
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** The folder for the files of jobs and tasks; a job's or task's files may be removed once it has ended. */

@@ -1,6 +1,6 @@
 import { defineEvents, info, warn } from '../../platform/events.ts'
 
-/** Emits what the activities of a node log; docs/events.md lists it. */
+/** Emits the log events of a node's activities; docs/events.md lists them. */
 export const emit = defineEvents({
   'job.attempt_started': info('started a job attempt', { job_id: 'string', attempt: 'number' }),
   'job.attempt_ended': info('a job attempt ended without a result', {

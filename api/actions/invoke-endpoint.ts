@@ -15,7 +15,7 @@ import { invocationNote, invocationStatusOf, isEnded } from './present.ts'
 
 type InvocationDraft = TaskDraft & AdmittedRequest & { invocation: NewInvocation }
 
-/** Invokes the model of an endpoint. A synchronous call to a loaded model needs no other service. */
+/** Invokes an endpoint's model. A synchronous call to a loaded model needs no other service. */
 export async function invokeEndpoint(
   services: Services,
   action: EndpointAction,

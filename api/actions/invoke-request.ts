@@ -5,7 +5,7 @@ import type { AnyRequest } from '../http/route.ts'
 /** A request to invoke an action. */
 export interface InvokeRequest {
   readonly slug: string
-  /** The client's request; a client that disconnects cancels the work of its synchronous call. */
+  /** The client's request; a disconnect cancels the work of a synchronous call. */
   readonly request: AnyRequest & { readonly caller: AccountCaller }
   readonly body: InvokeBody
   /** The JSON text of `body` as the client sent it. */

@@ -14,9 +14,9 @@ import { isEnded } from './present.ts'
 import { awaitInvocation } from './read-invocation.ts'
 
 /**
- * Invokes an action. Without a key, a loaded model answers at once, and a client that disconnects cancels its
- * synchronous call. With a key, all requests with that key share exactly one invocation: its work is durable from the
- * start and survives any client's disconnect.
+ * Invokes an action. Without a key, a loaded model answers at once, and a disconnect cancels a synchronous call. With a
+ * key, all requests with that key share exactly one invocation: its work is durable from the start and survives any
+ * client's disconnect.
  */
 export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<InvokeResult> {
   const { db } = services

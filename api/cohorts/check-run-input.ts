@@ -4,7 +4,7 @@ import { carriedBy, withCarried } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
 import { MAX_RUN_INPUT_BYTES } from '../../schemas/cohorts/cohort.ts'
 
-/** The maximum initial input of a stage, before its producers hand over their values. */
+/** The maximum size of a stage's initial input, before its producers hand over their values. */
 const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES
 
 /**

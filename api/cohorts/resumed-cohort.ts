@@ -22,7 +22,7 @@ export interface Source {
   spare: ReadonlySet<string>
   /** Names of the reused stages that were already paid for. */
   paid: ReadonlySet<string>
-  /** The reason why no stage is reused, if none is. */
+  /** Why no stage is reused; absent if any is. */
   reason?: string
 }
 
@@ -42,10 +42,10 @@ export async function resumedCohort(
     throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
   }
   const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
-  // The files of a failed cohort are deleted.
+  // A failed cohort's files are deleted.
   const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
   const none = { cohort, stages: new Map(), spare: new Set<string>(), paid: new Set<string>() }
-  if (kept.length === 0) return { ...none, reason: 'none of its stage results are still stored' }
+  if (kept.length === 0) return { ...none, reason: 'its stage results are no longer stored' }
   const input = await cohortRepository.readRunInput(trx, cohort.id)
   if (canonicalJson(input) !== canonicalJson(body.input))
     return { ...none, reason: 'its input was different' }
@@ -75,7 +75,7 @@ export async function resumedCohort(
 export const madeAs = ({ id, taken_from }: Pick<StoredStageResult, 'id' | 'taken_from'>): string =>
   taken_from ?? id
 
-/** Returns the data of the event that reports a resumed cohort. */
+/** Returns the data for the event that reports a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
   const { shown, ...left } = listed([...stages.keys()])
   return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }

@@ -8,8 +8,8 @@ import type { Services } from '../services.ts'
 const RPC_TIMEOUT_MS = 3_000
 
 /**
- * Signals a cohort's workflow that a stage holds its slot, so its consumers can start loading their models, or that the
- * stage has received its values. Never throws: without the signal, consumers start when the stage has ended.
+ * Notifies a cohort's workflow that a stage holds its slot, so its consumers can start loading their models, or that
+ * the stage has received its values. Never throws: without the signal, consumers start when the stage has ended.
  */
 export async function tellStageStarted(
   { temporal, log }: Pick<Services, 'temporal' | 'log'>,

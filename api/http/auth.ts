@@ -158,7 +158,7 @@ function bearerOf(authorization: string): string {
   return space === -1 ? '' : authorization.slice(space + 1).trim()
 }
 
-/** Compares secrets in constant time; an empty expected secret refuses every request. */
+/** Compares secrets in constant time; an empty expected secret rejects every request. */
 function checkEvaluator(req: IncomingMessage, expected: string): undefined {
   const given = req.headers['x-cohort-evaluator-token']
   if (typeof given !== 'string' || given === '')

@@ -86,7 +86,7 @@ function issuesOf(error: ApiError): readonly Issue[] {
   return issues ?? [{ loc: ['body'], msg: error.message, type: 'value_error' }]
 }
 
-/** Builds the JSON-RPC error for a request that was refused before its message was handled. */
+/** Builds the JSON-RPC error for a request that was rejected before its message was handled. */
 function mcpBody(error: ApiError, requestId: string): unknown {
   const { code, message, details } = error
   const data = { code, details, request_id: requestId }

@@ -18,8 +18,8 @@ export function etagMatches(list: string | undefined, tag: string): boolean {
 }
 
 /**
- * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. A missing header was already
- * refused by `requireIfMatch`.
+ * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. `requireIfMatch` has already
+ * rejected a missing header.
  */
 export function checkIfMatch({ req }: { req: Pick<IncomingMessage, 'headers'> }, currentTag: string): void {
   if (etagMatches(req.headers['if-match'], currentTag)) return

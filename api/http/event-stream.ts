@@ -11,7 +11,7 @@ export const EVENT_STREAM_HEADERS = {
 /** The last event of a stream whose key may no longer read it. */
 export const KEY_ENDED = {
   code: 'unauthenticated',
-  message: 'the API key of this stream was revoked or has expired',
+  message: "this stream's API key was revoked or has expired",
 } as const
 
 interface ServerEvent {

@@ -43,8 +43,8 @@ export function keyOf(
 }
 
 /**
- * Gives all requests with one key the same outcome. The key's row, the work and the reply commit together. A concurrent
- * request waits, first in this process (so waiters hold no connections), then on the unique row.
+ * Ensures that all requests with one key have the same outcome. The key's row, the work and the reply commit together.
+ * A concurrent request waits, first in this process (so waiters hold no connections), then on the unique row.
  */
 export class Idempotency {
   readonly #services: Services
@@ -56,7 +56,7 @@ export class Idempotency {
 
   /**
    * Returns the stored reply, or else the result of `work`. Calls `admit`, which may throw, only before new work, so a
-   * repeat of an earlier request is answered even while new work is refused.
+   * repeat of an earlier request is answered even while new work is rejected.
    */
   async run(keyed: KeyedRequest, admit: () => Promise<void>, work: KeyedWork): Promise<Outgoing> {
     const name = nameOf(keyed.id)

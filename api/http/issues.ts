@@ -12,7 +12,7 @@ const UNKNOWN_FIELD = 'Unknown field'
 /** Each error is compared with all others, so limit how many we look at. */
 const MAX_COMPARED = 1_000
 
-/** Converts ajv's errors to the `detail` of a 422. The whole schema helps to find where a misplaced field belongs. */
+/** Converts ajv's errors to the `detail` of a 422. The whole schema helps us find where a misplaced field belongs. */
 export function toIssues(where: MessagePart, all: readonly ErrorObject[], schema?: object): Issue[] {
   const errors = all.slice(0, MAX_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
@@ -42,7 +42,7 @@ function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
 }
 
-/** Returns the members of which an object needs one, if the error is about such a choice. */
+/** If the error says that an object needs one of several members, returns those members. */
 function membersToChoose(error: ErrorObject): string[] | undefined {
   const branches = branchesOf(error)
   const isChoice = branches.every((branch) => Object.keys(branch).join() === 'required')
@@ -67,7 +67,8 @@ function toIssue(where: MessagePart, error: ErrorObject, schema?: object): Issue
   if (choice) {
     const [first = ''] = choice
     const isBoth = Array.isArray(error.params.passingSchemas)
-    if (isBoth) return { loc: [...loc, first], msg: `Give one of ${choice.join(', ')}`, type: 'value_error' }
+    if (isBoth)
+      return { loc: [...loc, first], msg: `Set exactly one of ${choice.join(', ')}`, type: 'value_error' }
     return { loc: [...loc, first], msg: `Field required: ${choice.join(' or ')}`, type: 'missing' }
   }
   switch (error.keyword) {

@@ -48,7 +48,7 @@ const stopped = ({ reason }: { reason: string | null }) =>
     headers: { 'retry-after': '30' },
   })
 
-/** Refuses new work while the kill switch is active, or while this gateway does not know its state. */
+/** Rejects new work while the kill switch is active, or while this gateway does not know its state. */
 export function checkKillSwitch(view: KillSwitchView, now = performance.now()): void {
   if (view.active) throw stopped(view)
   if (isStale(view, now)) {

@@ -109,10 +109,10 @@ const shareDatabase: Middleware = ({ state: { accountId } }, next) =>
 /** Rejects a conditional write without `If-Match`. */
 const requireIfMatch: Middleware = ({ state: { req } }, next) => {
   if (req.headers['if-match'] !== undefined) return next()
-  throw new ApiError('precondition_required', 'send If-Match with the ETag of what you read')
+  throw new ApiError('precondition_required', 'send If-Match with the ETag that you read')
 }
 
-/** Refuses new work while the kill switch is active. */
+/** Rejects new work while the kill switch is active. */
 const stopAtKillSwitch =
   (killSwitch: KillSwitchView): Middleware =>
   (_ctx, next) => {

@@ -123,7 +123,7 @@ export interface Route<
   isLong?: boolean
   /** Doesn't count against its account's rate limit. */
   isFree?: boolean
-  /** Creates new work, so it's refused while the kill switch is active. */
+  /** Creates new work, so it's rejected while the kill switch is active. */
   admitsWork?: boolean
   /** Requires `If-Match` (428 without); the handler calls `checkIfMatch` with the current tag. */
   ifMatch?: boolean
@@ -139,7 +139,7 @@ export interface Route<
    */
   grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
   /**
-   * Accepts keys that are limited to tools, which every other route refuses. The handler must enforce the key's tools.
+   * Accepts keys that are limited to tools, which every other route rejects. The handler must enforce the key's tools.
    */
   forLimitedKeys?: boolean
   /** Extracts details for the request log from the body, in addition to the operation. */

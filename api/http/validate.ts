@@ -91,8 +91,8 @@ const BOOLEANS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Validates input that arrives as text (query, path, headers, form fields) and coerces it to numbers and booleans by
- * the schema. Booleans accept all spellings in `BOOLEANS`, in any case.
+ * Validates input that arrives as text (query, path, headers, form fields) and coerces it to the numbers and booleans
+ * that the schema declares. Booleans accept all spellings in `BOOLEANS`, in any case.
  */
 export function textCheck(where: MessagePart, schema: TSchema): Check {
   const check = coercing.check(where, schema)

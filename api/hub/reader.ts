@@ -60,7 +60,7 @@ export class HubReader {
     return this.#as(accountId, info)
   }
 
-  /** Returns the current state of a repository or one revision. A repository that is private to others looks absent. */
+  /** Returns the current state of a repository or one revision. Repositories private to others appear not to exist. */
   async see(accountId: string, repoId: string, revision?: string): Promise<RepoAccess> {
     this.#charge(accountId)
     return this.#as(accountId, await this.#hub.info(repoId, revision))

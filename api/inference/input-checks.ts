@@ -25,7 +25,7 @@ const COMPILED_BYTES = 64 * 1024
 const COMPILED_FACTOR = 12
 /** The cache entry of a large schema only records that it is large. */
 const KNOWN_BYTES = 512
-/** The limit of a schema's weight times the value's bytes: a few milliseconds at most. */
+/** The limit on a schema's weight times the value's bytes, which keeps validation to a few milliseconds. */
 const MAX_WORK = 1_000_000
 
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>

@@ -78,8 +78,8 @@ const RETRY_DELAY_MS = 1_000
 const UNATTENDED_TTL_MS = 60_000
 
 /**
- * Model loads that requests wait for. All requests for a model share one enqueued `modelLoad` workflow, and all of them
- * wake when a node reports the model as loaded.
+ * Model loads that requests are waiting for. All requests for a model share one enqueued `modelLoad` workflow, and all
+ * of them wake when a node reports the model as loaded.
  */
 export class ModelLoads implements Disposable {
   readonly #options: ModelLoadsOptions
@@ -114,7 +114,7 @@ export class ModelLoads implements Disposable {
     return waiting
   }
 
-  /** Returns how many milliseconds a request may wait for a model before we refuse it with `Retry-After`. */
+  /** Returns how many milliseconds a request may wait for a model before we reject it with `Retry-After`. */
   async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
@@ -321,7 +321,7 @@ export class ModelLoads implements Disposable {
     else this.#tryElsewhere(load, nodeId, model)
   }
 
-  /** If the weights are broken, no other node can load them either; but only reports of trusted nodes count. */
+  /** If the weights are broken, no other node can load them either; but only reports from trusted nodes count. */
   async #condemn(load: Load, nodeId: string, model: NodeModel, reason: string): Promise<void> {
     const { db, log } = this.#options
     const { model_key: modelKey } = model

@@ -32,7 +32,7 @@ export interface ModelSlot extends Disposable {
 export interface ModelSlotsOptions {
   links: Pick<NodeLinks, 'placement' | 'onModel' | 'gateways'>
   catalog: Pick<Catalog, 'profile'>
-  /** The address of this gateway. */
+  /** This gateway's address. */
   baseUrl: string
 }
 
@@ -58,16 +58,16 @@ interface ModelQueue {
   inFlightSum: number
   waitingSum: number
   isUsed: boolean
-  /** True if the last `takeDemand` reported a use above zero. */
+  /** True if the last `takeDemand` reported non-zero use. */
   isReported: boolean
 }
 
-/** The use of a model since its last measurement; see `CopyDemand`. */
+/** A model's use since its last measurement; see `CopyDemand`. */
 export interface ModelDemand extends CopyDemand {
   readonly modelKey: string
 }
 
-/** An account's waiting requests are limited to this many per request that the loaded copies serve at once. */
+/** An account may queue this many requests for each concurrent request that the loaded copies can serve. */
 const MAX_WAITING_PER_PLACE = 32
 /** Affinity sends requests to a node only up to this multiple of the mean load (https://arxiv.org/abs/1608.01350). */
 const MAX_AFFINITY_LOAD = 1.25
@@ -121,7 +121,7 @@ export class ModelSlots implements Disposable {
     return this.#wait(queue, request)
   }
 
-  /** Returns how many requests are waiting for a slot of a model. */
+  /** Returns how many requests are waiting for one of a model's slots. */
   waiting(modelKey: string): number {
     return this.#queues.get(modelKey)?.waiting.size ?? 0
   }
@@ -135,7 +135,7 @@ export class ModelSlots implements Disposable {
       const samples = Math.max(1, queue.samples)
       taken.push({
         modelKey: queue.modelKey,
-        // Requests that fell between two samples count as a minimal use.
+        // Requests that fell between two samples count as minimal use.
         inFlight: Math.max(queue.inFlightSum / samples, queue.isUsed ? MIN_USE : 0),
         waiting: queue.waitingSum / samples,
         serviceMs: queue.serviceMs,
@@ -205,7 +205,7 @@ export class ModelSlots implements Disposable {
       const tookMs = performance.now() - began
       const cost = tokens && costOf(tokens)
       queue.serviceMs += (tookMs - queue.serviceMs) / (queue.serviceMs ? AVERAGED : 1)
-      // A request that ends without reporting its usage has cost the model about as much as its duration.
+      // If a request ends without reporting usage, estimate its cost from its duration.
       const estimate = Math.max(ticket.charged, (queue.cost * tookMs) / queue.serviceMs)
       queue.waiting.end(ticket, cost ?? estimate)
       if (cost) queue.cost += (cost - queue.cost) / AVERAGED
@@ -373,8 +373,8 @@ const flexOf = (accountId: string): string => `${accountId} flex`
 const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 * out || undefined
 
 /**
- * Requests of tier `flex` have their own share, a quarter of an account's. Tier `priority` only gets more turns among
- * the requests of the same account, so any account may use it.
+ * `flex` requests have their own share, a quarter of an account's. Tier `priority` only gets more turns among the
+ * requests of the same account, so any account may use it.
  */
 function requesterOf({ account_id, key_id, tier = 'default' }: SlotRequest): Requester {
   if (tier === 'default') return { accountId: account_id, keyId: key_id }

@@ -2,7 +2,7 @@ import { OF_OTHERS, type Verdict } from '../../domain/placement/placement.ts'
 
 const MAX_REASON_LENGTH = 300
 
-/** Explains why no node can run a request, without disclosing owners and names of other accounts' nodes. */
+/** Explains why no node can run a request, without disclosing the owners or names of other accounts' nodes. */
 export function noNodeReason(verdicts: readonly Verdict[]): string {
   if (verdicts.length === 0) return 'no node is connected'
   const reasons = new Set(verdicts.map(({ reason }) => reason))

@@ -159,7 +159,7 @@ async function insertQueued(
   )
 }
 
-/** Returns the workflow start of a task. */
+/** Returns a task's workflow start. */
 export const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
   coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
 

@@ -19,7 +19,7 @@ export interface TaskDraft extends Omit<AdmittedRequest, 'input'> {
   createdAt: Date
   /** The budget hold, booked once the task's row is durable. */
   budgetHold?: Pick<BudgetHold, 'book'>
-  /** Set if the task does the work of an action. */
+  /** Set if the task does an action's work. */
   invocation?: NewInvocation | undefined
 }
 

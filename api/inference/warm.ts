@@ -28,7 +28,7 @@ export interface WarmWork {
 
 /** The result, together with the response itself. */
 export interface WarmResponse extends WarmWork {
-  /** The memory of the outcome, held until the response is sent. */
+  /** The memory reserved for the outcome, held until the response is sent. */
   room: MemoryReservation
   outcome:
     | { status: 'succeeded'; result: Buffer; tokens: TokenCounts; value: Record<string, unknown> }
@@ -41,9 +41,9 @@ interface InferenceFailure {
 }
 
 export interface WarmOptions {
-  /** Memory to add to the request. If the model refuses it, the request is repeated without it. */
+  /** Memory to add to the request. If the model rejects it, the request is repeated without it. */
   memory?: RequestMemory | undefined
-  /** Aborts the wait for a slot of the model; defaults to the request's signal. */
+  /** Aborts the wait for a model slot; defaults to the request's signal. */
   waiting?: AbortSource
 }
 
@@ -51,7 +51,7 @@ const MAX_TRIES = 3
 /** The default for a profile that isn't in this gateway's catalog yet. */
 const DEFAULT_PATH = '/infer'
 const INFERENCE_TIMEOUT_MS = 60 * 60 * 1000
-/** Codes after which another node may succeed; after any other code it would fail the same way. */
+/** Codes after which another node may succeed; with any other code, the request would fail there the same way. */
 const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupported'])
 
 /**

@@ -9,7 +9,7 @@ export interface KeyTerms {
   limits: KeyLimits | null | undefined
 }
 
-/** Reads the terms of a key; throws a 422 for an expiry in the past and for models that the account may not call. */
+/** Reads a key's terms; throws a 422 for an expiry in the past and for models that the account may not call. */
 export async function readTerms(
   { endpoints, now }: Pick<Services, 'endpoints' | 'now'>,
   accountId: string,

@@ -6,7 +6,7 @@ import { toolStability } from '../../domain/tools/manifest.ts'
 import type { AccountCaller } from '../http/caller.ts'
 import { mayUse } from './tools-of.ts'
 
-/** Returns whether a key may see a task of its account. A key limited to tools only sees the tasks of its tools. */
+/** Returns whether a key may see one of its account's tasks. A key limited to tools only sees those tools' tasks. */
 export async function maySeeTask(
   db: Kysely<Database>,
   caller: AccountCaller,

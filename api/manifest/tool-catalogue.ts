@@ -13,11 +13,13 @@ import { ToolSet } from './tool-set.ts'
 import type { ToolTexts } from './tool-texts.ts'
 import type { Tool } from './tool.ts'
 
-/** The memory for the tools of accounts, without public tools (stored once) and without the tools' texts. */
+/** The memory for accounts' tools, excluding public tools (stored once) and the tools' texts. */
 const MAX_BYTES = 64 * 1024 * 1024
-/** The memory of a tool, excluding its text. */
+/** The memory that a tool uses, excluding its text. */
 const TOOL_BYTES = 600
-/** The memory of one entry of a merged list, and the maximum number of lists per account, one per set of filters. */
+/**
+ * The memory that one entry of a merged list uses, and the maximum number of lists per account, one per set of filters.
+ */
 const ENTRY_BYTES = 8
 const MAX_LISTS = 32
 
@@ -45,8 +47,8 @@ interface MergedToolList {
 }
 
 /**
- * Caches the tools of accounts. After a change, only the changed endpoints are read again. The cache is bypassed while
- * we can't see changes.
+ * Caches accounts' tools. After a change, only the changed endpoints are read again. The cache is bypassed while we
+ * can't see changes.
  */
 export class ToolCatalogue {
   readonly #options: CatalogueOptions

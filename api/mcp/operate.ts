@@ -5,7 +5,7 @@ import type { AccountRequestContext } from './tool.ts'
 /** An operation's inputs, as a client would send them over HTTP. */
 export type OperationInputs = Pick<OperationCall, 'params' | 'query' | 'body'>
 
-/** Calls an operation of the API on behalf of a request to `/mcp`; returns the body of its response. */
+/** Calls an API operation on behalf of a request to `/mcp`; returns the body of its response. */
 export const operate = <T>(
   operation: AnyRoute,
   { request, services }: AccountRequestContext,

@@ -17,14 +17,14 @@ interface OperationTool<P extends TProperties> {
   /** Defaults to the operation's own response. */
   readonly output?: TSchema
   readonly annotations: ToolAnnotations
-  /** Returns the operation's inputs for a call's arguments. */
+  /** Maps a call's arguments to the operation's inputs. */
   readonly inputsOf: (
     args: Static<TObject<P>>,
     context: CallContext,
   ) => OperationInputs | Promise<OperationInputs>
   /** Argument names that differ from the operation's, keyed by the operation's name. */
   readonly argumentNames?: Readonly<Record<string, string>>
-  /** Returns the result for the operation's response; defaults to the response itself. */
+  /** Maps the operation's response to the tool's result; defaults to the response itself. */
   readonly present?: (body: never, args: Static<TObject<P>>, context: CallContext) => JsonObject
 }
 
@@ -54,7 +54,7 @@ export function operationTool<P extends TProperties>({
 }
 
 /**
- * Returns a tool's `call` that only receives valid arguments and turns failures into results. The protocol would
+ * Wraps a tool's `call` so that it receives only valid arguments and its failures become results. The protocol would
  * otherwise return an error that agents don't see.
  */
 export function checked<S extends TSchema>(
@@ -74,7 +74,7 @@ export function checked<S extends TSchema>(
     try {
       return await call(valid, context)
     } catch (err) {
-      // Only errors of the operation need renaming; errors of the arguments already use the caller's names.
+      // Only the operation's errors need renaming; argument errors already use the caller's names.
       return failed(err, log, { args, ...(names && { names }) })
     }
   }
@@ -87,7 +87,7 @@ export const READS: ToolAnnotations = {
   openWorldHint: false,
 }
 
-/** Annotations of a tool that creates something new with each call. */
+/** Annotations for a tool that creates something new on each call. */
 export const CREATES: ToolAnnotations = {
   readOnlyHint: false,
   destructiveHint: false,

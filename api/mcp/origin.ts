@@ -5,7 +5,7 @@ const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'
 const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/i
 
 /**
- * Refuses requests from web pages, except this gateway's own pages; programs send no Origin. Also guards against DNS
+ * Rejects requests from web pages, except this gateway's own pages; programs send no Origin. Also guards against DNS
  * rebinding, which shows in the Host: a gateway with a local address accepts only local names.
  */
 export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void {

@@ -19,7 +19,7 @@ export interface Refusal {
   }
 }
 
-/** Returns the error response to a request with a wrong revision or wrong parameters, with messages for people. */
+/** Returns the error response to a request with a wrong revision or wrong parameters, with human-readable messages. */
 export function refusalOf(message: ClientMessage, headers: IncomingHttpHeaders): Refusal | undefined {
   const { id, method, params } = message
   const revision = headers['mcp-protocol-version']

@@ -31,7 +31,7 @@ export class ToolChanges implements ServerEventBus {
     for (const { listener } of this.#subscriptions) listener(event)
   }
 
-  /** Notifies the clients of an account, or of all accounts, that their tools may have changed. */
+  /** Notifies an account's clients, or all clients, that their tools may have changed. */
   tell(accountId: string | undefined): void {
     for (const { accountId: own, listener } of this.#subscriptions) {
       if (accountId === undefined || accountId === own) listener({ kind: 'tools_list_changed' })

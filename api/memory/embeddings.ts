@@ -5,7 +5,7 @@ import type { Services } from '../services.ts'
 type Deps = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'places' | 'now' | 'loads' | 'db' | 'objects'>
 type Endpoint = NonNullable<Awaited<ReturnType<Services['endpoints']['find']>>>
 
-/** How long embedding entries waits for a model that isn't loaded. */
+/** How long to wait for a model that isn't loaded before embedding entries. */
 const LOAD_TIMEOUT_MS = 120_000
 
 /** The embedding model of the platform's memory, which an operator configures as an endpoint. */
@@ -28,8 +28,8 @@ export class Embeddings {
   }
 
   /**
-   * Returns a unit vector for each input, or null for an input that the model refuses, from a node that serves the
-   * account and has the model loaded; undefined if there is no such node. Throws if the model refuses every input,
+   * Returns a unit vector for each input, or null for an input that the model rejects, from a node that serves the
+   * account and has the model loaded; undefined if there is no such node. Throws if the model rejects every input,
    * because then the inputs aren't the problem.
    */
   async embed(

@@ -35,7 +35,7 @@ export interface GrantedMemoryDeps {
   readonly budget: number
 }
 
-/** The memory that a request's key may read by its grant. */
+/** The memory that a request's key may read under its grant. */
 export class GrantedMemory implements RequestMemory {
   readonly #deps: GrantedMemoryDeps
   readonly #reader: MemoryReader

@@ -8,7 +8,7 @@ import { BackgroundLoop } from '../../platform/async/background-loop.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 
-/** The memory of an account in which some key may read or write. */
+/** An account's memory, which at least one key may read or write. */
 export interface AccountMemoryView {
   readonly namespaceId: string
   readonly readers: ReadonlySet<string>

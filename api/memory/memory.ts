@@ -17,7 +17,7 @@ export interface RequestMemory {
   readonly isGiven: boolean
   /** Returns the request with the memory that its key may read now; unchanged if there is none. */
   addTo(json: Buffer): Promise<Buffer>
-  /** Records that the model refused the request with its memory; further attempts run without it. */
+  /** Records that the model rejected the request with its memory; further attempts run without it. */
   refused(): void
 }
 
@@ -29,7 +29,7 @@ export interface MemoryRequest {
   readonly taskId: string
 }
 
-/** The memory of accounts, for requests of their keys. Empty and free of cost if the setting is off. */
+/** Accounts' memory, for requests with their keys. Empty, at no cost, if the setting is off. */
 export interface Memory {
   /** Returns the memory for a request that is about to run; undefined if its key may read none. */
   forRequest(request: MemoryRequest): RequestMemory | undefined

@@ -24,7 +24,7 @@ type Deps = Pick<
   | 'objects'
 >
 
-/** Opens the memory of accounts if the setting enables it; adds its background work to the disposable stack. */
+/** Opens accounts' memory if the setting enables it; adds its background work to the disposable stack. */
 export async function openMemory(
   services: Deps,
   watch: CacheWatch,

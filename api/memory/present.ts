@@ -16,7 +16,7 @@ export const presentEntry = (
   superseded_by,
 })
 
-/** Returns the status of an account's memory; pass `undefined` if it has no namespace. */
+/** Returns the status of an account's memory; pass `undefined` if the account has no namespace. */
 export const presentStatus = (
   { now }: Pick<Services, 'now'>,
   view: NamespaceView | undefined,

@@ -5,8 +5,8 @@ import type { Database } from '../../db/tables.ts'
 import { memorySnapshotStart } from '../../workflows/contract/starts.ts'
 
 /**
- * Requests a snapshot in the transaction of a change. Changes before it starts building share one snapshot. `modelKey`
- * is the embedding model whose vectors it waits for.
+ * Requests a snapshot in the transaction that makes a change. Changes made before it starts building share one
+ * snapshot. `modelKey` is the embedding model whose vectors it waits for.
  */
 export async function requestSnapshot(
   trx: Transaction<Database>,

@@ -64,7 +64,7 @@ export function assertFits(use: StorageUse, { bytes, reservedBytes = 0 }: NewByt
   if (bytes > limitBytes) {
     throw new ApiError(
       'payload_too_large',
-      `this upload has ${text(bytes)} and the account may store ${text(limitBytes)} in all; send less, or ask an operator to raise the storage quota`,
+      `this upload is ${text(bytes)}, and the account may store ${text(limitBytes)} in total; send less, or ask an operator to raise the storage quota`,
       { details: detailsOf(use, bytes) },
     )
   }

@@ -4,7 +4,7 @@ import { OPERATIONS_KEY, type ConsoleFixture } from './world.ts'
 
 const MB = 1_000_000
 
-/** The costs of a tab to its browser. */
+/** A tab's cost to its browser. */
 interface Cost {
   /** CPU seconds of the thread that renders the page and runs its scripts. */
   cpuS: number

@@ -18,9 +18,9 @@ export interface ConsoleFixture extends AsyncDisposable {
   /** The pid of the gateway. */
   pid: number
   key: string
-  /** A running run with a long log. */
+  /** An active run with a long log. */
   runId: string
-  /** Simulates live work of the account until aborted: log lines and epochs of the run, and new runs. */
+  /** Simulates live work in the account until aborted: log lines and epochs of the run, and new runs. */
   live(signal: AbortSignal): Promise<void>
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 type Call = (argument: never) => Promise<unknown>
 export type Calls = Record<string, Call>
 
-/** The CPU seconds and the peak memory in bytes of a process since the previous call. */
+/** A process's CPU seconds and peak memory in bytes since the previous call. */
 export interface Usage {
   cpuS: number
   peakBytes: number

@@ -40,7 +40,7 @@ async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
   return { ...at, ticket, url: server.candidates[0]!.url, spkiSha256: server.spkiSha256, sha256 }
 }
 
-/** Sends the same number of bytes from memory, without TLS and tickets. */
+/** Sends the same number of bytes from memory, without TLS or tickets. */
 async function bare(path: string, res: ServerResponse): Promise<void> {
   const bytes = Number(path.slice(1))
   res.writeHead(200, { 'content-length': bytes })

@@ -1,5 +1,6 @@
-"""Times sentence-transformers on the texts of a file: reads a kind from each line of standard input, and prints the
-wall-clock and CPU seconds for all texts of that kind."""
+"""Times sentence-transformers on the texts in a file: reads a kind from each line of standard input, and
+prints the wall-clock and CPU seconds for all texts of that kind.
+"""
 
 from __future__ import annotations
 

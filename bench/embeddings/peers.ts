@@ -25,7 +25,7 @@ const INFINITY = [
 ]
 
 /**
- * Installs packages in a separate environment below `folder`, on top of the PyTorch of the platform's language model
+ * Installs packages in a separate environment under `folder`, on top of PyTorch from the platform's language model
  * environment.
  */
 async function install(folder: string, name: string, packages: readonly string[]): Promise<string> {
@@ -79,7 +79,7 @@ export async function startInfinity(folder: string, model: string, device: strin
   return { ...peer, path: '/embeddings', model }
 }
 
-/** Starts the pooling runner of vLLM with the interpreter of the platform's vLLM environment. Needs a GPU. */
+/** Starts vLLM's pooling runner with the interpreter of the platform's vLLM environment. Needs a GPU. */
 export async function startVllm(python: string, model: string): Promise<EmbeddingsPeer> {
   const args = ['-m', 'vllm.entrypoints.cli.main', 'serve', model, '--served-model-name', 'model']
   const peer = await startPeer(python, [...args, '--runner', 'pooling', '--gpu-memory-utilization', '0.3'])

@@ -42,8 +42,8 @@ export async function chatsAtOnce(server: ModelServer, count: number, maxTokens:
 }
 
 /**
- * Streams one chat and returns the milliseconds to the first text and the prompt's token count. Throws unless it's a
- * 200.
+ * Streams one chat and returns the milliseconds to the first text and the prompt's token count. Throws unless the
+ * status is 200.
  */
 export async function timeToFirstToken(
   server: ModelServer,

@@ -1,6 +1,6 @@
-"""Runs the plain `generate()` of transformers, which bench/gpu.ts compares with a chat server: `python
-generate.py MODEL TOKENS PROMPT_TOKENS BATCH...` prints a JSON object with `rates` (total tokens/s of a
-batch) and `first_token_ms` (after a prompt of PROMPT_TOKENS tokens).
+"""Runs transformers' plain `generate()`, which bench/gpu.ts compares with a chat server: `python generate.py
+MODEL TOKENS PROMPT_TOKENS BATCH...` prints a JSON object with `rates` (total tokens/s of a batch) and
+`first_token_ms` (after a prompt of PROMPT_TOKENS tokens).
 """
 
 from __future__ import annotations

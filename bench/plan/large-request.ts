@@ -16,7 +16,7 @@ interface RequestShape {
 
 /**
  * Builds a chain in which each stage also consumes some earlier stages, so that nearly every stage affects the
- * makespan: the worst case for the planner. Each node of the pool has some of the models loaded.
+ * makespan: the worst case for the planner. Each node in the pool has some of the models loaded.
  */
 export function largeRequest(
   chance: () => number,

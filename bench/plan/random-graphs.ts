@@ -22,7 +22,7 @@ export function randomProblem(
   const site = Int32Array.from({ length: nodes }, () => pick(sites))
   const slowness = Float64Array.from({ length: nodes }, () => among(0.5, 3))
   const freeMb = Float64Array.from({ length: nodes }, () => NODE_MB[pick(NODE_MB.length)]!)
-  // On average, a node of a large pool has one model loaded and five more on disk; a small pool has every model.
+  // On average, a node in a large pool has one model loaded and five more on disk; a small pool has every model.
   const [loaded, cached] = [Math.max(1 / models, 1 / nodes), Math.max(6 / models, 2 / nodes)]
   const pool = Array.from({ length: models }, () => {
     const memoryMb = Math.round(among(200, 6_000))

@@ -47,7 +47,7 @@ export const retriesIn = (events: readonly CohortEvent[]): Retries =>
   )
 
 /**
- * Follows a cohort until it ends, and returns its summary. Terminals get a live table, other outputs one line per
+ * Follows a cohort until it ends, and returns its summary. Terminals get a live table, other outputs get one line per
  * event.
  */
 export async function follow(
@@ -122,7 +122,7 @@ function drawing(screen: Screen): View {
   }
 }
 
-/** Prints one line per event. Prints what a cohort waits for at once, then every `againMs`. */
+/** Prints one line per event. Prints what a cohort is waiting for immediately, then every `againMs`. */
 function eventView(screen: Screen, againMs: number): View {
   const names: DisplayNames = { edges: new Map(), nodes: new Map() }
   let lastReport: { reason: string | null; at: number } = { reason: null, at: 0 }

@@ -75,7 +75,7 @@ function formatPlacements(plan: Plan): string[] {
   ]
 }
 
-/** A stage follows another through an edge, or because it waits for the node the other one occupies. */
+/** A stage follows another through an edge, or because it is waiting for the node that the other one occupies. */
 function formatCriticalPath({ critical_path, edges }: Plan): string {
   return critical_path.reduce((path, stage, i) => {
     const before = critical_path[i - 1]
@@ -134,7 +134,7 @@ export const formatEdges = ({ edges }: CohortSummary): string =>
     ]),
   )
 
-/** Describes what a `cohort.resumed` event took over from the earlier cohort; undefined for other events. */
+/** Describes what a `cohort.resumed` event reused from the earlier cohort; undefined for other events. */
 export function formatResume({ type, data }: CohortEvent): string | undefined {
   if (type !== 'cohort.resumed') return undefined
   const { stages = [], reason } = data as { stages?: string[]; reason?: string }

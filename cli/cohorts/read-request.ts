@@ -22,7 +22,7 @@ export function readObject(file: string): JsonObject {
 const UNREADABLE: Readonly<Record<string, string>> = {
   ENOENT: 'no such file',
   EISDIR: 'it is a folder',
-  ENOTDIR: 'a part of its path is not a folder',
+  ENOTDIR: 'part of its path is not a folder',
   EACCES: 'permission denied',
 }
 

@@ -33,7 +33,7 @@ interface RunOptions {
 /** Commands that plan, run and follow cohorts. */
 export function cohortCommands(cohorts: Command): void {
   cohorts
-    .option('--account <id>', 'the account; default: HEARTH_ACCOUNT_ID, else the account of the key')
+    .option('--account <id>', "the account; default: HEARTH_ACCOUNT_ID, else the key's account")
     .option(
       '--user <name>',
       'the user to run it for; default: HEARTH_USER_ID, else the local user name',
@@ -144,11 +144,11 @@ function recordCommands(cohorts: Command): void {
       const { client, json } = await reached(command)
       const path = `/api/builder/v1/tasks/${id(taskId)}:cancel`
       const cancelled = await client.call<TaskCancelled>('POST', path)
-      print({ json }, cancelled, `The cohort of task ${taskId} is cancelled; it costs nothing.`)
+      print({ json }, cancelled, `Cancelled the cohort of task ${taskId}; it costs nothing.`)
     })
 }
 
-/** Prints, in addition to the result, which stages a resumed run took over, or why it took over none. */
+/** Prints, in addition to the result, which stages a resumed run reused, or why it reused none. */
 async function printResumed(client: PlatformClient, taskId: string): Promise<void> {
   const events = await eventsAfter(client, taskId, undefined)
   for (const words of events.map(formatResume)) if (words !== undefined) printStatus(words)
@@ -156,7 +156,7 @@ async function printResumed(client: PlatformClient, taskId: string): Promise<voi
 
 function idempotencyKeyOf(text: string): string {
   if (isUuid(text)) return text
-  throw usageError(`--idempotency-key: ${JSON.stringify(text)} must be a UUID, such as \`uuidgen\` prints`)
+  throw usageError(`--idempotency-key: ${JSON.stringify(text)} must be a UUID, such as one from \`uuidgen\``)
 }
 
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */

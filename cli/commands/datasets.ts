@@ -40,7 +40,7 @@ export function datasetCommands(datasets: Command): void {
     .command('upload <file>')
     .description('create a dataset from a file; repeat the command to resume an interrupted upload')
     .addOption(
-      new Option('--format <format>', 'default: the extension of the file').choices([
+      new Option('--format <format>', 'default: inferred from the file extension').choices([
         'csv',
         'jsonl',
         'parquet',
@@ -96,7 +96,7 @@ export function datasetCommands(datasets: Command): void {
       asAccount(async ({ h, json }, given: string) => {
         const dataset = await datasetId(h, given)
         await h.datasets.delete(dataset)
-        print({ json }, { dataset_id: dataset, deleted: true }, `Dataset ${given} is deleted.`)
+        print({ json }, { dataset_id: dataset, deleted: true }, `Deleted dataset ${given}.`)
       }),
     )
 }

@@ -16,7 +16,7 @@ export function memoryCommands(memory: Command): void {
   memory
     .command('import <file> [account_id]')
     .description('add entries, one per line: JSON objects with text, source and created_at, or plain text')
-    .option('--source <source>', 'source of entries that have none', 'import')
+    .option('--source <source>', 'source for entries that have none', 'import')
     .action(
       async (file: string, accountId: string | undefined, options: { source: string }, command: Command) => {
         const context = open(command)
@@ -75,7 +75,7 @@ function stateCommands(memory: Command): void {
     .action(async (accountId: string, _options: object, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/accounts/${id(accountId)}/memory`)
-      print(context, { account_id: accountId, deleted: true }, `The memory of ${accountId} is deleted.`)
+      print(context, { account_id: accountId, deleted: true }, `Deleted the memory of ${accountId}.`)
     })
 }
 
@@ -163,7 +163,7 @@ function readEntries(file: string, source: string): ImportedEntry[] {
     if (line.trim() === '') return []
     const entry = line.trimStart().startsWith('{') ? parsed(line, i) : { text: line.trim() }
     if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > MAX_MEMORY)
-      throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${MAX_MEMORY} characters`)
+      throw usageError(`${file}, line ${i + 1}: the text must have 1 to ${MAX_MEMORY} characters`)
     if (CONTROL.test(entry.text)) throw usageError(`${file}, line ${i + 1}: contains control characters`)
     // Exports include superseded entries. They are never recalled, so don't import them.
     if (entry.superseded_by) return []

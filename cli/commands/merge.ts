@@ -32,8 +32,8 @@ export function mergeCommand(merge: Command): void {
     )
     .option('--source <ref>', 'a model: version:<id>, run:<id>, hf:<owner/name> (repeatable)', artifactRefs)
     .option('--adapter <ref>', 'an adapter, for adapter_merge (repeatable)', artifactRefs)
-    .option('--base <ref>', 'base model of the adapters or differences', artifactRef)
-    .option('--weight <n>', 'weight of a source or adapter, in their order (repeatable)', weights)
+    .option('--base <ref>', 'base model for the adapters or differences', artifactRef)
+    .option('--weight <n>', 'weight of a source or adapter, in the same order (repeatable)', weights)
     .option('--density <share>', 'share of each difference that ties and dare keep', weight)
     .option('--seed <n>', 'random seed for dare', wholeNumber)
     .addOption(

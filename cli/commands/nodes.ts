@@ -116,7 +116,7 @@ function lookCommands(nodes: Command): void {
     .command('logs <node_id>')
     .description('show the newest log lines of the jobs, the process or the model servers of a node')
     .addOption(
-      new Option('--source <source>', 'whose logs; all but jobs are read from the node')
+      new Option('--source <source>', 'which logs to show; all but jobs are read from the node')
         .choices(['jobs', 'node', 'models'])
         .default('jobs'),
     )

@@ -11,7 +11,7 @@ import { pullRun } from '../models/pull.ts'
 import { modelId } from '../names.ts'
 import { print, table } from '../print.ts'
 
-/** Commands for the models of the account and for trainable configs. */
+/** Commands for the account's models and for trainable configs. */
 export function modelCommands(models: Command): void {
   models
     .command('ls')

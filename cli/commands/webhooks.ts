@@ -54,7 +54,7 @@ export function webhookCommands(webhooks: Command): void {
         print(
           { json },
           made,
-          `${made.secret}\n\nWebhook endpoint ${made.endpoint_id} is ${made.verification_status}. Save the secret now, it is not shown again; verify signatures with \`npx hearth listen --secret\`.`,
+          `${made.secret}\n\nWebhook endpoint ${made.endpoint_id} is ${made.verification_status}. Save the secret now: it is not shown again. Verify signatures with \`npx hearth listen --secret\`.`,
         )
       }),
     )
@@ -75,11 +75,7 @@ export function webhookCommands(webhooks: Command): void {
     .action(
       asAccount(async ({ h, json }, endpointId: string) => {
         await h.webhooks.delete(id(endpointId))
-        print(
-          { json },
-          { endpoint_id: endpointId, deleted: true },
-          `Webhook endpoint ${endpointId} is deleted.`,
-        )
+        print({ json }, { endpoint_id: endpointId, deleted: true }, `Deleted webhook endpoint ${endpointId}.`)
       }),
     )
 

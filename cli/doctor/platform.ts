@@ -102,8 +102,8 @@ const checkVersion = ({ version }: Health): Check[] =>
     : [
         warning(
           'Version',
-          `the platform is ${version}, this CLI ${VERSION}`,
-          'use the CLI of the same version',
+          `the platform is ${version}, this CLI is ${VERSION}`,
+          'use a CLI of the same version',
         ),
       ]
 

@@ -77,7 +77,7 @@ async function pull(
         `the download of ${filename} stopped after ${sent} of ${total} bytes; repeat the command to retry`,
       )
     if (sha256 !== undefined && hash.digest('hex') !== sha256)
-      throw new CliError(`${filename} arrived with a wrong digest; repeat the command to retry`)
+      throw new CliError(`${filename} arrived with the wrong digest; repeat the command to retry`)
     renameSync(part, path)
   } finally {
     rmSync(part, { force: true })

@@ -7,7 +7,7 @@ export function leftOutOf({ metrics }: Pick<TrainingRun, 'metrics'>): string | u
   return (columns as LeftOutColumn[]).map(({ column, reason }) => `'${column}' (${reason})`).join(', ')
 }
 
-/** Returns the messages of the data warnings of a run. */
+/** Returns the messages of a run's data warnings. */
 export function warningsOf({ metrics }: Pick<TrainingRun, 'metrics'>): string[] {
   const warnings = metrics['warnings']
   return Array.isArray(warnings) ? (warnings as DataWarning[]).map(({ message }) => message) : []

@@ -23,7 +23,7 @@ export function account(on: Operations, transport: Transport) {
       path: '/events',
       items: 'events',
     }),
-    /** Yields events of the account as they happen, from now on or after a given event. */
+    /** Yields the account's events as they happen, from now on or after a given event. */
     followEvents: accountStream(transport),
     usage: on.query<[], Static<typeof UsageQuery>, AccountUsage>({
       id: 'getUsage',

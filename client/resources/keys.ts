@@ -3,7 +3,7 @@ import type { Operations } from '../operations.ts'
 
 type KeyId = [key_id: string]
 
-/** API keys of the account. Creating or changing them requires an admin key without limits or expiry. */
+/** The account's API keys. Creating or changing them requires an admin key without limits or expiry. */
 export function keys(on: Operations) {
   return {
     list: on.call<[], { keys: ApiKey[] }>({ id: 'listKeys', method: 'GET', path: '/keys' }),

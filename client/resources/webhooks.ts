@@ -18,7 +18,7 @@ import type { Operations } from '../operations.ts'
 type EndpointId = [endpoint_id: string]
 type DeliveryId = [delivery_id: string]
 
-/** Webhook endpoints and their deliveries, if the platform has the feature `webhooks`. */
+/** Webhook endpoints and their deliveries, if the platform has the `webhooks` feature. */
 export function webhooks(on: Operations) {
   return {
     create: on.send<[], CreateWebhookEndpoint, Static<typeof WebhookEndpointWithSecret>>({

@@ -95,7 +95,7 @@ export function Shell() {
   )
 }
 
-/** Shows the account and the role of the key; the role explains why a button is missing. */
+/** Shows the key's account and role; the role explains why a button is missing. */
 function Identity() {
   const me = useMe().data
   return (

@@ -9,9 +9,9 @@ export interface AccountTable {
   training_quota: WithDefault<number>
   /** The maximum number of tasks that may wait for a node at once. */
   task_quota: WithDefault<number>
-  /** The number of bytes that the account may store: null is the platform's default, 0 is no limit. */
+  /** The number of bytes that the account may store: null means the platform's default, 0 means no limit. */
   storage_quota_bytes: Optional<number>
-  /** The copies that its endpoints may reserve together; null is the platform's default. */
+  /** The copies that its endpoints may reserve together; null means the platform's default. */
   copy_quota: Optional<number>
   /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
   hub_repos: WithDefault<string[]>

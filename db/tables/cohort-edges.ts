@@ -30,7 +30,7 @@ export interface CohortEdgeAttemptTable {
   hold_until: Optional<Date>
   /** The last call by either side. */
   called_at: WithDefault<Date>
-  /** The time since which the consumer has kept calling without any call by the producer. */
+  /** The time since which the consumer has kept calling without any call from the producer. */
   alone_since: Optional<Date>
   opened_at: Optional<Date>
   progress_at: Optional<Date>

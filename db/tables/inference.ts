@@ -10,7 +10,7 @@ export interface TaskTable {
   endpoint_id: string
   status: TaskStatus
   status_detail: NullableJson<{ status: string; progress_pct: number; metadata: Record<string, unknown> }>
-  /** A surface of the API, or the cohort whose run the task stands for. */
+  /** An API surface, or the cohort whose run the task represents. */
   surface: TaskSurface | 'cohort'
   model_key: string
   model_state: Optional<ModelState>
@@ -28,9 +28,9 @@ export interface TaskTable {
   created_at: WithDefault<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
-  /** The time since which the task has waited for a node; valid only while it is `queued`. */
+  /** The time since which the task has been waiting for a node; valid only while it is `queued`. */
   waiting_since: Optional<Date>
-  /** The time at which its workflow was last signalled that a node has room. */
+  /** The time at which its workflow was last signalled that a node has capacity. */
   woken_at: Optional<Date>
   /** The key that requested the task. */
   key_id: Optional<string>

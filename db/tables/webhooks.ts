@@ -98,7 +98,7 @@ export interface WebhookOutboxTable {
   created_at: CreatedAt
 }
 
-/** An event that waits until its endpoint has fewer open deliveries. */
+/** An event that is waiting until its endpoint has fewer open deliveries. */
 export interface WebhookOverflowTable extends WebhookOutboxTable {
   endpoint_id: string
 }

@@ -25,7 +25,7 @@ export function affinityOf({ messages, prompt_cache_key: key }: ChatStart, sessi
   return `start ${start.map(({ role, content }) => `${String(role)}\n${textOf(content)}`).join('\n')}`
 }
 
-/** Returns the beginning of a message. */
+/** Returns the start of a message's text. */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content.slice(0, MAX_PREFIX_CHARS)
   const [first] = Array.isArray(content) ? (content as { text?: unknown }[]) : []

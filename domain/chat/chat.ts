@@ -5,7 +5,7 @@ export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
 export const CHAT_PATH = '/v1/chat/completions'
 export const SERVED_MODEL = 'model'
 
-/** The first node runtime versions that stream responses and that can echo the model name of the request. */
+/** The first node runtime versions that stream responses and that can echo the request's model name. */
 const FIRST_STREAMING = [0, 10, 195] as const
 const FIRST_NAMING = [0, 12, 0] as const
 
@@ -16,8 +16,8 @@ export const isChatCapable = (taskType: string): boolean =>
 export const canStream = (version: string): boolean => isAtLeast(version, FIRST_STREAMING)
 
 /**
- * Returns whether a node of this runtime version accepts a chat under any name of its model and responds under that
- * name.
+ * Returns whether a node of this runtime version accepts any name for its model in a chat, and uses that name in the
+ * response.
  */
 export const takesModelName = (version: string): boolean => isAtLeast(version, FIRST_NAMING)
 

@@ -100,7 +100,7 @@ const grammar = textUpTo(L.grammarBytes)
 const regex = firstOf(textUpTo(L.grammarBytes), pattern)
 const words = firstOf(listOf(L.words, 'strings'), shortTexts(L.stopLength))
 
-/** By the member names of OpenAI and vLLM. */
+/** Keyed by the member names that OpenAI and vLLM use. */
 const CHECKS = new Map<string, MemberCheck>([
   ['n', atMost(L.answers)],
   ['best_of', atMost(L.answers)],

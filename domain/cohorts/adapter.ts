@@ -1,8 +1,8 @@
 import type { Adapter } from '../../schemas/cohorts/evaluator.ts'
 
 /**
- * Memory bounds the size: an adapter is in memory while it is checked and while it is used. Fits 4,096 x 4,096 numbers
- * plus the header and bias.
+ * Limited because an adapter is held in memory while it is checked and used. Fits 4,096 x 4,096 numbers plus the header
+ * and bias.
  */
 export const MAX_ADAPTER_BYTES = 72 * 1024 * 1024
 const LENGTH_BYTES = 8
@@ -66,7 +66,7 @@ function faultOfTensor(
   const size = F32_BYTES * shape.reduce((product, n) => product * n, 1)
   const fits = isOffset(from) && isOffset(to) && to - from === size && to <= data.length
   if (!fits) return `is missing bytes of ${name}`
-  // A copy, because a Float32Array view has to begin at a multiple of four bytes.
+  // Copy the bytes, because a Float32Array view must begin at a multiple of four bytes.
   const numbers = new Float32Array(new Uint8Array(data.subarray(from, to)).buffer)
   return numbers.every(Number.isFinite) ? undefined : `holds a non-finite number in ${name}`
 }

@@ -13,7 +13,7 @@ export interface StageModel {
   task_type: string
   memory_mb: number
   price_micro: number
-  /** Expected milliseconds of one run, of a load from disk (`cached_ms`) and of a load from the store (`cold_ms`). */
+  /** Expected milliseconds for one run, a load from disk (`cached_ms`) and a load from the store (`cold_ms`). */
   run_ms: number
   /** True when `run_ms` is the endpoint's own measured mean, not an assumption. */
   is_measured: boolean
@@ -30,7 +30,7 @@ export interface StageCosts {
   excluded: Map<string, number>
 }
 
-/** A caller's requirements on nodes. */
+/** A caller's requirements for nodes. */
 export interface NodeRequirements {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
@@ -45,7 +45,7 @@ export interface NodeRequirements {
   now: number
 }
 
-/** Reasons that restrict a stage to few nodes, as plans word them. */
+/** Reasons for excluding nodes from a stage, as plans word them. */
 const NOT_NAMED = 'is not among those that the stage names'
 const NAMED_OUT = 'is excluded by the stage'
 const OF_ANOTHER = 'belongs to another account'

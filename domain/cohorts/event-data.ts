@@ -1,7 +1,7 @@
-/** The data of an event is limited to 2 KB, and a list may use most of it. */
+/** Event data is limited to 2 KB, and a list may use most of it. */
 const MAX_LIST_BYTES = 1_500
 
-/** Returns as many items of a list as fit in the data of an event, and the number left out. */
+/** Returns as many list items as fit in an event's data, and the number left out. */
 export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
   const shown: T[] = []
   let bytes = 0
@@ -18,7 +18,7 @@ interface StageNode {
   node_name: string | null
 }
 
-/** A stage that runs on a different node than planned. The names are those that its account may see. */
+/** A stage that runs on a different node than planned. Only nodes that its account may see are named. */
 export interface MovedStage {
   stage_id: string
   from: string | null

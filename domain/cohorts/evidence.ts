@@ -1,14 +1,14 @@
 import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohorts/evaluator.ts'
 import { MAPPED, takesEvidence } from './spaces/spaces.ts'
 
-/** The longest validity of evidence, because models and their use change. */
+/** The maximum validity of evidence, limited because models and their use change. */
 export const MAX_VALIDITY_MS = 180 * 24 * 3_600_000
 /** Tolerated clock skew of an evaluator. */
 const MAX_CLOCK_SKEW_MS = 60_000
 /** Above this p-value the metric proves nothing: broken pairs reach the score too. */
 const MAX_P = 0.05
 
-/** A validation error of a registration, with its path in the body. */
+/** A validation error in a registration, with its path in the body. */
 export interface EvidenceFault {
   path: string[]
   message: string

@@ -4,7 +4,7 @@ import type { EdgeMode, Transport } from '../../schemas/cohorts/vocabulary.ts'
 import { asker } from '../nearest-name.ts'
 import { overlap, PointerError, withValueAt } from './pointer.ts'
 
-/** The reserved `stage_id` for the input of the run. */
+/** The reserved `stage_id` for the run's input. */
 export const RUN_INPUT = 'input'
 
 export interface GraphStage extends Stage {
@@ -85,7 +85,7 @@ export function graphOf(request: PlanRequest): Graph {
   }
 }
 
-/** Orders stages so that each follows its producers; stages of a cycle come last. */
+/** Orders stages so that each follows its producers; stages in a cycle come last. */
 function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): GraphStage[] {
   const remaining = new Map(stages.map((stage) => [stage.stage_id, stage]))
   const ordered: GraphStage[] = []
@@ -167,8 +167,8 @@ function twoWriters({ edges }: Graph): PlanReason[] {
 }
 
 /**
- * Orders edges by when their values are written: those from the input of the run when a stage is claimed, then those
- * from its producers. Both groups keep the order of the request.
+ * Orders edges by when their values are written: those from the run's input when a stage is claimed, then those from
+ * its producers. Both groups keep the request's order.
  */
 export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly E[]): E[] => [
   ...edges.filter(({ from }) => from.stage_id === RUN_INPUT),

@@ -66,7 +66,7 @@ export interface EdgeSpaces {
   endpoints?: { source: string; target: string } | undefined
 }
 
-/** Returns the named space of one side, or the reason why the edge cannot use it. */
+/** Returns one side's named space, or the reason why the edge cannot use it. */
 export function spaceOf(
   { edge_id }: Pick<GraphEdge, 'edge_id'>,
   spaces: readonly RegisteredSpace[],
@@ -92,8 +92,8 @@ function kindsDiffer(from: RegisteredSpace, to: RegisteredSpace): string {
 }
 
 /**
- * Decides whether a representation may be handed over: between equal spaces, or with valid evidence that the consumer
- * answers the same as with its own.
+ * Decides whether a representation may be handed over. It may if the spaces are equal, or if valid evidence shows that
+ * the consumer's answers stay the same.
  */
 export function spaceHandOver(
   edge: SpaceEdge,
@@ -172,8 +172,8 @@ function mediaHandOver(
 const STRONGEST_FIRST: readonly Metric[] = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2']
 
 /**
- * Returns the deciding evidence. Agreement of the consumer's answers outranks search results, and both outrank the
- * similarity of vectors. A stronger metric decides even if its evidence has expired or scores poorly.
+ * Returns the deciding evidence. Agreement between the consumer's answers outranks search results, and both outrank
+ * vector similarity. A stronger metric decides even if its evidence has expired or scores poorly.
  */
 function decidingEvidence(evidence: readonly PairEvidence[]): PairEvidence | undefined {
   for (const metric of STRONGEST_FIRST) {

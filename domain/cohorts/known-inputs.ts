@@ -29,8 +29,8 @@ const CHAT_MEMBERS: ReadonlySet<string> = new Set(
 )
 
 /**
- * Returns members that a stage gets but its input schema does not have, by `stage_id`: most servers would ignore them.
- * An input with an open schema is not checked, unless a required member is missing.
+ * Returns members that a stage receives but its input schema lacks, by `stage_id`; most servers would ignore them. An
+ * input with an open schema is not checked, unless a required member is missing.
  */
 export function unknownInputs(
   { stages, edges }: Graph,

@@ -2,7 +2,7 @@ import type { PlanReasonCode } from '../../schemas/cohorts/plan.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
 import { NO_MEMORY } from './costs.ts'
 
-/** Returns the reason code of a stage that fits no node, from the nodes' reasons. */
+/** Returns the reason code for a stage that fits no node, derived from the nodes' reasons. */
 export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCode {
   const reasons = [...excluded.keys()]
   if (reasons.includes(NO_MEMORY)) return 'memory'

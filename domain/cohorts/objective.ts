@@ -14,7 +14,7 @@ export interface OrderInput extends Candidates {
   wanted: NodeRequirements
 }
 
-/** Returns the graph with the cheapest currently runnable endpoint of each stage first. */
+/** Returns the graph with each stage's cheapest currently runnable endpoint first. */
 export const cheapestAble = ({ graph, nodes, wanted, ...candidates }: OrderInput): Graph =>
   cheapestFirst(graph, candidates, (stage, model) => isAble(costsOf(stage, model, nodes, wanted)))
 

@@ -6,15 +6,15 @@ const ENDED: ReadonlySet<StageState> = new Set(['succeeded', 'failed', 'skipped'
 
 export const isOpenStage = ({ status }: { status: StageState }): boolean => !ENDED.has(status)
 
-/** The cohort's outputs are together too large for the result of a task. */
+/** Together, the cohort's outputs are too large for a task's result. */
 export class OutputsTooLargeError extends Error {
   override readonly name = 'OutputsTooLargeError'
 }
 
 /**
- * Returns the result of a cohort as JSON: each output by name, null if its stage produced none. `stages` are the
- * skipped ones as in their graph; `results` are those of the succeeded stages, by name. Throws an
- * `OutputsTooLargeError` beyond `mostBytes`.
+ * Returns a cohort's result as JSON: each output by name, null if its stage produced none. `stages` are the skipped
+ * ones, as in their graph; `results` are the succeeded stages' results, by name. Throws an `OutputsTooLargeError` above
+ * `mostBytes`.
  */
 export function outputsOf(
   {
@@ -42,6 +42,6 @@ export function outputsOf(
   return `{${members.join()}}`
 }
 
-/** The error message for outputs beyond the limit. */
+/** The error message for outputs over the limit. */
 export const outputsTooLarge = (mostBytes: number): string =>
   `the outputs of the cohort exceed ${mostBytes} bytes; select smaller parts with "path", or fewer outputs`

@@ -137,7 +137,7 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
     .map(({ edge_id, transports }) => ({
       code: 'transport_not_allowed' as const,
       message: transports?.every((way) => way === 'engine')
-        ? `edge "${edge_id}" allows "engine" alone, which ${LATER}; also allow others`
+        ? `edge "${edge_id}" allows only "engine", which ${LATER}; also allow others`
         : `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
       edge_id,
     }))
@@ -221,7 +221,7 @@ const impossibleSessions = ({ stages, edges }: Pick<Graph, 'stages' | 'edges'>):
       const able = STREAMED_OPERATIONS.map((one) => `"${one}"`).join(', ')
       return {
         code: 'operation_not_supported' as const,
-        message: `edge "${edge_id}": ${what} as a whole, so it has no session; one begins at a stage with the operation ${able} and names a "space"`,
+        message: `edge "${edge_id}": ${what} as a whole, so it cannot use a session; a session begins at a stage with the operation ${able} and names a "space"`,
         edge_id,
       }
     })

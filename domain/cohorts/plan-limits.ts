@@ -31,15 +31,15 @@ export function overLimits(priced: PricedGraph, makespanMs: number): PlanReason[
 }
 
 /**
- * Warns of stages whose `timeout_s` is below the average duration of their endpoint's calls. This isn't a reason
- * against a run: the call may be shorter, or a fallback may be meant to take over.
+ * Warns about stages whose `timeout_s` is below the average duration of their endpoint's calls. This isn't a reason to
+ * reject a run: the call may be shorter, or a fallback may be meant to take over.
  */
 export const shortTimeouts = ({ graph, models }: PricedGraph): PlanReason[] =>
   graph.stages.flatMap(({ stage_id, timeout_s }) => {
     const model = models.get(stage_id)
     if (!model?.is_measured || model.run_ms <= 1_000 * timeout_s) return []
     const mean = (model.run_ms / 1_000).toFixed(1)
-    const message = `stage "${stage_id}" has a timeout_s of ${timeout_s} s, but calls of its endpoint take ${mean} s on average: it may fail with "${STAGE_TIMEOUT}"`
+    const message = `stage "${stage_id}" has a timeout_s of ${timeout_s} s, but calls to its endpoint take ${mean} s on average: it may fail with "${STAGE_TIMEOUT}"`
     return [{ code: 'over_deadline', message, stage_id }]
   })
 

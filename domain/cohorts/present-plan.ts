@@ -9,7 +9,7 @@ import type { PlanningResult } from './planner/plan-schedule.ts'
 import { costOfWay, type EdgeCost, expectedBytes, rateIn } from './transfers.ts'
 
 const ALTERNATIVES = 3
-/** Number of nodes, by readiness, among which alternatives are searched. */
+/** How many nodes are searched for alternatives, soonest ready first. */
 const CONSIDERED = 16
 
 /** A stage whose node has no name yet. */
@@ -156,7 +156,7 @@ function alternativesOf(
     .map(({ node_id, end }) => {
       const later = Math.round(end - endMs)
       const reason =
-        later > 0 ? `would end ${later} ms later` : 'would end no earlier with the rest of the graph'
+        later > 0 ? `would end ${later} ms later` : 'would end no earlier, given the rest of the graph'
       return { node_id, end_ms: rounded(end), reason }
     })
 }

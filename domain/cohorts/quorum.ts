@@ -1,7 +1,7 @@
 /** Error code of a stage whose producers delivered fewer values than its quorum. */
 export const QUORUM_NOT_MET = 'quorum_not_met'
 
-/** Too few hand-overs into a stage have a value, and no more can come. */
+/** Too few hand-overs into a stage have a value, and no more can arrive. */
 export class QuorumError extends Error {
   override readonly name = 'QuorumError'
 

@@ -52,7 +52,7 @@ export function issuesOf(
   for (const [i, { from, to, space }] of edges.entries()) {
     const { template } = to
     if (template !== undefined && template.split(VALUE).length !== 2)
-      fault(['edges', i, 'to', 'template'], `must hold ${VALUE} once`)
+      fault(['edges', i, 'to', 'template'], `must contain ${VALUE} exactly once`)
     if (template !== undefined && space)
       fault(
         ['edges', i, 'to', 'template'],

@@ -94,7 +94,7 @@ export function severalSpaces(
       .filter(({ space }) => space !== first?.space)
       .map(({ edge_id }) => ({
         code: 'space_mismatch' as const,
-        message: `edge "${edge_id}": stage "${stage_id}" hands over in the space of edge "${first?.edge_id}", which is a different one`,
+        message: `edge "${edge_id}": stage "${stage_id}" hands over in the space of edge "${first?.edge_id}", which is a different space`,
         stage_id,
         edge_id,
       })),

@@ -17,7 +17,7 @@ const BYTES: Readonly<Record<SpaceKind, number>> = {
 const INLINE_MS = 5
 const RTT_MS = 1
 const ROUND_TRIPS = 3
-/** The assumed rate of a pair without any hand-overs yet, in MB per second. */
+/** The assumed rate for a pair that has had no hand-overs yet, in MB per second. */
 const ASSUMED_MB_S = 100
 /** A relayed payload is uploaded and downloaded, each at about this rate. */
 const RELAY_MB_S = 60

@@ -41,7 +41,7 @@ export function faultOfValue(kind: SpaceKind, value: unknown): string | undefine
   const isList = Array.isArray(value) && value.length > 0
   return isList && value.every(isId)
     ? undefined
-    : 'must be a non-empty list of token ids, whole numbers from 0'
+    : 'must be a non-empty list of token ids (whole numbers, 0 or more)'
 }
 
 /**

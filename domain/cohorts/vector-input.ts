@@ -17,9 +17,9 @@ export function withVector(input: Columns, path: string, vector: readonly number
 }
 
 /**
- * Returns an input with the vectors of one or more texts. A list of one object at the path becomes a row for each
- * vector, as its columns; undefined when the counts differ. Elsewhere, several vectors become a list of lists, and a
- * single one is written as a plain vector.
+ * Returns an input with the vectors of one or more texts. A list of one object at the path becomes one row per vector,
+ * with its numbers as the columns; undefined when the counts differ. Elsewhere, several vectors become a list of lists,
+ * and a single one is written as a plain vector.
  */
 export function withVectors(input: Columns, path: string, vectors: readonly (readonly number[])[]): unknown {
   const there = valueAt(input, path)

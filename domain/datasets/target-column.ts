@@ -14,7 +14,7 @@ const NEVER = {
 } as const
 /** Ambiguous numbers are read as text. */
 const ADVICE = '; write numbers as 1234.5, without thousands separators and units'
-const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
+const IN_WORDS = { number: 'numbers', class: 'classes: text, whole numbers, booleans or dates' } as const
 
 /**
  * Returns the column that a run predicts, chosen as its trainer would if none is named. Undefined when the choice

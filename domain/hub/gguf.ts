@@ -22,7 +22,7 @@ const U32 = 4
 const F32 = 6
 const STRING = 8
 const ARRAY = 9
-/** Bytes of a value by its type; strings and arrays have no fixed size. */
+/** Bytes per value, by type; strings and arrays have no fixed size. */
 const SIZES: Readonly<Record<number, number>> = {
   0: 1,
   1: 1,
@@ -37,7 +37,7 @@ const SIZES: Readonly<Record<number, number>> = {
   12: 8,
 }
 
-/** Reads the numbers before the vocabulary of a GGUF from its first bytes; undefined when they aren't from a GGUF. */
+/** Reads the numbers that precede a GGUF's vocabulary from its first bytes; undefined when they aren't from a GGUF. */
 export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
   const numbers: Record<string, number> = {}
   let architecture: string | undefined
@@ -50,7 +50,7 @@ export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
   return architecture === undefined ? undefined : { architecture, numbers }
 }
 
-/** Reads the GGUF header from its first bytes; undefined when they aren't from a GGUF or name no architecture. */
+/** Reads a GGUF's header from its first bytes; undefined when they aren't from a GGUF or name no architecture. */
 export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
   let architecture: string | undefined
   let pooling: number | null = null

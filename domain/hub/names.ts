@@ -6,7 +6,7 @@ export const isHubName = (name: string): boolean => name.startsWith(PREFIX)
 
 /**
  * Returns the name of an import: the repository's id with `--` between owner and name. Null when the id could not be
- * recovered from the name, for example an id that contains `--`. So two repositories never share a name: `a-b/c` and
+ * recovered from the name, for example because it contains `--`. So two repositories never share a name: `a-b/c` and
  * `a/b-c` differ.
  */
 export function hubModelName(repoId: string): string | null {

@@ -22,7 +22,7 @@ export function pipelineProblem(task: string, name: string): string | undefined 
   const served = Object.hasOwn(PIPELINES, name) ? PIPELINES[name] : undefined
   if (!served) {
     const known = Object.keys(PIPELINES).join(', ')
-    return `Its model_index.json names the pipeline ${name}, which is not supported here; supported are ${known}.`
+    return `Its model_index.json names the pipeline ${name}, which is not supported here; the supported ones are ${known}.`
   }
   return served.includes(task) ? undefined : `${name} serves ${served.join(' and ')}, not ${task}.`
 }

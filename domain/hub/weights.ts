@@ -29,7 +29,7 @@ export const isGgufModel = (path: string): boolean =>
 const SIDE_FILES =
   /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
 
-/** Files that specialist servers read in addition, and an ONNX file with its external tensors. */
+/** Additional files that specialist servers read, and an ONNX file with its external tensors. */
 const SPECIALIST_FILES =
   /^(?:modules|sentence_bert_config|config_sentence_transformers|processor_config)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$|^(?:source|target)\.spm$/
 const ONNX = 'onnx/model.onnx'

@@ -4,7 +4,7 @@ export interface MemoryNote {
   readonly at: Date
 }
 
-/** For nearly all texts, tokenizers need fewer tokens than a third of the bytes. */
+/** For nearly all text, the token count is below a third of the byte count. */
 const BYTES_PER_TOKEN = 3
 /** The date, dash and line break of an entry. */
 const TOKENS_PER_LINE = 8
@@ -42,7 +42,7 @@ interface Message {
 
 /**
  * Returns the leading message with the memory, and whether it replaces the caller's first message. It does if that is a
- * system message: its instructions stay first, because many chat templates accept only one.
+ * system message: its instructions stay first, because many chat templates accept only one system message.
  */
 export function leadingMessage(first: unknown, memory: string): { message: object; replaces: boolean } {
   const { role, content } = first as Message

@@ -29,13 +29,14 @@ export class VectorIndex {
     this.#versions.push(version)
   }
 
-  /** Excludes entries that are no longer recalled from later searches. */
+  /** Excludes entries from later searches once they are no longer recalled. */
   drop(ids: Iterable<string>): void {
     for (const id of ids) this.#dropped.add(id)
   }
 
   /**
-   * Returns up to `count` entries by cosine similarity to the query, nearest first, without entries of later versions.
+   * Returns up to `count` entries by cosine similarity to the query, nearest first, excluding entries newer than
+   * `version`.
    */
   nearest(query: Float32Array, count: number, version = Number.POSITIVE_INFINITY): string[] {
     if (query.length !== this.#width) return []

@@ -1,4 +1,4 @@
-/** The base of a run, as named by its adapter and the API. */
+/** A run's base model, as its adapter and the API name it. */
 export interface BaseModel {
   /** A hub repository, or an address that can't be mistaken for one. */
   name: string

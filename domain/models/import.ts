@@ -14,7 +14,7 @@ import {
 import { taskTypesOfKind } from '../task-types/index.ts'
 import { type ModelFolder, unreadableFolder } from './readable.ts'
 
-/** The default runtime profile for each task type. The files of an import may require another one. */
+/** The default runtime profile for each task type. An import's files may require another one. */
 const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
   ...CHAT_TASK_TYPES.map((task) => [task, 'llm-transformers'] as const),
   ['embeddings', 'specialist-onnx'],

@@ -147,7 +147,7 @@ export function quantizationOf(config: unknown): string | null {
   return typeof method === 'string' ? method : 'unknown'
 }
 
-/** The declarations of a config.json about loading its model; null where it declares nothing. */
+/** The fields of a config.json that matter for loading its model; null where absent. */
 export interface LoadConfig {
   readonly modelType: string | null
   readonly quantization: string | null

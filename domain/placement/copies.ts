@@ -13,7 +13,7 @@ export interface CopyTarget {
   readonly min: number
   readonly minBy: MinCopies['by']
   readonly max: number
-  /** Target for requests in flight and waiting per copy. Without either target, we use the concurrency of a copy. */
+  /** Target number of requests per copy, in flight or waiting. Without either target, we use a copy's concurrency. */
   readonly targetInFlight?: number | undefined
   /** Milliseconds that a request may wait for a copy. */
   readonly targetWaitMs?: number | undefined
@@ -27,7 +27,7 @@ export interface CopyDemand {
   readonly inFlight: number
   /** The mean number of waiting requests, including queued tasks. */
   readonly waiting: number
-  /** The mean time of a request in the model, in milliseconds; 0 when unknown. */
+  /** The mean time that a request spends in the model, in milliseconds; 0 when unknown. */
   readonly serviceMs: number
 }
 
@@ -69,9 +69,9 @@ const MAX_SHARE_AFTER = 0.8
 export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, neededAt: [] }
 
 /**
- * Decides how many copies of a model should be loaded. A copy is added once the total wait of requests exceeds its load
+ * Decides how many copies of a model should be loaded. A copy is added once the requests' total wait exceeds its load
  * time, and released once it has been unneeded for the idle timeout. No copy is added while others are loading, because
- * the requests waiting for those would trigger more than needed. One decision at most doubles the number.
+ * the requests waiting for those would trigger more than needed. A single decision at most doubles the number.
  */
 export function decideCopies(
   want: CopyTarget,

@@ -8,8 +8,8 @@ import type { NodeChoice, PlacementIndex, PlacementNeed, Verdict } from './place
 export const sharedOf = (slots: number): number => (3 * slots) / 4
 
 /**
- * Returns whether an account gets another shared slot: as long as it has fewer than twice the free ones. One account
- * alone gets half of the node's slots, which leaves some for accounts that come later.
+ * Returns whether an account may take another shared slot: it may while it holds fewer than twice the number of free
+ * slots. One account alone gets half of the node's slots, which leaves some for accounts that come later.
  */
 export const hasShare = (accountTasks: number, taken: number, shared: number): boolean =>
   accountTasks < 2 * (shared - taken)
@@ -22,7 +22,7 @@ export interface DispatchedTaskCount {
   readonly tasks: number
 }
 
-/** A request of an account. */
+/** A request from an account. */
 export type AccountNeed = PlacementNeed & { readonly account_id: string }
 
 /** The placement of a task: the best node, and the best node with a free slot. */
@@ -34,7 +34,7 @@ export interface SlotPlacement {
 
 /**
  * Returns whether a node polls a queue for this model. Nodes don't poll one for a tool, which starts fresh for each
- * request anyway. Nor do they for models on their disk, of which there may be hundreds.
+ * request anyway, or for a model that is only on disk, because there may be hundreds of those.
  */
 export function hasWarmQueue({ sharing, models }: NodeSnapshot, modelKey: string): boolean {
   const model = models.find(({ model_key }) => model_key === modelKey)

@@ -34,7 +34,7 @@ export interface NodeSnapshot {
   readonly split_profiles?: readonly SplitProfile[]
   /** Present while the node cannot reach the gate. */
   readonly gate_fault?: GateFault
-  /** Present while the node cannot compute on its GPUs. */
+  /** Present while the node cannot use its GPUs. */
   readonly gpu_fault?: GpuFault
   /** Present while a disk of the node is full. */
   readonly disk_fault?: DiskFault

@@ -110,9 +110,9 @@ const scopeOf = ({ sharing, account_id }: NodeSnapshot): string =>
 const within = (scope: string, key: string): string => (scope === EVERYBODY ? key : `${scope} ${key}`)
 
 /**
- * An ordered index, so that a decision examines few nodes. Per model it has the nodes that hold it and, per runtime
- * profile, all others, each sorted by points. Shared nodes are separate from dedicated ones. A report only moves one
- * node.
+ * An ordered index, so that a decision examines few nodes. Per model, it lists the nodes that hold it; per runtime
+ * profile, all others. Both lists are sorted by points. Shared nodes are separate from dedicated ones. A report only
+ * moves one node.
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, IndexedNode>()

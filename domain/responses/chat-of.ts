@@ -69,7 +69,7 @@ function addItem(messages: ChatMessage[], item: unknown, loc: Loc): void {
       messages.push({ role: 'tool', tool_call_id, content: contentOf(fields['output'], [...loc, 'output']) })
       return
     }
-    // Reasoning of an earlier response, which chats don't accept back.
+    // Reasoning from an earlier response, which chats don't accept as input.
     case 'reasoning':
       return
     default:

@@ -1,4 +1,4 @@
-/** A function call of a model. */
+/** A function call made by a model. */
 export interface FunctionCall {
   id: string
   name: string

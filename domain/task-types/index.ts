@@ -22,7 +22,7 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   ...GENERATIVE_TASK_TYPES,
 }
 
-/** Returns the description of a task type; undefined if it has none, such as a chat. */
+/** Returns the description of a task type; undefined for types without one, such as chat. */
 export const describedTaskType = (name: string): TaskType | undefined =>
   Object.hasOwn(TASK_TYPES, name) ? TASK_TYPES[name] : undefined
 
@@ -50,7 +50,7 @@ export const filesOf = (taskType: string): readonly string[] => describedTaskTyp
  */
 export const makesFiles = (taskType: string): boolean => describedTaskType(taskType)?.kind === 'generative'
 
-/** Returns the first request to a new server of a task type; undefined when the version's own example is used. */
+/** Returns the warm-up request for a new server of a task type; undefined means the version's own example is used. */
 export const warmupInputOf = (taskType: string): Record<string, unknown> | undefined =>
   describedTaskType(taskType)?.warmup_input
 

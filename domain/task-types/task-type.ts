@@ -15,6 +15,6 @@ export interface TaskType {
   files: readonly string[]
   /** True when responses name the endpoint that served them in `model`. */
   namesModel: boolean
-  /** The first request to a new server, if the example would take too long. */
+  /** The warm-up request for a new server, if the example would take too long. */
   warmup_input?: Record<string, unknown>
 }

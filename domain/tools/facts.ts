@@ -60,7 +60,7 @@ export const unmeasuredLatencyClass = (kind: ToolKind, taskType: string): Measur
 const FETCHED = /_url$/
 const MAX_LEVELS = 8
 
-/** Returns the side effects of a request to an endpoint, as far as its declaration reveals them. */
+/** Returns the side effects of a request to an endpoint, judging by its declaration. */
 export function sideEffectsOf({
   kind,
   usd,

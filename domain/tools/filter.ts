@@ -15,7 +15,9 @@ interface Rules {
   allowsOperations?: boolean
 }
 
-/** Limits tools by kind, stability and slug. An empty list doesn't limit; a tool must match each of the other lists. */
+/**
+ * Limits tools by kind, stability and slug. An empty list imposes no limit; a tool must match each of the other lists.
+ */
 export class ToolFilter {
   /** Equal filters have equal ids. */
   readonly id: string

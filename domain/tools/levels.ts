@@ -60,7 +60,9 @@ function reaches(level: keyof typeof PROVEN, use: UseRecord, now: Date): boolean
 /** A tool needs at least this many examples to be `stable`. */
 export const STABLE_EXAMPLES = 2
 
-/** Returns a tool's stability: what its use has proven, limited by the state of its version and its examples. */
+/**
+ * Returns a tool's stability: the level that its use has proven, limited by the state of its version and its examples.
+ */
 export function stabilityOf({
   proven,
   lifecycle_status,

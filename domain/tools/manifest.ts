@@ -109,7 +109,7 @@ function describe({ description, task_type }: ToolSource): { description: string
 
 const ELLIPSIS = '...'
 
-/** Truncates text after a word. */
+/** Truncates text at the end of a word. */
 function shorten(text: string): string {
   const cut = text.slice(0, MAX_DESCRIPTION - ELLIPSIS.length)
   const space = cut.lastIndexOf(' ')

@@ -21,7 +21,7 @@ type Comparison = (before: unknown, after: unknown) => Effects
  * Returns how a JSON Schema change affects callers. An input change breaks them if it rejects more than before, an
  * output change if it allows more. Either breaks them if it loses a property. Titles, descriptions, defaults and
  * examples count as a patch. Keywords are compared one by one, because a schema is the conjunction of its keywords. A
- * change of a keyword unknown here counts as breaking.
+ * change to a keyword unknown here counts as breaking.
  */
 export function schemaChange(side: 'input' | 'output', before: unknown, after: unknown): ChangeWeight {
   const effects = compareSchemas(before, after)

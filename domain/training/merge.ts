@@ -18,12 +18,12 @@ const CHUNKS_MB = 160
 const MB = 1024 * 1024
 
 /**
- * Returns the memory of a merge in MB. For adapters the threads hold whole factors, which are together smaller than all
- * adapter files.
+ * Returns the memory that a merge needs, in MB. For adapters, the threads hold whole factors, which together are
+ * smaller than all adapter files.
  */
 export const mergeMemoryMb = (adapterBytes: number): number => CHUNKS_MB + Math.ceil(adapterBytes / MB)
 
-/** A validation error of a field in the body. */
+/** A validation error for a field in the body. */
 export interface FieldFault {
   path: (string | number)[]
   message: string

@@ -8,7 +8,7 @@ export interface ChallengeResponse {
   body: Buffer
 }
 
-/** Why an endpoint is not verified: a code from a closed table, never any of the response itself. */
+/** Why an endpoint is not verified: a code from a closed table, never any part of the response itself. */
 export interface ChallengeFailure {
   error_code: string
   status_class: string | null

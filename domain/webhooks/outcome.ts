@@ -42,7 +42,7 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   return { ...verdict, outcome: 'permanent', errorCode: `http_${statusClass}` }
 }
 
-/** Replaces the exact status in a code that an older version stored with its class (2.13). */
+/** Replaces the exact status with its class in a code that an older version stored (2.13). */
 export const sanitizedCode = (code: string): string => code.replace(/^http_([1-5])\d\d$/, 'http_$1xx')
 
 /** An attempt whose sender died before it recorded the outcome. */

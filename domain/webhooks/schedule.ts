@@ -20,7 +20,7 @@ export const DELIVERY_DEADLINE_MS = 48 * HOUR
 export const EVENT_RETENTION_MS = 30 * 24 * HOUR
 /** Spreads out attempts that came due during an outage. */
 const MIN_GAP_MS = 30 * SECOND
-/** The maximum random delay of the last attempt, so that deliveries that failed together don't all return together. */
+/** The maximum random delay of the last attempt, so that deliveries that failed together don't all retry together. */
 const FINAL_JITTER_MS = 10 * MINUTE
 
 export const MAX_ATTEMPTS = ATTEMPT_OFFSETS.length

@@ -11,8 +11,8 @@ export interface ImportTarget {
 }
 
 /**
- * Has `write` create a model's files in a temporary folder, and imports the path that it returns with the command that
- * operators use. Returns the name of the endpoint.
+ * Calls `write` to create a model's files in a temporary folder, then imports the returned path with the operators'
+ * import command. Returns the name of the endpoint.
  */
 export async function importMadeModel(
   { base_url, operations_key, account_id }: ImportTarget,

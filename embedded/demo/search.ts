@@ -82,7 +82,7 @@ export async function search(
 ): Promise<SearchResult> {
   const started = performance.now()
   const [asked = []] = await embed(h, model, [question])
-  // All vectors are of length 1, so this is their cosine.
+  // All vectors have length 1, so this is their cosine similarity.
   const near = vectors.map((vector) => vector.reduce((sum, value, i) => sum + value * (asked[i] ?? 0), 0))
   const order = rows.map((_, row) => row).toSorted((a, b) => (near[b] ?? 0) - (near[a] ?? 0))
   const nearest = order.slice(0, count).flatMap((row) => rows[row] ?? [])

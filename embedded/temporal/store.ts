@@ -10,7 +10,7 @@ import { localPlace, schemaChild, temporalReady } from './server.ts'
 
 /** The facts that Hearth keeps about a store, written next to the store's file. */
 export interface StoreState {
-  /** The output of `temporal --version` of the server that last wrote the store. */
+  /** The `temporal --version` output of the server that last wrote the store. */
   version: string
   /** The number of partitions per task queue that may hold tasks. */
   partitions: number

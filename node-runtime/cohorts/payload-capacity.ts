@@ -6,7 +6,7 @@ const TIMEOUT_MS = 15_000
 /** The keep-alive interval: the platform counts a silent attempt as lost. */
 const KEEP_ALIVE_INTERVAL_MS = 5_000
 
-/** A stage that waits for room. */
+/** A stage that is waiting for space. */
 export interface WaitOptions {
   store: PayloadStore
   /** Reports that the stage is waiting, or has resumed. */

@@ -207,7 +207,7 @@ async function fetch(
   }
 }
 
-/** Consumes a payload that matches the agreement. Refuses any other and reports the reason. */
+/** Consumes a payload that matches the agreement. Rejects any other payload and reports the reason. */
 async function consume(
   end: EdgeEnd,
   { edge: { space, kind }, payload, agreed }: Omit<ReceivedPayload, typeof Symbol.dispose>,

@@ -60,7 +60,7 @@ export function readVectors(file: Buffer): Float32Array[] {
   return Array.from({ length: rows }, (_, row) => numbers.subarray(row * width, (row + 1) * width))
 }
 
-/** Reads the file of an adapter. */
+/** Reads an adapter file. */
 export function readMap(file: Buffer): LinearMap {
   const { shape, numbers: weight } = tensorOf(file, 'weight')
   const { numbers: bias } = tensorOf(file, 'bias')

@@ -9,7 +9,7 @@ import type { ModelExpectation } from '../../schemas/training-merge.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import type { Identity } from './identity.ts'
 
-/** A gateway's refusal; `code` is the error code of the API. */
+/** A gateway's rejection of a call; `code` is the API's error code. */
 export class ControlError extends Error {
   override readonly name = 'ControlError'
   readonly status: number
@@ -88,8 +88,8 @@ const MAX_OWN_LONG_POLLS = 40
 const LONG_POLL_TIMEOUT_MS = { quiet: 10_000, busy: 3_000 }
 
 /**
- * Sends signed HTTP requests to any gateway. Moves on to the next gateway if one is down or failing, and signs every
- * try afresh.
+ * Sends signed HTTP requests to any gateway. Moves on to the next gateway if one is down or failing, and signs each
+ * attempt separately.
  */
 export class ControlClient {
   readonly #identity: Identity
@@ -133,7 +133,7 @@ export class ControlClient {
     return await this.#send('downloads', { method: 'POST', path, text: JSON.stringify(body) }, options)
   }
 
-  /** Calls one of the edge routes of a cohort. */
+  /** Calls one of a cohort's edge routes. */
   edge<T>(
     verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume',
     { cohortId, edgeId }: { cohortId: string; edgeId: string },
@@ -226,7 +226,10 @@ export class ControlClient {
     })
   }
 
-  /** Calls a route. Throws a `ControlError` if a gateway refuses it, or the last error once the patience runs out. */
+  /**
+   * Calls a route. Throws a `ControlError` if a gateway rejects the call, or the last error once the retry time runs
+   * out.
+   */
   async call<T>(
     method: 'GET' | 'POST',
     path: string,
@@ -261,7 +264,7 @@ export class ControlClient {
         this.#gone.delete(gateway)
         return answer
       } catch (err) {
-        // A long transfer may outlast the patience before it breaks, so the clock starts at the first failure.
+        // A long transfer may outlast the retry time before it breaks, so the clock starts at the first failure.
         deadline ??= performance.now() + patienceMs
         const isAnswer = err instanceof ControlError
         const refused = isAnswer && !RETRY_STATUS.has(err.status)

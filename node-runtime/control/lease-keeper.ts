@@ -11,7 +11,7 @@ import { fullResourceOf } from './retry-until-capacity.ts'
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
 export interface RenewedLease extends Disposable {
   readonly lost: AbortSignal
-  /** Aborts when an answer says that the work is paused. */
+  /** Aborts when a response says that the work is paused. */
   readonly pausing: AbortSignal
   /** Reports the work's progress. If reports come faster than they can be sent, only the newest is sent. */
   report(progress: StatusDetail): void

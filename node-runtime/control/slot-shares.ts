@@ -11,7 +11,7 @@ export class SlotShares {
   readonly #taken = new Map<string, number>()
   #total = 0
 
-  /** @param slots The number of slots of the queue. */
+  /** @param slots The number of slots in the queue. */
   constructor(slots: number = PLACED_SLOTS) {
     this.#shared = sharedOf(slots)
   }

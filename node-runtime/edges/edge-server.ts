@@ -20,9 +20,9 @@ const BEARER = /^Bearer ([\x21-\x7e]{16,200})$/
 const MAX_CONNECTIONS = 512
 const MAX_HEADER_BYTES = 8_192
 const REQUEST_TIMEOUT_MS = 10_000
-/** How long a reader may read nothing. */
+/** How long a reader may go without reading anything. */
 const IDLE_TIMEOUT_MS = 60_000
-/** The keep-alive interval for consumers that wait for a payload. */
+/** The keep-alive interval for consumers that are waiting for a payload. */
 const KEEP_ALIVE_INTERVAL_MS = 2_000
 /** With more readers than this, each gets smaller buffers, so that memory stays bounded. */
 const FULL_SPEED_READERS = 4
@@ -203,7 +203,7 @@ const headersOf = ({ sha256 }: Payload, { start, end }: ByteSpan) => ({
   'cache-control': 'no-store',
 })
 
-/** Refuses a request and closes the connection: a refused caller has no further requests. */
+/** Rejects a request and closes the connection: a rejected caller has no further requests. */
 function refuse(res: ServerResponse, status: number, headers: Record<string, string> = {}): void {
   res.writeHead(status, { ...headers, 'content-length': '0', connection: 'close' }).end()
 }

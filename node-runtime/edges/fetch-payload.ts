@@ -104,7 +104,7 @@ class Transfer implements Disposable {
     if (this.#over.signal.aborted) reception.abandon(this.#over.signal.reason as Error)
   }
 
-  /** Waits before the next try, or throws if there must not be one. */
+  /** Waits before the next try, or throws if no further try is allowed. */
   async pauseAfter(err: unknown, tries: number): Promise<void> {
     if (err instanceof EdgeError) throw err
     if (!this.#watch.hasBegun)

@@ -3,7 +3,7 @@ import type { Edges } from './edges.ts'
 import type { EdgePeer } from './pinned-client.ts'
 import { type Probe, probeCandidates } from './probe.ts'
 
-/** Longer than any probe, so that every kind of unreachability takes the same time. */
+/** Longer than any probe, so that every kind of failure takes the same time. */
 const UNREACHABLE_TIMEOUT_MS = 2_500
 
 export interface ProducerLookup {

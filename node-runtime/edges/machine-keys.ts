@@ -6,12 +6,12 @@ import { identify, isAlive, type ProcessIdentity } from '../../platform/processe
 const KEY = /^[\da-f]{64}$/
 
 /**
- * The folder of the keys under which nodes of this machine and user serve payloads, one file per key. Only nodes on
+ * The folder of the keys under which this user's nodes on this machine serve payloads, one file per key. Only nodes on
  * this machine can write to it, so a key in it proves that its loopback address belongs to this machine.
  */
 const folder = (): string => join(tmpdir(), `hearth-edge-keys-${process.getuid?.() ?? 0}`)
 
-/** Announces a key of this process to the other nodes of this machine, and removes the keys of dead processes. */
+/** Announces a key of this process to the other nodes on this machine, and removes the keys of dead processes. */
 export async function announceKey(spkiSha256: string): Promise<void> {
   await mkdir(folder(), { recursive: true, mode: 0o700 })
   if (!(await isOwn())) return
@@ -36,7 +36,7 @@ export async function machineKeys(): Promise<string[]> {
   return alive.filter((name) => name !== undefined)
 }
 
-/** Checks the folder's owner: another user could create it first and announce keys of other machines in it. */
+/** Checks the folder's owner: another user could create it first and announce other machines' keys in it. */
 async function isOwn(): Promise<boolean> {
   const found = await lstat(folder()).catch(() => undefined)
   return (

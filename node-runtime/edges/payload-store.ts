@@ -33,11 +33,14 @@ export class PayloadStore implements AsyncDisposable {
   readonly #inHand = new Set<Payload>()
   readonly #holds = new Map<string, PayloadHold>()
   readonly #removals = new Set<Promise<void>>()
-  /** Callers that wait for a payload to be held, or for room. */
+  /** Callers waiting for a payload to be held, or for space. */
   readonly #waiters = new Set<() => void>()
   #usedBytes = 0
 
-  /** Opens an empty store and removes files of an earlier process. A limit of 0 is derived from the free disk space. */
+  /**
+   * Opens an empty store and removes files left by an earlier process. A limit of 0 is derived from the free disk
+   * space.
+   */
   static async open({ dir, limitMb }: { dir: string; limitMb: number }): Promise<PayloadStore> {
     await rm(dir, { recursive: true, force: true })
     await mkdir(dir, { recursive: true, mode: 0o700 })
@@ -79,7 +82,10 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Moves a file of a model server on the same disk into the store, and reads it once for its digest. */
+  /**
+   * Moves a model server's file, which must be on the same disk, into the store, and reads it once to compute its
+   * digest.
+   */
   async adopt(path: string, { maxBytes = this.limitBytes }: { maxBytes?: number } = {}): Promise<Payload> {
     await using file = await openForeign(path)
     const { size } = await file.stat()
@@ -303,7 +309,7 @@ export class PayloadStore implements AsyncDisposable {
 
 /**
  * Opens a file that a model server has left. The server runs untrusted weights: a symlink instead of the file could
- * point to any file of the node, and a pipe would block one of the node's threads forever.
+ * point to any file on the node, and a pipe would block one of the node's threads forever.
  */
 export async function openForeign(path: string): Promise<FileHandle> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

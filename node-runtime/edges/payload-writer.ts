@@ -4,7 +4,7 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Payload } from './payload.ts'
 
 const BLOCK_BYTES = 1024 * 1024
-/** The number of blocks queued for the disk at which the source has to wait. */
+/** When this many blocks are queued for the disk, the source has to wait. */
 const MAX_WAITING = 3
 /** The room that a payload of unknown size reserves at a time. */
 const ROOM_STEP = 64 * 1024 * 1024
@@ -17,7 +17,7 @@ export interface RunningDigest {
 
 /** The part of the store that a writer uses. */
 export interface StoreReservation {
-  /** Reserves as much room as there is, up to `most`; throws `no_room` for less than `bytes`. */
+  /** Reserves as much space as is free, up to `most`; throws `no_room` for less than `bytes`. */
   take(bytes: number, most?: number): Promise<number>
   give(bytes: number): void
   /** Adds the complete file to the store. */
@@ -27,8 +27,8 @@ export interface StoreReservation {
 }
 
 /**
- * Writes the file of a payload and computes its digest on the fly, so it needn't be read again. Bytes are copied into
- * reused blocks, which frees each socket buffer at once. Writing every chunk as it arrives would cost twice the CPU
+ * Writes a payload's file and computes its digest on the fly, so it needn't be read again. Bytes are copied into reused
+ * blocks, which frees each socket buffer at once. Writing every chunk as it arrives would cost twice the CPU
  * (bench/edges.ts).
  */
 export class PayloadWriter implements AsyncDisposable {

@@ -196,7 +196,7 @@ export class Environments {
     return this.#measured()[name] ?? costOf(name).seconds
   }
 
-  /** Reads the measured durations, which are stored next to the environments for all nodes of this machine. */
+  /** Reads the measured durations, which are stored next to the environments for all nodes on this machine. */
   #measured(): Record<string, number> {
     try {
       return JSON.parse(readFileSync(join(this.#options.cacheDir, MEASURED), 'utf8')) as Record<

@@ -105,7 +105,7 @@ async function oldestFor(name: string, options: PythonEnvOptions): Promise<Versi
   return major && minor ? [Number(major), Number(minor)] : OLDEST
 }
 
-/** The marker file is written last. The symlink to the base interpreter breaks if that is uninstalled. */
+/** The marker file is written last. The symlink to the base interpreter breaks if the interpreter is uninstalled. */
 const isComplete = ({ directory, python }: PythonEnv): boolean =>
   existsSync(join(directory, 'complete')) && existsSync(python)
 
@@ -123,7 +123,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
   const started = performance.now()
   const draft = `${env.directory}.draft-${randomUUID()}`
   try {
-    const making = `making the Python environment ${name}`
+    const making = `creating the Python environment ${name}`
     await withProgress(making, options.log, () => run(base, ['-m', 'venv', draft], options))
     const python = join(draft, 'bin', 'python')
     const install = [
@@ -174,7 +174,7 @@ async function removeLeftovers(directory: string): Promise<void> {
   )
 }
 
-/** Finds a recent enough interpreter on this machine; throws an error that lists the interpreters it found instead. */
+/** Finds a recent enough interpreter on this machine. If there is none, throws an error that lists those it found. */
 export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Promise<string> {
   const seen: string[] = []
   const probe = 'import sys, venv, ensurepip; print(sys.version_info[0], sys.version_info[1], sys.executable)'

@@ -11,7 +11,7 @@ const BATCH = 32
 /** The memory for reading a dataset, which takes more than the size of its text. */
 const MEMORY_MB = 512
 
-/** Draws the texts of a run, sends them through a model, and stores the vectors as rows of 32-bit floats. */
+/** Draws a run's texts, sends them through a model, and stores the vectors as rows of 32-bit floats. */
 export async function collectVectors(tools: EvaluationTools, task: EvaluationTask): Promise<void> {
   const { work, signal } = task
   const { dataset, model, upload } = work

@@ -11,7 +11,7 @@ const BASE_MB = 200
 /** The number of copies of the vectors in memory, as 64-bit floats, including the factors of the computation. */
 const COPIES = 6
 
-/** Returns the memory in MB for the computation. `columns` is the total width of the vectors of both sides. */
+/** Returns the memory in MB that the computation needs. `columns` is the total width of the vectors of both sides. */
 export function arithmeticMb({ work }: EvaluationTask, columns: number): number {
   return BASE_MB + Math.ceil(((work.fit_count + work.test_count) * columns * 8 * COPIES) / 2 ** 20)
 }

@@ -17,7 +17,7 @@ const EVALUATOR = fileURLToPath(new URL('.', import.meta.url))
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
 /** The environment with NumPy and PyArrow. */
 const ENVIRONMENT = 'tabular'
-/** The exit status for inputs that can never be judged. The last line of output has the error code. */
+/** The exit status for inputs that can never be judged. The last line of output contains the error code. */
 const UNUSABLE = 64
 const LAST_LINES = 8
 const MAX_SAID = 500

@@ -14,7 +14,7 @@ const MAX_REASON = 300
 /** One run of cuInit, as cuda_probe.py prints it. */
 type ProbeOutcome = { missing: string } | { code: number; name: string; devices: number }
 
-/** The number of devices that processes of this node can use, or the reason why they can use none. */
+/** The number of devices that this node's processes can use, or the reason why they can use none. */
 export type CudaProbe = { devices: number } | Pick<GpuFault, 'code' | 'reason'>
 
 export interface CudaProbeOptions {
@@ -26,7 +26,7 @@ export interface CudaProbeOptions {
 
 /**
  * Initializes CUDA in a process that is confined as trainers and model servers are, and in a worker of that process.
- * `nvidia-smi` alone is no proof: it works where CUDA does not. Never throws.
+ * `nvidia-smi` alone is no proof: it works even where CUDA does not. Never throws.
  */
 export async function probeCuda(
   driver: ProcessDriver,

@@ -5,7 +5,7 @@ import type { CudaProbe } from './cuda-probe.ts'
 
 const RECHECK_INTERVAL_MS = 60_000
 /**
- * After a program could not use its GPU, the node starts no GPU program for this time even if CUDA starts. PyTorch may
+ * After a program could not use its GPU, the node starts no GPU program for this long, even if CUDA starts. PyTorch may
  * still be incompatible with the driver: every program would fail within seconds, and the node would attract more work
  * than a healthy one.
  */
@@ -23,8 +23,8 @@ export interface GpuHealthOptions {
 }
 
 /**
- * Tracks whether programs on this node can compute on its GPUs. Without a reported fault a GPU node would look healthy
- * while everything on it fails or, worse, computes on the CPU.
+ * Tracks whether programs on this node can use its GPUs. Without a reported fault, a GPU node would look healthy while
+ * everything on it fails or, worse, computes on the CPU.
  */
 export class GpuHealth implements Disposable {
   readonly #options: GpuHealthOptions
@@ -102,8 +102,8 @@ export class GpuHealth implements Disposable {
   }
 
   /**
-   * Probes the GPUs because a server that had worked lost its own. Unlike `failed`, it pauses nothing before the probe:
-   * the input of a request may have broken the server, and the GPU works for the next process.
+   * Probes the GPUs because a server that had been working lost its GPU. Unlike `failed`, it pauses nothing before the
+   * probe: a request's input may have broken the server, and the GPU works for the next process.
    */
   suspect(): void {
     this.#failures++

@@ -48,7 +48,7 @@ const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_TIMEOUT_MS = 10_000
-/** A shorter outage of a link deserves no warning: gateways restart, and send a notice when they close a link. */
+/** A shorter link outage deserves no warning: gateways restart, and send a notice when they close a link. */
 const WARNING_DELAY_MS = 10_000
 /**
  * Gateways respect a model's concurrency, so requests rarely queue here: only when several gateways start some at the
@@ -257,13 +257,13 @@ export class GatewayLink {
 
     if (use.server.turns.waitingFromGateways >= MAX_WAITING) {
       use[Symbol.dispose]()
-      return this.#refuse(stream, 'no_capacity', 'too many requests wait for this model on this node')
+      return this.#refuse(stream, 'no_capacity', 'too many requests are waiting for this model on this node')
     }
     const { path, method = 'POST', content_type: contentType = 'application/json', files, turn } = meta
     const admission = files && inputs.enter()
     if (files && !admission) {
       use[Symbol.dispose]()
-      return this.#refuse(stream, 'no_capacity', 'this node is fetching the files of other requests')
+      return this.#refuse(stream, 'no_capacity', 'this node is fetching files for other requests')
     }
     const serving = new ServeRequest(channel, stream, use, () => {
       admission?.[Symbol.dispose]()

@@ -189,7 +189,8 @@ export class ServeRequest implements ActiveRequest, Dispatcher.DispatchHandler {
 }
 
 /**
- * Returns whether the model server was no longer listening. It has not received the request, so another node may try.
+ * Returns whether the model server was no longer listening. If so, it has not received the request, and another node
+ * may try.
  */
 const isUnreached = (err: Error): boolean =>
   'code' in err && (err.code === 'ECONNREFUSED' || err.code === 'ENOENT')

@@ -16,7 +16,7 @@ export interface MemoryAllocatorOptions {
   models: () => Iterable<LoadedModel>
   /**
    * Called with `evicted` when a model's server is stopping and its memory is not free yet, with `idle` when the server
-   * could not be stopped, and with `loading_model` when a load waits for protected models.
+   * could not be stopped, and with `loading_model` when a load is waiting for protected models.
    */
   onMove: (model: LoadedModel, state: 'evicted' | 'idle' | 'loading_model') => void
   timeouts?: MemoryTimeouts
@@ -78,8 +78,8 @@ export class MemoryAllocator {
   /**
    * Reserves memory for a holder, on one GPU or in equal parts on several, and returns the indexes of those GPUs.
    * Resolves once every evicted model has freed its memory. Recently loaded models are evicted only if the others do
-   * not suffice, and not before they have been loaded for as long as their load took. Throws a `NotEnoughMemoryError` if there
-   * is not enough memory, without evicting anything, or if evicted memory is not freed in time.
+   * not suffice, and only after they have been loaded for as long as loading them took. Throws a `NotEnoughMemoryError`
+   * if there is not enough memory, without evicting anything, or if evicted memory is not freed in time.
    */
   async reserve(
     holder: string,

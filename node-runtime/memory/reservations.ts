@@ -1,7 +1,7 @@
 /**
- * The reservations of this node's memory. A GPU node has one pool per GPU, because memory of one GPU cannot
- * serve another; any other node has one pool. Only a caller that knows that the holder's processes have exited
- * may release a reservation.
+ * The reservations of this node's memory. A GPU node has one pool per GPU, because one GPU's memory cannot serve
+ * another; any other node has one pool. Only a caller that knows that the holder's processes have exited may release a
+ * reservation.
  */
 export class MemoryReservations {
   readonly totalMb: number

@@ -10,9 +10,9 @@ interface WeightedAdapter {
 }
 
 /**
- * Refuses, before any computation, adapters that change tensors which the base lacks or has in another
- * shape, and combinations without a defined result: the magnitudes of DoRA and fully saved tensors can be
- * neither weighted nor summed.
+ * Before any computation, rejects adapters that change tensors which the base lacks or has in another shape. Also
+ * rejects combinations without a defined result: the magnitudes of DoRA and fully saved tensors can be neither weighted
+ * nor summed.
  */
 export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedAdapter[]): void {
   for (const { adapter } of adapters) {

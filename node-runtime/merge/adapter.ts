@@ -4,12 +4,12 @@ import { MergeError } from './merge-error.ts'
 import { sizes } from './preflight.ts'
 import { readTensors, type TensorLocation } from './safetensors.ts'
 
-/** A LoRA adapter on disk, in the format of PEFT. */
+/** A LoRA adapter on disk, in PEFT's format. */
 export interface Adapter {
   label: string
   /** The name of the model that the adapter was trained on, if known. */
   trainedOn: string | undefined
-  /** By tensor of the base, the update that the adapter adds to it. */
+  /** By base tensor, the update that the adapter adds to it. */
   parts: Map<string, AdapterPart>
   /** Fully trained tensors (`modules_to_save`), which replace those of the base. */
   saved: Map<string, TensorLocation>

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { MergeError } from './merge-error.ts'
 import { readTensors, type TensorLocation } from './safetensors.ts'
 
-/** A model on disk, in the folder format of Hugging Face. */
+/** A model on disk, in Hugging Face's folder format. */
 export interface Checkpoint {
   /** The name used in messages. */
   label: string
@@ -20,7 +20,7 @@ export interface Checkpoint {
 export interface Tokenizer {
   /** Equal for tokenizers that split all text into the same tokens. */
   digest: string
-  /** The tokens by id; undefined when the format of the tokenizer is unknown. */
+  /** The tokens by id; undefined when the tokenizer's format is unknown. */
   vocabulary: ReadonlyMap<number, string> | undefined
 }
 

@@ -92,7 +92,7 @@ interface MergePlan {
   notes: string[]
 }
 
-/** Opens all inputs and refuses those that do not fit together. All checks precede any computation. */
+/** Opens all inputs and rejects those that do not fit together. All checks precede any computation. */
 async function prepare(spec: MergeSpec): Promise<MergePlan> {
   if (spec.method === 'adapter_merge') return prepareAdapters(spec)
   const models = await Promise.all(spec.sources.map(({ dir, label }) => openCheckpoint(dir, label)))

@@ -86,7 +86,7 @@ export class MergePool implements AsyncDisposable {
     this.#running.delete(id)
     if (!waiting) return
     if (answer) return waiting.resolve(answer as never)
-    const message = error?.message ?? 'a thread exited without an answer'
+    const message = error?.message ?? 'a thread exited without returning a result'
     waiting.reject(error?.code === undefined ? new Error(message) : new MergeError(error.code, message))
   }
 

@@ -19,7 +19,7 @@ const TELLING = [
 ]
 
 /**
- * Refuses models that do not fit together, before any computation, and names the first difference. Returns notes about
+ * Before any computation, rejects models that do not fit together, and names the first difference. Returns notes about
  * differences that do not prevent a merge.
  */
 export function assertAlike(models: readonly Checkpoint[]): string[] {
@@ -39,7 +39,7 @@ export function assertAlike(models: readonly Checkpoint[]): string[] {
 
 const jsonOf = (value: unknown): string => JSON.stringify(value) ?? 'absent'
 
-/** Refuses weights for which bf16 arithmetic is not defined. */
+/** Rejects weights for which bf16 arithmetic is not defined. */
 export function assertMergeable({ label, tensors }: Checkpoint): void {
   for (const [name, { dtype }] of tensors) {
     if (QUANTISED.has(dtype)) {

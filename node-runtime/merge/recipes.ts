@@ -18,7 +18,7 @@ export const slerp =
     })
   }
 
-/** For vectors closer to parallel than this, linear interpolation is as good and more exact. */
+/** For vectors closer to parallel than this, linear interpolation is just as good and more accurate. */
 const PARALLEL = 0.9995
 const TINY = 1e-8
 

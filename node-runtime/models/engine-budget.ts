@@ -13,8 +13,8 @@ const GROWTH = 1 / 4
  */
 const MAX_SHRINK = 1 / 2
 /**
- * The engine counts as full when requests waited in it at this many checks in a row while it started no more of them.
- * One check is not enough: after a burst the engine admits requests step by step.
+ * The engine counts as full if, at this many checks in a row, requests were waiting in it while it started no more of
+ * them. One check is not enough: after a burst, the engine admits requests step by step.
  */
 const MIN_FULL = 2
 

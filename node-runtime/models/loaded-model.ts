@@ -35,16 +35,16 @@ export class LoadedModel {
   loadPercent = 0
   /** How long its last load waited for its environment to be installed and for the memory of protected models. */
   delayMs = 0
-  /** The time of `performance.now` from which loads of other models, or an idle timeout, may evict it. */
+  /** The `performance.now` time from which loads of other models, or an idle timeout, may evict it. */
   protectedUntil = 0
-  /** The time of `performance.now` until which its load waits for protected models; undefined if it isn't waiting. */
+  /** The `performance.now` time until which its load is waiting for protected models; undefined if it isn't waiting. */
   memoryAt: number | undefined
   /** True when it is loaded and this node polls no queue for it. */
   isUnpolled = false
   /** True while its new server runs the first inference. */
   isWarmingUp = false
   error: string | undefined
-  /** True when the last load failed because of the weights, although their bytes are right. */
+  /** True when the last load failed because of the weights, although their bytes are correct. */
   isUnusable = false
   retryAt = 0
   #state: NodeModelState

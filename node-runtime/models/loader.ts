@@ -38,7 +38,7 @@ export interface PreparedModel {
   environmentMs: number
   /** The folder of the model's conversion, if there is one. */
   convertedDir: string | undefined
-  /** The required or optional conversion before the start of the server. */
+  /** The required or optional conversion before the server starts. */
   pending: PendingConversion | undefined
 }
 

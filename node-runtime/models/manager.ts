@@ -394,6 +394,9 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/** Returns whether a load failed because of the model's files: the server said so, or they refer to files outside. */
+/**
+ * Returns whether a load failed because of the model's files: the server says so, or they refer to files outside their
+ * folder.
+ */
 const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

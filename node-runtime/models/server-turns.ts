@@ -21,7 +21,7 @@ interface QueuedTurn {
 const COST = 1
 const always = () => true
 
-/** Enforces the concurrency of a model server and schedules the requests of gateways and tasks fairly. */
+/** Enforces the concurrency of a model server and schedules the requests from gateways and tasks fairly. */
 export class ServerTurns {
   #most: number
   readonly #queue = new FairQueue<QueuedTurn>()

@@ -29,7 +29,7 @@ export const UNUSABLE_LINE = 'its weights cannot be used'
 /** The exit status of a model server that cannot use the GPU that it was placed on, and the beginning of its line. */
 const NO_GPU_STATUS = 69
 const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
-/** The error of a chat server about the template of its model. */
+/** A chat server's error about its model's template. */
 const TEMPLATE = /"the model's chat template refuses/
 const LAST_LINES = 20
 const HEALTH_POLL_INTERVAL_MS = 200
@@ -122,7 +122,7 @@ export class ModelServer {
     }
   }
 
-  /** The limit of concurrent requests to the server. */
+  /** The limit on concurrent requests to the server. */
   get concurrency(): number {
     return this.#budget.requests
   }
@@ -162,7 +162,7 @@ export class ModelServer {
       ...(signal && { signal }),
     })
     if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
-      // The smallest request may produce an invalid output, although the server works.
+      // The smallest request may produce invalid output even though the server works.
       await saveOutput(answer.body).catch((err: unknown) => {
         if (!(err instanceof OutputError) || err.retryable) throw err
       })
@@ -183,7 +183,7 @@ export class ModelServer {
   async probeAgain(timeoutMs: number): Promise<{ error: string } | 'passed' | 'unanswered'> {
     try {
       const signal = AbortSignal.timeout(timeoutMs)
-      // undici ignores the signal of a request that waits for a connection.
+      // undici ignores the signal of a request that is waiting for a connection.
       const probe = () => pTimeout(this.probe(this.#probeInput, signal), { milliseconds: timeoutMs })
       await this.pool.probe(probe)
       return 'passed'

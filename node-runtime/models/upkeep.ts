@@ -20,7 +20,7 @@ export interface UpkeepOptions {
   everyMs?: number
 }
 
-/** The default interval of the rounds. */
+/** The default interval between rounds. */
 export const ROUND_INTERVAL_MS = 5_000
 /** The minimum interval for storing a model's last use, which orders the removal of models from the disk. */
 const NOTE_USE_INTERVAL_MS = 60_000

@@ -123,7 +123,7 @@ NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x
 
 
 def number_of(numbers: tuple[Number, Number]) -> Number:
-    """Returns the number for this machine out of those of x86_64 and aarch64."""
+    """Returns this machine's number out of those for x86_64 and aarch64."""
     return numbers[0 if MACHINE == "x86_64" else 1]
 
 

@@ -17,7 +17,7 @@ interface ProgressLine {
 }
 
 /**
- * Runs containers through the engine's API. They carry a label of this node, by which its next run finds and removes
+ * Runs containers through the engine's API. They carry this node's label, by which its next run finds and removes
  * leftovers.
  */
 export class ContainerDriver {

@@ -11,7 +11,7 @@ const OWN_PROCESSES = 4
 /** The launcher's own memory in a group, plus the kernel's memory for the namespaces. */
 const OWN_MB = 32
 const PERIOD_US = 100_000
-/** Nice 5, as for runs without groups: 335 of 1,024 shares, and a weight of 33 of 100. */
+/** Nice 5, as for runs without groups: 335 out of 1,024 shares, and a weight of 33 out of 100. */
 const SHARES = 335
 const WEIGHT = 33
 const REMOVE_TRIES = 40
@@ -98,7 +98,9 @@ export class ControlGroups {
     }
   }
 
-  /** Removes the groups of nodes that no longer run, and kills processes in them that the launcher has missed. */
+  /**
+   * Removes the groups of nodes that are no longer running, and kills processes in them that the launcher has missed.
+   */
   async reap(): Promise<number> {
     const bases = [...new Set(this.#places.folders.values())]
     const removed = await Promise.all(bases.map(reapBelow))
@@ -229,7 +231,7 @@ async function placesV2(proc: string): Promise<GroupFolders | undefined> {
 
 /**
  * Returns the groups that this node may be allowed to divide: its own if a container or a user manager has delegated
- * it, or the unit around it (`DelegateSubgroup` of systemd). Root could write to any group, but systemd's groups aren't
+ * it, or the unit around it (systemd's `DelegateSubgroup`). Root could write to any group, but systemd's groups aren't
  * ours.
  */
 function basesV2(own: string, path: string): string[] {

@@ -63,7 +63,7 @@ export function toolIsolation(groups: Pick<ControlGroups, 'version' | 'has'> | u
 
 /** The isolation of containers (container-options.ts), the same on every machine. */
 export const CONTAINER_ISOLATION: Isolation = {
-  memory: { enforced: true, by: 'the memory limit of the container' },
+  memory: { enforced: true, by: "the container's memory limit" },
   network: { enforced: true, by: 'only a loopback interface' },
   files: { enforced: true, by: 'a read-only root file system, and weights mounted read-only' },
   privileges: { enforced: true, by: 'no capabilities, no new privileges, its own environment' },

@@ -87,7 +87,7 @@ export class KernelMemory implements Disposable {
   #isCounted = false
   readonly #groupMb: (() => Promise<number | undefined>) | undefined
 
-  /** Call this before the sandbox's program starts: memory from before isn't attributed to any sandbox. */
+  /** Call this before the sandbox's program starts: memory used before that isn't attributed to any sandbox. */
   constructor({ list, maxHiddenMb = MAX_HIDDEN_MB, groupMb }: KernelMemoryOptions) {
     this.#list = list
     this.#maxHiddenMb = maxHiddenMb

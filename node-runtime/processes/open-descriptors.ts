@@ -16,7 +16,7 @@ export interface DescriptorCounts {
   isMoving: boolean
 }
 
-/** Counts in the descriptor tables of these processes; their threads share them (call_filter.py). */
+/** Counts the descriptors in these processes' tables, which their threads share (call_filter.py). */
 export async function countDescriptors(
   pids: readonly number[],
   maxWatches: number,

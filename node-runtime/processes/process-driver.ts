@@ -83,7 +83,7 @@ export class ManagedProcess {
   #watch: MemoryWatch | undefined
   #kernelWatch: MemoryWatch | undefined
   #limits: { limitMb: number; group: RunGroup | undefined } | undefined
-  /** The message that explains why the node ended it: it exceeded its memory limit. */
+  /** The error message if the node ended it because it exceeded its memory limit. */
   excess: string | undefined
 
   constructor(
@@ -164,7 +164,7 @@ export class ManagedProcess {
     await group?.remove()
   }
 
-  /** The highest observed memory in MB. */
+  /** The highest observed memory use in MB. */
   get peakMb(): number {
     return this.#watch?.peakMb ?? 0
   }
@@ -198,8 +198,8 @@ export class ManagedProcess {
 }
 
 /**
- * Starts children that cannot outlive the node: a launcher kills the tree when the node dies, and pid files let the
- * next start end processes that a launcher missed.
+ * Starts children that cannot outlive the node. A launcher kills the tree when the node dies; pid files let the next
+ * start end any processes that a launcher missed.
  */
 export class ProcessDriver {
   readonly #stateDir: string
@@ -264,7 +264,7 @@ export class ProcessDriver {
           folder,
           cwd,
           hidden: await realpath(this.#stateDir),
-          // A child doesn't run unless all measures that the node reported at its start are in force.
+          // A child doesn't run unless all measures that the node reported at startup are in force.
           require: await this.held(confinement.network),
         })
     const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {

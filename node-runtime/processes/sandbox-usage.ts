@@ -10,8 +10,8 @@ const BUFFERS_PER_SOCKET = 2
 let bufferBytes: Promise<number> | undefined
 
 /**
- * Returns the memory of a sandbox in MB: its processes, the files in its `/tmp`, and its sockets. Each socket counts
- * with its maximum, because the kernel doesn't report the usage of Unix sockets. `outer` is the process that created
+ * Returns the memory of a sandbox in MB: its processes, the files in its `/tmp`, and its sockets. Each socket counts as
+ * its maximum size, because the kernel doesn't report the usage of Unix sockets. `outer` is the process that created
  * the namespaces.
  */
 export async function sandboxMb(outer: number, pids: readonly number[]): Promise<number> {
@@ -32,7 +32,7 @@ async function temporaryMb(outer: number): Promise<number> {
   }
 }
 
-/** Includes sockets that no process has open any longer: their data may be waiting at the peer. */
+/** Includes sockets that no process holds open anymore: their data may be waiting at the peer. */
 async function socketsMb(outer: number): Promise<number> {
   try {
     const [own, its] = await Promise.all(['self', outer].map((pid) => readlink(`/proc/${pid}/ns/net`)))

@@ -2,7 +2,7 @@
 
 It gets its own namespaces for processes, mounts, networks, names and shared memory, its own root in memory
 with a few read-only folders mounted into it, a user without privileges, and limits. Every measure must
-succeed, otherwise the command is not run. All of them use system calls through ctypes, because only the
+succeed; otherwise the command doesn't run. All of them use system calls through ctypes, because only the
 standard library is available here.
 """
 
@@ -38,10 +38,10 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 READ_FILE, REFER = 1 << 2, 1 << 13
 
 MACHINE = os.uname().machine
-# The numbers of the system calls whose number depends on the machine: capset, pivot_root.
+# System call numbers that depend on the machine: capset and pivot_root.
 CAPSET, PIVOT_ROOT = {"x86_64": (126, 155), "aarch64": (91, 41)}.get(MACHINE, (None, None))
 
-# The programs and libraries of the machine. Links stay links, for example where /lib is part of /usr.
+# The machine's programs and libraries. Symlinks stay symlinks, for example where /lib is part of /usr.
 SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"]
 SYSTEM_FILES = [
     "/etc/ld.so.cache",
@@ -61,13 +61,13 @@ OWN_FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 DEVICES = ["null", "full", "random", "urandom"]
-# The files in /proc that programs read about the machine, and about the tool's first process.
+# The files in /proc that programs read to learn about the machine and about the tool's first process.
 READABLE_FILES = """cpuinfo filesystems loadavg meminfo stat sys uptime version vmstat 1/cgroup 1/cmdline 1/comm
 1/limits 1/maps 1/mountinfo 1/mounts 1/net 1/stat 1/statm 1/status""".split()
 # Shared mappings of the device /dev/zero are memory that belongs to no process, so a sparse file replaces it.
 ZERO_BYTES = 1 << 50
 NOBODY = 65534
-# Users with these ids own no files, and each run gets a different one, so its processes are counted
+# No files belong to users with these ids. Each run gets a different user, so its processes are counted
 # separately.
 FIRST_USER = 0x30000000
 # With the two buffers that count for each socket (416 KB) and 64 processes, this amounts to 3.4 GB.
@@ -119,7 +119,7 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
     if not is_root:
         enter_user_namespace()
     libc.unshare(CLONE_NEWCGROUP)
-    # The first process in the new namespace. When it exits, the kernel ends all others in there.
+    # The first process in the new namespace. When it exits, the kernel kills all the others.
     pid = os.fork()
     if pid:
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
@@ -134,8 +134,8 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
         new_root(order)
         set_user(order, user if is_root else None)
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-        # A huge page stays in memory as a whole even when all but 4 KB of it are unmapped, and no process
-        # counts the rest.
+        # A huge page stays in memory as a whole even when all but 4 KB of it are unmapped, and the rest isn't
+        # charged to any process.
         call("prctl", PR_SET_THP_DISABLE, 1, 0, 0, 0)
         hide_process_files()
         filter_tool()
@@ -146,8 +146,8 @@ def apart(order: Sandbox, command: list[str]) -> NoReturn:
 
 
 def enter_user_namespace() -> None:
-    """Enters a user namespace, which owns the other namespaces if root's privileges are missing. In it, the
-    current user has the id 65534.
+    """Enters a user namespace, which owns the other namespaces if we lack root privileges. In it, the current
+    user has the id 65534.
     """
     user, group = os.geteuid(), os.getegid()
     call("unshare", APART | CLONE_NEWUSER)
@@ -192,7 +192,7 @@ def set_limits(order: Sandbox) -> None:
 
 
 def lower(limit: int, most: int) -> None:
-    """Sets both limits to `most`, in the unit of the limit, or to the hard limit if that is lower."""
+    """Sets both limits to `most`, in the limit's unit, or to the hard limit if that is lower."""
     _, hard = resource.getrlimit(limit)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
@@ -200,7 +200,7 @@ def lower(limit: int, most: int) -> None:
 
 
 def new_root(order: Sandbox) -> None:
-    """Mounts the sandbox's root and makes it this process's own; raises Refused or OSError."""
+    """Mounts the sandbox's root and makes it this process's root; raises Refused or OSError."""
     root = order["root"]
     # Another user must be able to read the folders of the root, whatever this process's umask is.
     os.umask(0o022)
@@ -234,12 +234,12 @@ def new_root(order: Sandbox) -> None:
     for source, target in order["mounts"]:
         bind(source, root + target)
     os.mkdir(f"{root}/proc")
-    # A container that runs the node may cover parts of its own /proc; no other can then be mounted.
+    # A container that runs the node may cover parts of its own /proc; no other /proc can then be mounted.
     # Read-only, because a process could otherwise lower its OOM score.
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     libc.mount(b"proc", f"{root}/proc".encode(), b"proc", ctypes.c_ulong(flags), None)
     for name in READABLE_FILES:
-        # A bind mount is still the same file, which the rules of hide_process_files name.
+        # A bind mount is still the same file, so the rules in hide_process_files apply to it.
         if os.path.exists(f"{root}/proc/{name}"):
             mount(f"{root}/proc/{name}", f"{root}/proc/{name}", None, MS_BIND)
     os.chdir(root)
@@ -250,11 +250,11 @@ def new_root(order: Sandbox) -> None:
 
 
 def hide_process_files() -> None:
-    """Refuses to open the other files of processes in /proc; their folders and links stay accessible.
+    """Blocks opening the other files of processes in /proc; their folders and links stay accessible.
 
-    The kernel writes the whole text of such a file into memory that stays allocated while the file is
+    The kernel writes the whole content of such a file into memory that stays allocated while the file is
     open. Some have a line for each file that an epoll instance watches, so a hundred open files can take
-    gigabytes that no process counts.
+    gigabytes that aren't charged to any process.
     """
     # Landlock's first version never allows renaming files from one folder to another.
     if libc.syscall(LANDLOCK_CREATE, None, 0, 1) < 2:

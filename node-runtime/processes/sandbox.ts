@@ -6,7 +6,7 @@ export interface Sandbox {
   /** Files and folders that are mounted read-only, with their paths in the sandbox. */
   mounts: readonly (readonly [source: string, target: string])[]
   env: Readonly<Record<string, string>>
-  /** The memory limit of its processes, beyond which the command is ended. */
+  /** The memory limit for its processes together; the command is killed if they exceed it. */
   memoryMb: number
   /** The size of `/tmp`, which is in memory. */
   temporaryMb: number
@@ -18,9 +18,9 @@ export interface Sandbox {
 
 /** Sandboxes with fewer CPUs than the machine get them round-robin. */
 let turn = 0
-/** Gives priority to chats and other work of the node. */
+/** Gives priority to chats and other work on the node. */
 const NICE = 5
-/** The margin of one process's hard memory limit above the limit of the memory watch, which only polls. */
+/** How far one process's hard memory limit exceeds the limit of the memory watch, which only polls. */
 const SPARE_MB = 512
 
 /** Builds the launcher's instructions for a sandbox with its root in this folder and its control groups in `groups`. */

@@ -10,8 +10,9 @@ from gpu_loss import is_placed_on_gpu, refuse_gpu
 
 
 def is_on_gpu() -> bool:
-    """Returns whether the server computes on a GPU. Ends the server if it was placed on one that PyTorch
-    cannot use: on the CPU it would be many times slower, for no visible reason."""
+    """Returns whether the server runs on a GPU. Ends the server if it was placed on one that PyTorch cannot
+    use: on the CPU it would be many times slower, for no visible reason.
+    """
     if torch.cuda.is_available():
         return True
     if is_placed_on_gpu():

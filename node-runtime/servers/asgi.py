@@ -1,5 +1,6 @@
-"""The base of the Python model servers. They are plain ASGI applications, because so few
-routes need no framework."""
+"""The base of the Python model servers. They are plain ASGI applications: with so few routes, they don't need
+a framework.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +33,11 @@ def refuse_weights(why: str) -> NoReturn:
 
 
 def server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the address and for when the server ends."""
+    """Adds the options for the server's address and its shutdown."""
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any free port and prints it")
+    parser.add_argument("--port", type=int, default=0, help="0 picks any free port and prints it")
     parser.add_argument("--socket", help="listen on this Unix socket instead")
-    parser.add_argument("--exit-with-parent", action="store_true", help="end when standard input closes")
+    parser.add_argument("--exit-with-parent", action="store_true", help="exit when standard input closes")
 
 
 async def read_body(receive: Receive, largest: int) -> bytes:
@@ -77,8 +78,7 @@ async def send_json(send: Send, status: int, body: Any) -> None:
 
 def serve(app: App, options: argparse.Namespace) -> None:
     """Listens, prints the ready line on standard output, and serves until SIGTERM or the loss of its GPU."""
-    # The server finishes the requests in flight and then raises the signal
-    # again, which is a normal end.
+    # The server finishes the requests in flight and then raises the signal again, which is a normal exit.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     listener = _listen(options)
     where: dict[str, Any] = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
@@ -118,7 +118,7 @@ def _listen(options: argparse.Namespace) -> socket.socket:
         listener.bind(options.socket)
     else:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        # asyncio disables Nagle's algorithm only if the protocol is given. The algorithm delays a
+        # asyncio disables Nagle's algorithm only if the protocol is specified. The algorithm delays a
         # response of two writes by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

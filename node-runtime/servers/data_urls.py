@@ -1,5 +1,5 @@
-"""Files in requests are `data:` URLs, because model servers have no network: the node fetches files from
-elsewhere.
+"""Files in requests are `data:` URLs, because model servers have no network access: the node fetches remote
+files.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class BadPayload(Exception):
 
 
 class Exchange:
-    """Paths in the exchange folder only."""
+    """Resolves paths in the exchange folder only."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -78,11 +78,11 @@ class GenerativeApp:
         name = route.task if route else self._natural if path == INFER else path.removeprefix(f"{INFER}/")
         if method != "POST" or not (route or path.startswith(INFER)):
             return await send_json(
-                send, 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
+                send, 404, error(f"There is no {method} {path} here; use GET /health or POST /infer.")
             )
         if name not in self._model.tasks:
             served = " and ".join(self._model.tasks)
-            return await send_json(send, 422, error(f"These weights serve {served}, and not {name}."))
+            return await send_json(send, 422, error(f"These weights serve {served}, not {name}."))
         try:
             fields = orjson.loads(await read_body(receive, MAX_BODY))
             if not isinstance(fields, dict):
@@ -144,7 +144,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
 
 class _Answer:
     """The response to one request: lines of JSON, and after the line of a file its bytes. It begins with the
-    first step, so a request that is refused before that gets its own HTTP status.
+    first step, so a request that is rejected before that gets its own HTTP status.
     """
 
     def __init__(self, send: Send, job: Job, task: str, model: str) -> None:
@@ -205,7 +205,7 @@ def _first_line(error: BaseException) -> str:
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one generative model over HTTP.")
-    parser.add_argument("--model", type=Path, required=True, help="folder in the format of diffusers or transformers")
+    parser.add_argument("--model", type=Path, required=True, help="folder in diffusers or transformers format")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)
     options = parser.parse_args()

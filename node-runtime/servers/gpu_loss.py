@@ -21,7 +21,7 @@ App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 # The exit status of a server that cannot use the GPU that it was placed on (README.md).
 NO_GPU_STATUS = 69
-# The time to send the responses of the requests that failed when the GPU was lost.
+# The time allowed to send the responses to requests that failed when the GPU was lost.
 ANSWER_S = 0.2
 
 _is_lost = False
@@ -33,7 +33,7 @@ def is_placed_on_gpu() -> bool:
 
 
 def refuse_gpu(why: str) -> NoReturn:
-    """Reports the GPU to the node with a printed line, and exits."""
+    """Reports the GPU failure to the node in a printed line, and exits."""
     _print_line(why)
     sys.exit(NO_GPU_STATUS)
 

@@ -1,4 +1,4 @@
-"""Reads a request's image. Its header gives its decoded size, so we check that before decoding anything."""
+"""Reads a request's image. The header gives the decoded size, so we check it before decoding anything."""
 
 from __future__ import annotations
 

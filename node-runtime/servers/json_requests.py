@@ -26,7 +26,9 @@ class BadOutput(Exception):
 
 
 class JsonApp:
-    """A plain ASGI application, because so few routes need no framework; each response is one JSON object."""
+    """A plain ASGI application, because a server with so few routes doesn't need a framework; each response
+    is one JSON object.
+    """
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +67,7 @@ async def answer_json(
     except BodyTooLarge:
         return 413, error(f"The body is larger than {largest >> 20} MB.")
     except Busy:
-        return 503, error("Too many requests wait for this model; try again later.")
+        return 503, error("Too many requests are waiting for this model; try again later.")
     except BadOutput as problem:
         return 500, error(str(problem))
     except CallerDisconnected:

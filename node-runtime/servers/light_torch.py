@@ -46,7 +46,7 @@ class _Marks(ModuleType):
 
     def __init__(self) -> None:
         super().__init__(COMPILER)
-        # With this path, other modules of the package can still be imported.
+        # With this path, the package's other modules can still be imported.
         self.__path__ = [str(Path(str(torch.__file__)).parent / "_dynamo")]
 
     def __getattr__(self, name: str) -> Any:

@@ -1,8 +1,9 @@
 """LightGBM's C library without its Python package.
 
-Importing the package costs 0.6 s and 90 MB, most of it for scikit-learn and SciPy, and a server
-needs a handful of functions. One prepared row of a small model is predicted in 2 microseconds,
-where `Booster.predict` needs 19."""
+Importing the package costs 0.6 s and 90 MB, most of it for scikit-learn and SciPy, but a server needs only
+a handful of functions. Predicting one prepared row with a small model takes 2 microseconds;
+`Booster.predict` takes 19.
+"""
 
 from __future__ import annotations
 

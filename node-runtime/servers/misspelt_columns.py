@@ -11,7 +11,7 @@ from typing import Any
 
 MIN_PREFIX_CHARS = 3
 MIN_RATIO = 0.8
-# Limits on the work for one request, which delays other callers: further names and longer ones aren't
+# Limits on the work for one request, because it delays other callers: names beyond these limits aren't
 # checked.
 MAX_NAMES = 50
 MAX_NAME_CHARS = 200
@@ -40,8 +40,10 @@ class MisspeltColumns:
         return row.keys() >= self._optional
 
     def first_in(self, row: Mapping[str, Any], checked: dict[str, bool]) -> tuple[str, str] | None:
-        """Returns a name of the row that the model doesn't know and the column that it probably means, which the row
-        lacks. `checked` collects the unknown names of one request, and whether they are compared by ratio."""
+        """Returns a name from the row that the model doesn't know and the column that it probably means,
+        which the row lacks. `checked` collects the unknown names of one request, and whether they are
+        compared by ratio.
+        """
         for name in row:
             if name in self._known or len(name) > MAX_NAME_CHARS:
                 continue
@@ -107,7 +109,7 @@ class _Name:
         words = "".join(char if char.isalnum() or char == "_" else " " for char in plain).split()
         parts = [word.replace("_", " ").split() for word in words]
         self._parts = list(chain.from_iterable(parts))
-        # The numbers of parts after which a word ends.
+        # How many parts there are up to the end of each word.
         self._word_ends = set(accumulate(len(one) for one in parts))
 
     def starts(self, other: _Name) -> bool:

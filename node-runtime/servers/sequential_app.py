@@ -12,7 +12,7 @@ from asgi import Receive, until_disconnected
 from json_requests import Busy, CallerDisconnected, JsonApp, answer_object, error
 
 INFER = "/infer"
-# The maximum number of waiting requests; more are refused.
+# The maximum number of waiting requests; further ones are rejected.
 MAX_WAITING = 256
 
 
@@ -56,7 +56,7 @@ class SequentialApp(JsonApp):
             return 200, {"status": "ok", "task": model.task, **model.facts}
         route = self._routes.get(path) if method == "POST" else None
         if not route:
-            return 404, error(f"There is no {method} {path} here; ask GET /health or POST {INFER}/{model.task}.")
+            return 404, error(f"There is no {method} {path} here; use GET /health or POST {INFER}/{model.task}.")
 
         async def work(body: Mapping[str, Any]) -> Mapping[str, Any]:
             return await self._run(route, model.probe(body) if path == INFER else body, receive)

@@ -18,7 +18,7 @@ from specialist.weights import open_engine, places_of
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one text model over HTTP.")
-    parser.add_argument("--model", type=Path, required=True, help="folder in the format of Hugging Face")
+    parser.add_argument("--model", type=Path, required=True, help="folder in Hugging Face format")
     parser.add_argument("--converted", default="", help="output folder of specialist_convert.py, if it has run")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)

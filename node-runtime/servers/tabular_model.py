@@ -30,7 +30,7 @@ def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
     """Reads the manifest and the model of a directory."""
     manifest = read_json(directory, "manifest.json")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BadModelFile(f"its format is not the one that this server knows, {FORMAT}")
+        raise BadModelFile(f"its format is not the one that this server supports, {FORMAT}")
     path = model_file(directory, manifest["model_file"])
     task = manifest["task"]
     if task == "regression":
@@ -45,7 +45,7 @@ def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
         from text_model import TextClassifier
 
         return manifest, TextClassifier(manifest, directory)
-    raise BadModelFile("its task is not known to this server")
+    raise BadModelFile("this server does not support its task")
 
 
 def read_instances(body: Any) -> list[Mapping[str, Any]]:
@@ -56,7 +56,7 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
     if not isinstance(instances, list) or not instances:
         raise InputProblem("instances must be a list with at least one object.", "/instances")
     if len(instances) > MAX_INSTANCES:
-        raise InputProblem(f"instances has {len(instances)} entries; at most {MAX_INSTANCES} are taken.", "/instances")
+        raise InputProblem(f"instances has {len(instances)} entries; at most {MAX_INSTANCES} are accepted.", "/instances")
     for index, instance in enumerate(instances):
         if not isinstance(instance, dict):
             raise InputProblem(
@@ -66,13 +66,13 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
 
 
 def read_texts(value: Any) -> tuple[list[str], bool]:
-    """Returns a request's list of strings, and whether the request holds a single string."""
+    """Returns a request's list of strings, and whether the request contains a single string."""
     if isinstance(value, str):
         return [value], True
     if not isinstance(value, list) or not value:
         raise InputProblem("text must be a string or a non-empty list of strings.", "/text")
     if len(value) > MAX_INSTANCES:
-        raise InputProblem(f"text has {len(value)} entries; at most {MAX_INSTANCES} are taken.", "/text")
+        raise InputProblem(f"text has {len(value)} entries; at most {MAX_INSTANCES} are accepted.", "/text")
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise InputProblem(f"text[{index}] must be a string.", f"/text/{index}")
@@ -85,7 +85,7 @@ class _Columns:
         self._encoder = RowEncoder(features)
         required = [one.name for one in features if one.required]
         optional = [one.name for one in features if not one.required]
-        # Models of earlier versions don't name the columns that they left out.
+        # Models from earlier versions don't name the columns that they left out.
         others = [*required, manifest["target"], *manifest.get("other_columns", ())]
         self._misspelt = MisspeltColumns(optional, others, are_all_known="other_columns" in manifest)
 

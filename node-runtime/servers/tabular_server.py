@@ -22,8 +22,8 @@ from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances, read_texts
 
 MAX_BODY = 16 << 20
-# LightGBM's messages about a file that is not a model. It has other messages for memory and for files that it
-# cannot open.
+# LightGBM's messages about a file that is not a model. It has other messages for memory errors and for files
+# that it cannot open.
 BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGNORECASE)
 # Larger requests run in a thread, so that small ones and the health check do not wait for them.
 INLINE_INSTANCES = 64
@@ -47,7 +47,7 @@ class TabularApp(JsonApp):
         if route == ("GET", "/health"):
             return 200, self._health
         if route != ("POST", "/infer"):
-            return 404, error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
+            return 404, error(f"There is no {route[0]} {route[1]} here; use GET /health or POST /infer.")
         return await answer_json(receive, MAX_BODY, self._result)
 
     async def _result(self, body: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class TextClassifier:
     def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
         self._column, self._longest, self._words = text_settings(manifest)
         if not 1 <= self._words <= WORDS_VERSION:
-            raise BadModelFile("it splits text in a way that this server does not know")
+            raise BadModelFile("it splits text in a way that this server does not support")
         self._labels = Labels(manifest["classes"])
         vocabulary = read_json(directory, "vocabulary.json")
         self._positions = {word: position for position, word in enumerate(vocabulary)}

@@ -28,16 +28,16 @@ export interface StartedTool {
   readonly exited: Promise<{ code: number }>
   /** Settles once all of its processes and files are gone. */
   readonly gone: Promise<unknown>
-  /** The message that explains why the node ended it. */
+  /** The error message if the node ended it. */
   readonly excess: string | undefined
   kill(): void
 }
 
 /** Starts tools in isolation. */
 export interface ToolDriver {
-  /** True if it can run the images of operators. */
+  /** True if it can run operators' images. */
   readonly runsImages: boolean
-  /** Returns why this machine cannot confine tools in this way; undefined when it can. */
+  /** Returns why this machine cannot confine tools in this way; undefined if it can. */
   lack(): Promise<string | undefined>
   start(run: ToolRun): Promise<StartedTool>
 }

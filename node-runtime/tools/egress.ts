@@ -23,7 +23,7 @@ const MB = 2 ** 20
 /** How long the platform's storage may send nothing. A whole file may take longer over a slow line. */
 const STORAGE_IDLE_TIMEOUT_MS = 120_000
 
-/** Opens the egress proxy of a run if its tool may reach public addresses. */
+/** Opens a run's egress proxy if its tool may reach public addresses. */
 export const openEgress = async (
   { connections }: EgressAccess,
   { network, slug }: CatalogTool,

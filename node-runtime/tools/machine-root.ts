@@ -30,7 +30,7 @@ export function machineMounts(): string[] {
 
 /**
  * Returns the id of an image that contains only mount points. With the machine's own programs mounted read-only, it
- * serves as a root for tools without a registry.
+ * serves as the tools' root, so no registry is needed.
  */
 export async function machineRoot(containers: ContainerDriver): Promise<string> {
   const links = SYSTEM.filter((path) => existsSync(path) && isLink(path)).map(

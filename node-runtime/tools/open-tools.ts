@@ -31,7 +31,7 @@ export interface OpenTools {
 
 export interface ToolSetup {
   tools: Tools
-  /** The profile of tools, if this node can confine them. */
+  /** The tools' profile, if this node can confine them. */
   able: string[]
   isolation: Isolation | undefined
 }

@@ -1,6 +1,6 @@
 import type { InstalledTool, Stage } from './stage.ts'
 
-/** Keeps programs of the tools in use started and waiting for input. Each program serves one request. */
+/** For the tools in use, keeps programs started and waiting for input. Each program serves one request. */
 export class ToolPool implements AsyncDisposable {
   readonly #size: number
   readonly #open: (installed: InstalledTool) => Promise<Stage>

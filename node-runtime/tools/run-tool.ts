@@ -4,7 +4,7 @@ import type { StartedTool } from './driver.ts'
 import { formatOutput, readBounded, type ProgramOutput } from './output.ts'
 import { ToolError } from './tool-error.ts'
 
-/** A program with more output is ended, because reading output costs the node. */
+/** A program that writes more than this is ended, because reading its output takes the node's time. */
 const MAX_WRITTEN = 16 * 1024 * 1024
 const MAX_REASON = 1_000
 /** The exit status of a program that reports an invalid input. */

@@ -18,7 +18,7 @@ const OPEN_INPUT_TIMEOUT_MS = 2_000
 /** The time limit of a tool while it waits for its input; the actual limit isn't known yet. */
 const INPUT_TIMEOUT_S = 3_600
 
-/** A tool with the folder of its program. */
+/** A tool and its program's folder. */
 export interface InstalledTool {
   tool: CatalogTool
   program: string | undefined
@@ -67,7 +67,7 @@ export class Stage implements AsyncDisposable {
     return new Stage(stack.move(), options, installed, { input, egress: proxy && socket })
   }
 
-  /** True while the program waits for its input. */
+  /** True while the program is waiting for its input. */
   get isWaiting(): boolean {
     return this.#started !== undefined && !this.#isOver
   }
@@ -124,7 +124,7 @@ export class Stage implements AsyncDisposable {
     const deadline = performance.now() + OPEN_INPUT_TIMEOUT_MS
     for (;;) {
       try {
-        // This fails at once if the pipe has no reader.
+        // This fails immediately if the pipe has no reader.
         await using _reader = await open(pipe, constants.O_WRONLY | constants.O_NONBLOCK)
         // If the program dies now, the writer would otherwise wait forever for another reader.
         const guard = await open(pipe, constants.O_RDWR)

@@ -27,7 +27,7 @@ const NO_ACCOUNT = ''
 
 /**
  * The tools of this node. Each request starts a confined process of its tool, which ends with the result. No state
- * survives between two requests.
+ * survives between requests.
  */
 export class Tools implements AsyncDisposable {
   readonly turns = new ToolTurns(AT_ONCE)
@@ -92,7 +92,7 @@ export class Tools implements AsyncDisposable {
     return this.#tools.get(modelKey)?.tool.time_field
   }
 
-  /** Reports the tools as models that are always loaded: a request needs nothing but the node. */
+  /** Reports the tools as models that are always loaded: a request needs nothing but this node. */
   report(): NodeModel[] {
     const running = [...this.#running.values()]
     return [...this.#tools.keys()].map((model_key) => ({

@@ -15,8 +15,8 @@ const CONTENT_TYPE = 'application/octet-stream'
 const ROOM_RETRY_DELAY_MS = 5_000
 
 /**
- * Uploads checkpoints while training continues: one at a time, and only the newest of those waiting. Retries a full
- * object store until it accepts the newest checkpoint.
+ * Uploads checkpoints while training continues: one at a time, and only the newest of those waiting. If the object
+ * store is full, retries until it accepts the newest checkpoint.
  */
 export class CheckpointUploader {
   readonly #control: ControlClient
@@ -35,7 +35,7 @@ export class CheckpointUploader {
     token: string
     signal: AbortSignal
     room: CapacityWait
-    /** Called when a run with a higher priority waits for this slot. */
+    /** Called when a run with a higher priority is waiting for this slot. */
     onPreempt: () => void
     /** Called when the run is paused. */
     onPause: () => void
@@ -61,7 +61,7 @@ export class CheckpointUploader {
     while (this.#running) await this.#running
   }
 
-  /** Ends a wait for room, and prevents later ones. */
+  /** Ends a wait for space, and prevents later ones. */
   stopWaiting(): void {
     this.#patience.abort()
   }

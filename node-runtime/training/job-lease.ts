@@ -29,7 +29,7 @@ export interface LeaseTools {
 export interface LeasedJob {
   claim: Pick<JobClaim, 'job_id' | 'lease_token' | 'attempt'>
   report: JobReport
-  /** Ends the attempt at once. */
+  /** Ends the attempt immediately. */
   cancelled: AbortSignal
   /** Ends the attempt at a point from which the next one can resume. */
   pausing: AbortSignal
@@ -72,7 +72,7 @@ export async function underLease(
   const pausing = AbortSignal.any([job.pausing, lease.pausing])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
-    // The job runs even if memory is short: its need is an estimate, and waiting would risk the progress so far.
+    // The job runs even if memory is short: its requirement is an estimate, and waiting would risk the progress so far.
     const isCounted = gpuCount !== undefined || tools.memory.gpus.length === 0
     const holding = tools.models.memoryAllocator.reserveUpTo(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
@@ -97,7 +97,7 @@ export async function underLease(
   }
 }
 
-/** Uploads the model's files and completes the lease. Waits for room in the store and the database without limit. */
+/** Uploads the model's files and completes the lease. Waits indefinitely for room in the store and the database. */
 export async function completeJob(
   control: ControlClient,
   { lease_token: token, turn }: Pick<JobClaim, 'lease_token' | 'turn'>,

@@ -22,7 +22,7 @@ export interface Supervision extends TrainerStart {
   progressUnit: string
   /** Controls how checkpoints wait for room in the object store. */
   room: CapacityWait
-  /** Ends the trainer at once, without a checkpoint. */
+  /** Ends the trainer immediately, without a checkpoint. */
   signal: AbortSignal
   /** Aborts when the node stops or drains; the trainer writes a checkpoint first. */
   stopping: AbortSignal
@@ -66,7 +66,7 @@ export async function supervise(
     await readTrainer(trainer, { onLine: (line) => output.line(line), onText: (text) => output.text(text) })
     const { code } = await trainer.exited
     signal.throwIfAborted()
-    // The result replaces the checkpoints, and whatever stopped the trainer early needs its slot.
+    // The result replaces the checkpoints, and whatever stopped the trainer early needs its slot now.
     uploader.stopWaiting()
     await uploader.settled()
     if (trainer.excess !== undefined) {

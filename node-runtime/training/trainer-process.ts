@@ -33,7 +33,7 @@ export interface TrainerJob {
   hardware: NodeInventory['hardware']
   /** The number of GPUs on which the run has a reservation. */
   gpus: number
-  /** The memory limit of the trainer. */
+  /** The trainer's memory limit. */
   memory_mb: number
 }
 
@@ -45,7 +45,7 @@ export interface TrainerStart {
   /** Unique on this node. */
   name: string
   job: Omit<TrainerJob, 'memory_mb'>
-  /** The memory limit, beyond which the trainer is ended. */
+  /** The memory limit; a trainer that exceeds it is killed. */
   limitMb: number
   /** The `device` of each GPU with the run's reservation. */
   gpus: readonly string[]
@@ -82,7 +82,7 @@ export async function startTrainer({
   })
 }
 
-/** Reads both outputs to their end. Lines that don't follow the protocol are log text. */
+/** Reads both outputs to the end. Lines that don't follow the protocol are log text. */
 export async function readTrainer(
   { stdout, stderr }: Pick<ManagedProcess, 'stdout' | 'stderr'>,
   { onLine, onText }: { onLine: (line: TrainerLine) => void; onText: (text: string) => void },

@@ -37,7 +37,7 @@ export interface AttemptTools extends BaseTools, LeaseTools {
 export interface AttemptOptions {
   claim: JobClaim
   report: JobReport
-  /** Ends the attempt at once, without a checkpoint. */
+  /** Ends the attempt immediately, without a checkpoint. */
   cancelled: AbortSignal
   /** Ends the attempt with a checkpoint. */
   pausing: AbortSignal
@@ -160,8 +160,7 @@ async function tokenizedDatasetFolder(root: string, datasetUrl: string): Promise
 }
 
 /**
- * Returns the RAM limit of a run. On a GPU node, reservations count only VRAM, so a run may use half of the machine's
- * RAM.
+ * Returns a run's RAM limit. On a GPU node, reservations count only VRAM, so a run may use half of the machine's RAM.
  */
 function limitOf(
   reservedMb: number,

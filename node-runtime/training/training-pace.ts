@@ -1,7 +1,7 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
 import type { TrainerLine } from './trainer-lines.ts'
 
-/** The interval of reports. Each one renews the lease and writes the run's row, so they must be rare. */
+/** The interval between reports. Each one renews the lease and writes the run's row, so they must be rare. */
 const REPORT_INTERVAL_MS = 5_000
 /** The minimum time for measuring a pace. */
 const MIN_MEASURED_MS = 2_000

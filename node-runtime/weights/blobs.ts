@@ -5,7 +5,7 @@ import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 /** The suffix of an incomplete file (see transfer.ts), and of a model's folder while it is assembled or removed. */
 export const PART = /\.part$/
 
-/** Stores each file of all models once, named by digest. A model's folder has hard links to them. */
+/** Stores every model file once, named by its digest. A model's folder has hard links to these files. */
 export class Blobs {
   readonly dir: string
 
@@ -72,7 +72,7 @@ export class Blobs {
     return new Set(models.filter(isUsed).map(({ model_key }) => model_key))
   }
 
-  /** Returns the bytes that the removal of these models would free. */
+  /** Returns how many bytes removing these models would free. */
   async bytesOnlyIn(
     models: readonly NodeModelSpec[],
     isComing: (sha256: string) => boolean,

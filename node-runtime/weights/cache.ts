@@ -11,7 +11,7 @@ import { digestOf, downloadFile } from './transfer.ts'
 export interface FetchOptions {
   signal?: AbortSignal
   onProgress: (progress: DownloadProgress) => void
-  /** Requests new URLs of the files, because a download may outlive its signed URLs. */
+  /** Requests new URLs for the files, because a download may outlive its signed URLs. */
   renew?: () => Promise<NodeModelSpec['files']>
 }
 
@@ -110,7 +110,7 @@ export class WeightsCache {
     await utimes(this.#modelDir(modelKey), at, at).catch(() => {})
   }
 
-  /** Downloads the missing files, resuming where an earlier try stopped. */
+  /** Downloads the missing files, resuming where an earlier attempt stopped. */
   async fetch(spec: NodeModelSpec, keep: ProtectedModels, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     await this.#reserve(spec, () => new Set([...keep(), spec.model_key]))
@@ -155,7 +155,7 @@ export class WeightsCache {
     }
   }
 
-  /** Removes a model if its files or conversions are damaged; returns false if all digests are right. */
+  /** Removes a model if its files or conversions are damaged; returns false if all digests match. */
   async dropIfDamaged(modelKey: string, signal: AbortSignal): Promise<boolean> {
     const found = await this.find(modelKey)
     if (!found) return false
@@ -204,7 +204,7 @@ export class WeightsCache {
     })
   }
 
-  /** Deletes a renamed folder and its unshared blobs. The folder goes last, because `init` searches for it. */
+  /** Deletes a renamed folder and its unshared blobs. The folder is deleted last, because `init` searches for it. */
   async #clear(part: string): Promise<void> {
     await rm(join(part, 'files'), { recursive: true, force: true })
     await this.#sweepBlobs()
@@ -304,7 +304,7 @@ export class WeightsCache {
         if ((await this.#removeParts()) || (await this.#sweepBlobs())) continue
         if (oldest === undefined) {
           oldest = await this.#removable()
-          // If removing all of them doesn't free enough, it would only cost us new downloads.
+          // If removing all of them doesn't free enough space, it would only force new downloads.
           const freed = await this.#bytesIn(oldest.filter((key) => !keep().has(key)))
           if (disk.planned - freed > this.#quotaBytes) break
           if (bavail * bsize + freed < disk.missing + HEADROOM_BYTES) break

@@ -4,7 +4,7 @@ export interface DownloadProgress {
   bytes_total: number
   download_speed_mbps: number
   eta_seconds: number | null
-  /** Seconds for which the download waits because the remote side limits its rate. */
+  /** Seconds for which the download is waiting because the remote side limits its rate. */
   rate_limited_s?: number
 }
 

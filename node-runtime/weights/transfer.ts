@@ -37,7 +37,7 @@ export class StorageFullError extends Error {
   override readonly name = 'StorageFullError'
 }
 
-/** Detects that a store is full: the platform's own store reports a reason, S3 servers a code in their XML. */
+/** Detects that a store is full: the platform's own store reports a reason; S3 servers return a code in their XML. */
 const NO_ROOM = new RegExp(
   `"reason":"${STORAGE_FULL}"|<Code>(?:XMinioStorageFull|XMinioAdminBucketQuotaExceeded|QuotaExceeded)</Code>`,
 )
@@ -96,7 +96,7 @@ class LimitedError extends Error {
 }
 
 /**
- * Downloads a file, resuming a partial download next to it. The file appears at its path only once its digest is right.
+ * Downloads a file, resuming a partial download next to it. The file appears at its path only once its digest matches.
  */
 export async function downloadFile({
   url,

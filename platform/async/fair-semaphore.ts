@@ -1,5 +1,5 @@
 export interface FairSemaphoreOptions {
-  /** The number of concurrent turns over all keys. */
+  /** The number of concurrent turns across all keys. */
   most: number
   /** The number of concurrent turns per key. */
   mostPerKey: number
@@ -62,8 +62,8 @@ export class FairSemaphore {
   }
 
   /**
-   * Takes a turn if one is free now. This spares callers a signal that they only need for the wait: one from
-   * `AbortSignal.timeout` lives until its time is over.
+   * Takes a turn if one is free now. Callers then don't need a signal, which only matters for the wait: one from
+   * `AbortSignal.timeout` lives until it times out.
    */
   takeFree(key: string): Disposable | undefined {
     const { most, mostPerKey } = this.#options

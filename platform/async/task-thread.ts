@@ -15,7 +15,7 @@ export interface TaskThreadOptions {
 /** The message that a thread posts for each task. */
 export type TaskReply<Answer> = { answer: Answer } | { error: string }
 
-/** A task took longer than its thread allows. */
+/** Thrown when a task takes longer than its thread allows. */
 export class TaskTimeout extends Error {
   override readonly name = 'TaskTimeout'
 }

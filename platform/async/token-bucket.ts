@@ -22,7 +22,7 @@ export class TokenBucket {
     return true
   }
 
-  /** Takes `amount`, even more than is left, and returns the milliseconds until units are available again. */
+  /** Takes `amount`, even if fewer units are left, and returns the milliseconds until units are available again. */
   spend(amount: number): number {
     this.#refill()
     this.#left -= amount

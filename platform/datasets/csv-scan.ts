@@ -94,7 +94,7 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
 /** Removes blanks around a cell, but no other white space. */
 export const trimBlanks = (cell: string): string => cell.replaceAll(/^ +|(?<! ) +$/g, '')
 
-/** Returns the first record of a text. */
+/** Returns the first record of the text. */
 function headerIn(text: string, delimiter: string, isCut: boolean): string {
   let [end, isOpen] = [0, false]
   for (const { 0: line } of text.matchAll(/[^\r\n]*(?:\r\n|\r|\n|$)/g)) {

@@ -9,7 +9,7 @@ export interface CsvContent {
   types: ColumnType[]
 }
 
-/** Reads a file in one pass, whatever its number of columns; reports a faulty record as for every CSV file. */
+/** Reads a file in one pass, whatever its number of columns. Faulty records are reported as for any CSV file. */
 export async function readWide(path: string, dialect: CsvDialect): Promise<CsvContent> {
   const columns = dialect.header.map(() => new ColumnTyper())
   let rows = 0

@@ -26,7 +26,7 @@ import {
 const SAMPLE_ROWS = 8_192
 /** A limit, because every counted column needs memory in each thread. */
 const COLUMNS_PER_PASS = 100
-/** DuckDB reads a file once per pass, so the cost is quadratic in the columns. We read wider files ourselves. */
+/** DuckDB reads a file once per pass, so the cost is quadratic in the column count. We read wider files ourselves. */
 const MAX_PASSES = 2
 
 /** Applies a test only to short values: text may be megabytes long, and functions copy it. */
@@ -150,7 +150,7 @@ async function readWith(file: CsvFile): Promise<CsvContent> {
     .catch(firstFault)
 }
 
-/** The first rows allow a column these types, and a text column these patterns of numbers in other notations. */
+/** The types that a column's first rows allow and, for a text column, the patterns of numbers in other notations. */
 interface ColumnGuess {
   types: TypedColumn[]
   patterns: NumberPatterns | undefined

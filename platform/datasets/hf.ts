@@ -88,7 +88,7 @@ function combine(files: readonly DataFile[]): DatasetProfile {
   return { num_samples: rows, columns: first.columns, decoded_bytes }
 }
 
-/** Returns the first column that the two do not have in common with the same type; an empty column matches any type. */
+/** Returns the first column that isn't in both with the same type; an empty column matches any type. */
 function difference(ours: readonly DatasetColumn[], theirs: readonly DatasetColumn[]): string | undefined {
   const types = new Map(theirs.map(({ name, type }) => [name, type]))
   for (const { name, type } of ours) {

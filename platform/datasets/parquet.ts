@@ -21,7 +21,7 @@ const ATTEMPTS = [
 ]
 /** DuckDB's message about its own memory limit. */
 const MET_LIMIT = /[KMGT]iB\/[^)]* used\)/
-/** Reading a few columns at a time bounds the memory to a few chunks, but a pass per column could take minutes. */
+/** Reading a few columns at a time limits memory use to a few chunks, but a pass per column could take minutes. */
 const MAX_PASSES = 64
 
 /**

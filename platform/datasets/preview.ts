@@ -1,7 +1,7 @@
 import type { DatasetPreview, PreviewValue } from '../../schemas/dataset.ts'
 import type { DatasetColumn } from './profile.ts'
 
-/** The first rows, which the figures are computed from; wider tables show their first columns. */
+/** The rows and columns at the start of a dataset that the figures are computed from. */
 export const SAMPLED = { rows: 1_000, columns: 200, characters: 500 }
 /** The number of rows that are stored unchanged; fewer if they take too many bytes. */
 const KEPT_ROWS = 50
@@ -11,7 +11,7 @@ const COMMON_VALUES = 5
 /** One row as strings, each cut one character beyond its limit; null for a missing value. */
 export type SampledRow = readonly (string | null)[]
 
-/** Sums up the first rows of a dataset. */
+/** Summarizes the first rows of a dataset. */
 export function previewOf(columns: readonly DatasetColumn[], sample: readonly SampledRow[]): DatasetPreview {
   const shown = columns.slice(0, SAMPLED.columns)
   const rows = sample

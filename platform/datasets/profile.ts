@@ -28,21 +28,21 @@ export interface DatasetProfile {
   decoded_bytes: number
 }
 
-/** A value counts one machine word: its number, or a pointer to its text. */
+/** A value counts as one machine word: its number, or a pointer to its text. */
 export const VALUE_BYTES = 8
 
 /** Returns the size in memory of rows whose text takes `textBytes` in total. */
 export const decodedBytes = (rows: number, columns: number, textBytes: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(rows * columns * VALUE_BYTES + textBytes))
 
-/** The largest row in bytes, which bounds the memory of every reader, ours and the trainers'. */
+/** The maximum size of a row in bytes, which bounds the memory of every reader, ours and the trainers'. */
 export const MAX_ROW_BYTES = 8 * 1024 * 1024
 
 /** A file with more columns than this is not a table; its names are data themselves. */
 export const MAX_COLUMNS = 10_000
 
 /**
- * The largest total size of all column names, written as JSON. Routes that read a dataset parse its names, so a limit
+ * The maximum total size of all column names, written as JSON. Routes that read a dataset parse its names, so a limit
  * on their number alone would not bound the work.
  */
 export const MAX_NAMES_BYTES = 1024 * 1024
@@ -50,12 +50,12 @@ export const MAX_NAMES_BYTES = 1024 * 1024
 /** Returns the bytes that a column name takes as JSON, which escapes control characters and quotes. */
 export const bytesOfName = (name: string): number => Buffer.byteLength(JSON.stringify(name)) - 2
 
-/** The file does not have its declared format; the message for its owner names the first faulty location. */
+/** The file doesn't match its declared format; the message for its owner names the first faulty location. */
 export class DatasetRefused extends Error {
   override readonly name = 'DatasetRefused'
 }
 
-/** Creates the error that refuses a file because of one of its lines, counted from one. */
+/** Creates the error that rejects a file because of one of its lines, numbered from 1. */
 export const refusedLine = (line: number, what: string): DatasetRefused =>
   new DatasetRefused(`line ${line}: ${what}`)
 

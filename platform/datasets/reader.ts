@@ -36,7 +36,7 @@ export interface ReadBounds {
   ms: number
 }
 const MAX_MEMORY_MB = 2_048
-/** The shortest time limit. On an idle machine reading takes seconds per hundred megabytes. */
+/** The minimum time limit. On an idle machine, reading takes seconds per hundred megabytes. */
 const MIN_READ_TIMEOUT_MS = 2 * 60_000
 const MAX_READ_TIMEOUT_MS = 15 * 60_000
 const READ_MS_PER_MB = 3_000

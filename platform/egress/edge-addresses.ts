@@ -34,7 +34,7 @@ export function edgeScopeOf(address: string): EdgeScope | undefined {
   return isPublicAddress(address) ? 'public' : undefined
 }
 
-/** Decides which addresses nodes may offer payloads at and connect to, by the operator's `HEARTH_EDGE_NETWORKS`. */
+/** Decides where nodes may offer payloads and connect to, according to the operator's `HEARTH_EDGE_NETWORKS`. */
 export class EdgeAddresses {
   readonly #networks: BlockList | undefined
 

@@ -13,7 +13,7 @@ const resolveBySystem: HostResolver = async (hostname) =>
 const MAX_NAMES = 10_000
 
 export const LOOKUP_LIMITS = {
-  /** The time limit of a look-up. */
+  /** The time limit for a look-up. */
   resolveMs: 5_000,
   /** A name whose look-up takes longer is slow. */
   slowMs: 1_000,
@@ -22,16 +22,16 @@ export const LOOKUP_LIMITS = {
    * (`UV_THREADPOOL_SIZE`).
    */
   slowAtOnce: 16,
-  /** Concurrent look-ups per owner; half of them may be of names that are not known to be quick. */
+  /** Concurrent look-ups per owner; half of them may be for names that are not known to be quick. */
   ownerAtOnce: 8,
   /** The number of consecutive quick look-ups after which a slow name counts as quick again. */
   quickAgainAfter: 4,
 }
 
 /**
- * Resolves names without caching. The resolver has few threads, and a slow name server can occupy one for long. So
- * concurrent callers of a name share a look-up, and names that are not known to be quick leave threads for others. Each
- * owner is limited too, because all of its names may become slow at once.
+ * Resolves names without caching. The resolver has few threads, and a slow name server can occupy one for a long time.
+ * So concurrent callers of a name share a look-up, and names that are not known to be quick leave threads for others.
+ * Each owner is limited too, because all of its names may become slow at once.
  */
 export class NameLookup {
   readonly #resolve: HostResolver

@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 import { type Config, ConfigError } from '../config.ts'
 
-/** Thrown for a destination that is refused, with a code from a closed vocabulary and a sentence. */
+/** Thrown for a destination that is rejected, with a code from a closed vocabulary and a sentence. */
 export class EgressRefused extends Error {
   override readonly name = 'EgressRefused'
   readonly reason: EgressReason

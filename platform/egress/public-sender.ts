@@ -5,7 +5,7 @@ import { type LOOKUP_LIMITS, NameLookup, type HostResolver } from './name-lookup
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type Answer, exchange, ExchangeAborted, type PublicRequest, Deadline } from './public-exchange.ts'
 
-/** The time limit of an exchange, from the DNS look-up to the end of the response. */
+/** The time limit for an exchange, from the DNS look-up to the end of the response. */
 const EXCHANGE_TIMEOUT_MS = 15_000
 const CONNECT_TIMEOUT_MS = 5_000
 const MAX_POOLS = 1_000
@@ -36,7 +36,7 @@ export class SendError extends Error {
 
 /**
  * Sends requests to user-supplied addresses under the egress policy. The name is resolved for each exchange, and one
- * unsafe address refuses the exchange. We connect to the checked addresses, and use the name for TLS and Host. An idle
+ * unsafe address blocks the exchange. We connect to the checked addresses, and use the name for TLS and Host. An idle
  * connection is reused only while its address is in the latest result. We follow no redirects and use no proxy; time
  * and size are bounded.
  */
@@ -87,7 +87,7 @@ export class PublicSender implements AsyncDisposable {
     return addresses
   }
 
-  /** Tries the addresses in order, the next one only if nothing was sent to the previous one. */
+  /** Tries the addresses in order, moving to the next one only if nothing was sent to the previous one. */
   async #sendToFirst(
     destination: Destination,
     addresses: string[],

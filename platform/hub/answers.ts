@@ -17,7 +17,7 @@ export type HubFailure =
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly code: HubFailure
-  /** The seconds after which to retry, when the hub enforces a rate limit. */
+  /** The number of seconds to wait before a retry, when the hub enforces a rate limit. */
   readonly retryAfterS: number | undefined
 
   constructor(
@@ -39,7 +39,7 @@ export class HubError extends Error {
   }
 }
 
-/** One file of a repository. The hub returns the SHA-256 only for large files, and the git blob id for others. */
+/** One file in a repository. The hub returns the SHA-256 only for large files, and the git blob id for others. */
 export interface HubFile {
   path: string
   sizeBytes: number
@@ -68,7 +68,7 @@ export interface HubRepoInfo {
   files: readonly HubFile[]
 }
 
-/** Converts an error response of the hub. */
+/** Converts a hub's error response to an error. */
 export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, hasToken: boolean): HubError {
   const code = String(headers['x-error-code'] ?? '')
   if (statusCode === 429) {

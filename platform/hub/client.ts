@@ -20,7 +20,7 @@ const MAX_REDIRECTS = 5
 /** The maximum page size for commits on a hub. */
 const COMMITS_PER_PAGE = 1_000
 const MAX_COMMIT_PAGES = 5
-/** The maximum number of commits that a search goes back. */
+/** How many commits back a search goes at most. */
 export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {
@@ -122,7 +122,7 @@ export class HubClient {
     return bytes
   }
 
-  /** Reads the first bytes of a large file, unverified, because no digest covers only a part. */
+  /** Reads the first bytes of a large file without verifying them, because no digest covers only part of a file. */
   async readStart(
     repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
     path: string,
@@ -248,7 +248,7 @@ function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): s
 
 async function readAll(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
   const bytes = await readUpTo(answer, maxBytes)
-  if (bytes.length > maxBytes) throw new HubError('invalid_answer', 'the response of the hub is too large')
+  if (bytes.length > maxBytes) throw new HubError('invalid_answer', "the hub's response is too large")
   return bytes
 }
 
@@ -263,7 +263,7 @@ async function readUpTo({ body }: Dispatcher.ResponseData, most: number): Promis
       if (size > most) break
     }
   } catch (cause) {
-    throw new HubError('unavailable', 'the connection to the model hub broke off', { cause })
+    throw new HubError('unavailable', 'the connection to the model hub was lost', { cause })
   }
   return Buffer.concat(chunks)
 }

@@ -61,7 +61,7 @@ export class LinkChannel {
   readonly #options: Required<Omit<ChannelOptions, 'pace'>>
   readonly #sending = new StreamTable<SendState>()
   readonly #receiving = new StreamTable<ReceiveState>()
-  /** The queue of streams that wait for their turn. */
+  /** The queue of streams that are waiting for their turn. */
   readonly #line: SendState[] = []
   #isPumping = false
   readonly #timer: NodeJS.Timeout
@@ -131,9 +131,7 @@ export class LinkChannel {
     this.#out.begin()
   }
 
-  /**
-   * From now on, grants credit for data that arrives on a stream; without credit, a sender stops at `STREAM_CREDIT`.
-   */
+  /** Starts granting credit for data that arrives on a stream; without credit, a sender stops at `STREAM_CREDIT`. */
   expect(stream: number): void {
     this.#receiving.set(stream, { ungranted: 0, paused: false })
   }
@@ -206,7 +204,7 @@ export class LinkChannel {
     return units
   }
 
-  /** Handles a chunk; ignores an empty one, and one of a stream that ended while the chunk was in flight. */
+  /** Handles a chunk; ignores it if it is empty, or if its stream ended while it was in flight. */
   #takeChunk(frame: Frame): number {
     const { length } = frame.body
     if (length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)

@@ -73,7 +73,7 @@ export function versionIn(header: string | string[] | undefined): number {
   return Number.isSafeInteger(version) && version > 0 ? version : 1
 }
 
-/** Returns the first feature that a stream needs but this version does not know. */
+/** Returns the first feature that a stream needs but this version does not support. */
 export function unknownNeed(needs: unknown): string | undefined {
   if (!Array.isArray(needs)) return undefined
   const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
@@ -81,7 +81,7 @@ export function unknownNeed(needs: unknown): string | undefined {
   return typeof need === 'string' ? need.slice(0, 100) : 'an unnamed feature'
 }
 
-/** Returns the bytes, copied if they are the smaller part of their buffer, which a view would keep in memory. */
+/** Returns the bytes, copied if they fill less than half of their buffer, because a view keeps all of it in memory. */
 export const compact = (bytes: Buffer): Buffer =>
   2 * bytes.length < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes
 

@@ -26,9 +26,9 @@ const UNITS: Readonly<Record<number, number>> = {
   [FRAME.hello]: 5_000,
 }
 const UNKNOWN_UNITS = 50
-/** One unit per 64 bytes of JSON, and of an unexpected body. */
+/** One unit per 64 bytes of JSON or of an unexpected body. */
 const BYTES_SHIFT = 6
-/** The units per turn of the event loop; then it is other sockets' turn. */
+/** The units handled per turn of the event loop, before other sockets get their turn. */
 const TURN_UNITS = 2_000
 const MIN_DELAY_MS = 5
 

@@ -9,9 +9,9 @@ const emptySlots = <T>(capacity: number): (Slot<T> | undefined)[] =>
   Array.from<undefined>({ length: capacity }).fill(undefined)
 
 /**
- * The values of streams in flight, by consecutive numbers. We don't use a `Map`: with a steady turnover, each backing
- * table that it has outgrown keeps the next one and all its values alive through every young garbage collection, which
- * costs a tenth of a gateway's CPU.
+ * The values of streams in flight, keyed by consecutive stream numbers. We don't use a `Map`: with a steady turnover,
+ * each backing table that it has outgrown keeps the next one and all its values alive through every young garbage
+ * collection, which costs a tenth of a gateway's CPU.
  */
 export class StreamTable<T> {
   #slots = emptySlots<T>(FIRST_CAPACITY)

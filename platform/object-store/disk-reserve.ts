@@ -3,7 +3,7 @@ import { storageFull } from '../../domain/errors.ts'
 import { readDiskSpace } from '../disk-space.ts'
 import type { StoreSpace } from './store.ts'
 
-/** The bytes of an upload between two checks of the disk. */
+/** The number of bytes that an upload writes between two checks of the disk. */
 const CHECK_BYTES = 8 * 1024 * 1024
 /** Limits the reserve to a share of the disk; otherwise a small disk could accept no upload at all. */
 const MAX_SHARE = 1 / 20

@@ -117,7 +117,7 @@ function fullStore(err: unknown): never {
 
 const missing = () => new ApiError('not_found', 'there is no object with this name')
 
-/** Writes an object. Buffers skip the check of the reserve: they are small, and their work has been admitted. */
+/** Writes an object. Buffers skip the reserve check: they are small, and their work has already been admitted. */
 const put = async (
   { at, reserve }: { at: Layout; reserve: DiskReserve },
   key: string,
@@ -155,7 +155,7 @@ async function get(at: Layout, key: string, { range, signal }: Parameters<Object
       details: { size_bytes: info.sizeBytes },
     })
   }
-  // A stream that is aborted at its creation fails before a listener can be added.
+  // A stream that is aborted on creation fails before a listener can be added.
   signal?.throwIfAborted()
   const body = createReadStream(join(at.objects, key), {
     highWaterMark: 256 * 1024,
@@ -227,7 +227,7 @@ async function removeEmptyFolders(root: string, folder: string): Promise<void> {
   if (removed) await removeEmptyFolders(root, dirname(folder))
 }
 
-/** Creates the folder of a write, again if it vanishes because its last object is deleted at the same time. */
+/** Creates the folder for a write, and re-creates it if a concurrent delete of its last object removes it. */
 function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
   const writeOnce = async () => {
     await mkdir(dirname(path), { recursive: true })

@@ -3,7 +3,7 @@ import { usableFolder } from '../config/folder.ts'
 import { openLocalObjectStore } from './local.ts'
 import type { ObjectStore } from './store.ts'
 
-/** Opens the configured store: the bucket of `S3_BUCKET`, otherwise the directory `HEARTH_OBJECT_DIR`. */
+/** Opens the configured store: the bucket `S3_BUCKET`, otherwise the directory `HEARTH_OBJECT_DIR`. */
 export async function openObjectStore(
   config: Config,
   baseUrl: () => string = () => required(config, 'HEARTH_BASE_URL'),

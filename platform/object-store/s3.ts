@@ -44,7 +44,7 @@ export interface S3ObjectStoreOptions {
 const PART_BYTES = 8 * 1024 * 1024
 const PARTS_AT_ONCE = 2
 const OCTETS = 'application/octet-stream'
-/** As a signed header of an upload, it makes S3 reject other bytes and report the digest from then on. */
+/** When signed into an upload, this header makes S3 reject other bytes and report the digest from then on. */
 const CHECKSUM = 'x-amz-checksum-sha256'
 
 interface Bucket {

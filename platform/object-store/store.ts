@@ -88,8 +88,8 @@ export interface ObjectStore {
   /** Signs a download URL; with `filename` the response is offered as a download under that name. */
   signGet(key: string, options: { expiresInS: number; filename?: string }): Promise<SignedUrl>
   /**
-   * Signs an upload URL. The upload must have exactly this content type; with `sha256` the store accepts
-   * only bytes of this digest, and with `sizeBytes` only this Content-Length.
+   * Signs an upload URL. The upload must have exactly this content type; with `sha256` the store accepts only bytes
+   * with this digest, and with `sizeBytes` only this Content-Length.
    */
   signPut(
     key: string,

@@ -8,12 +8,12 @@ const DEFAULT_INTERVAL_MS = 200
 const MAX_PROCESSES = 1_024
 
 export interface MemoryWatchOptions {
-  /** Returns the current processes that are counted together. */
+  /** Returns the current processes whose memory is counted together. */
   pids: () => Promise<readonly number[]>
   /** Returns their memory in MB; `ownMb` by default. */
   usedMb?: (pids: readonly number[]) => Promise<number>
   limitMb: number
-  /** Describes an excess of something other than memory; undefined when there is none. */
+  /** Describes an exceeded limit other than memory; undefined when there is none. */
   excess?: (pids: readonly number[]) => Promise<string | undefined>
   intervalMs?: number
   /** Called once, with a description of the excess. */
@@ -75,7 +75,7 @@ export const excessOf = (usedMb: number, limitMb: number): string =>
 export const ownMb = (pids: readonly number[]): Promise<number> =>
   sumMb(pids, /^(?:RssAnon|RssShmem|VmSwap|VmPTE):\s+(\d+) kB$/gm)
 
-/** Returns the memory in MB of these processes without their mappings of files in memory. */
+/** Returns the memory in MB of these processes, without memory-backed files that they map. */
 export const privateMb = (pids: readonly number[]): Promise<number> =>
   sumMb(pids, /^(?:RssAnon|VmSwap|VmPTE):\s+(\d+) kB$/gm)
 

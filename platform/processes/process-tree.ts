@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 
 /**
  * Returns a process and all its descendants that Linux reports. `everyThread` also finds processes that threads other
- * than the first have forked, which costs a read per thread.
+ * than the first forked, at the cost of one read per thread.
  */
 export async function treeOf(pid: number, { everyThread = false } = {}): Promise<number[]> {
   const threads = everyThread ? await threadsOf(pid) : [String(pid)]
@@ -18,8 +18,8 @@ export async function treeOf(pid: number, { everyThread = false } = {}): Promise
 export const threadsOf = (pid: number): Promise<string[]> => readdir(`/proc/${pid}/task`).catch(() => [])
 
 /**
- * Returns the folder of a process below `/proc`. If its first thread has ended, its files are under another of its
- * threads. `status` is the content of the process's own `status` file.
+ * Returns a process's folder in `/proc`. If its first thread has ended, its files are under another of its threads.
+ * `status` is the content of the process's own `status` file.
  */
 export async function folderOf(pid: number, status: string): Promise<string> {
   const other = /^State:\s+Z/m.test(status)

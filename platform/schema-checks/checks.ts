@@ -5,15 +5,18 @@ import type { CheckOrder, CheckReply } from './child.ts'
 
 export const CHECK_LIMITS = {
   children: 2,
-  /** The time limit for compiling a schema and checking a value, without the start of a child. */
+  /** The time limit for compiling a schema and checking a value, not including the start of a child. */
   deadlineMs: 3_000,
   /** The number of waiting checks per owner. */
   perOwner: 32,
-  /** The longest wait for a turn. It must exceed a stopped check, the pause after it and a child's start under load. */
+  /**
+   * The longest wait for a turn. It must exceed the total of a stopped check, the pause after it and a child's start
+   * under load.
+   */
   waitMs: 30_000,
   /** The time for which an owner counts as slow after one of its checks was stopped. */
   slowMs: 60_000,
-  /** The pause between a stopped check and the next one of a slow owner. */
+  /** The pause between a stopped check and a slow owner's next one. */
   restMs: 9_000,
   heapMb: 256,
 }
@@ -240,7 +243,7 @@ export class SchemaChecks implements AsyncDisposable {
     current.resolve(result)
   }
 
-  /** Fails checks that have waited too long, and clears the mark of owners that are no longer slow. */
+  /** Fails checks that have waited too long, and unmarks owners that are no longer slow. */
   #sweep(): void {
     const now = performance.now()
     for (const [owner, until] of this.#slowUntil) if (until <= now) this.#slowUntil.delete(owner)

@@ -40,7 +40,7 @@ function check({ key, schema, value, forget }: CheckOrder): CheckReply {
   }
 }
 
-/** The script's own timeout stops a check, which works even after the parent has exited. */
+/** Stops a check with the script's own timeout, which works even after the parent has exited. */
 const timed = new Script('hearthCheck()')
 
 function checkInTime(order: CheckOrder): CheckReply {

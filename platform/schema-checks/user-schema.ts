@@ -7,7 +7,7 @@ const MAX_BYTES = 128 * 1024
 const MAX_DEPTH = 64
 /** The maximum number of properties: ajv nests its code once per property, and overflows the stack with 2,000. */
 const WIDEST = 500
-/** Formats whose check is cheap for any text. */
+/** Formats that are cheap to check for any text. */
 const FORMATS = [
   'date',
   'time',
@@ -102,7 +102,7 @@ function openCompiler(faults: 'first' | 'all'): { compiler: Ajv2020; compiled: n
 }
 
 /**
- * Keywords that would make ajv load other schemas or respond asynchronously, and `x-order`, which is only for display.
+ * Keywords that would make ajv load other schemas or validate asynchronously, and `x-order`, which is only for display.
  */
 const LEFT_OUT = new Set(['$schema', '$id', '$async', 'x-order'])
 

@@ -208,7 +208,7 @@ const Pointer = Formed('^(?:/(?:[^~/]|~[01])*)*$', 'must be a JSON pointer such 
 
 const SpaceOf = Type.Object({ model_config_id: Uuid, space: SpaceName }, { additionalProperties: false })
 
-/** How to fit the map: a matrix, a rotation, or whichever does better on a part of the pairs. */
+/** How to fit the map: a matrix, a rotation, or whichever does better on some of the pairs. */
 export const FitMethod = Vocabulary('auto', 'ridge', 'procrustes')
 export type FitMethod = Static<typeof FitMethod>
 
@@ -268,7 +268,7 @@ export const StructuredRunStatus = Vocabulary(
 )
 export type StructuredRunStatus = Static<typeof StructuredRunStatus>
 
-/** The fitted map of a run; its file is in the object store. */
+/** A run's fitted map; its file is in the object store. */
 export const FittedMap = Type.Object({
   method: Vocabulary('ridge', 'procrustes'),
   relation: Relation,
@@ -281,7 +281,7 @@ export const FittedMap = Type.Object({
 })
 export type FittedMap = Static<typeof FittedMap>
 
-/** The verdict of a run on its map; `reasons` are the codes of the objections. */
+/** A run's verdict on its map; `reasons` are the codes of the objections. */
 export const Verdict = Type.Object({
   estimate: Type.Number(),
   score: Type.Number(),

@@ -6,8 +6,8 @@ import { EdgeMode, SpaceKind, Transport } from './vocabulary.ts'
 const Count = Type.Integer({ minimum: 0 })
 
 /**
- * The conditions that cohort runs currently meet. Cohorts and edges are those of the account, nodes those that serve
- * it.
+ * The current conditions for cohort runs. It covers the account's cohorts and edges, and the nodes that serve the
+ * account.
  */
 export const CohortHealth = Type.Object(
   {
@@ -25,7 +25,7 @@ export const CohortHealth = Type.Object(
     cohorts: Type.Object({
       queued: Count,
       running: Count,
-      /** Cohorts that wait for a node or whose deadline has passed. */
+      /** Cohorts that are waiting for a node, or whose deadline has passed. */
       stalled: Count,
     }),
     edges: Type.Object({ open: Count, held_bytes: Count, failed_1h: Count, relayed_1h: Count }),
@@ -62,7 +62,7 @@ const Neighbour = Type.Object({
 })
 export type Neighbour = Static<typeof Neighbour>
 
-/** The conditions that a stage at an endpoint would currently meet. */
+/** The conditions under which a stage at an endpoint would currently run. */
 export const CohortCapabilities = Type.Object(
   {
     endpoint_id: Uuid,

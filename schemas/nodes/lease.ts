@@ -20,8 +20,8 @@ export const MAX_INFERENCE_MS = 24 * 3_600_000
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
 /**
- * The lease term divided by the time that calls are retried. A node renews its lease after a third of the term, so the
- * rest covers a call that is retried for the whole time.
+ * The lease term divided by the time for which calls are retried. A node renews its lease after a third of the term, so
+ * the rest covers a call that is retried for that whole time.
  */
 export const TERM_PER_PATIENCE = 1.5
 /** The longest time, in seconds, that calls are retried under a lease with the longest term. */
@@ -118,7 +118,7 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
-/** The storage that ran out of space for the files of an attempt: the platform's, or a disk of the node. */
+/** The storage that ran out of space for an attempt's files: the platform's, or one of the node's disks. */
 export const StorageWait = Vocabulary('storage', 'disk')
 export type StorageWait = Static<typeof StorageWait>
 
@@ -184,9 +184,7 @@ export const UploadUrls = Type.Object(
 )
 export type UploadUrls = Static<typeof UploadUrls>
 
-/**
- * Fields of a stage's input, with the addresses in them. The response has URLs for the files that the platform stores.
- */
+/** Fields of a stage's input, with the URLs in them. The response has URLs for the files that the platform stores. */
 export const InputFiles = Type.Object(
   {
     files: Type.Array(
@@ -243,7 +241,7 @@ export const CompleteJob = Type.Object(
       { minItems: 1, maxItems: 200 },
     ),
     metrics: JsonObject,
-    // If absent, those listed for the task type of the run's config apply.
+    // If absent, the schemas and examples listed for the task type of the run's config apply.
     input_schema: Type.Optional(JsonObject),
     output_schema: Type.Optional(JsonObject),
     example_input: Type.Optional(JsonObject),

@@ -142,7 +142,7 @@ export const ErrorMeta = Type.Object({
 })
 export type ErrorMeta = Static<typeof ErrorMeta>
 
-/** On a stream, cancels the request. On stream 0, cancels this job or task wherever on the node it runs. */
+/** On a stream, cancels the request. On stream 0, cancels this job or task wherever it is running on the node. */
 export const CancelMeta = Type.Object({
   job_id: Type.Optional(Type.String()),
   task_id: Type.Optional(Type.String()),

@@ -92,7 +92,7 @@ export const NodeModel = Type.Object({
   /** How many requests a loaded model serves at a time; absent on older nodes. */
   max_concurrency: Type.Optional(Type.Integer({ minimum: 1 })),
   memory_mb: Megabytes,
-  /** The indexes of the GPUs that hold the model in equal parts; absent if memory is RAM, and on older nodes. */
+  /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
   /** True when the platform pinned the model, so that it is never evicted. */
   pinned: Type.Optional(Type.Boolean()),
@@ -105,8 +105,8 @@ export const NodeModel = Type.Object({
   /** The share of the weights that the server of a loading model has read. */
   load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
   /**
-   * Milliseconds, counted from this report, that the load still has to wait because the models in its way were loaded a
-   * moment ago. Absent while it isn't waiting.
+   * Milliseconds, counted from this report, that the load still has to wait because the models that it would evict were
+   * loaded a moment ago. Absent while it isn't waiting.
    */
   memory_in_ms: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
@@ -187,7 +187,7 @@ export type DiskFault = Static<typeof DiskFault>
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
   memory_free_mb: Megabytes,
-  /** By GPU index; absent if memory is RAM, and on older nodes. */
+  /** By GPU index; absent if the node's memory is RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(GpuCapacity, { maxItems: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
   /** Share of the CPU in use, 0 to 1. */
@@ -223,7 +223,7 @@ export const NodeJoined = Type.Object({
 })
 export type NodeJoined = Static<typeof NodeJoined>
 
-/** Each process of a node requests a credential, under an id that it creates at startup. */
+/** Each node process requests a credential, under an id that it creates at startup. */
 export const AskTemporalCredential = Type.Object(
   {
     instance_id: Uuid,
@@ -355,7 +355,7 @@ export const NodeLogsQuery = Type.Object({
     ...Vocabulary('jobs', ...NODE_LOG_SOURCES),
     default: 'jobs',
     description:
-      'Logs of the jobs that the node ran last, or logs that its process or model servers wrote since it started; the latter are requested from the node',
+      "Logs of the node's latest jobs, or logs that its process or model servers have written since it started; the latter are requested from the node",
   }),
   limit: Type.Optional(
     Type.Integer({
@@ -367,7 +367,7 @@ export const NodeLogsQuery = Type.Object({
   ),
 })
 
-/** The newest log lines of the jobs that a node ran last, or of the node itself, oldest first. */
+/** The newest log lines of a node's latest jobs, or of the node itself, oldest first. */
 export const NodeLogs = Type.Object(
   {
     node_id: Uuid,

@@ -16,7 +16,7 @@ export const TaskClaim = Type.Object(
     /** A URL from which the lease holder can download the input while the lease lasts. */
     input_url: Type.String(),
     /**
-     * Input files that were uploaded to the platform, by field; the node fetches others from their public address.
+     * Input files that were uploaded to the platform, by field; the node fetches others from their public URLs.
      * Gateways before 0.13 don't send them.
      */
     files: Type.Optional(Type.Array(Type.Object({ field: Type.String(), url: Type.String() }))),

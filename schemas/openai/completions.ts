@@ -3,7 +3,7 @@ import { RequestedTier } from '../api-key.ts'
 import { Nullable } from '../common.ts'
 
 /**
- * A request of OpenAI's legacy Completions API. Sampling fields not listed here (`stop`, `seed`, penalties) reach the
+ * A request to OpenAI's legacy Completions API. Sampling fields not listed here (`stop`, `seed`, penalties) reach the
  * model server unchanged.
  */
 export const CreateCompletion = Type.Object(

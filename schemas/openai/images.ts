@@ -76,7 +76,7 @@ export const ImageList = Type.Object(
       Type.Object({
         b64_json: Type.Optional(Type.String()),
         url: Type.Optional(
-          Type.String({ description: 'Valid for 24 hours; every read of the task returns a new one' }),
+          Type.String({ description: 'Valid for 24 hours; every read of the task returns a new URL' }),
         ),
       }),
     ),

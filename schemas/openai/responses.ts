@@ -5,8 +5,8 @@ import { Nullable } from '../common.ts'
 const Loose = Type.Record(Type.String(), Type.Unknown())
 
 /**
- * A request of OpenAI's Responses API that a chat can answer. Items and parts are checked one by one when the chat is
- * built (`domain/responses/chat-of.ts`); fields not listed here are ignored.
+ * A Responses API request that a chat can answer. Items and parts are checked one by one when the chat is built
+ * (`domain/responses/chat-of.ts`); fields not listed here are ignored.
  */
 export const CreateResponse = Type.Object(
   {

@@ -41,7 +41,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     edges: [],
   })
 
-  it('repeat the reason why a cohort waits in plain output, and cancel the cohort', async () => {
+  it('repeat the reason why a cohort is waiting in plain output, and cancel the cohort', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: 'patient' })
     const node = await world.node()
@@ -79,7 +79,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     )
   })
 
-  it('continue to follow a cohort after an outage of the platform, and give up when the outage lasts', async () => {
+  it('continue to follow a cohort after a platform outage, and give up when the outage lasts', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'unreached' })
@@ -108,7 +108,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.ok(Date.now() - began >= 900)
   })
 
-  it('print what a resumed run took over, given a task id, or why it took over nothing', async () => {
+  it('print what a resumed run reused, given a task id, or why it reused nothing', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'resumed' })

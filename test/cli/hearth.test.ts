@@ -111,7 +111,7 @@ describe('hearth', () => {
     assert.match((await run(['keys', 'list', accountId])).out, /operator\s+sales-\*, training\.merge\s/)
   })
 
-  it('warns about unknown tools of a limited key', async () => {
+  it('warns when a limited key names unknown tools', async () => {
     const { accountId } = await api.account()
     const errorsOf = async (tools: string) => (await run(['keys', 'create', accountId, '--tools', tools])).err
 

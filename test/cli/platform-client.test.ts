@@ -33,7 +33,7 @@ async function startSlow(bytesPerMs: number) {
 }
 
 describe('CLI requests', () => {
-  it('send a large body over a slow connection as long as bytes move', async () => {
+  it('send a large body over a slow connection as long as bytes keep moving', async () => {
     using slow = await startSlow(5_000)
     const began = performance.now()
     // Two bytes per character.

@@ -361,7 +361,7 @@ describe('hearth runs', () => {
   }
 })
 
-describe('curve of a run', () => {
+describe("a run's curve", () => {
   it('has the maximum at the top, the minimum at the bottom, and the last values below', () => {
     const points = [10, 5, 2.5, 0].map((value, i) => [i + 1, value] as const)
     const lines = curve([{ name: 'loss', points }], { width: 40, height: 5 })

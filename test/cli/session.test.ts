@@ -99,7 +99,7 @@ describe('hearth login and profiles', () => {
     assert.match((await hearth.run(['overview'])).out, /New work is admitted/)
   })
 
-  it('never sends the key of a profile to another URL', async () => {
+  it("never sends a profile's key to another URL", async () => {
     await login()
     const { code, err } = await hearth.run(['runs', 'ls', '--base-url', 'http://127.0.0.1:1'])
 

@@ -139,7 +139,7 @@ describe('console pages', function () {
     assert.deepEqual(wide, [])
   })
 
-  it("shows a language model's answer while it is streamed", async () => {
+  it("shows a language model's answer as it is streamed", async () => {
     await using tab = await open(`/endpoints/${endpoint.id}`)
     await tab.page.getByLabel('Message').fill('Hello there')
     await tab.page.getByLabel('Message').press('Enter')

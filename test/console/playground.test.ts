@@ -169,7 +169,7 @@ describe('playground text helpers', () => {
     assert.throws(() => rowsOfTable('rooms,city\n', schema), /no rows below/)
   })
 
-  it('show validation errors in plain words at their field', () => {
+  it('show validation errors in plain words next to their fields', () => {
     const at = (error: string, instanceLocation: string, keyword = 'x') =>
       faultOf({ keyword, error, instanceLocation })
 

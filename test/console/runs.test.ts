@@ -19,7 +19,7 @@ describe('runs in the console', function () {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Writes what a node reports while it trains. */
+  /** Writes what a node reports during training. */
   async function epoch(jobId: string, at: number): Promise<void> {
     const { db } = on.api.database
     const losses = { train_loss: 1 / (at + 1), val_loss: 1.2 / (at + 1) }
@@ -116,7 +116,7 @@ describe('runs in the console', function () {
     await tab.picture('compare-light')
   })
 
-  it('shows data of an ended run that arrived after its end', async () => {
+  it("shows an ended run's data that arrived after its end", async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'hasty' })
     await begin(jobId)
     await epoch(jobId, 0)

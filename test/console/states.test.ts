@@ -44,7 +44,7 @@ describe('states in the console', () => {
     })
   }
 
-  it('explain the next step for everything that waits or has failed', () => {
+  it('explain the next step for everything that is waiting or has failed', () => {
     for (const [as, states] of Object.entries(STATES))
       for (const [state, [tone, words, then]] of Object.entries(states)) {
         assert.ok(words.length > 2, `${as} ${state}`)

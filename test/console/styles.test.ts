@@ -50,7 +50,7 @@ describe('console build', function () {
     assert.match(output, /Slider has no styles in /)
   })
 
-  it('fails when styles are unused or not in the order of Mantine', async () => {
+  it("fails when styles are unused or not in Mantine's order", async () => {
     const output = await buildWith(async (sources) => {
       await replaceIn(join(sources, 'mantine.ts'), badge, '')
       await appendFile(join(sources, 'mantine.ts'), badge)

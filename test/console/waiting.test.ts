@@ -21,7 +21,7 @@ describe('waiting and failed work in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('shows why a run waits, and that a paused run continues when it is resumed', async () => {
+  it('shows why a run is waiting, and that a paused run continues when it is resumed', async () => {
     const { db } = on.api.database
     const waiting_reason = 'there is no node with a GPU that works for this account'
     const waiting = { status: 'pending', waiting_reason, waiting_since: new Date() } as const

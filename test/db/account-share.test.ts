@@ -78,7 +78,7 @@ describe("an account's share of connections", () => {
     })
   })
 
-  it('does not delay an answer that all accounts share', async () => {
+  it('does not delay a cached read that all accounts share', async () => {
     await assertRunsAtOnce((query) => {
       const answer = new CachedRead(query, 1_000)
       return () => answer.get()

@@ -35,7 +35,7 @@ describe('listener', () => {
     return rows
   }
 
-  it('reports a gap for what was announced before it listened, then receives the rest', async () => {
+  it('reports a gap for notifications sent before it was listening, then receives the rest', async () => {
     const { calls, listener } = listening()
     await using _ = listener
 
@@ -46,7 +46,7 @@ describe('listener', () => {
     assert.deepEqual(calls, { heard: ['one'], gaps: 1, errors: 0 })
   })
 
-  it('reconnects when its connection breaks, and reports a gap for what it missed', async () => {
+  it('reconnects when its connection breaks, and reports a gap for the notifications it missed', async () => {
     const { calls, listener } = listening()
     await using _ = listener
     await listener.start()

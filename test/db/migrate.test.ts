@@ -36,7 +36,7 @@ describe('migrate', () => {
     assert.deepEqual(applied.flat(), [])
   })
 
-  it('lets a process start next to newer ones whose migrations only add', async () => {
+  it('lets a process start next to newer ones whose migrations are purely additive', async () => {
     using newer = await version((folder) =>
       writeFile(join(folder, '9001-more.sql'), 'create table more (id integer primary key);'),
     )

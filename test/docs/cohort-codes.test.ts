@@ -15,7 +15,7 @@ import {
 import { valuesOf } from '../../schemas/common.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** The sources that produce errors of cohorts, of their stages and of endpoints in a cohort. */
+/** The sources that produce errors for cohorts, for their stages and for endpoints in a cohort. */
 const SOURCES = [
   'activities/control/cohorts',
   'activities/control/housekeeping/reconcile.ts',

@@ -138,7 +138,7 @@ describe('work whose workflow is gone', () => {
     )
   })
 
-  it('is restarted once if it is the test of a candidate, unless it was cancelled', () => {
+  it("is restarted once if it is a candidate's test, unless it was cancelled", () => {
     for (const status of ['TERMINATED', 'MISSING', 'COMPLETED', 'TIMED_OUT']) {
       assert.equal(orphanedTest(status, 1), 'restart')
       assert.deepEqual(orphanedTest(status, 2), {

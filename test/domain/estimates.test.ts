@@ -16,7 +16,7 @@ describe('duration estimates', () => {
     assert.equal(estimateByKin([{ memory_mb: 4_000, ms: 700 }], 50), 700)
   })
 
-  it('follow the model size when nothing is measured: cold above cached above one inference', () => {
+  it('grow with the model size when nothing has been measured, and rank a cold load above a cached load above an inference', () => {
     assert.equal(estimateByKin([], 500), undefined)
     const of = (mb: number) =>
       (['cold', 'cached', 'inference'] as const).map((what) => estimateBySize(what, mb))

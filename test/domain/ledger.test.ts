@@ -32,7 +32,7 @@ describe('ledger', () => {
     assert.deepEqual(purses([...hold(task(7)), ...refund(task(7))]), { 'account:a': 0, escrow: 0 })
   })
 
-  it('books no entries for free work', () => {
+  it('creates no entries for free work', () => {
     assert.deepEqual([...hold(task(0)), ...capture(task(0), 'o'), ...refund(task(0))], [])
   })
 })

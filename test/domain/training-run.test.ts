@@ -37,7 +37,7 @@ describe('trainer threads', () => {
   })
 })
 
-describe('the hardware of a run', () => {
+describe("a run's hardware", () => {
   const cpu = { requiresGpu: false, gpuOnline: true }
 
   it('is GPU only when one is needed, required, or preferred and online', () => {
@@ -49,7 +49,7 @@ describe('the hardware of a run', () => {
     assert.deepEqual(hardwareFor('auto', { requiresGpu: true, gpuOnline: false }), { hardware: 'gpu' })
   })
 
-  it("reports why a config that needs a GPU can't run without one", () => {
+  it('is refused with a reason when a CPU-only run needs a GPU', () => {
     const choice = hardwareFor('cpu_only', { requiresGpu: true, gpuOnline: true })
     assert.match('refused' in choice ? choice.refused : '', /GPU/)
   })
@@ -67,8 +67,8 @@ describe('model keys', () => {
   })
 })
 
-describe('the message of a failed run', () => {
-  it("is the last attempt's own error, else the end of the log", () => {
+describe("a failed run's message", () => {
+  it("is the last attempt's own error, or else the end of the log", () => {
     assert.equal(failureText('permanent', { lastError: 'no such column', lastLines: [] }), 'no such column')
     assert.match(
       failureText('fruitless', { lastError: 'out of memory', lastLines: ['x'] }),

@@ -122,7 +122,7 @@ async function result(mcp: Caller, name: string, args: object = {}): Promise<Any
   return body
 }
 
-/** Calls a model, and waits for the task as the response says. */
+/** Calls a model, and waits for the task as the response instructs. */
 async function waited(mcp: Caller, args: object) {
   let answer = await result(mcp, 'run_inference', args)
   while (answer.status !== 'succeeded')
@@ -130,7 +130,7 @@ async function waited(mcp: Caller, args: object) {
   return answer
 }
 
-/** Uploads a file in the steps that the result of `create_dataset` names. */
+/** Uploads a file by following the steps in the result of `create_dataset`. */
 async function uploadBy(
   { init_url, commit_url }: { init_url: string; commit_url: string },
   table: string | Buffer,

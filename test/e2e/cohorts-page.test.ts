@@ -35,7 +35,7 @@ describe('commands in docs/cohorts.md', function () {
     data?.[Symbol.dispose]()
   })
 
-  /** Runs the block of a page that contains `words` in a shell with the test's `HEARTH_DATA_DIR`. */
+  /** Runs the page's block that contains `words` in a shell with the test's `HEARTH_DATA_DIR`. */
   function typed(
     words: string,
     page = 'docs/cohorts.md',
@@ -53,7 +53,7 @@ describe('commands in docs/cohorts.md', function () {
     return { child, readOutput: () => text, output: once(child, 'close').then(() => text) }
   }
 
-  it('return the verdict of a panel (S1)', async () => {
+  it("return a panel's verdict (S1)", async () => {
     const output = await typed('train urgency').output
 
     assert.match(output, /urgency: (?:pending|running), 0 s[^]*Endpoint urgency serves it/)

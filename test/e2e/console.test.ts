@@ -17,7 +17,7 @@ import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/
 /** Long enough for PyTorch to load a cold model on a busy machine. */
 const LONG = { timeout: 180_000 }
 
-describe('the console of a platform', function () {
+describe("a platform's console", function () {
   this.timeout(900_000)
   const folder = temporaryFolder()
   const data = dataDirectory()

@@ -10,12 +10,12 @@ import { linkCheckout, PageShell } from '../support/servers/page-shell.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 import { requireLlamaCpp } from '../support/servers/worlds/llm-world.ts'
 
-/** The other pages use its endpoints. */
+/** Runs first, because the other pages use its endpoints. */
 const FIRST = 'docs/quickstart.md'
-/** The settings that pages name for `npm start`. */
+/** The settings that the pages specify for `npm start`. */
 const SETTINGS = { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1' }
 
-/** The commands of each page without the exceptions; pages without such commands are left out. */
+/** Each page's commands, minus the exceptions; pages with no commands left are omitted. */
 const runnable = [FIRST, ...PAGES.filter((page) => page !== FIRST)].flatMap((page) => {
   const commands = commandsOf(page).filter(({ text }) => !exceptionFor(page, text))
   return commands.length > 0 ? [{ page, commands }] : []

@@ -29,7 +29,7 @@ const CLASSIFIER = {
     micro_batch_size: 8,
   },
 }
-/** Float noise of tiny models between ONNX Runtime and PyTorch. */
+/** Floating-point differences between ONNX Runtime and PyTorch on tiny models. */
 const CLOSE = 1e-4
 
 interface Run {

@@ -91,7 +91,7 @@ describe('the embedded platform', function () {
     assert.match(text.join(''), /^Another Hearth \(pid \d+\) is running on [^\n]+\n$/)
   })
 
-  it('stops within ten seconds without leaving processes, and resumes running work at the next start', async () => {
+  it('stops within ten seconds without leaving processes behind, and resumes running work at the next start', async () => {
     const run = await longRun(platform)
     await eventually('the run', async () => ((await status(platform, run)) === 'running' ? true : undefined))
     const before = platform.ready

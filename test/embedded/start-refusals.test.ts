@@ -13,7 +13,7 @@ interface End {
   stderr: string
 }
 
-/** Runs the program of `npm start`, without npm, until it exits. */
+/** Runs the `npm start` program without npm until it exits. */
 async function start(env: NodeJS.ProcessEnv, main = 'embedded/start.ts'): Promise<End> {
   using folder = temporaryFolder()
   const child = spawn(process.execPath, [main], {
@@ -88,7 +88,7 @@ describe('npm start with settings that do not fit the machine', function () {
     assert.equal(code, 2)
   })
 
-  it('exits at once on SIGTERM while it waits for an unresponsive server', async () => {
+  it('exits at once on SIGTERM while waiting for an unresponsive server', async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1')
     await once(silent, 'listening')
     const { port } = silent.address() as AddressInfo

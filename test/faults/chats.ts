@@ -15,15 +15,15 @@ import { checkBooks } from './work.ts'
 export type Victim = Process | 'model server'
 
 const PRELOAD = new URL('../support/servers/nodes/serve-fake-llm.ts', import.meta.url).href
-/** The environment of a platform that serves the models of `importChatModel`. */
+/** The environment of a platform that serves the models imported by `importChatModel`. */
 export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${PRELOAD}` }
 
 const STREAMS = 8
 const WHOLES = 3
 const LATE = 2
 /**
- * Each takes more than 5 s, including the 2 s of the cold load. So all of them have started, and none has ended, when
- * their victim is killed.
+ * Each of these chats takes more than 5 s, including the 2 s of the cold load. So all of them have started, and none
+ * has ended, when their victim is killed.
  */
 const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
 const WHOLE = { fake: { delay_ms: 5_000 } }
@@ -32,7 +32,7 @@ const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
 const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'gate', 'temporal', 'postgres'])
 const PRICE_MICRO = 10_000
 
-/** The outcome of a chat for its client: complete, an error, a refusal, or an end without an error. */
+/** The outcome of a chat as its client sees it: complete, failed, rejected, or cut off without an error. */
 export type End = 'whole' | 'failed' | 'refused' | 'cut'
 
 export interface Chat {
@@ -76,7 +76,7 @@ export async function chatsAgain(platform: TestPlatform, model: ChatModel): Prom
   }
 }
 
-/** Chats in flight with a loaded model, and one that waits for a model to load. */
+/** Chats in flight with a loaded model, and one that is waiting for a model to load. */
 export class ChatsInFlight {
   readonly #platform: TestPlatform
   readonly #models: readonly [warm: ChatModel, cold: ChatModel]

@@ -14,7 +14,7 @@ export interface Inbox extends AsyncDisposable {
   /** By event id: the number of arrivals, the paths and the bodies. */
   readonly received: ReadonlyMap<string, { times: number; paths: Set<string>; bodies: Set<string> }>
   url(path: string): string
-  /** Returns the settings that let a platform deliver to it, and writes its certificate to the folder. */
+  /** Returns the settings that let a platform deliver to this inbox, and writes its certificate to the folder. */
   environment(folder: string): NodeJS.ProcessEnv
 }
 

@@ -17,7 +17,7 @@ export interface Kind extends Model {
   /** An input that takes a second or more, and one that finishes at once. */
   long: object
   short: object
-  /** Part of the command line of its server. */
+  /** Part of its server's command line. */
   server: string
 }
 

@@ -35,7 +35,7 @@ type Case = (typeof CASES)[number]
  * hand-over, so the platform has to detect lost nodes only once. The clocks of the surviving nodes are eight minutes
  * apart.
  */
-describe('nodes killed during hand-overs of cohorts', function () {
+describe('nodes killed during cohort hand-overs', function () {
   this.timeout(600_000)
   const folder = temporaryFolder()
   const stack = new AsyncDisposableStack()

@@ -12,7 +12,7 @@ import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
 
 /** How long nodes retry their calls; 60 s by default. */
 const RETRY_S = Number(process.env.HEARTH_NODE_RETRY_S ?? 20)
-/** After that time a node tries for 5 s to report that it is giving up. */
+/** After `RETRY_S` seconds, a node tries for another 5 s to report that it is giving up. */
 const LONG_S = RETRY_S + 10
 /** Restarting the server takes up to another 5 s. */
 const SHORT_S = RETRY_S / 2

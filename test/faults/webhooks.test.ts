@@ -102,7 +102,7 @@ function eventOf(accountId: string): TerminalEvent {
   }
 }
 
-/** Retries until the event is in the database, because only then is it accepted. */
+/** Retries until the event is in the database; before that, it hasn't been accepted. */
 async function persistently(write: () => Promise<void>): Promise<void> {
   for (const since = Date.now(); ;) {
     try {

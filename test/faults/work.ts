@@ -190,7 +190,7 @@ interface Audit {
   sums: { total_micro: number }
 }
 
-/** Fails unless the ledger entries of a task balance, and each kind of entry exists once. */
+/** Fails unless a task's ledger entries balance and each kind of entry exists exactly once. */
 export async function checkBooks(
   { ready }: { ready: { base_url: string; operations_key: string } },
   taskId: string,

@@ -38,7 +38,7 @@ describe('an event', () => {
     assert.equal(lines[0]?.['msg'], 'filled from {note} $& %s: cold')
   })
 
-  it("uses its error's message when it has none of its own", () => {
+  it("uses its error's message when it has no message", () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.broke', { err: new Error('the lid is stuck') })

@@ -7,7 +7,7 @@ import { clearLockedPorts } from 'get-port'
 import { keptPort } from '../../platform/free-ports.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-/** Requests a port as a later process does, for which get-port has no reservations. */
+/** Requests a port as a later process would, without get-port's reservations. */
 const later = (file: string): Promise<number> => {
   clearLockedPorts()
   return keptPort(file)

@@ -7,7 +7,7 @@ import { NodeCredentials } from '../../platform/node-credentials.ts'
 const newKey = () => randomBytes(32).toString('base64')
 
 describe('node credentials', () => {
-  it('can be read with any key of the ring, even during key rotation', () => {
+  it('can be read with any key in the key ring, even during key rotation', () => {
     const [old, next] = [newKey(), newKey()]
     const credential = { nodeId: 'n1', expiresAt: 12_345 }
     const before = new NodeCredentials([old])

@@ -160,7 +160,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal(await store.head('endless'), undefined)
     })
 
-    it('deletes an object or a whole folder, and ignores absence', async () => {
+    it('deletes an object or a whole folder, and ignores missing ones', async () => {
       for (const key of ['d/1', 'd/2', 'd/e/3', 'dd/4']) await store.put(key, Buffer.from(key), CSV)
 
       await store.delete('d/1')

@@ -28,7 +28,7 @@ describe('the proxy variables', () => {
     process.env = { ...before }
   })
 
-  it('are read in lower and upper case, and ALL_PROXY applies to both kinds', () => {
+  it('are read in lower and upper case, and ALL_PROXY applies to both HTTP and HTTPS', () => {
     assert.deepEqual(proxiesOf({ HTTP_PROXY: 'http://a:1', https_proxy: 'http://b:2' }), {
       http: 'http://a:1',
       https: 'http://b:2',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { ControlError } from '../../node-runtime/control/client.ts'
 import { reasonOf } from '../../platform/reason.ts'
 
-describe('the one-line reason of an error', () => {
+describe("an error's one-line reason", () => {
   it('is the gRPC details if they are a string', () => {
     assert.equal(reasonOf(Object.assign(new Error('14 UNAVAILABLE: away'), { details: 'away\nat' })), 'away')
   })

@@ -53,12 +53,12 @@ describe('node signatures', () => {
     ['body', { body: '{"lease_s":31}' }],
   ]
   for (const [what, change] of changed) {
-    it(`do not verify for another ${what}`, () => {
+    it(`do not verify for a different ${what}`, () => {
       assert.equal(verifySigned(publicKey, { ...parts, ...change }, signature, now).fault, 'signature')
     })
   }
 
-  it('do not verify with another key, or when they are malformed', () => {
+  it('do not verify with a different key, or when they are malformed', () => {
     const other = publicKeyFromRaw(newNodeKey().publicKey)!
 
     assert.equal(verifySigned(other, parts, signature, now).fault, 'signature')

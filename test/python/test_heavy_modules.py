@@ -25,7 +25,7 @@ from llm.options import Sampling, Unusable
 
 @contextmanager
 def imported(name: str, *libraries: str) -> Generator[Any, None, None]:
-    """Imports a module with stand-ins for its libraries, and unloads everything that this loads."""
+    """Imports a module with stand-ins for its libraries, and unloads everything that the import loads."""
     before = dict(sys.modules)
     sys.modules.update({library: MagicMock() for library in libraries})
     try:

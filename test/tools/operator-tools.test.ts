@@ -97,7 +97,7 @@ describe('operator tools', function () {
     assert.equal(status, 422)
   })
 
-  it('run in a container of their image when added with the CLI', async function () {
+  it('run in a container from their image when added with the CLI', async function () {
     this.timeout(180_000)
     await using engine = await requireEngine(this, { withImage: false })
     const image = await nodeImage(engine)

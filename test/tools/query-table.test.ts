@@ -5,7 +5,7 @@ import { requireToolPython } from '../support/servers/nodes/tools.ts'
 const lines = (...all: string[]) => `${all.join('\n')}\n`
 const many = (count: number, row: (i: number) => string) => Array.from({ length: count }, (_, i) => row(i))
 
-describe('CSV files in query_table', function () {
+describe('query_table on CSV files', function () {
   this.timeout(60_000)
   let python: string
 
@@ -19,7 +19,7 @@ describe('CSV files in query_table', function () {
     return result ?? {}
   }
 
-  it('rejects a file whose rows and header differ in the number of fields, with line and counts', async () => {
+  it('rejects a file whose rows and header differ in the number of fields, and reports the line and the counts', async () => {
     const cases: [text: string, message: string][] = [
       [
         lines('time,temp', ...many(500, (i) => `${i},1.5`), 'time,temp,hum', '1,2,3'),
@@ -82,7 +82,7 @@ describe('CSV files in query_table', function () {
     assert.deepEqual([bars.rows, named.rows], [[{ n: 30 }], [{ s: 3 }]])
   })
 
-  it('asks for the delimiter when two of them fit the header', async () => {
+  it('asks for the delimiter when two delimiters fit the header', async () => {
     const { error } = await query(lines('name;first,age', 'a;b,3', 'c;d,4'))
 
     assert.equal(

@@ -94,7 +94,7 @@ function addLaterFrame(file: string): void {
 }
 
 /**
- * Provides packages: those of this checkout if the lock files are equal, else the version's own, installed once per
+ * Provides packages: this checkout's if the lock files are equal, otherwise the version's own, installed once per
  * machine.
  */
 async function providePackages(path: string): Promise<void> {

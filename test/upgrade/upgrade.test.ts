@@ -47,7 +47,7 @@ for (const release of RELEASES) {
   })
 }
 
-/** Starts the processes of one version alongside those of the other, then stops the others, while work continues. */
+/** Starts one version's processes alongside the other's, then stops the other's, while work continues. */
 async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> {
   await using fleet = await Fleet.open()
   await fleet.start(first)

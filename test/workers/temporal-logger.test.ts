@@ -19,7 +19,7 @@ describe('temporalLogger', () => {
     assert.deepEqual([rest.attempt, rest.taskToken], [3, undefined])
   })
 
-  it('logs shutdown errors of an ending worker as debug, and leaves all other levels unchanged', () => {
+  it("logs a stopping worker's shutdown errors as debug, and leaves all other levels unchanged", () => {
     const levels: number[] = []
     const write = (line: string) => void levels.push((JSON.parse(line) as { level: number }).level)
     const sdk = temporalLogger(pino({ base: null, level: 'debug' }, { write }))

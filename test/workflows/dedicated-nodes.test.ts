@@ -42,7 +42,7 @@ describe('the only node, dedicated to one account', () => {
   })
 
   const db = () => world.api.database.db
-  /** Creates an endpoint over a model of this account; two of them do not fit on the node. */
+  /** Creates an endpoint for a model of this account; two such models do not fit on the node. */
   async function endpointOf(
     accountId: string,
     name: string,
@@ -73,7 +73,7 @@ describe('the only node, dedicated to one account', () => {
   }
   const loaded = () => node.parts.models.report().map(({ model_key, state }) => [model_key, state])
 
-  it('gets none of the tasks, imports, runs, merges or warm models of another account', async () => {
+  it("gets none of another account's tasks, imports, runs, merges or warm models", async () => {
     const { accountId, key } = world
     const before = { ...(await given(node.nodeId)), loaded: loaded() }
     const endpoint = await endpointOf(accountId, 'private')

@@ -71,7 +71,7 @@ describe('killSwitch', () => {
     assert.equal((await row()).version, version + 1)
   })
 
-  it('ignores a late signal of an earlier change', async () => {
+  it('ignores a late signal about an earlier change', async () => {
     const { version } = await killSwitchRepository.writeKillSwitch(
       api.database.db,
       { active: false, reason: 'over', actor: 'me' },

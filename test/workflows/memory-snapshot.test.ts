@@ -72,7 +72,7 @@ describe('memorySnapshot', () => {
     await until(async () => (await snapshotsOf(caller.accountId)).length === 1)
   })
 
-  it('continues in another worker when the first is killed while it computes vectors', async () => {
+  it('continues in another worker when the first is killed while computing vectors', async () => {
     const name = 'test-embedder'
     await using other = await startApi({
       env: {

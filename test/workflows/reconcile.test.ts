@@ -110,7 +110,7 @@ describe('reconcile', function () {
     await reconcile().reconcileTasks(null)
   })
 
-  describe('the test of a candidate', () => {
+  describe("a candidate's test", () => {
     const version = (id: string) =>
       api.database.db.selectFrom('model_version').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
 

@@ -233,7 +233,7 @@ describe('housekeeping', () => {
       assert.equal((await complete(fresh)).status, 409)
     })
 
-    it('removes files uploaded for ended tasks that no result names', async () => {
+    it('removes files that were uploaded for ended tasks and that no result names', async () => {
       const { db } = api.database
       const { objects } = api.services
       const endpoint = await buildEndpoint(db, accountId)
@@ -284,7 +284,7 @@ describe('housekeeping', () => {
       assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
     })
 
-    it("removes what lost attempts of an ended run stored, and keeps the run's own files", async () => {
+    it("removes what an ended run's lost attempts stored, and keeps the run's own files", async () => {
       const { db } = api.database
       const { objects } = api.services
       const [old, young] = await Promise.all(
@@ -330,7 +330,7 @@ describe('housekeeping', () => {
       assert.equal((await listFiles(young!)).length, 4)
     })
 
-    it('runs as a workflow along with reconcile, each activity twice', async () => {
+    it('runs as a workflow along with reconcile when each activity runs twice', async () => {
       await using _worker = await world.control(runTwice)
       await api.database.db
         .insertInto('usage_delta')

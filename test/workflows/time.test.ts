@@ -11,7 +11,7 @@ const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 const SLACK_MS = 5 * SECOND
 
-describe('waiting for hours', () => {
+describe('a workflow that waits for hours', () => {
   let temporal: SkippingTemporal
 
   before(async function () {

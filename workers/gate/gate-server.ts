@@ -48,7 +48,7 @@ const MAX_REQUEST_BYTES = 1024 * 1024
 const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
 const EMPTY = Buffer.alloc(0)
 
-/** Field numbers of polls, their responses, and the responses of nodes; they are the same in all four requests. */
+/** Field numbers of polls, their responses, and nodes' responses; they are the same in all four requests. */
 const POLL = { namespace: 1, taskQueue: 2, taskToken: 1 } as const
 const QUEUE = { name: 1 } as const
 const ANSWER = { taskToken: 1, namespace: 4 } as const
@@ -315,7 +315,7 @@ function methodsOfTemporal(): Record<string, string[]> {
   }
 }
 
-/** Returns whether a node may poll a queue now: a draining node only its own queue, a removed node none. */
+/** Returns whether a node may poll a queue now: only its own queue while draining, and none once removed. */
 function mayPoll(
   { id, account_id, status, sharing, hardware, ordered }: NodePermissions,
   queue: string,

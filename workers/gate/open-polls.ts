@@ -1,4 +1,4 @@
-/** A poll that waits for work. */
+/** A poll that is waiting for work. */
 export interface OpenPoll {
   readonly nodeId: string
   readonly queue: string
@@ -10,7 +10,7 @@ export interface OpenPoll {
 export type CallKind = 'poll' | 'other'
 
 /**
- * The largest number of concurrent calls of one node. A node keeps at most 135 polls open (workers/node/queues.ts).
+ * The maximum number of concurrent calls from one node. A node keeps at most 135 polls open (workers/node/queues.ts).
  * Nodes up to 0.12 kept ten polls per model, so the limit leaves room for fifty models. All other calls are short.
  */
 const MAX_CALLS: Readonly<Record<CallKind, number>> = { poll: 600, other: 200 }
@@ -61,7 +61,7 @@ export class OpenCalls {
     if (!refused) return undefined
     const { count, kind } = refused
     const what = kind === 'poll' ? 'open polls' : 'calls in flight'
-    return `the gate refused ${count} ${count === 1 ? 'call' : 'calls'} of this node: it has more than ${MAX_CALLS[kind]} ${what}`
+    return `the gate rejected ${count} ${count === 1 ? 'call' : 'calls'} from this node: it has more than ${MAX_CALLS[kind]} ${what}`
   }
 
   #recentRefusals(nodeId: string): RefusalCount | undefined {

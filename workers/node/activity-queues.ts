@@ -114,7 +114,8 @@ export class ActivityQueues implements AsyncDisposable {
     const ended = worker
       .run()
       .catch((err: unknown) => {
-        // The SDK also throws when work of a closed queue does not end in time; Temporal then gives it to another node.
+        // The SDK also throws when work from a closed queue does not end in time; Temporal then gives it to another
+        // node.
         const isClosed = this.#open.get(queue) !== worker
         if (isClosed) emit(log, 'queue.close_forced', { err, queue })
         else {

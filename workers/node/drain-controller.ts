@@ -1,4 +1,4 @@
-/** Tracks whether this node drains or stops; trainers listen to its signal. */
+/** Tracks whether this node is draining or stopping; trainers listen to its signal. */
 export class DrainController {
   #controller = new AbortController()
   #draining = false

@@ -30,7 +30,7 @@ export interface GateAccessOptions {
 }
 
 const CONNECT_DELAY_MS = { first: 100, longest: 2_000 }
-/** The bounds of the interval between renewals of a credential, and the pause after a failure. */
+/** The bounds of the interval between credential renewals, and the pause after a failure. */
 const RENEW_INTERVAL_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 /**
  * The shortest interval between requests for a credential after lost links; the response shows whether the node has

@@ -69,7 +69,7 @@ export class GateWatch {
 }
 
 /**
- * Checks the health of the gate, not of Temporal behind it. The gate also reports calls of this node that it refused.
+ * Checks the health of the gate, not of Temporal behind it. The gate also reports calls from this node that it refused.
  */
 async function faultOf(
   connection: NativeConnection,

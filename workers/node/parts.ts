@@ -95,11 +95,11 @@ export interface NodeOptions {
   onGpus?: () => void
   /** Called when a link breaks or a gateway refuses one. */
   onNoLink: () => void
-  /** The folder of the lockfiles of Python environments, if it is not the runtime's own. */
+  /** The folder with the Python environments' lockfiles, if it is not the runtime's own. */
   locksDir?: string | undefined
 }
 
-/** Ends processes that an earlier run left, joins the platform if necessary, and opens the links. */
+/** Ends processes left behind by an earlier run, joins the platform if necessary, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
   const { catalog, lines, isDraining, gateFault, onDraining, onNoLink, onSharing } = options

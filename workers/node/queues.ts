@@ -30,7 +30,7 @@ type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
 
 /**
  * Returns the queues whose work this node can do now. They need at most 4 + 3 + 2 * `MAX_WARM_QUEUES` polls, regardless
- * of the number of models on disk. Work for a model that isn't loaded comes over the node's own queue.
+ * of the number of models on disk. Work for a model that isn't loaded arrives on the node's own queue.
  */
 export function wantedQueues(
   { identity, inventory, models, gpuHealth }: QueueParts,

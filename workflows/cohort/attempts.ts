@@ -173,7 +173,7 @@ async function attemptOn(
       return { code: 'not_taken', message: cause.message, isUntaken: true }
     if (cause instanceof ApplicationFailure)
       return { code: cause.type ?? 'failed', message: `the stage failed: ${cause.type ?? 'unknown'}` }
-    return { code: 'node_lost', message: 'the node of the stage was lost' }
+    return { code: 'node_lost', message: "the stage's node was lost" }
   } finally {
     stage.call = undefined
   }

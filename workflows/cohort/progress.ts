@@ -35,7 +35,7 @@ export interface Call {
 
 export type Run = ReadonlyMap<string, Progress>
 
-/** Returns the stages of a cohort as an execution begins. */
+/** Returns the state of a cohort's stages when an execution starts. */
 export const begin = (stages: readonly StageOutline[]): Run =>
   new Map(
     stages.map((stage): [string, Progress] => [
@@ -84,7 +84,7 @@ export function isUnneeded({ name, isOutput, state }: Progress, run: Run): boole
   )
 }
 
-/** Returns the stages on nodes that wait for this one, directly or indirectly. */
+/** Returns the stages on nodes that are waiting for this one, directly or indirectly. */
 export function waitingFor({ name }: Progress, run: Run): Progress[] {
   const reached = new Set([name])
   // The stages are in topological order.
@@ -124,7 +124,7 @@ export function show({ run, said }: CohortProgress): void {
   setCurrentDetails([...(said ? [said, ''] : []), ...table].join('\n'))
 }
 
-/** The database knows whether a node loads, waits or runs; the workflow only knows that the node has the stage. */
+/** The database knows if a node is loading, waiting or running; the workflow only knows that the node has the stage. */
 function wordOf({ state, isOff, isCut, isRunning }: Progress): string {
   if (state === 'started') return isRunning ? 'running' : 'at work'
   if (state !== 'done') return state

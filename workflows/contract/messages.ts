@@ -1,6 +1,6 @@
 import { defineQuery, defineSignal } from '@temporalio/workflow'
 
-/** The actor and the reason of a kill switch order; every refused caller sees the reason. */
+/** Who issued a kill switch order, and why; every refused caller sees the reason. */
 export interface KillSwitchOrder {
   reason: string
   actor: string
@@ -27,7 +27,7 @@ export interface JobClaimedNotice {
 
 export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 
-/** Signals a job's workflow why no node can run the job at present, for operators to see. */
+/** Reports to a job's workflow why no node can currently run the job, so that operators see the reason. */
 export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
 
 /** Signals a job's workflow that the run is paused, so that it withdraws an offer that no node has taken. */

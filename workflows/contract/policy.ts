@@ -165,8 +165,8 @@ export const PAUSE = {
 /**
  * The number of events after which a cohort continues as new even with work in flight. The server ends an execution at
  * 51,200 events, and work in flight adds at most a few hundred before the execution continues as new. A stage call adds
- * about 12 events, a node lookup 6. The lookups of a day (17,300) and every attempt of 64 stages with retries and
- * fallbacks (19,200) together stay below the limit.
+ * about 12 events, and a node lookup adds 6. The lookups of a day (17,300) and every attempt of 64 stages with retries
+ * and fallbacks (19,200) together stay below the limit.
  */
 export const MAX_HISTORY = 40_000
 

@@ -276,11 +276,11 @@ export const killSwitchStart = {
 /** The start intents of the housekeeping workflows; every worker ensures that they run. */
 export const housekeepingStarts = [
   housekeepingStart('reconcile', 'Finishes or restarts work whose workflow is gone'),
-  housekeepingStart('retention', 'Removes what has outlived its time'),
+  housekeepingStart('retention', 'Removes expired data'),
   {
     ...housekeepingStart(
       'cohorts',
-      'Ends what takes too long in cohorts; finishes or restarts those without a workflow',
+      'Ends overdue cohort work; finishes or restarts cohorts without a workflow',
     ),
     workflow: 'cohortHousekeeping',
     args: [{}],

@@ -49,7 +49,7 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
       if (step.state === 'unverified') {
         isHurried = false
         await waitFor(
-          'Waits until the destination is verified, or the deadline of 48 hours.',
+          'Waiting until the destination is verified or the 48-hour deadline passes.',
           doubled(PAUSE.forDestination, looks++),
         )
         continue
@@ -79,7 +79,10 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
         continue
       }
       const pause = doubled(PAUSE.forRoom, crowded++) * (0.5 + Math.random() / 2)
-      await waitFor(`Attempt ${step.attempt} waits for others to the same destination to end.`, pause)
+      await waitFor(
+        `Attempt ${step.attempt} is waiting for other attempts to the same destination to end.`,
+        pause,
+      )
     }
     setCurrentDetails("Ended; the delivery's row contains the outcome.")
   } catch (err) {

@@ -7,7 +7,7 @@ const { failWebhookVerification } = proxyLocalActivities<WebhookActivities>(LOCA
 
 export interface WebhookVerificationInput {
   endpointId: string
-  /** The version of the endpoint's URL. A changed URL is another version, with its own challenge. */
+  /** The version of the endpoint's URL. Changing the URL creates a new version, with its own challenge. */
   version: number
 }
 

@@ -31,7 +31,7 @@ export interface StageOutline {
   called?: CallResult | undefined
 }
 
-/** A cohort as its workflow begins. */
+/** The state of a cohort when its workflow starts. */
 export interface OpenedCohort {
   ended: boolean
   accountId: string
@@ -43,7 +43,10 @@ export interface OpenedCohort {
 }
 
 export type CallResult =
-  /** `calledAt` (epoch milliseconds) distinguishes calls of one attempt; absent if the node has already begun. */
+  /**
+   * `calledAt` (epoch milliseconds) distinguishes repeated calls for the same attempt; absent if the node has already
+   * started the stage.
+   */
   | {
       verdict: 'called'
       nodeId: string
@@ -62,8 +65,8 @@ export interface RequeuedStages {
 }
 
 /**
- * A lookup that exceeds this returns what it has found so far, and the workflow makes the remaining first calls.
- * The activity's timeout is ten seconds, and all other work of its cohort waits for it.
+ * A lookup that exceeds this returns what it has found so far, and the workflow makes the remaining first calls. The
+ * activity's timeout is ten seconds, and all other work in its cohort waits for it.
  */
 const LOOKUP_TIMEOUT_MS = 4_000
 /** The workflow calls any further first stages one by one. */
@@ -108,7 +111,7 @@ async function callByLook(
 export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /**
    * Starts a cohort, calls the stages without producers, and returns its graph. Safe to repeat because the row changes
-   * state once, and a repeated call is harmless.
+   * state only once, and calling a stage twice is harmless.
    */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
@@ -153,8 +156,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /**
-   * Chooses a node for a stage and calls it there. Safe to repeat because a stage that a node has claimed is left
-   * as it is.
+   * Chooses a node for a stage and calls it there. Safe to repeat because a stage that a node has already claimed is
+   * left alone.
    */
   async callStage({
     cohortId,
@@ -202,8 +205,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /**
-   * Takes stages from their nodes to call them again later, which costs no attempt. Running stages are included only if
-   * `evenRunning`. Safe to repeat because a stage that was put back is not at work.
+   * Takes stages back from their nodes so they can be called again later; this doesn't count as an attempt. Running
+   * stages are included only if `evenRunning`. Safe to repeat because a stage that was put back is no longer running.
    */
   async putBackStages({
     stageIds,
@@ -222,12 +225,12 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     return all
   },
 
-  /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
+  /** Decides what happens after a stage's attempt fails. Safe to repeat because each attempt is settled only once. */
   settleStage(attempt: EndedAttempt): Promise<StageVerdict> {
     return db.transaction().execute((trx) => settleStage(trx, attempt))
   },
 
-  /** Ends stages whose results are no longer needed. Safe to repeat because a stage ends once. */
+  /** Ends stages whose results are no longer needed. Safe to repeat because a stage ends only once. */
   async cancelStages({ stageIds }: { stageIds: readonly string[] }): Promise<void> {
     for (const id of stageIds) {
       await db.transaction().execute(async (trx) => {
@@ -238,7 +241,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     }
   },
 
-  /** Ends a cohort, including stages still at work. Safe to repeat because a cohort ends once. */
+  /** Ends a cohort, including any stages that are still running. Safe to repeat because a cohort ends only once. */
   async endCohort({ cohortId, ending }: { cohortId: string; ending: CohortEnding }): Promise<void> {
     await db.transaction().execute((trx) => endCohort(trx, cohortId, ending, now()))
     const cohort = await cohortRepository.readCohort(db, cohortId)

@@ -37,7 +37,7 @@ export interface EvaluationVerdict {
 }
 
 export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) => ({
-  /** Returns whether a run has yet to be done. Safe to repeat because it only reads. */
+  /** Returns whether a run is still open. Safe to repeat because it only reads. */
   async isEvaluationOpen(runId: string): Promise<boolean> {
     const run = await structuredRunRepository.findRun(db, runId)
     return run !== undefined && !structuredRunRepository.hasEnded(run)
@@ -45,8 +45,7 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
 
   /**
    * Assigns a step to a node that has room for the step's model; null while there is none. Steps without their own
-   * model go to the node of the target's model. Safe to repeat because a step belongs to the node it was last assigned
-   * to.
+   * model go to the target model's node. Safe to repeat because a step belongs to the node it was last assigned to.
    */
   async placeEvaluation({ runId, step }: { runId: string; step: EvaluationStep }): Promise<string | null> {
     const run = await structuredRunRepository.findRun(db, runId)
@@ -67,14 +66,14 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
     return nodeId
   },
 
-  /** Stores the map of a run. Safe to repeat because the same map is stored again. */
+  /** Stores a run's map. Safe to repeat because the same map is stored again. */
   async noteFit({ runId, fit }: { runId: string; fit: FittedMap }): Promise<void> {
     await structuredRunRepository.storeFit(db, runId, fit)
   },
 
   /**
-   * Ends a run with its verdict, and registers the evidence unless there is a reason not to. Safe to repeat because
-   * the evidence has the id of the run, and a run that has ended does not change.
+   * Ends a run with its verdict, and registers the evidence unless there is a reason not to. Safe to repeat because the
+   * evidence has the run's id, and a run that has ended does not change.
    */
   async registerEvidence({ runId, fit, verdict }: EvaluationVerdict): Promise<StructuredRunStatus> {
     const run = await structuredRunRepository.findRun(db, runId)
@@ -98,7 +97,7 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
   },
 })
 
-/** Registers evidence and ends the run in one transaction; returns the reasons against the evidence. */
+/** Registers evidence and ends the run in one transaction; returns the reasons to reject the evidence, if any. */
 async function register(
   { db, now }: Pick<ControlDeps, 'db' | 'now'>,
   run: StructuredRunRow,

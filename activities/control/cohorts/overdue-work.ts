@@ -18,7 +18,7 @@ export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => (
    * repeat because an attempt ends once, and a workflow ignores the signal for an earlier attempt.
    */
   async endOverdueWork(): Promise<{ cohorts: number; stages: number }> {
-    /** A failure of one cohort does not stop the others; the next pass tries again. */
+    /** A failure in one cohort does not stop the others; the next pass tries again. */
     const at = (cohort_id: string, work: () => Promise<unknown>) =>
       work().catch((err: unknown) => emit(log, 'cohort.overdue_failed', { err, cohort_id }))
     const cohorts = await findOverdueCohorts(db)

@@ -13,7 +13,7 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 
 const MAX_WHY_LENGTH = 300
 
-/** All facts that placement of a cohort's stages depends on, read once for all stages of a lookup. */
+/** All facts needed to place a cohort's stages, read once for all stages in a lookup. */
 export interface PlacementFacts {
   cohort: CohortFacts
   stages: StageFacts[]
@@ -34,8 +34,8 @@ export type StagePlacement =
   | { verdict: 'over' }
 
 /**
- * Reads the facts that placement of these stages depends on; undefined when their cohort has ended. The number of
- * queries does not depend on the number of stages.
+ * Reads the facts needed to place these stages; undefined when their cohort has ended. The number of queries does not
+ * depend on the number of stages.
  */
 export async function readLook(
   db: Kysely<Database>,
@@ -62,14 +62,14 @@ export async function readLook(
   }
 }
 
-/** Notes in `look` that a stage was called, for the stages that are placed after it. */
+/** Records in `look` that a stage was called, so that later placements take it into account. */
 export function noteCall({ stages }: PlacementFacts, stageId: string, nodeId: string): void {
   const index = stages.findIndex(({ id }) => id === stageId)
   const stage = stages[index]
   if (stage) stages[index] = { ...stage, status: 'called', node_id: nodeId }
 }
 
-/** The endpoint of an attempt may be a fallback, so the model that the graph names does not count. */
+/** An attempt's endpoint may be a fallback, so ignore the model that the graph names. */
 function byEndpoint<S extends { model_config_id?: string }>(stage: S): Omit<S, 'model_config_id'> {
   const { model_config_id: _, ...rest } = stage
   return rest
@@ -94,7 +94,7 @@ function areTied(
 }
 
 /**
- * Chooses the node of a stage: the planned one while it fits, otherwise the one on which the stage would end first.
+ * Chooses a stage's node: the planned one while it fits, otherwise the one where the stage would finish earliest.
  * @param avoid nodes that have lost the stage, earliest first.
  */
 export function choosePlace(

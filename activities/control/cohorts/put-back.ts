@@ -8,9 +8,9 @@ import type { StageState } from '../../../schemas/cohorts/vocabulary.ts'
 const WAITING: readonly StageState[] = ['called', 'loading', 'waiting']
 
 /**
- * Takes a stage from its node as if it had not been called. Returns undefined if the stage is not at work, or is
- * running and must not be disturbed. Returns the ids of the producers that have to run again because their payloads are
- * gone.
+ * Takes a stage back from its node as if it had not been called. Returns undefined if the stage is not in progress, or
+ * is running and must not be disturbed. Returns the ids of the producers that have to run again because their payloads
+ * are gone.
  */
 export async function putBack(
   trx: Transaction<Database>,

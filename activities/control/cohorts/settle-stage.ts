@@ -15,20 +15,20 @@ import type { SpecOutline } from '../../../domain/cohorts/outline.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 import { operationsOf } from '../../../domain/cohorts/stage-operations.ts'
 
-/** The code of an attempt whose node stopped responding. */
+/** The code for an attempt whose node stopped responding. */
 const NODE_LOST = 'node_lost'
-/** The code of a call whose node was full. It doesn't count as an attempt: the stage cost nothing but time. */
+/** The code for a call whose node was full. It doesn't count as an attempt: the stage cost nothing but time. */
 const NO_ROOM = 'no_room'
 
-/** The end of one attempt of a stage, as its workflow saw it. */
+/** The end of one stage attempt, as the stage's workflow saw it. */
 export interface EndedAttempt {
   stageId: string
-  /** The attempt that ended. If the stage is at a later attempt, this one was already settled. */
+  /** The attempt that ended. If the stage is on a later attempt, this one was already settled. */
   attempt: number
-  /** The reason when no node reported one: the node was lost, or the endpoint refuses calls. */
+  /** The reason when no node reported one: the node was lost, or the endpoint rejects calls. */
   code: string
   message: string
-  /** True when the node did not take the call in time or had no slot, which doesn't count as an attempt. */
+  /** True when the node did not accept the call in time or had no slot, which doesn't count as an attempt. */
   isUntaken?: boolean
   /** True when no attempt on another node can help. */
   isFinal?: boolean
@@ -42,7 +42,9 @@ export type StageVerdict =
   /** The message is in the stage's row. */
   | { verdict: 'failed'; fault: Omit<CohortFault, 'message'> }
 
-/** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
+/**
+ * Decides what happens after an attempt without a result: another attempt, a fallback, the default output, or the end.
+ */
 export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<StageVerdict> {
   await lockGraphOf(trx, ended.stageId)
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
@@ -72,7 +74,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     stage_id: stage.name,
   }
   const mayRetry = ended.isFinal !== true && reportedError?.retryable !== false
-  // Each endpoint gets the stage's full number of attempts, numbered consecutively; repeats for lost payloads count.
+  // Each endpoint gets the stage's full number of attempts, numbered consecutively; repeats after lost payloads count
+  // too.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
     mayRetry && (isFull || !isLast)
@@ -100,7 +103,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
 }
 
 /**
- * Returns the next callable fallback and how the stage's hand-overs connect with it. Its attempts are numbered after
+ * Returns the next callable fallback and how the stage's hand-overs connect to it. Its attempts are numbered after
  * those of the previous endpoint. Skips a fallback whose model can't do the work or can't accept its inputs.
  */
 async function fallbackOf(

@@ -22,14 +22,14 @@ import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'
 
 const HEARTBEAT_INTERVAL_MS = 1_000
-/** A file that has crashed its reader this many times is refused. */
+/** A file that has crashed its reader this many times is rejected. */
 const MAX_BROKEN_READS = 4
 /**
  * Limits on this worker's reader processes. Each may use 2 GB, and an account that uploads many files must not occupy
  * all of them.
  */
 const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
-/** The largest number of `ingestDataset` executions on one worker; nearly all of them wait for a reader. */
+/** The largest number of `ingestDataset` executions on one worker; nearly all of them are waiting for a reader. */
 export const MAX_INGESTS = READERS.most + READERS.mostWaiting
 /**
  * The delay before Temporal retries a file that found the queue full. It grows by this amount with each try, up to
@@ -111,7 +111,7 @@ export const createDatasetActivities = (
     await ingestRepository.failIngest(db, uploadId, reason)
   },
 
-  /** Removes the files of a deleted dataset. Safe to repeat because deleting an absent object succeeds. */
+  /** Removes a deleted dataset's files. Safe to repeat because deleting an absent object succeeds. */
   async removeDatasetFiles(datasetId: string): Promise<void> {
     const dataset = await datasetRepository.findDeletedDataset(db, datasetId)
     if (!dataset) throw ApplicationFailure.nonRetryable('the dataset is not deleted', 'conflict')
@@ -197,7 +197,7 @@ const comeBack = (cause: QueueFullError): ApplicationFailure =>
     cause,
   })
 
-/** Returns the error for the owner of the file; `undefined` for errors that the file did not cause. */
+/** Returns the error for the file's owner; `undefined` for errors that the file did not cause. */
 function refusalReason(err: unknown, { brokenReads }: Progress): string | undefined {
   if (err instanceof DatasetRefused) return err.message
   if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file no longer exists'

@@ -172,8 +172,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Makes sure that the kill switch workflow is running and has been signalled for this version of the row. Returns the
-   * version. Safe to repeat because a signalled workflow only reads the row. (We can't query the workflow's state
+   * Makes sure that the kill switch workflow is running and has been signaled for this version of the row. Returns the
+   * version. Safe to repeat because a signaled workflow only reads the row. (We can't query the workflow's state
    * instead: on a worker that is stopping, the query would wait for that worker.)
    */
   async remindKillSwitch(notified: number | null): Promise<number> {
@@ -213,7 +213,7 @@ const startOfTask = (task: OpenTask): WorkflowStart =>
 
 interface Sweep<Row> {
   workflowId: (id: string) => string
-  /** Decides what to do with a row from the status of its workflow; defaults to `orphanOf`. */
+  /** Decides what to do with a row based on its workflow's status; defaults to `orphanOf`. */
   judge?: (workflow: string, row: Row) => OrphanAction | undefined
   end: (row: Row, orphan: Extract<OrphanAction, { status: string }>) => Promise<unknown>
   restart: (row: Row) => Promise<unknown>
@@ -270,8 +270,8 @@ async function sweepRuns({
 }
 
 /**
- * Lists which of these workflows run, with one query of Temporal's index. A workflow that ended a moment ago may still
- * be listed; the next pass catches it. The caller then describes each workflow that is not listed.
+ * Lists which of these workflows are running, with one query to Temporal's index. A workflow that ended a moment ago
+ * may still be listed; the next pass catches it. The caller then describes each workflow that is not listed.
  */
 async function runningAmong(
   { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,

@@ -103,7 +103,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     await sweepTasks({ db, objects })
     const open = (table: 'cohort' | 'structured_run') => (ids: string[]) =>
       retentionRepository.openAmong(db, table, ids)
-    // Partial uploads of killed gateways, payloads and vectors that ended cohorts and runs left behind, and maps of
+    // Partial uploads from killed gateways, payloads and vectors that ended cohorts and runs left behind, and maps from
     // evidence that is no longer valid.
     const folders: Omit<AgedFolder, 'now'>[] = [
       { folder: INCOMING_PUTS },

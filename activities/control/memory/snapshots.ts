@@ -14,8 +14,8 @@ export interface FrozenMemory {
 
 export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
   /**
-   * Freezes the entries of a namespace as the snapshot of this build; undefined when the namespace no longer exists.
-   * Safe to repeat because a build has one snapshot.
+   * Freezes a namespace's entries as this build's snapshot; undefined when the namespace no longer exists. Safe to
+   * repeat because a build has one snapshot.
    */
   async freezeMemory({
     namespaceId,
@@ -38,7 +38,7 @@ export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
     }
   },
 
-  /** Counts the entries of a snapshot that have no vector yet. Safe to repeat because it changes nothing. */
+  /** Counts a snapshot's entries that have no vector yet. Safe to repeat because it changes nothing. */
   countMissingMemoryVectors: (snapshotId: string): Promise<number> =>
     memorySnapshotRepository.countMissingVectors(db, snapshotId),
 

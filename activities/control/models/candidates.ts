@@ -38,8 +38,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /**
-   * Orders the load of a version on the node that will test it; null while no node can test it, and false once it is no
-   * longer a candidate. Safe to repeat because an order is stored once.
+   * Orders the node that will test a version to load it. Returns null while no node can test it, and false once it is
+   * no longer a candidate. Safe to repeat because an order is stored once.
    */
   async placeCandidate(versionId: string): Promise<string | null | false> {
     const version = await versionLifecycleRepository.findVersion(db, versionId)
@@ -57,8 +57,7 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /**
-   * Records the verdict of a test. Safe to repeat because only a candidate is promoted, and the same note is stored
-   * once.
+   * Records a test's verdict. Safe to repeat because only a candidate is promoted, and the same note is stored once.
    */
   async closeCandidate({
     versionId,

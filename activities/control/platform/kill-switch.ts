@@ -5,7 +5,7 @@ import type { ControlDeps } from '../deps.ts'
 const stateOf = ({ active, reason, actor }: KillSwitchState): KillSwitchState => ({ active, reason, actor })
 
 export const createKillSwitchActivities = ({ db, now }: ControlDeps) => ({
-  /** Writes the state of the kill switch. Safe to repeat because an order that is already in effect changes nothing. */
+  /** Writes the kill switch's state. Safe to repeat because an order that is already in effect changes nothing. */
   async switchKillSwitch(order: KillSwitchState): Promise<KillSwitchState> {
     return stateOf(await killSwitchRepository.writeKillSwitch(db, order, now()))
   },

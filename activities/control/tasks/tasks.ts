@@ -18,11 +18,11 @@ import type { ControlDeps } from '../deps.ts'
 
 export interface PlaceTaskInput {
   taskId: string
-  /** Nodes that lost this task before. They are chosen again only if there is no other node. */
+  /** Nodes that have already lost this task. They are chosen again only if there is no other node. */
   avoid: readonly string[]
   /** True if the last node lost the task as well. */
   lost: boolean
-  /** True if a gateway has signalled that a node has room, which makes the cached refusals stale. */
+  /** True if a gateway has signaled that a node has room, which makes the cached refusals stale. */
   woken?: boolean
 }
 
@@ -51,24 +51,24 @@ export interface TaskPlacement {
   waiting?: number
 }
 
-/** The reasons why a task ends without a result; each has a sentence for callers. */
+/** The reasons why a task ends without a result; each has a message for callers. */
 export type TaskEndReason = 'expired' | 'cancelled' | 'attempts' | 'failed'
 
 const SENTENCES: Readonly<Record<TaskEndReason, string>> = {
-  expired: 'the task waited longer than 24 hours for a node and was given up',
+  expired: 'the task waited longer than 24 hours for a node and was abandoned',
   cancelled: 'the task was cancelled',
   attempts: 'the task was tried on several nodes and none finished it',
   failed: 'the task could not be run',
 }
 const MAX_WHY = 300
-/** The time for which the refusal of one task also applies to other tasks of the same model. */
+/** How long one task's refusal also applies to other tasks for the same model. */
 const REFUSAL_TTL_MS = 1_000
 const MAX_FULL = 10_000
 
 export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
   /**
-   * By account and model, the reason why no node could run a task a moment ago. One placement attempt serves all tasks
-   * that are waiting for the model.
+   * Why no node could run a task a moment ago, by account and model. One placement attempt serves all tasks that are
+   * waiting for the model.
    */
   const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })
   const counted = new LRUCache<string, number>({ max: MAX_FULL, ttl: REFUSAL_TTL_MS })

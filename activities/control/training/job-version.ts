@@ -21,7 +21,7 @@ import type { Catalog } from '../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { candidateTestStart } from '../../../workflows/contract/starts.ts'
 
-/** The fields of a version that describe the result of a job: how to run it, and its input and output. */
+/** The fields of a version that describe a job's result: how to run it, and its input and output. */
 type JobVersionFields = Pick<
   NewModelVersion,
   'runtime_profile' | 'memory_mb' | 'base_model_version_id' | keyof Listing
@@ -67,7 +67,7 @@ export async function createVersion(
     await candidateTestRepository.enqueueCandidateTest(trx, id, candidateTestStart(version))
 }
 
-/** The result of a job, and the catalog that defines how to run such results. */
+/** A job's result, and the catalog that defines how to run such results. */
 interface Result {
   catalog: Catalog
   files: readonly { path: string; size_bytes: number }[]
@@ -116,7 +116,7 @@ async function mergedNature(
   }
 }
 
-/** Returns the version that a run started from, for the lineage of its result. */
+/** Returns the version that a run started from, for its result's lineage. */
 async function baseVersionId(
   trx: Transaction<Database>,
   { account_id, base, base_revision, hyperparameters }: JobFacts,

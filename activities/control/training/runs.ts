@@ -22,10 +22,10 @@ import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { createVersion } from './job-version.ts'
 
-/** The number of log lines in the message of a failed run. */
+/** The number of log lines in a failed run's message. */
 const LAST_LINES = 20
 
-/** The fields of a run that the workflow needs; all others stay in the row. */
+/** The run fields that the workflow needs; all others stay in the row. */
 export interface RunSnapshot {
   status: TrainingRunStatus
   accountId: string
@@ -40,7 +40,7 @@ export interface RunSnapshot {
   epoch: number
 }
 
-/** The state of a run after an attempt. */
+/** A run's state after an attempt. */
 export interface AttemptState {
   status: TrainingRunStatus
   attempt: number
@@ -116,7 +116,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   /** Returns whether a run is paused with no node working on it. Safe to repeat because it only reads. */
   isAtRest: (jobId: string): Promise<boolean> => pauseRepository.isAtRest(db, jobId),
 
-  /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */
+  /** Removes a deleted job's files. Safe to repeat because deleting an absent object succeeds. */
   async removeJobFiles(jobId: string): Promise<void> {
     const job = await jobRepository.findJob(db, jobId)
     if (!job?.deleted_at) throw ApplicationFailure.nonRetryable('the job is not deleted', 'conflict')

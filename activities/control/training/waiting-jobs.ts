@@ -34,7 +34,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
           .execute((trx) => waitingJobRepository.noteWaiting(trx, job, reason, now()))
         if (isNew) changed.push({ id: job.id, reason })
       } catch (err) {
-        // A failure for one job does not stop the others.
+        // A failure in one job does not stop the others.
         emit(log, 'job.wait_note_failed', { err, job_id: job.id })
       }
     }

@@ -18,7 +18,7 @@ export type DeliveryStep =
   | { state: 'busy'; until: number }
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
-/** An attempt was made, or was refused because its endpoint has too many attempts in flight. */
+/** An attempt was made, or was rejected because its endpoint has too many attempts in flight. */
 export type DispatchOutcome = 'done' | 'crowded'
 
 /** Maximum later attempts in flight to one endpoint, so that one endpoint's workflows never occupy the whole worker. */
@@ -35,8 +35,8 @@ export const createWebhookActivities = (
   dispatchWebhooks: (): Promise<void> => dispatchFor(deps, dispatcher),
 
   /**
-   * Returns the next step of a delivery, and ends the delivery if it is past its deadline. Safe to repeat because it
-   * otherwise only reads, and a delivery ends once.
+   * Returns a delivery's next step, and ends the delivery if it is past its deadline. Safe to repeat because it
+   * otherwise only reads, and a delivery ends only once.
    */
   async planWebhookAttempt(deliveryId: string): Promise<DeliveryStep> {
     const plan: AttemptPlan = await attemptRepository.planAttempt(deps.db, deliveryId, deps.now())

@@ -3,7 +3,7 @@ import * as webhookEndpointRepository from '../../../db/repositories/webhooks/en
 import type { WebhookDeps } from './deps.ts'
 
 /**
- * Returns the secrets that sign each attempt: the valid ones, newest first. A redelivery has pinned secrets, and an
+ * Returns the secrets to sign each attempt with: the valid ones, newest first. A redelivery has pinned secrets, and an
  * emergency rotation overrides every pin.
  */
 export async function secretsFor(

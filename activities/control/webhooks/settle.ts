@@ -97,7 +97,7 @@ export async function settleWithRetry(deps: WebhookDeps, ended: readonly Complet
   }
 }
 
-/** Closes attempts whose sender died. Their deliveries are retried by the schedule, as after any failure. */
+/** Closes attempts whose sender died. Their deliveries are retried on the usual schedule, as after any failure. */
 export async function settleInterrupted(
   { db, now }: WebhookDeps,
   interrupted: readonly InterruptedAttempt[],

@@ -28,7 +28,7 @@ export const createEvaluateActivities = (deps: NodeDeps) => ({
   fitMap: ({ runId }: RunInput): Promise<FittedMap> =>
     step(deps, runId, 'fit', (work, signal) => fitMap(deps, { runId, work, signal })),
 
-  /** Judges the map of a run. Safe to repeat because it stores nothing. */
+  /** Judges a run's map. Safe to repeat because it stores nothing. */
   judgeMap: ({ runId }: RunInput): Promise<Verdict> =>
     step(deps, runId, 'judge', (work, signal) => judgeMap(deps, { runId, work, signal })),
 })

@@ -13,7 +13,7 @@ import type { NodeDeps } from '../deps.ts'
 import { InferenceError } from '../models/call-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
-/** The input of a stage, and the representations that do not fit into JSON. Disposing it removes their files. */
+/** A stage's input, and the representations that can't be expressed in JSON. Disposing it removes their files. */
 export interface StageInputs extends Disposable {
   readonly input: Record<string, unknown>
   readonly payloads: readonly ReceivedPayload[]
@@ -23,8 +23,8 @@ export interface StageInputs extends Disposable {
 
 /**
  * Waits for as many hand-overs as the stage needs, and writes their values into its input. Throws a `QuorumError` when
- * too many hand-overs were closed to meet the quorum. With `isEarly`, returns the input while the platform is still
- * recording that its values are consumed.
+ * so many hand-overs were closed that the quorum can't be met. With `isEarly`, returns the input while the platform is
+ * still recording that its values are consumed.
  */
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,

@@ -34,8 +34,8 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     const { stageId, turn } = call
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
-    // Before the claim, so that giving the slot back costs no attempt. The stage may occupy its slot for hours, waiting
-    // for its input or for its tool's turn.
+    // Take the slot before the claim, so that giving it back doesn't count as an attempt. The stage may occupy its slot
+    // for hours, waiting for its input or for its tool's turn.
     using _share = turn === undefined ? undefined : acquireSlot(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claimed = await claimStage(deps, { ...call, leaseS }, work.signal)
@@ -89,7 +89,8 @@ async function workOn(
     await unlessAborted(models.load(claim.model_key), signal)
     steps.tell('waiting')
   })
-  // The input may have taken hours, during which the model was unloaded as idle or to make room for another one.
+  // Gathering the input may have taken hours, during which the model was unloaded as idle or to make room for another
+  // one.
   await unlessAborted(models.load(claim.model_key), signal)
 
   using use = models.use(claim.model_key)

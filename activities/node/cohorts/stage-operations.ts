@@ -15,7 +15,7 @@ interface PrefillResult {
   dtype?: Dtype
 }
 
-/** Runs the model of a stage. */
+/** Runs a stage's model. */
 export async function runModel(
   work: StageWork,
   { input, payloads }: StageInputs,
@@ -84,7 +84,8 @@ async function decode(
 }
 
 /**
- * Converts the model server's refusal of a payload to an error, with the server's own error code if it is a known one.
+ * Converts the model server's rejection of a payload to an error, with the server's own error code if it is a known
+ * one.
  */
 function refusalIn(text: string): EdgeError {
   const { error } = JSON.parse(text) as { error: { message: string; code: string } }

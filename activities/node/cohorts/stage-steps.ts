@@ -35,7 +35,7 @@ export class StageSteps {
   }
 }
 
-/** Runs the work of a stage, and aborts it with a `StageTimeoutError` after the stage's `timeout_s`. */
+/** Runs a stage's work, and aborts it with a `StageTimeoutError` after the stage's `timeout_s`. */
 export async function withinTime<T>(
   { timeout_s }: Pick<StageClaim, 'timeout_s'>,
   signal: AbortSignal,

@@ -7,7 +7,7 @@ import type { NodeDeps } from '../deps.ts'
 import type { ClaimLease } from '../models/call-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
-/** A loaded model at work on a stage. */
+/** A loaded model that is running a stage. */
 export interface StageWork {
   deps: NodeDeps
   claim: StageClaim

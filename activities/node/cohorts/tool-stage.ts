@@ -7,7 +7,7 @@ import { type ClaimLease, InferenceError } from '../models/call-model.ts'
 import { gatherInput } from './gather-input.ts'
 import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 
-/** Runs a stage's tool in its sandbox once the producers have handed over, and returns its result. */
+/** Runs a stage's tool in its sandbox once the producers have handed over their values, and returns its result. */
 export async function runToolStage(
   deps: NodeDeps,
   claim: StageClaim,
@@ -26,7 +26,7 @@ export async function runToolStage(
     const files = await namedFiles(deps, claim, { input: gathered.input, fields, signal: limited })
     const fetched = Object.fromEntries(files.map(({ field, url }) => [field, url]))
     const input = { ...gathered.input, ...fetched }
-    // The gateway checks the inputs of tasks, but only the node knows the input of a stage.
+    // The gateway checks tasks' inputs, but only the node knows a stage's input.
     const refusal = tools.refusalOf(model_key, input)
     if (refusal !== undefined) throw new InferenceError(refusal, false)
     const startedAt = performance.now()

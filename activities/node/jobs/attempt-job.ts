@@ -41,9 +41,9 @@ export async function attemptJob<Claim extends { attempt: number }>(
   using work = deps.work.begin(jobId, cancellationSignal())
   let isClaimed = false
   try {
-    // Before the claim, because a refused claim doesn't count as an attempt.
+    // Check this before the claim, so that a refusal here doesn't count as an attempt.
     if (isForGpu && deps.gpuHealth.isUnusable)
-      throw new AttemptError(NO_CUDA, 'The GPUs of this node have not been proven usable since a failure.')
+      throw new AttemptError(NO_CUDA, "This node's GPUs have not been proven usable since a failure.")
     if (!(await deps.diskHealth.admit(jobId, work.signal)))
       throw new AttemptError(DISK_FULL, 'The disk of this node is full.')
     const leaseS = Math.max(MIN_LEASE_S, leaseSecondsFor(deps.control.patienceMs))

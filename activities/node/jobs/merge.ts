@@ -11,7 +11,7 @@ interface MergeInput {
 export const createMergeActivities = (deps: NodeDeps) => ({
   /**
    * Makes one attempt at a merge, from the start. Safe to repeat because each attempt is fenced by its own lease: the
-   * platform refuses the results of an earlier one.
+   * platform rejects the results of an earlier one.
    */
   merge: ({ jobId }: MergeInput): Promise<void> =>
     attemptJob<MergeClaim>(deps, jobId, (attempt) => mergeUnderLease(deps, attempt)),

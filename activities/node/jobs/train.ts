@@ -11,7 +11,7 @@ export interface TrainInput {
 export const createTrainActivities = (deps: NodeDeps) => ({
   /**
    * Makes one attempt at a job, from its last checkpoint. Safe to repeat because each attempt is fenced by its own
-   * lease: the platform refuses the results of an earlier one.
+   * lease: the platform rejects the results of an earlier one.
    */
   train: ({ jobId }: TrainInput): Promise<void> =>
     attemptJob<JobClaim>(deps, jobId, (attempt) => trainUnderLease(deps, attempt)),

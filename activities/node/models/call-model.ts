@@ -24,7 +24,7 @@ import { emit } from '../events.ts'
 /** How long a loaded model may take for one input. Earlier steps end on their own when they stall. */
 const INFERENCE_TIMEOUT_MS = 6 * 3_600_000
 
-/** The model server refused the input or failed; the message is for the owner of the task. */
+/** The model server rejected the input or failed; the message is for the task's owner. */
 export class InferenceError extends Error {
   override readonly name = 'InferenceError'
   readonly retryable: boolean

@@ -29,12 +29,12 @@ export interface InferTask {
 export const createInferActivities = (deps: NodeDeps) => ({
   /**
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
-   * a second claim fences off the first; the platform then refuses the first claim's result.
+   * a second claim fences off the first; the platform then rejects the first claim's result.
    */
   async inferTask({ taskId, turn: placedTurn, isTool = false }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
-    // A task is not claimed while it waits for its turn, so giving its slot back costs it no attempt.
+    // A task is not claimed while it waits for its turn, so giving its slot back doesn't count as an attempt.
     using _share = placedTurn === undefined ? undefined : acquireSlot(deps.slotShares, placedTurn)
     using _slot =
       placedTurn !== undefined && isTool ? await acquireToolSlot(deps, placedTurn, work.signal) : undefined
@@ -54,7 +54,7 @@ export const createInferActivities = (deps: NodeDeps) => ({
   },
 })
 
-/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when too many wait or the node drains. */
+/** Waits for a tool task's turn. Throws `NOT_TAKEN` when too many tasks are waiting or the node is draining. */
 async function acquireToolSlot(
   { tools, stopping }: NodeDeps,
   turn: string,
@@ -139,7 +139,7 @@ async function runTool(
   }
 }
 
-/** Reads the input of a task, with its files. */
+/** Reads a task's input, with its files. */
 async function readInput(
   deps: NodeDeps,
   { claim, turn, signal }: Omit<ClaimedTask, 'held'>,

@@ -14,7 +14,7 @@ import { emit } from '../events.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { toFailure } from './load.ts'
 
-/** The verdict of a test. The reason names locations and codes, and quotes neither input nor output of the model. */
+/** The verdict of a test. The reason names locations and codes, and quotes neither the model's input nor its output. */
 export interface TestVerdict {
   passed: boolean
   reason?: string

@@ -262,7 +262,7 @@ export class CopyPlanner implements AsyncDisposable {
   }
 }
 
-/** The plan for the current state of the nodes. */
+/** The plan for the nodes' current state. */
 export interface PlannedCopies {
   readonly plan: PinPlan
   readonly snapshots: readonly NodeSnapshot[]

@@ -57,9 +57,10 @@ function* reasonsOf({
   storage,
 }: Pick<Health, 'database' | 'temporal' | 'storage'>): Generator<string> {
   if (database.status !== 'ok') yield 'PostgreSQL is not responding'
-  if (temporal.status !== 'ok') yield 'Temporal is not responding; accepted work waits'
-  if (storage.database === 'full') yield 'the disk of PostgreSQL is full; writes are refused and work waits'
-  if (storage.objects === 'full') yield 'the object store is full; uploads are refused and results wait'
+  if (temporal.status !== 'ok') yield 'Temporal is not responding; accepted work is waiting'
+  if (storage.database === 'full') yield "PostgreSQL's disk is full; writes are rejected and work is waiting"
+  if (storage.objects === 'full')
+    yield 'the object store is full; uploads are rejected and results are waiting'
 }
 
 async function timed(ask: () => Promise<unknown>): Promise<SystemHealth> {

@@ -6,7 +6,7 @@ import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import type { ObjectStore, StoreSpace } from '../../../platform/object-store/store.ts'
 import type { StorageHealth } from '../../../schemas/health.ts'
 
-/** How long a store that doesn't report its free space counts as full after it refused a write. */
+/** How long a store that doesn't report its free space counts as full after it rejected a write. */
 const FULL_MARK_TTL_MS = 30_000
 
 /** The state of the two systems that store data, with the free space of the object store's disk if known. */
@@ -15,8 +15,8 @@ export interface Storage extends StorageHealth {
 }
 
 /**
- * Watches whether the object store and PostgreSQL have free space. We read the disk of a local object store. PostgreSQL
- * doesn't report its free space, so after a refused write it counts as full until a write of a megabyte succeeds.
+ * Watches whether the object store and PostgreSQL have free space. We check a local object store's disk. PostgreSQL
+ * doesn't report its free space, so after a rejected write it counts as full until a write of a megabyte succeeds.
  */
 export class StorageMonitor {
   readonly #db: Kysely<Database>

@@ -26,7 +26,7 @@ const RPC_TIMEOUT_MS = 3_000
  * within `least` and `most`.
  */
 const IDLE_DELAY_MS = { least: 200, times: 20, most: 2_000 }
-/** The pause after a pass that woke tasks or found another gateway at work, before we look at the new state. */
+/** The pause after a pass that woke tasks or found another gateway's pass running, before we look at the new state. */
 const RETRY_DELAY_MS = 500
 
 /**

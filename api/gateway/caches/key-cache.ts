@@ -61,7 +61,7 @@ export class KeyCache implements AsyncDisposable {
     })
   }
 
-  /** Returns the caller of a key if cached; otherwise a function that queries the database. */
+  /** Returns a key's caller if cached; otherwise a function that queries the database. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
     if (key.length > MAX_KEY) return undefined
     const keyHash = apiKeyRepository.hexHashOfApiKey(key)

@@ -24,7 +24,7 @@ interface Registration {
   readonly registrations: number
 }
 
-/** The usage of a limited key. Rate limits only look at the current minute. */
+/** A limited key's usage. Rate limits only look at the current minute. */
 interface Meter {
   minute: number
   /** Usage in this minute that all gateways have shared. */

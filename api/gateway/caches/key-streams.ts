@@ -46,7 +46,7 @@ export class KeyStreams implements Disposable {
   }
 
   /**
-   * Watches the key of a stream until disposed. Call this before the request's first await. The key is read once more,
+   * Watches a stream's key until disposed. Call this before the request's first await. The key is read once more,
    * because it may have been revoked since the request was authenticated.
    */
   watch({ keyId, expiresAt }: Caller): StreamAccess {
@@ -101,7 +101,7 @@ export class KeyStreams implements Disposable {
   }
 }
 
-/** Schedules the end of a stream, replacing an earlier schedule. */
+/** Schedules a stream's end, replacing an earlier schedule. */
 function expireAt(watched: WatchedStream, time: number | undefined): void {
   clearTimeout(watched.timer)
   if (time === undefined) return

@@ -6,8 +6,8 @@ import type { Logger } from '../../../platform/log.ts'
 import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
 
 /**
- * How long settlements gather. No client waits for them: streams have delivered their last chunk, and other tasks are
- * polled.
+ * How long we collect settlements before writing them. No client waits for them: streams have delivered their last
+ * chunk, and other tasks are polled.
  */
 const SETTLE_DELAY_MS = 10
 /** The memory that a row uses, in bytes, excluding its bodies. */
@@ -46,7 +46,7 @@ export class Journal implements AsyncDisposable {
     })
   }
 
-  /** Refuses new work while too many rows are waiting to be written. */
+  /** Rejects new work while too many rows are waiting to be written. */
   admit(): void {
     if (!this.#opened.isFull && !this.#settled.isFull) return
     throw new ApiError('no_capacity', 'too many results are waiting to be recorded; try again in a moment', {

@@ -9,7 +9,10 @@ import { emit } from '../../events.ts'
 const INTERVAL_MS = 3_000
 const BATCH = 200
 
-/** Fails and refunds the open tasks of gateways with an expired lease, except `own`; returns their number. */
+/**
+ * Fails and refunds the open tasks of gateways whose lease has expired, except `gatewayId`; returns the number of
+ * tasks.
+ */
 export async function reapOrphans(db: Kysely<Database>, now: Date, gatewayId?: string): Promise<number> {
   return db.transaction().execute(async (trx) => {
     const tasks = await taskRepository.lockOrphans(trx, { own: gatewayId, limit: BATCH })

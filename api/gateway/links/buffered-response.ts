@@ -6,7 +6,7 @@ import { ResponseBuffer, type ResponseMemory, type MemoryReservation } from './r
 export interface NodeResponse {
   head: ResponseHead
   body: Buffer
-  /** The memory of the body; release it once the body has been sent. */
+  /** The memory reserved for the body; release it once the body has been sent. */
   room: MemoryReservation
 }
 

@@ -30,7 +30,7 @@ export interface AbortSource {
 
 /** One request to a model on a node; its body is passed on unchanged. */
 export interface LinkRequest {
-  /** The account whose memory a large response uses. */
+  /** The account whose memory budget a large response counts against. */
   accountId: string
   modelKey: string
   path: string

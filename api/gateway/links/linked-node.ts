@@ -22,7 +22,7 @@ export interface LinkedNode {
   decided: NodeDecisions | undefined
   /** The last report, including models without an order. */
   report: NodeReport | undefined
-  /** The keys of all models of the last report. */
+  /** The keys of all models in the last report. */
   reported: readonly string[]
   /** True if its reports list more models than we pass on. */
   isCut: boolean

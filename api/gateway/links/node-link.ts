@@ -40,7 +40,7 @@ import { readHello, readLogs, readMetrics, readState } from './reports.ts'
 export interface LinkEvents {
   onHello(hello: HelloMeta): void
   onState(state: StateBody): void
-  /** Stores one batch at a time; the link stops reading from the node while a second batch waits. */
+  /** Stores one batch at a time; the link stops reading from the node while a second batch is waiting. */
   onLogs(entries: LogEntry[], ack: BatchAck): Promise<void>
   onMetrics(entries: MetricEntry[], ack: BatchAck): Promise<void>
   /** The node sent a frame of a type that this version does not know. */

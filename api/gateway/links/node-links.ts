@@ -29,7 +29,7 @@ import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 export interface NodeLinksOptions extends StateWriterOptions {
   /** Notifies about decisions that any gateway made about nodes. */
   watch: Pick<CacheWatch, 'on'>
-  /** The memory in bytes for the responses of all models together. */
+  /** The memory in bytes for the responses from all models together. */
   answerBytes: number
 }
 
@@ -46,11 +46,11 @@ const MAX_ASKED = 1_000
 
 /** The nodes linked to this gateway: their reports, and requests to their models. */
 export class NodeLinks implements AsyncDisposable {
-  /** The linked nodes' reports, ordered for the choice of a warm node. */
+  /** The linked nodes' reports, ordered for choosing a warm node. */
   readonly placement = new PlacementIndex()
   /** The addresses of all running gateways, in order. */
   gateways: readonly string[] = []
-  /** The memory of responses that pass through this gateway. */
+  /** The memory for responses that pass through this gateway. */
   readonly memory: ResponseMemory
   readonly #db: Kysely<Database>
   readonly #log: Logger
@@ -113,7 +113,7 @@ export class NodeLinks implements AsyncDisposable {
     return this.#nodes.get(nodeId)?.accountId
   }
 
-  /** Returns the runtime version of a linked node. */
+  /** Returns a linked node's runtime version. */
   versionOf(nodeId: string): string | undefined {
     return this.#nodes.get(nodeId)?.inventory?.version
   }
@@ -200,7 +200,7 @@ export class NodeLinks implements AsyncDisposable {
     await this.#states[Symbol.asyncDispose]()
   }
 
-  /** Records the newest hello of a node, one at a time. */
+  /** Records a node's newest hello, one at a time. */
   #hello(node: LinkedNode, { inventory }: HelloMeta): void {
     if (!inventory) return
     node.inventory = boundedInventory(inventory)

@@ -14,10 +14,10 @@ const ALWAYS_BYTES = 256 * 1024
 const SWEEP_ABOVE = 10_000
 
 /**
- * The memory for request bodies on this gateway, across all connections. An account may use as much as it leaves free:
- * half of the budget if no other account uses any. Callers that aren't identified before their body is read share a
- * small separate part. Beyond these limits a request gets `no_capacity`. Any account may always use `ALWAYS_BYTES`, so
- * no account can lock out the others, alone or together.
+ * The memory for request bodies on this gateway, across all connections. An account may use at most as much as it
+ * leaves free: half of the budget if no other account uses any. Callers that aren't identified before their body is
+ * read share a small separate part. Beyond these limits a request gets `no_capacity`. Any account may always use
+ * `ALWAYS_BYTES`, so no account can lock out the others, alone or together.
  */
 export class BodyBudget {
   readonly #bytes: number

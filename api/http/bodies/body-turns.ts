@@ -22,8 +22,9 @@ export class BodyTurns {
   readonly #large = new FairSemaphore(ONE_AT_A_TIME)
 
   /**
-   * Waits for a turn, reads the body of `bytes` and runs the rest of the request, whose first synchronous part counts
-   * too. Other requests run between the steps of `reading`. Throws `rate_limited` if too many bodies are waiting.
+   * Waits for a turn, reads a body of `bytes` bytes and runs the rest of the request, whose first synchronous part
+   * counts too. Other requests run between the steps of `reading`. Throws `rate_limited` if too many bodies are
+   * waiting.
    */
   async run(
     { owner, bytes, signal }: { owner: string; bytes: number; signal: AbortSignal },

@@ -115,7 +115,7 @@ export function parseJson(bytes: Buffer): unknown {
   }
 }
 
-/** Refuses a body whose media type is not one of `allowed`; a body without a type counts as JSON. */
+/** Rejects a body whose media type is not one of `allowed`; a body without a type counts as JSON. */
 export function checkMediaType(req: IncomingMessage, allowed: readonly string[]): void {
   const encoding = req.headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {

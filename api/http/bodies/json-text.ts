@@ -28,8 +28,8 @@ export const ofText = (text: Buffer): object => withText(new UnparsedJson(), tex
 const MAX_PARSED_BYTES = 4 * 1024 * 1024
 
 /**
- * Returns a body with its unparsed members parsed; throws `payload_too_large` if a member has too much text to parse
- * while other requests wait.
+ * Returns a body with its unparsed members parsed; throws `payload_too_large` if a member is too long to parse while
+ * other requests are waiting.
  */
 export function parsed(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body

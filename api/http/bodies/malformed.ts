@@ -55,7 +55,7 @@ export function answerTimeout(response: ServerResponse, log?: Logger): void {
 
 function reasonOf(code: string | undefined): [number, string] {
   if (code === 'HPE_HEADER_OVERFLOW') return [431, 'the headers are too large']
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the head of the request did not arrive in time']
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the request head did not arrive in time']
   if (code === 'HPE_INVALID_EOF_STATE') return [400, 'the request ended before it was complete']
   return [400, 'this is not a well-formed HTTP request']
 }

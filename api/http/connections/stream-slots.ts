@@ -27,7 +27,7 @@ export class StreamSlots {
 }
 
 const tooMany = () =>
-  new ApiError('rate_limited', `at most ${MAX_STREAMS} streams may be open at a gateway; close one first`, {
+  new ApiError('rate_limited', `at most ${MAX_STREAMS} streams may be open per gateway; close one first`, {
     details: { retry_after_s: RETRY_AFTER_S },
     headers: { 'retry-after': String(RETRY_AFTER_S), connection: 'close' },
   })

@@ -55,7 +55,7 @@ export function renderErrors(
   }
 }
 
-/** Returns whether a request was refused for lack of a valid credential. */
+/** Returns whether a request was rejected for lack of a valid credential. */
 const isUnauthenticated = ({ operation }: RequestContext, { status }: ApiError): boolean =>
   status === 401 ||
   (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))

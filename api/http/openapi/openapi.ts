@@ -14,7 +14,7 @@ import { Components } from './openapi-schemas.ts'
 type Json = Record<string, unknown>
 
 const SECURITY_SCHEMES = {
-  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'An API key of an account.' },
+  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: "An account's API key." },
   bearer: { type: 'http', scheme: 'bearer', description: 'The same API key as a bearer token.' },
   operationsKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'The operations key.' },
   nodeSignature: {
@@ -185,7 +185,7 @@ function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, compone
     ...(idempotent && {
       'Idempotency-Replayed': {
         schema: { type: 'string', enum: ['true'] },
-        description: 'Present on repeats.',
+        description: 'Present on repeated requests.',
       },
     }),
     ...(etag && { ETag: { schema: TEXT } }),

@@ -16,7 +16,7 @@ export const createDatasetTool = operationTool({
   name: 'create_dataset',
   title: 'Create a dataset',
   description:
-    'Creates a dataset without its file. The result says how to upload the file, which works over HTTP only and not with a tool. storage_format defaults to csv.',
+    'Creates a dataset without its file. The result says how to upload the file. Uploads work only over HTTP, not through a tool. storage_format defaults to csv.',
   operation: createDataset,
   input: Type.Object(
     {

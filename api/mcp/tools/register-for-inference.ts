@@ -64,7 +64,7 @@ async function registerUnderFreeName(context: CallContext, run_id: string, body:
 const isTaken = (err: unknown, taken: string): boolean =>
   err instanceof ApiError && err.code === 'conflict' && err.details.name === taken
 
-/** Returns the account's endpoint of this name if it serves the model of this run and is not deprecated. */
+/** Returns the account's endpoint with this name if it serves this run's model and is not deprecated. */
 async function ownEndpoint(
   on: CallContext,
   endpoint_id: string,

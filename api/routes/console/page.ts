@@ -40,7 +40,7 @@ const policyOf = (nonce: string, objects: string): string =>
 
 const built = new Map<string, string>()
 
-/** Returns the folder of the built console; undefined until it has been built. */
+/** Returns the built console's folder; undefined until the console has been built. */
 export async function builtConsole(cacheDir: string): Promise<string | undefined> {
   const known = built.get(cacheDir)
   if (known !== undefined) return known
@@ -58,7 +58,7 @@ async function originOfObjects(objects: Pick<ObjectStore, 'signGet'>): Promise<s
   return new URL(url).origin
 }
 
-/** Responds with the page of the console, whose URLs all begin with `/console/`. */
+/** Responds with the console's page. All console URLs begin with `/console/`. */
 export async function consolePage({ config, objects }: Pick<Services, 'config' | 'objects'>): Promise<Reply> {
   const [folder, origin] = await Promise.all([
     builtConsole(config.HEARTH_CACHE_DIR),

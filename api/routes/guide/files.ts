@@ -56,7 +56,7 @@ export interface GuideRequest {
   acceptsGzip: boolean
 }
 
-/** Responds with a file of the built site, a redirect to the page of a folder, or the site's page for missing files. */
+/** Responds with a file of the built site, a redirect to a folder's page, or the site's page for missing files. */
 export async function guideReply(
   folder: string,
   { names, isFolder, acceptsGzip }: GuideRequest,

@@ -15,16 +15,16 @@ interface PutUpload {
   options: Parameters<ObjectStore['put']>[2]
 }
 
-/** The error for a closed upload. Its files can't be committed any more, and would not count toward any account. */
+/** The error for a closed upload. Its files can't be committed anymore, and would not count toward any account. */
 const closed = () =>
   new ApiError(
     'forbidden',
-    'the upload of this URL was committed, has failed or was deleted; init another upload',
+    "this URL's upload was committed, has failed or was deleted; start another upload",
   )
 
 /**
  * Stores the file of a dataset upload, within the storage quota of its account. The file moves to its key only while
- * the upload is open, so that no file is left that counts toward no account.
+ * the upload is open, so that no stored file goes uncounted.
  */
 export async function putUpload(
   services: Pick<Services, 'db' | 'config' | 'objects'>,

@@ -35,7 +35,7 @@ export const openai: Family = {
   ],
 }
 
-/** The one route of Cohere's second version; its clients append the path to the service's base address. */
+/** The one route of Cohere's v2 API that we serve; its clients append the path to the service's base URL. */
 export const cohere: Family = {
   name: 'openai',
   prefix: '/v2',

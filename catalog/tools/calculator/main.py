@@ -10,7 +10,7 @@ from typing import Any
 
 Number = int | float
 
-# Results beyond this many bits are refused before they are computed.
+# Results beyond this many bits are rejected before they are computed.
 MAX_BITS = 100_000
 MAX_FACTORIAL = 5_000
 sys.set_int_max_str_digits(0)
@@ -98,13 +98,13 @@ def value(node: ast.AST) -> Number:
         case ast.Call(func=ast.Name(id=name)):
             raise Refused(f"{name} is not a function; the functions are {', '.join(sorted(FUNCTIONS))}")
         case _:
-            raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} holds something else than arithmetic")
+            raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} contains something other than arithmetic")
 
 
 def compute(expression: str) -> Number:
     """Returns the value of an expression; raises Refused with a message for its author."""
     try:
-        # With `^` for powers, the tree must bind it as `**` does.
+        # `^` means power here, so it must bind as `**` does.
         return value(ast.parse(expression.strip().replace("^", "**"), mode="eval"))
     except SyntaxError as error:
         raise Refused(f"it cannot be read at column {error.offset or 1}") from error

@@ -9,7 +9,8 @@ FILE = "/hearth/input/image_url"
 MAX_PIXELS = 50_000_000
 MAX_BYTES = 10 << 20
 CONTENT_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif"}
-# All frames of ANIMATED files are kept if the result can be animated; MOVING has the loop count that plays them once.
+# We keep all frames of an ANIMATED file if the output format can be animated. MOVING maps each such format to
+# the loop count that plays it once.
 ANIMATED = ("GIF", "WEBP", "PNG")
 MOVING = {"gif": None, "webp": 1}
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
@@ -17,7 +18,7 @@ UNREADABLE = (EOFError, OSError, SyntaxError, ValueError, Image.DecompressionBom
 
 
 class Refused(Exception):
-    """The image cannot be converted; the message names the field of the input first."""
+    """The image cannot be converted; the message starts with the name of the input field."""
 
 
 def load(given):
@@ -35,14 +36,14 @@ def load(given):
             image.seek(number)
             frames.append(frame_of(image, given, count))
             durations.append(image.info.get("duration", 0))
-            # Animation writers would take anything left here, such as comments, as their own settings.
+            # Animation writers would treat anything left here, such as comments, as their own settings.
             frames[-1].info.clear()
         # The pixels behind a transparent frame must not remain visible behind the next one.
         disposal = 2 if any(frame.mode == "RGBA" for frame in frames) else 0
         loop = image.info.get("loop", MOVING[kind])
         return frames, {"duration": durations, "loop": loop, "disposal": disposal}, count
     except UNREADABLE as error:
-        raise Refused(f"image_url: it is not a readable image: {error}") from error
+        raise Refused(f"image_url: cannot read the image: {error}") from error
 
 
 def frame_of(image, given, count=1):
@@ -69,7 +70,7 @@ def frame_of(image, given, count=1):
 
 
 def size_of(image, width, height):
-    """Returns the requested size; if only one side is given, the proportions are kept."""
+    """Returns the requested size; if only one dimension is given, the aspect ratio is preserved."""
     if width is None and height is None:
         return image.size
     if width is None:

@@ -7,12 +7,12 @@ from pypdf.errors import PyPdfError
 
 MAX_CHARACTERS = 1_000_000
 MAX_PAGES = 2_000
-# The library logs damaged files at length.
+# The library logs verbosely about damaged files.
 logging.disable(logging.CRITICAL)
 
 
 class Refused(Exception):
-    """The file cannot be read; the message names the field of the input first."""
+    """The file cannot be read; the message starts with the name of the input field."""
 
 
 def chosen(text, count):
@@ -27,7 +27,7 @@ def chosen(text, count):
         except ValueError:
             raise Refused(f"pages: {part.strip()!r} is not a page; expected numbers and ranges such as 1-3,7") from None
         if not 1 <= begin <= end <= count:
-            raise Refused(f"pages: {part.strip()} is not within the {count} pages of the file")
+            raise Refused(f"pages: {part.strip()} is out of range; the file has {count} pages")
         numbers += range(begin, end + 1)
         if len(numbers) > MAX_PAGES:
             raise Refused(f"pages: at most {MAX_PAGES} pages can be read at once")
@@ -37,11 +37,11 @@ def chosen(text, count):
 def read(given):
     with open("/hearth/input/file_url", "rb") as file:
         if b"%PDF-" not in file.read(1024):
-            raise Refused("file_url: it is not a PDF")
+            raise Refused("file_url: the file is not a PDF")
     try:
         reader = PdfReader("/hearth/input/file_url")
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Refused("file_url: the PDF is protected by a password")
+            raise Refused("file_url: the PDF is password-protected")
         count = len(reader.pages)
         pages, left = [], MAX_CHARACTERS
         for number in chosen(given.get("pages"), count):

@@ -62,7 +62,7 @@ def fetch(url):
         if url.startswith("http://"):
             url = "https://" + url[len("http://") :]
         if not url.startswith("https://"):
-            raise Refused("it must be an address that begins with https://")
+            raise Refused("it must be a URL that begins with https://")
         answer = get(url)
         target = answer.getheader("Location")
         if answer.status not in (301, 302, 303, 307, 308) or not target:
@@ -107,7 +107,7 @@ def page(given):
     url, answer = fetch(given["url"])
     content_type = answer.headers.get_content_type()
     if not content_type.startswith("text/") and content_type not in (*PAGES, "application/json", "application/xml"):
-        raise Refused(f"it is not a page but {content_type}")
+        raise Refused(f"it is {content_type}, not a page")
     body = answer.read(MAX_BYTES + 1)
     if len(body) > MAX_BYTES:
         raise Refused(f"the page is larger than {MAX_BYTES >> 20} MB")

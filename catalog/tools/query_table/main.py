@@ -42,12 +42,12 @@ NOTATIONS = (
 )
 SYMBOL = rf"{BLANKS}[€$£¥₹%]?{BLANKS}"
 DECIMAL_COMMAS = rf"[+-]?{SYMBOL}[+-]?(\d+|\d{{1,3}}(\.\d{{3}})+)(,(\d{{1,2}}|\d{{4,}}))?{SYMBOL}"
-# A guessed type within the name of a type, but not a field with that name.
+# Matches a guessed type within a type's name, but not a field with that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
 
 class Refused(Exception):
-    """The query cannot be answered; the message names the field of the input first."""
+    """The query cannot be answered; the message starts with the name of the input field."""
 
 
 def kind_of():
@@ -61,7 +61,7 @@ def kind_of():
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Refused("file_url: line 1: not UTF-8 (it looks like UTF-16)")
     if b"\0" in start:
-        raise Refused("file_url: it is not a CSV, JSON or Parquet file")
+        raise Refused("file_url: the file is not a CSV, JSON or Parquet file")
     return "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv"
 
 
@@ -94,7 +94,7 @@ def read_csv(connection, notes):
     )
 
     def sniff(marks):
-        # Faulty rows are reported by `read`, which ignores none.
+        # `read` reports faulty rows and ignores none.
         guess = (
             f"sample_size = {ALL_ROWS}, ignore_errors = true, names = {sql_list(names)}, nullstr = {sql_list(marks)}"
         )
@@ -224,7 +224,7 @@ def sure_types(texts, types, delimiter, notes):
         name for name, are_numbers in fitting(texts, texts_of(types), NUMBERS, NOTATIONS).items() if are_numbers
     ]:
         shown = ", ".join(map(quoted, written[:5]))
-        notes.append(f"numbers written as 9,5 or $1 200 are texts, and compared as such: {shown}")
+        notes.append(f"numbers written as 9,5 or $1 200 are text, and compared as such: {shown}")
     has_decimal_commas = bool(unclear) and any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
     has_decimal_points = any(points[name] is False for name in fractional)
     if not unclear or (has_decimal_points and not has_decimal_commas and delimiter != ";"):
@@ -235,7 +235,7 @@ def sure_types(texts, types, delimiter, notes):
         return found
     first = quoted(unclear[0])
     notes.append(
-        f"points may be between thousands in {shown}, so these are texts: "
+        f"points may be between thousands in {shown}, so these are text:"
         f"cast replace({first}, '.', '') or {first} to double"
     )
     return {**found, **dict.fromkeys(unclear, "VARCHAR")}

@@ -114,11 +114,11 @@ export function keyCommands(keys: Command): void {
     .action(async (keyId: string, _options: object, command: Command) => {
       const keyring = openKeyring(command, undefined)
       await keyring.revoke(id(keyId))
-      print(keyring, { key_id: keyId, revoked: true }, `Key ${keyId} is revoked.`)
+      print(keyring, { key_id: keyId, revoked: true }, `Revoked key ${keyId}.`)
     })
 }
 
-/** Describes the rate limits and the budget of a key. */
+/** Describes a key's rate limits and budget. */
 function ratesOf(limits: KeyLimits | null): string {
   const rates = [
     [limits?.requests_per_minute, 'requests/min'],

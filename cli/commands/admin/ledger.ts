@@ -10,7 +10,7 @@ interface LedgerOptions {
   limit: number
 }
 
-/** Lists charges, refunds and grants of the account, with its balance. */
+/** Lists the account's charges, refunds and grants, with its balance. */
 export function ledgerCommand(ledger: Command): void {
   ledger
     .option('--from <time>', 'entries for work since this date or time', timeOf)

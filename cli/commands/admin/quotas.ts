@@ -30,7 +30,7 @@ export function quotaCommands(quotas: Command): void {
       'set the quotas of an account: open training runs and merges, waiting tasks, storage, and reserved model copies',
     )
     .option('--training <n>', 'maximum number of open training runs and merges', wholeNumber)
-    .option('--tasks <n>', 'maximum number of inference tasks that wait for a node', wholeNumber)
+    .option('--tasks <n>', 'maximum number of inference tasks waiting for a node', wholeNumber)
     .option(
       '--storage <gb>',
       'gigabytes of storage; 0: no limit; "default": the platform default',
@@ -45,7 +45,7 @@ export function quotaCommands(quotas: Command): void {
       const context = open(command)
       const { training, tasks, storage, copies } = options
       if ([training, tasks, storage, copies].every((quota) => quota === undefined))
-        command.error('give --training or --tasks or --storage or --copies')
+        command.error('pass --training, --tasks, --storage or --copies')
       const account = await context.client.call<Account>('PATCH', `/accounts/${id(accountId)}`, {
         ...(training !== undefined && { training_quota: training }),
         ...(tasks !== undefined && { task_quota: tasks }),

@@ -116,7 +116,7 @@ export function endpointCommands(endpoints: Command): void {
           throw usageError('nothing to change: pass --price, --display-name or --description')
         const endpoint = await h.endpoints.update(given, change)
         const review = endpoint.review_status === 'pending_review' ? ' It is waiting for review.' : ''
-        const words = `${endpoint.name} costs ${endpoint.price_per_request} USD a request.${review}`
+        const words = `${endpoint.name} costs ${endpoint.price_per_request} USD per request.${review}`
         print({ json }, endpoint, words)
       }),
     )
@@ -142,7 +142,7 @@ export function endpointCommands(endpoints: Command): void {
     .action(
       asAccount(async ({ h, json }, given: string) => {
         await h.endpoints.delete(given)
-        print({ json }, { endpoint: given, deleted: true }, `Endpoint ${given} is deleted.`)
+        print({ json }, { endpoint: given, deleted: true }, `Deleted endpoint ${given}.`)
       }),
     )
 }

@@ -162,7 +162,7 @@ function PageOfRun({ runId }: { runId: string }) {
   )
 }
 
-/** For a pending run: the reason why no node takes it, or its position behind other runs. */
+/** For a pending run: why no node takes it, or its position in the queue. */
 function whyItWaits({ status, paused, waiting, queue_position: before }: Run): ReactNode {
   if (waiting)
     return (

@@ -11,7 +11,7 @@ interface ChoiceProps {
   w?: number
 }
 
-/** A filter of a list: one of several values, or any. */
+/** A list filter: one of several values, or any. */
 export function Choice({ label, any, of, value, onChange, w = 170 }: ChoiceProps) {
   return (
     <Select

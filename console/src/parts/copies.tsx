@@ -9,7 +9,7 @@ import { Facts, Time } from './facts.tsx'
 import { CopiesForm } from './forms/copies-form.tsx'
 import { Loading, Panel } from './page.tsx'
 
-/** The model copies of an endpoint of this account, and why there are that many. */
+/** The model copies of one of this account's endpoints, and why there are that many. */
 export function Copies({ endpointId }: { endpointId: string }) {
   const { data, error } = useApi<Scaling>(`${BUILDER}/endpoints/${endpointId}/scaling`)
   const mayChange = useMay('admin')

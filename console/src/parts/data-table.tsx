@@ -27,7 +27,7 @@ interface DataTableProps<T> {
   columns: readonly Column<T>[]
   rows: readonly T[] | undefined
   idOf: (row: T) => string
-  /** The text for an empty list, with what to do. */
+  /** The text for an empty list, including what to do. */
   empty: ReactNode
   error?: Error | null
   sorted?: SortOrder

@@ -1,4 +1,4 @@
-/** Drawn on a grid of 24 with a line of 2. */
+/** Drawn on a 24-unit grid with a stroke width of 2. */
 const PATHS = {
   overview: 'M4 4h7v9H4zM13 4h7v5h-7zM13 11h7v9h-7zM4 15h7v5H4z',
   runs: 'M4 19 9 11l4 4 7-11M4 21h16',

@@ -20,7 +20,7 @@ const KINDS = [
 
 const STATE_OF = { run: 'run', merge: 'run', task: 'task', cohort: 'cohort' } as const
 
-/** The open work of all accounts, with the workflow of each. */
+/** The open work of all accounts, with each item's workflow. */
 export function OpenWorkItems() {
   const [kind, setKind] = useState('run')
   const work = usePages<'work', WorkItem>(`${ADMIN}/work`, 'work', { kind })

@@ -13,7 +13,7 @@ interface Chunk {
   error?: { message: string }
 }
 
-/** Only the newest messages are sent and stored, so that a long chat doesn't fill the memory of the tab. */
+/** Only the newest messages are sent and stored, so that a long chat doesn't fill the tab's memory. */
 const KEPT = 40
 
 export function Chat({ endpoint }: { endpoint: Endpoint }) {

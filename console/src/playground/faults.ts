@@ -7,7 +7,7 @@ interface RawValidationError {
 /** A validation error in plain words, in the form library's format. */
 export interface Fault {
   name: string
-  /** The field that it is shown at, in the notation of the form library. */
+  /** The field to show it at, in the form library's notation. */
   property: string
   message: string
   /** The same message with the row number. */

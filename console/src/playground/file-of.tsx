@@ -13,7 +13,7 @@ interface FileOfProps {
   onSent: (field: string, url: string) => void
 }
 
-/** Uploads a local file for a field that accepts the URL of a file. */
+/** Uploads a local file for a field that accepts a file URL. */
 export function FileOf({ endpoint, onSent }: FileOfProps) {
   const fields = Object.keys((endpoint.input_schema['properties'] ?? {}) as object).filter(isFile)
   const [field = '', setField] = useState(fields[0])

@@ -53,7 +53,7 @@ export async function resultBytes(
   return row?.bytes ?? 0
 }
 
-/** Ends the invocation of a job, if it has one, in the transaction that ends the job, and writes its event. */
+/** Ends a job's invocation, if it has one, in the transaction that ends the job, and writes its event. */
 export async function endJobInvocation(
   trx: Transaction<Database>,
   jobId: string,

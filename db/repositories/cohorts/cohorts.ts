@@ -264,7 +264,7 @@ export type StoredStageResult = Pick<
 >
 
 /**
- * Returns the stages of a cohort whose results are stored, for a run that takes them over: in topological order, up to
+ * Returns the stages of a cohort whose results are stored, for a run that reuses them: in topological order, up to
  * `mostBytes` in total.
  */
 export function readResults(
@@ -292,7 +292,7 @@ export function readResults(
     .execute()
 }
 
-/** Returns which of these stages were paid for by a run that took over their results. */
+/** Returns which of these stages were paid for by a run that reused their results. */
 export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly string[]): Promise<Set<string>> {
   if (stageIds.length === 0) return new Set()
   const rows = await db

@@ -111,7 +111,7 @@ interface Holder {
 }
 
 /**
- * Returns whether a node works under a stage's newest lease, and locks that lease until the transaction ends. A
+ * Returns whether a node is working under a stage's newest lease, and locks that lease until the transaction ends. A
  * producer's lease may be completed, because its payload outlives its work.
  */
 export async function holdsStage(
@@ -165,7 +165,7 @@ export async function lockSides(
 
 /** An attempt at an edge, as a call finds it. */
 export interface CalledAttempt extends CohortEdgeAttemptRow {
-  /** The producer still had to hold its payload when the call arrived. */
+  /** Whether the producer still had to hold its payload when the call arrived. */
   was_held: boolean
   /** The time of the previous call; null for the first one. */
   was_called_at: Date | null
@@ -259,7 +259,7 @@ export async function isStated(db: Kysely<Database>, edgeId: string): Promise<bo
   return edge?.state !== 'open' || edge.sha256 !== null
 }
 
-/** Returns the public key of a node in base64. */
+/** Returns a node's public key in base64. */
 export async function findPeer(
   db: Kysely<Database>,
   nodeId: string | null,

@@ -39,7 +39,7 @@ type FullEnding = { status: 'succeeded' } | { status: 'failed' | 'cancelled'; fa
 
 type EndedStage = LockedCohort['stages'][number]
 
-/** Returns an ending with its message. A cohort has not succeeded while a stage of it is still open. */
+/** Returns an ending with its message. A cohort has not succeeded while any of its stages is still open. */
 function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEnding {
   if (ending.status === 'succeeded') {
     const open = stages.find(isOpenStage)
@@ -246,8 +246,8 @@ async function settleMoney(
 }
 
 /**
- * Returns which of the results that were taken over have been paid for by now. Runs that took over the same results end
- * one after the other, because each locks the stages that produced them, in the order of `lockCohort`.
+ * Returns which of the reused results have been paid for by now. Runs that reuse the same results end one after
+ * another, because each locks the stages that produced them, in the order of `lockCohort`.
  */
 async function paidMeanwhile(
   trx: Transaction<Database>,

@@ -72,8 +72,8 @@ export async function isDraining(db: Kysely<Database>, evidenceId: string): Prom
 }
 
 /**
- * Returns which of these evidence ids still need their map: the evidence is active or was so within a day, an open
- * hand-over uses it, or the run with this id may still register it.
+ * Returns which of these evidence ids still need their map: the evidence is active or was active within the last day,
+ * an open hand-over uses it, or the run with this id may still register it.
  */
 export async function neededMaps(db: Kysely<Database>, names: readonly string[]): Promise<Set<string>> {
   const ids = names.filter(isUuid)
@@ -100,7 +100,7 @@ export async function lockPair(
   await sql`select pg_advisory_xact_lock(hashtextextended(${pair}, 0))`.execute(trx)
 }
 
-/** Finds the newest evidence that the same registration has created. */
+/** Finds the newest evidence that the same registration created. */
 export function findRepeated(
   db: Kysely<Database>,
   { source_fingerprint, target_fingerprint, digest }: Fingerprints & { digest: string },

@@ -24,8 +24,8 @@ const NOTIFY_INTERVAL_S = 60
 
 /**
  * Finds stages that have exceeded their time limit, not counting the time before they had their inputs, and stages that
- * still wait for failed hand-overs. Stages that have not been reported yet come first, so that the others don't delay
- * them.
+ * are still waiting for failed hand-overs. Stages that have not been reported yet come first, so that the others don't
+ * delay them.
  */
 async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
   const { rows } = await sql<OverdueStage>`

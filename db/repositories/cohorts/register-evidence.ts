@@ -81,7 +81,7 @@ async function activeSpace(
   return space
 }
 
-/** Returns the evidence that this registration has created; throws a 409 if it has ended since. */
+/** Returns the evidence that this registration created; throws a 409 if it has ended since. */
 function repeated(row: CompatibilityEvidenceRow): CompatibilityEvidenceRow {
   if (row.status === 'active') return row
   throw new ApiError('conflict', `this evidence was already registered and is ${row.status}`, {

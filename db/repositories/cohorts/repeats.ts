@@ -45,7 +45,7 @@ export async function repeatProducers(
   }
 }
 
-/** Returns the other stages of a cohort that wait for another attempt. */
+/** Returns the other stages of a cohort that are waiting for another attempt. */
 export async function findStagesToRepeat(
   trx: Transaction<Database>,
   { id, cohort_id }: { id: string; cohort_id: string },

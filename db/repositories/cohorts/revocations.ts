@@ -130,7 +130,7 @@ async function failEdges(
   for (const { id, status } of atWork) {
     const into = edges.filter(({ to_stage_id }) => to_stage_id === id)
     const hasTaken = into.some(({ state }) => state === 'consumed')
-    // A stage that already runs has enough other values and doesn't need this one.
+    // A stage that is already running has enough other values and doesn't need this one.
     if (status === 'running' && !hasTaken) continue
     const message = `the evidence or space that hand-over "${into[0]?.name}" relies on was revoked`
     await noteStageError(trx, id, { code: failure, message, retryable: false })

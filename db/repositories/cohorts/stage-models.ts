@@ -30,7 +30,7 @@ export interface StageModels {
   fallbacks: Map<string, FallbackModel[]>
   /** The versions behind the stages, whose spaces are registered. */
   configs: Map<string, string>
-  /** The input and output schemas of the endpoints of the stages. */
+  /** The input and output schemas of the stages' endpoints. */
   listings: Map<string, StageInput & StageOutput>
   reasons: PlanReason[]
 }

@@ -120,7 +120,7 @@ export async function outputsFrom(
 
 /**
  * Records the node on which a stage is called; returns the time of the call, which distinguishes calls of the same
- * stage. The first call of any stage sets the cohort running.
+ * stage. The first call of any stage sets the cohort to `running`.
  */
 export async function callStage(
   trx: Transaction<Database>,
@@ -198,7 +198,7 @@ export async function recordStep(
 }
 
 /**
- * Writes a value as the payload of a hand-over, for its consumer to fetch. A large value is in the object store already
+ * Writes a value as the payload of a hand-over, for its consumer to fetch. A large value is already in the object store
  * and is handled like a payload that a node relays.
  */
 async function stateValue(

@@ -9,7 +9,7 @@ import { appendCohortEvents } from './events.ts'
 
 /**
  * Prepares a cohort and starts its task; undefined when the cohort has ended. It is `running` once its first stage is
- * called, or immediately if there is none to call. A cohort that was prepared already is returned as it is.
+ * called, or immediately if there is none to call. A cohort that was already prepared is returned as it is.
  */
 export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortFacts | undefined> {
   const cohort = await trx
@@ -40,7 +40,7 @@ export async function startCohort(trx: Transaction<Database>, id: string): Promi
   return cohort
 }
 
-/** Records that a node has taken a stage whose model is loaded; a later step stays. Returns whether this was new. */
+/** Records that a node has taken a stage whose model is loaded; a later step is kept. Returns whether this was new. */
 export async function takeLoaded(trx: Transaction<Database>, stageId: string): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('cohort_stage')
@@ -75,7 +75,7 @@ export async function recordReplan(
   ])
 }
 
-/** Records, for callers, that a stage waits for room on its node, or no longer does. */
+/** Records, for callers, that a stage is waiting for capacity on its node, or no longer is. */
 export async function noteCapacityWait(
   db: Kysely<Database>,
   stageId: string,
@@ -87,13 +87,13 @@ export async function noteCapacityWait(
     from node where node.id = stage.node_id and stage.id = ${stageId}::uuid`.execute(db)
 }
 
-/** The reason why a stage waits, as text; null when it no longer waits. */
+/** Why a stage is waiting, as text; null when it no longer is. */
 export interface WaitingNote {
   stageId: string
   why: string | null
 }
 
-/** Records, for callers, what stages of a cohort wait for. Locks the rows in the order of `lockCohort`. */
+/** Records, for callers, what a cohort's stages are waiting for. Locks the rows in the order of `lockCohort`. */
 export async function noteWaiting(db: Kysely<Database>, notes: readonly WaitingNote[]): Promise<void> {
   if (notes.length === 0) return
   const ids = notes.map(({ stageId }) => stageId)

@@ -18,8 +18,8 @@ export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes' | 'deco
 export type FullDataset = ListedDataset & Pick<DatasetRow, 'columns'>
 
 /**
- * The maximum size of columns, in bytes of JSON, that is read. Files that are read today stay below it: 1 MB of names
- * and 10,000 types. Earlier versions stored longer names, which would block the thread that parses them.
+ * Columns larger than this, in bytes of JSON, are not read. Files that are read today stay below it: 1 MB of names and
+ * 10,000 types. Earlier versions stored longer names, which would block the thread that parses them.
  */
 export const MAX_COLUMNS_BYTES = 2 * 1024 * 1024
 
@@ -80,7 +80,7 @@ export function findOwnDataset(
   return owned(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
-/** Finds the dataset of any account, for operators and their runs. */
+/** Finds any account's dataset, for operators and their runs. */
 export function findDataset(db: Kysely<Database>, id: string): Promise<ListedDataset | undefined> {
   return db
     .selectFrom('dataset')

@@ -94,7 +94,7 @@ export function finishIngest(
   })
 }
 
-/** Records what an open upload waits for. */
+/** Records what an open upload is waiting for. */
 export async function noteIngestWaiting(
   db: Kysely<Database>,
   uploadId: string,

@@ -7,8 +7,8 @@ import { CACHE_CHANNEL } from '../platform/cache-versions.ts'
 const KEPT = '1 hour'
 
 /**
- * Must be called in the transaction that changes endpoints; gateways drop their cached data once it commits. The row
- * of the cache is locked until then, so versions become visible in their order, each with its endpoints.
+ * Must be called in the transaction that changes endpoints; gateways drop their cached data once it commits. The row of
+ * the cache is locked until then, so versions become visible in order, each with its endpoints.
  */
 export async function noteEndpointChange(trx: Transaction<Database>, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
@@ -45,7 +45,7 @@ export async function readEndpointChanges(db: Kysely<Database>, since: number): 
   return { version, ids: steps === version - since ? ids : undefined }
 }
 
-/** Records a change of a version or a config behind endpoints. */
+/** Records a change to a version or config behind endpoints. */
 export async function noteChangeBehind(
   trx: Transaction<Database>,
   behind: { versionId: string } | { modelKey: string } | { accountId: string; configId: string },

@@ -103,7 +103,7 @@ const insertUnlessTaken = (trx: Transaction<Database>, endpoint: NewEndpoint) =>
 
 /**
  * Renames the account's deleted endpoint of this name. No endpoint can be registered under the new name, because `~` is
- * not allowed in one; past tasks and usage show it.
+ * not allowed in names; past tasks and usage show it.
  */
 const releaseName = (trx: Transaction<Database>, { name, account_id }: NewEndpoint) =>
   trx
@@ -152,9 +152,9 @@ export async function updateEndpoint(
 const MAX_FORMER_SCHEMA_BYTES = 8 * 1024
 
 /**
- * Marks a locked endpoint as deleted and clears its texts, which may be a megabyte in size. Tasks and usage need the
- * rest of the row. Its manifest version is retained for the account's next endpoint with this name, which gets a new
- * major version if a schema was discarded.
+ * Marks a locked endpoint as deleted and clears its text fields, which may be a megabyte in size. Tasks and usage need
+ * the rest of the row. Its manifest version is retained for the account's next endpoint with this name, which gets a
+ * new major version if a schema was discarded.
  */
 export async function markEndpointDeleted(
   trx: Transaction<Database>,

@@ -43,7 +43,7 @@ export async function insertEntries(
   return trx.insertInto('memory_entry').values(entries).returning(SHOWN).execute()
 }
 
-/** Marks an entry as superseded; `false` if the account has no such entry, or it is superseded already. */
+/** Marks an entry as superseded; `false` if the account has no such entry, or it is already superseded. */
 export async function supersedeEntry(
   trx: Transaction<Database>,
   { accountId, namespaceId, id, by }: { accountId: string; namespaceId: string; id: string; by: string },

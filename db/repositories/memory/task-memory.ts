@@ -54,7 +54,7 @@ interface TakeOptions {
   snapshotId?: string | null | undefined
   /** The nearest entries, followed by the newest ones without a vector; if absent, the newest of all are read. */
   ids?: readonly string[] | undefined
-  /** Entries with more tokens are left out. */
+  /** Entries with more tokens than this are left out. */
   mostTokens: number
   limit: number
 }

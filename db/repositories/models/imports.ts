@@ -29,8 +29,8 @@ export async function takeModelImport(
 }
 
 /**
- * Marks and returns imports that were not completed within 24 hours, so that no completion can begin while
- * their files are removed.
+ * Marks and returns imports that were not completed within 24 hours, so that no completion can begin while their files
+ * are being removed.
  */
 export async function expiredImports(
   db: Kysely<Database>,

@@ -52,7 +52,7 @@ export function ensureModel(
     .executeTakeFirstOrThrow()
 }
 
-/** Adds a version to a model; `undefined` when it belongs to one already. */
+/** Adds a version to a model; `undefined` when it already belongs to one. */
 export function adoptVersion(
   trx: Transaction<Database>,
   versionId: string,

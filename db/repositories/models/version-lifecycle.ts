@@ -24,7 +24,7 @@ export interface VersionMove {
 }
 
 /**
- * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer was first. An
+ * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer came first. An
  * imported model's endpoint opens to all accounts when the model becomes `ready`, and closes when the model leaves that
  * state.
  */

@@ -160,7 +160,7 @@ export async function reservedModels(
   return new Set(rows.map(({ model_key }) => model_key))
 }
 
-/** A change of the number of copies of a model. */
+/** A change in a model's number of copies. */
 export interface CopyChange {
   readonly modelKey: string
   readonly before: number
@@ -219,7 +219,7 @@ export async function recordChange(
   )
 }
 
-/** Lists the last changes of an endpoint's copies, newest first. */
+/** Lists the last changes to an endpoint's copies, newest first. */
 export function listChanges(db: Kysely<Database>, endpointId: string, limit: number) {
   return db
     .selectFrom('scaling_change')
@@ -256,7 +256,7 @@ export async function writeScaling(
   await bumpCache(trx, 'node')
 }
 
-/** Returns the quota of an account, and the copies that its endpoints other than `exceptId` reserve. */
+/** Returns an account's copy quota, and the copies that its endpoints other than `exceptId` reserve. */
 export async function copyQuota(
   db: Kysely<Database>,
   {

@@ -5,8 +5,9 @@ import type { Database } from '../../tables.ts'
 const ASSIGNMENT_TIMEOUT_HOURS = 1
 
 /**
- * Returns which of these models no endpoint serves any more: unknown ones, and versions without an endpoint that are
- * disabled, had an endpoint, or belong to no model. A candidate under test stays, because the test needs the files.
+ * Returns which of these models are no longer served by any endpoint: unknown ones, and versions without an endpoint
+ * that are disabled, had an endpoint, or belong to no model. A candidate under test stays, because the test needs the
+ * files.
  */
 export async function listDeletedModels(
   db: Kysely<Database>,

@@ -101,7 +101,7 @@ export function findLastLease(
     .executeTakeFirst()
 }
 
-/** Returns whether a node runs a job and may still work for the job's account. */
+/** Returns whether a node is running a job and may still work for the job's account. */
 export async function isAtWork(
   db: Kysely<Database>,
   { nodeId, jobId }: { nodeId: string; jobId: string },

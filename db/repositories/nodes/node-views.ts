@@ -13,7 +13,7 @@ export type ViewedNode = NodeRow & {
 interface NodeFilter {
   status: 'online' | 'offline' | 'draining' | undefined
   accountId: string | undefined
-  /** A part of the name; case-insensitive. */
+  /** Part of the name; case-insensitive. */
   name: string | undefined
   /** Nodes whose last report is older are offline. */
   silentSince: Date
@@ -85,7 +85,7 @@ export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promis
   return rows
 }
 
-/** A log line that a job has written on a node. */
+/** A log line that a job wrote on a node. */
 export interface NodeLogLine {
   job_id: string
   attempt: number

@@ -145,7 +145,7 @@ export async function isRemoved(db: Kysely<Database>, nodeId: string): Promise<b
   return row?.status === 'removed'
 }
 
-/** Deletes signatures whose timestamp would be refused by now. */
+/** Deletes signatures whose timestamp would now be rejected. */
 export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
   await db
     .deleteFrom('node_signature_seen')

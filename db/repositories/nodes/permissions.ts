@@ -9,7 +9,7 @@ export interface NodePermissions extends Pick<NodeRow, 'account_id' | 'status' |
   ordered: ReadonlySet<string>
 }
 
-/** Reads these facts for several nodes; nodes that do not exist are left out. */
+/** Reads the permissions of several nodes; nodes that do not exist are left out. */
 export async function listNodePermissions(
   db: Kysely<Database>,
   nodeIds: readonly string[],

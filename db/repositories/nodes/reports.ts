@@ -32,7 +32,7 @@ export async function saveNodeStates(
   `.execute(db)
 }
 
-/** Deletes the states of nodes whose link to this gateway has closed; those that another gateway wrote stay. */
+/** Deletes the states of nodes whose link to this gateway has closed; states written by another gateway are kept. */
 export async function dropNodeStates(
   db: Kysely<Database>,
   gatewayId: string,

@@ -17,7 +17,7 @@ export type ViewedAccount = AccountRow & AccountActivity
 /** Open tasks are counted up to this number. */
 const MAX_COUNTED = 10_000
 
-/** Lists accounts with their activity, newest first; `name` is a part of their names, case-insensitive. */
+/** Lists accounts with their activity, newest first; `name` is part of the name, case-insensitive. */
 export async function listAccountViews(
   db: Kysely<Database>,
   { name, before, limit }: { name: string | undefined; before: string | undefined; limit: number },

@@ -7,9 +7,9 @@ interface Settings {
   name: string
   trainingQuota: number
   taskQuota: number
-  /** Bytes; null is the platform's default, 0 is no limit. */
+  /** Bytes; null means the platform's default, 0 means no limit. */
   storageQuotaBytes: number | null
-  /** Null is the platform's default. */
+  /** Null means the platform's default. */
   copyQuota: number | null
   hubRepos: string[]
 }

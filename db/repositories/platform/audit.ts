@@ -8,7 +8,7 @@ type AuditedTask = Pick<
   'account_id' | 'endpoint_id' | 'status' | 'price_micro' | 'created_at' | 'completed_at'
 >
 
-/** A ledger entry of a task, with the stage's name if it belongs to a stage of a cohort. */
+/** A ledger entry of a task, with the stage's name if it belongs to a cohort stage. */
 export type AuditedLine = LedgerLineRow & { stage: string | null }
 
 /** Returns a task without its contents, with its memory and all its ledger entries in order. */

@@ -78,7 +78,7 @@ export function writeKillSwitch(
   })
 }
 
-/** Returns a page of the orders to the switch, newest first. */
+/** Returns a page of the kill switch orders, newest first. */
 export const listOrders = (
   db: Kysely<Database>,
   { before, limit }: { before?: string | undefined; limit: number },

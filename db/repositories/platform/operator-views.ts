@@ -88,7 +88,7 @@ export async function countNodes(db: Kysely<Database>, silentSince: Date): Promi
 
 const MAX_GATE_FAULTS = 20
 
-/** Lists nodes that have reported since a time and that do not reach the gate, or whose calls it refuses. */
+/** Lists nodes that have reported since a time and that cannot reach the gate, or whose calls it rejects. */
 export async function listGateFaults(
   db: Kysely<Database>,
   silentSince: Date,
@@ -139,14 +139,14 @@ export async function listFailingModels(db: Kysely<Database>, silentSince: Date)
   return rows
 }
 
-/** A node that cannot compute on its GPUs. */
+/** A node that cannot use its GPUs. */
 export interface GpuFaultOfNode {
   node_id: string
   name: string
   reason: string
 }
 
-/** Lists the online nodes that cannot compute on their GPUs. */
+/** Lists the online nodes that cannot use their GPUs. */
 export async function listGpuFaults(db: Kysely<Database>, silentSince: Date): Promise<GpuFaultOfNode[]> {
   const { rows } = await sql<GpuFaultOfNode>`
     select node.id as node_id, node.name, s.snapshot -> 'gpu_fault' ->> 'reason' as reason
@@ -173,14 +173,14 @@ export async function listFullNodes(db: Kysely<Database>, silentSince: Date): Pr
   return rows
 }
 
-/** A reason why jobs wait, with one of them. */
+/** A reason why jobs are waiting, with one of the jobs. */
 export interface WaitingReason {
   reason: string
   jobs: number
   job_id: string
 }
 
-/** Lists why jobs wait, most jobs first. */
+/** Lists why jobs are waiting, the most common reason first. */
 export async function listWaitingReasons(db: Kysely<Database>): Promise<WaitingReason[]> {
   const { rows } = await sql<WaitingReason>`
     select waiting_reason as reason, count(*)::int as jobs, (array_agg(id order by id))[1] as job_id
@@ -211,7 +211,7 @@ export async function readUnplaced(db: Kysely<Database>): Promise<UnplacedTasks>
   return at(rows, 0)
 }
 
-/** Counts the public endpoints that wait for a review. */
+/** Counts the public endpoints that are waiting for a review. */
 export async function countReviews(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from endpoint where review_status = 'pending_review' and deleted_at is null`.execute(
@@ -237,7 +237,7 @@ export async function listGateways(db: Kysely<Database>, silentSince: Date): Pro
   return rows
 }
 
-/** Lists the queues that open jobs wait in. */
+/** Lists the queues that open jobs are waiting in. */
 export async function listJobQueues(db: Kysely<Database>): Promise<string[]> {
   const { rows } = await sql<{ task_queue: string }>`
     select distinct task_queue from training_run where status in ('pending', 'running') and paused_at is null order by 1 limit 50`.execute(

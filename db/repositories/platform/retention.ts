@@ -79,7 +79,7 @@ export interface ExpiredFile {
 
 /**
  * Marks and returns uploads that were not committed within 24 hours, so that no commit can begin while the file is
- * removed. Marked rows are returned again until `removeUploads` deletes them.
+ * being removed. Marked rows are returned again until `removeUploads` deletes them.
  */
 export async function expiredUploads(db: Kysely<Database>, limit: number): Promise<ExpiredFile[]> {
   const { rows } = await sql<ExpiredFile>`

@@ -10,7 +10,7 @@ const MAX_FOLDED = 5_000
 
 /** The bytes of an account in the object store. */
 export interface StorageUse {
-  /** Null is no limit. */
+  /** Null means no limit. */
   limitBytes: number | null
   storedBytes: number
   /** Transfers in progress, uncommitted uploads, and files that are being read. */
@@ -20,7 +20,7 @@ export interface StorageUse {
 /**
  * Adds up an account's bytes in one statement, so that a file that moves from one kind to another counts once. Files of
  * trained models count as the run's artifacts. Payloads between the stages of open cohorts don't count: they are gone
- * when the cohort ends. `defaultBytes` is the limit for accounts without their own; 0 is no limit.
+ * when the cohort ends. `defaultBytes` is the limit for accounts without their own; 0 means no limit.
  */
 export async function storageUse(
   db: Kysely<Database>,

@@ -50,7 +50,7 @@ export interface Settlement {
   result: Buffer | null
   error: string | null
   expired: boolean
-  /** Null leaves the row's value. */
+  /** Null leaves the row's value unchanged. */
   modelState: TaskRow['model_state']
   nodeId: string | null
   inferenceTimeMs: number | null

@@ -67,7 +67,7 @@ export function findAnyTask(
     .executeTakeFirst()
 }
 
-/** Locks a task, so that changes of its status and of its leases are serialized. */
+/** Locks a task, so that changes to its status and leases are serialized. */
 export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskFacts | undefined> {
   return trx.selectFrom('task').select(FACTS).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
@@ -335,7 +335,7 @@ export async function noteFailure(db: Kysely<Database>, taskId: string, message:
     .execute()
 }
 
-/** Returns what a node needs to know about the endpoint of a task. */
+/** Returns what a node needs to know about a task's endpoint. */
 export function findEndpointFacts(
   db: Kysely<Database>,
   endpointId: string,

@@ -2,7 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { DispatchedModel, WaitingModel } from '../../../domain/placement/wake-ups.ts'
 import type { Database } from '../../tables.ts'
 
-/** A woken task that still waits after this long is woken again, because the signal may have been lost. */
+/** A woken task that is still waiting after this long is woken again, because the signal may have been lost. */
 const WAKE_RETRY_DELAY_S = 10
 /** Counting stops at this number, beyond which the longest pause no longer grows. */
 const MAX_COUNTED = 10_000
@@ -11,7 +11,7 @@ const MAX_COUNTED = 10_000
 export const isHeld = sql<boolean>`status not in ('succeeded', 'failed') and status <> 'queued'
   and gateway_id is null and node_id is not null`
 
-/** Records that no node can run a task. A task that already waits keeps its place in the order. */
+/** Records that no node can run a task. A task that is already waiting keeps its place in the order. */
 export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promise<void> {
   await db
     .updateTable('task')
@@ -22,7 +22,7 @@ export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promis
     .execute()
 }
 
-/** Counts an account's tasks that wait because no node can run them. */
+/** Counts an account's tasks that are waiting because no node can run them. */
 export async function countUnplaced(db: Kysely<Database>, accountId: string): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (
@@ -32,7 +32,7 @@ export async function countUnplaced(db: Kysely<Database>, accountId: string): Pr
   return rows[0]?.count ?? 0
 }
 
-/** Returns whether any task waits because no node can run it. */
+/** Returns whether any task is waiting because no node can run it. */
 export async function hasUnplaced(db: Kysely<Database>): Promise<boolean> {
   const { rows } = await sql<{ has: boolean }>`
     select exists (select from task where waiting_since is not null and status = 'queued') as has`.execute(db)

@@ -182,7 +182,7 @@ const SETTLE = `with given as (
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**
- * Ends tasks that are still open in one statement, and notifies their waiters. Clears their inputs: only unfinished
+ * In one statement, ends tasks that are still open, and notifies their waiters. Clears their inputs: only unfinished
  * work reads them, and they would fill the database's disk, which no quota counts. Repeating it, or ending a task that
  * another writer has ended, changes nothing. Returns the number of tasks ended.
  */

@@ -8,7 +8,7 @@ import type { ArtifactRow, ArtifactTable, JobCheckpointRow, JobRow } from '../..
 export const jobFolder = ({ account_id, id }: Pick<JobRow, 'account_id' | 'id'>): string =>
   `accounts/${account_id}/jobs/${id}/`
 
-/** Each attempt has its own key, so that late writes of a lost node do no harm. */
+/** Each attempt has its own key, so that late writes from a lost node do no harm. */
 export const attemptFile = (
   job: Pick<JobRow, 'account_id' | 'id'>,
   { attempt, ...file }: LeaseFile & { attempt: number },

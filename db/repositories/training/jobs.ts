@@ -9,7 +9,7 @@ import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from '../nodes/leases.ts'
 
 /**
- * The columns of a run that callers see, without those that a trainer reports at its end, which may be several
+ * The columns of a run that callers see, without those that a trainer reports at the end, which may be several
  * megabytes.
  */
 const SHOWN = [
@@ -85,13 +85,13 @@ export function findJob(db: Kysely<Database>, id: string): Promise<JobFacts | un
   return db.selectFrom('training_run').select(FACTS).where('id', '=', id).executeTakeFirst()
 }
 
-/** Returns the metrics that the trainer of a run has reported; null before its end. */
+/** Returns the metrics that a run's trainer reported; null until the run ends. */
 export async function findMetrics(db: Kysely<Database>, id: string): Promise<JobRow['metrics']> {
   const row = await db.selectFrom('training_run').select('metrics').where('id', '=', id).executeTakeFirst()
   return row?.metrics ?? null
 }
 
-/** Returns the trainer's description of the model of a run; null before its end. */
+/** Returns the trainer's description of a run's model; null until the run ends. */
 export async function findOutput(db: Kysely<Database>, id: string): Promise<JobRow['output']> {
   const row = await db.selectFrom('training_run').select('output').where('id', '=', id).executeTakeFirst()
   return row?.output ?? null
@@ -206,7 +206,7 @@ export async function lockTrainingQuota(
 
 const rank = sql<number>`case operating_mode when 'performance' then 1 when 'balanced' then 3 else 5 end`
 
-/** Counts the jobs that wait for the same hardware and precede this one. */
+/** Counts the jobs that are waiting for the same hardware and precede this one. */
 export async function countAhead(
   db: Kysely<Database>,
   { id, task_queue, priority }: { id: string; task_queue: string; priority: number },

@@ -42,7 +42,7 @@ export async function resumeRun(
   }
 }
 
-/** Returns whether a run is paused and no node works on it any more; no node will until the run is resumed. */
+/** Returns whether a run is paused and no node is working on it; none will until the run is resumed. */
 export async function isAtRest(db: Kysely<Database>, id: string): Promise<boolean> {
   const { rows } = await sql`
     select 1 from training_run where id = ${id}::uuid and paused_at is not null and not exists (
@@ -51,7 +51,7 @@ export async function isAtRest(db: Kysely<Database>, id: string): Promise<boolea
   return rows.length > 0
 }
 
-/** Returns whether a run is paused, for the node that works on it. */
+/** Returns whether a run is paused, for the node that is working on it. */
 export async function isPaused(db: Kysely<Database>, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('training_run')

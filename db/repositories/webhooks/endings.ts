@@ -66,7 +66,10 @@ export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date):
     from locked where d.id = locked.id and d.status in ('pending', 'retrying')`.execute(db)
 }
 
-/** Ends deliveries that still waited at their deadline: for a verification that never succeeded, or after a long outage. */
+/**
+ * Ends deliveries that were still waiting at their deadline: for a verification that never succeeded, or after a long
+ * outage.
+ */
 export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
   // Two statements, each with its own partial index; no attempt is due later than its deadline.
   await deadLetter(db, sql`status = 'pending'`, now)

@@ -28,7 +28,7 @@ export async function countWebhookEndpoints(trx: Transaction<Database>, accountI
   return count
 }
 
-/** Adds an endpoint that waits for its verification. */
+/** Adds an endpoint that is waiting for verification. */
 export function insertWebhookEndpoint(
   trx: Transaction<Database>,
   endpoint: NewWebhookEndpoint,

@@ -31,7 +31,7 @@ export function freezeEvent(event: TerminalEvent, now: Date): EventRow {
 /** The common part of events for many resources, for a statement that builds one event per row. */
 export interface EventForm {
   readonly type: string
-  /** The payload as a pattern of Postgres' `format`: 1 is the event's id, 2 the resource's, 3 the time. */
+  /** The payload as a pattern for Postgres' `format`: 1 is the event's id, 2 the resource's, 3 the time. */
   readonly payload: string
 }
 

@@ -1,13 +1,14 @@
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohorts/vocabulary.ts'
 
-/** Limits of an attempt, in seconds. */
+/** Time limits for an attempt, in seconds. */
 export const EDGE_SECONDS = {
   /** Until both sides agree, counted from when the payload exists and both models are loaded. */
   negotiate: 30,
   /** Until a candidate address has answered or all have failed. */
   connect: 30,
   /**
-   * Without a call from the node that holds the payload, while the consumer keeps calling. That node calls every 10 s.
+   * How long the node that holds the payload may stay silent while the consumer keeps calling. It normally calls every
+   * 10 s.
    */
   alone: 30,
   /**
@@ -15,9 +16,9 @@ export const EDGE_SECONDS = {
    * unreachable.
    */
   pause: 20,
-  /** Without any call about a transfer. */
+  /** How long a transfer may go without any call. */
   silence: 10,
-  /** Until arrived bytes are consumed. */
+  /** Until received bytes are consumed. */
   consume: 60,
   /** How long a producer holds its payload after its consumer's last call. */
   hold: 120,
@@ -33,7 +34,7 @@ interface EdgeTiming {
   calledAt: Date
   /** When the payload and both models were ready; null until then. */
   readyAt: Date | null
-  /** Since when the consumer has called without a break while the producer has not. */
+  /** Since when the consumer has been calling without a break while the producer has not called. */
   aloneSince: Date | null
   /** The producer has called during this attempt. */
   isOffered: boolean

@@ -96,7 +96,7 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
     by: NODES,
     rules: ['offers', 'room', 'withdrawn', 'revoked', 'expired'],
   },
-  /** The payload has reached the consumer without a connection: in the row, or as a local file of its node. */
+  /** The payload has reached the consumer without a connection: in the row, or as a local file on its node. */
   deposit: { from: ['negotiated', 'connecting'], to: 'transferred', by: NODES, rules: ['size', 'digest'] },
   connect: { from: ['negotiated'], to: 'connecting', by: NODES, rules: ['withdrawn', 'revoked'] },
   open: { from: ['negotiated', 'connecting'], to: 'open', by: ['consumer'], rules: ['ticket', 'held'] },
@@ -110,7 +110,7 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
   },
   /** Reported by a node or detected by the platform. */
   fail: { from: UNFINISHED, to: 'failed', by: [...NODES, 'platform'], rules: [] },
-  /** The consumer was lost or its evidence revoked before its stage ended. */
+  /** The consumer was lost, or its evidence was revoked, before its stage ended. */
   lose: { from: ['consumed'], to: 'failed', by: ['platform'], rules: [] },
   /** The next attempt. */
   retry: { from: ['failed'], to: 'planned', by: ['platform'], rules: [] },

@@ -72,7 +72,7 @@ function parse(header: Uint8Array): Record<string, unknown> {
 }
 
 function placeOf(name: string, entry: unknown): Tensor {
-  if (!isObject(entry)) throw misshapen(`the entry of ${quoted(name)} is not an object`)
+  if (!isObject(entry)) throw misshapen(`the entry for ${quoted(name)} is not an object`)
   const type = DTYPES.get(entry['dtype'])
   if (!type) throw misshapen(`${quoted(name)} has a type not allowed in payloads`)
   const { shape, data_offsets: offsets } = entry

@@ -23,9 +23,9 @@ export interface PlanningResult {
 }
 
 /**
- * Plans a graph for the smallest makespan. Starts with HEFT with insertion (Topcuoglu, Hariri and Wu 2002) over the
- * best nodes of each stage. Then tries the whole graph on one node, then moves stages of the critical path. Returns
- * undefined when a stage fits on no node.
+ * Plans a graph for the smallest makespan. Starts with HEFT with insertion (Topcuoglu, Hariri and Wu 2002) over each
+ * stage's best nodes. Then tries the whole graph on one node, then moves stages on the critical path. Returns undefined
+ * when a stage fits on no node.
  */
 export function planSchedule(problem: PlannerProblem): PlanningResult | undefined {
   const { stages } = problem
@@ -129,8 +129,8 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
 }
 
 /**
- * Returns the schedule of an assignment; undefined if it is impossible or not shorter than `belowMs`. Stages already in
- * the timeline stay where they are.
+ * Returns the schedule for an assignment; undefined if it is impossible or not shorter than `belowMs`. Stages already
+ * in the timeline stay where they are.
  */
 function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infinity): Schedule | undefined {
   for (let i = timeline.placed; i < order.length; i++) {
@@ -163,7 +163,7 @@ function wholeGraphNodes({ stages }: PlannerProblem, best: readonly (readonly nu
 type Move = readonly [stage: number, node: number]
 
 /**
- * Returns the best schedule after one move. A move puts a stage of the critical path elsewhere, moves both ends of one
+ * Returns the best schedule after one move. A move puts a stage on the critical path elsewhere, moves both ends of one
  * of its edges together, or swaps it with another stage.
  */
 function improve(search: Search, schedule: Schedule): Schedule | undefined {

@@ -6,7 +6,7 @@ export interface PlannerStage {
   readonly runMs: Float64Array
   /** Stages with the same number share one loaded model. */
   readonly model: number
-  /** Memory that loading the model needs. */
+  /** Memory needed to load the model. */
   readonly memoryMb: number
   /** 1 on the nodes that already have the model loaded. */
   readonly isLoaded: Uint8Array
@@ -26,13 +26,13 @@ export interface PlannerEdge {
 export interface PlannerProblem {
   readonly stages: readonly PlannerStage[]
   readonly edges: readonly PlannerEdge[]
-  /** Memory of each node that this graph may use for loads. */
+  /** Memory on each node that this graph may use to load models. */
   readonly freeMb: Float64Array
   /** True when no two stages may share a node, except those that must. */
   readonly spread: boolean
 }
 
-/** The node and the times of each stage, by its index. */
+/** Each stage's node and times, by the stage's index. */
 export interface Schedule {
   readonly nodes: Int32Array
   readonly startMs: Float64Array

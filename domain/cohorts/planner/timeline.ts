@@ -22,7 +22,7 @@ interface Placement {
 }
 
 /**
- * Places stages one after another, each into the first gap of its node that is long enough (HEFT insertion). A node
+ * Places stages one after another, each into the first gap on its node that is long enough (HEFT insertion). A node
  * works on one stage at a time.
  */
 export class Timeline {
@@ -30,7 +30,7 @@ export class Timeline {
   /** The stages by their index. */
   readonly #placements: readonly Placement[]
   readonly #placed: Placement[] = []
-  /** The placed stages of each node, in their order. */
+  /** The stages placed on each node, in order. */
   readonly #on: readonly Placement[][]
 
   constructor(problem: PlannerProblem, incoming: readonly (readonly PlannerEdge[])[]) {

@@ -3,7 +3,7 @@ import type { GgufNumbers } from '../../hub/gguf.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** The types in which transformers stores weights, and therefore their caches. */
+/** The types in which transformers stores weights, and therefore caches. */
 const DTYPES: Readonly<Record<string, ModelSpace['dtype']>> = {
   float32: 'f32',
   float16: 'f16',

@@ -1,6 +1,9 @@
 import type { Modality } from '../../../schemas/nodes/lease.ts'
 
-/** A file of a stage's result. Values carry its address in place of the file; a URL is signed when one is read. */
+/**
+ * A file of a stage's result. Values contain its address in place of the file; a URL is signed each time a value is
+ * read.
+ */
 export interface StageFile {
   address: string
   filename: string
@@ -18,7 +21,7 @@ export const fileAddress = (stageId: string, number: number): string => `hearth-
 /** Returns whether a string consists of exactly one file address. */
 export const isFileAddress = (text: string): boolean => text.match(ADDRESS)?.[0] === text
 
-/** Returns the result of a stage with its files, in the form of a task's result. */
+/** Returns a stage's result with its files, in the format of a task's result. */
 export const withFiles = (
   result: Record<string, unknown>,
   files: readonly StageFile[],
@@ -43,7 +46,7 @@ export function filesNamedIn<F extends Pick<StageFile, 'address'>>(
   return files.filter(({ address }) => named.has(address))
 }
 
-/** A URL of a file and when it expires. */
+/** A file's URL and when it expires. */
 export interface FileUrl {
   url: string
   expires_at: string

@@ -71,7 +71,7 @@ def write_adapter(path: Path, fitted: LinearMap) -> None:
 
 
 def read_adapter(path: Path) -> LinearMap:
-    """Reads a map that `write_adapter` has written."""
+    """Reads a map written by `write_adapter`."""
     body = path.read_bytes()
     (length,) = struct.unpack_from("<Q", body)
     header = json.loads(body[8 : 8 + length])

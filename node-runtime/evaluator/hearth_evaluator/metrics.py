@@ -1,11 +1,13 @@
-"""Measures how well mapped vectors replace native ones. Every function returns one number per row, or one in all."""
+"""Measures how well mapped vectors replace native ones. Every function returns one number per row, or a
+single number.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 NEIGHBOURS = 10
-# The number of rows of similarities in memory at once.
+# The number of similarity rows in memory at once.
 _BLOCK = 1024
 
 

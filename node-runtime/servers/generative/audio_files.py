@@ -46,7 +46,7 @@ def audio_output(array: Any, rate: int, metadata: Mapping[str, Any], form: str =
 
 def audio_file(audio: Any, rate: int, form: str = "wav") -> OutputFile:
     """Writes audio of shape (channels, samples), given as numbers from -1 to 1, with 16 bits per sample if
-    the format has a sample width. The first format is WAV.
+    the format has a sample width. The default format is WAV.
     """
     array = np.atleast_2d(np.asarray(audio, dtype=np.float32))
     if array.shape[-1] == 0:

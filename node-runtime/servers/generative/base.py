@@ -22,7 +22,7 @@ class GenerationOutput:
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-# Checks the fields of a request, and returns the function that generates.
+# Checks a request's fields, and returns the function that generates the output.
 Prepare = Callable[[Mapping[str, Any]], Callable[[Job], GenerationOutput]]
 
 

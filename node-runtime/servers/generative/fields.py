@@ -32,7 +32,7 @@ def optional_text_of(fields: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(value, str):
         raise InputProblem(f"{name} must be a string", f"/{name}")
     if len(value) > MAX_TEXT:
-        raise InputProblem(f"{name} has {len(value)} characters; at most {MAX_TEXT} are taken", f"/{name}")
+        raise InputProblem(f"{name} has {len(value)} characters; at most {MAX_TEXT} are accepted", f"/{name}")
     return value
 
 

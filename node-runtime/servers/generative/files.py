@@ -1,5 +1,6 @@
-"""Checks the output of a model and writes it as files. Rejects media with values that aren't finite, with one value
-throughout, or without frames."""
+"""Checks the output of a model and writes it as files. Rejects media that contain non-finite values, have the
+same value throughout, or have no frames.
+"""
 
 from __future__ import annotations
 

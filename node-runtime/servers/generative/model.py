@@ -28,7 +28,7 @@ def load_model(folder: Path, threads: int) -> GenerativeModel:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Reads a description file; None if there is none."""
+    """Reads a description file; returns None if it doesn't exist."""
     if not path.is_file():
         return None
     try:

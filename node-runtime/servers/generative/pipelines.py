@@ -29,7 +29,7 @@ class Served:
 
 
 def image_tasks(name: str, multiple: int = 8) -> Mapping[str, Served]:
-    """Returns both task types of an image model; it serves them from the same weights."""
+    """Returns an image model's two task types, which it serves from the same weights."""
     stem = name.removesuffix("Pipeline")
     return {
         "text-to-image": Served(name, multiple),

@@ -29,9 +29,9 @@ from images import fitted, image_of
 # The maximum side of an image if the request does not set its size.
 MAX_SIDE = 1_024
 MAX_IMAGES = 10
-# The limit on the pixels of all images of a request, which must fit into one response.
+# The limit on the total pixels of a request's images, which must fit into one response.
 MAX_PIXELS = 16_800_000
-# The limit on the pixels of all frames of a video.
+# The limit on the total pixels of a video's frames.
 MAX_VIDEO_PIXELS = 128_000_000
 FPS = 8
 MAX_AUDIO_S = 600.0
@@ -89,7 +89,7 @@ def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
     prompt = text_of(fields, "prompt")
     tokenizer = getattr(pipeline, "tokenizer", None)
     longest = getattr(tokenizer, "model_max_length", 0)
-    # Tokenizers without a limit have a huge number.
+    # A tokenizer without a limit reports a huge number.
     is_cut = (
         tokenizer is not None and 0 < longest < 100_000 and len(tokenizer(prompt, truncation=False).input_ids) > longest
     )
@@ -168,7 +168,7 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
 
 
 def video_arguments(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[dict[str, Any], int]:
-    """Returns the arguments of a video, and its frames per second."""
+    """Returns the arguments for a video, and its frames per second."""
     accepted = arguments_of(pipeline)
     fps = integer_of(fields, "fps", 1, 60) or FPS
     frames = integer_of(fields, "num_frames", 1, MAX_FRAMES)
@@ -191,7 +191,7 @@ def video_arguments(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> 
 
 
 def video_output(result: Any, fps: int, metadata: Mapping[str, Any]) -> GenerationOutput:
-    """Writes the video of a result."""
+    """Writes a result's video."""
     if len(result.frames) == 0:
         raise UnusableOutput("the model generated a video without frames")
     frames = result.frames[0]

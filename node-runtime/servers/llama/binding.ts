@@ -145,7 +145,7 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** Says whether the response begins as a call, and with which strings it may begin instead. */
+  /** Whether the response begins as a call, and the strings it may begin with instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 

@@ -55,7 +55,7 @@ export class ChatModel {
   readonly #context: LlamaContext
   readonly #wrapper: ChatWrapper
   readonly #free: LlamaSequence[] = []
-  /** The requests in progress, including those that wait for a sequence. */
+  /** The requests in progress, including those waiting for a sequence. */
   inFlight = 0
   readonly #waiting: ((sequence: LlamaSequence) => void)[] = []
   #stateSize: Promise<StateSize | undefined> | undefined

@@ -6,7 +6,7 @@ import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
 
 const MAX_STOPS = 16
-/** The name of the model for requests without one. */
+/** The model name for requests that don't name one. */
 export const SERVED_NAME = 'model'
 const MAX_SEED = 2 ** 32 - 1
 
@@ -21,9 +21,9 @@ export interface Sampling {
   frequencyPenalty: number
 }
 
-/** The parsed request. Unknown fields are ignored, as on the whole OpenAI surface. */
+/** The parsed request. Unknown fields are ignored, as everywhere in the OpenAI-compatible API. */
 export interface ChatRequest {
-  /** The name of the model in the request, which the response repeats. */
+  /** The model name from the request, which the response repeats. */
   model: string
   history: HistoryItem[]
   output: Output
@@ -82,7 +82,7 @@ function objectOf(given: unknown): Body {
 }
 
 function requestOf(body: Body, history: HistoryItem[]): ChatRequest {
-  if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
+  if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model returns one answer', 'n')
   for (const field of ['logprobs', 'top_logprobs']) {
     if (![undefined, null, false, 0].includes(body[field] as null)) {
       throw new UnusableError(`${field} is not supported: this model returns no token probabilities`, field)

@@ -67,7 +67,7 @@ export async function tokensOfState(
   }
   const count = head.readUInt32LE(8)
   if (count < 1 || count >= contextSize) {
-    throw misshapen(`the payload has ${count} tokens; this model reads at most ${contextSize}`)
+    throw misshapen(`the payload has ${count} tokens; this model accepts at most ${contextSize}`)
   }
   const bytes = Buffer.alloc(count * TOKEN_BYTES)
   const read = await file.read(bytes, 0, bytes.length, HEAD_BYTES)

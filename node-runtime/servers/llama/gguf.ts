@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import type { Binding, Llama, LlamaModel } from './binding.ts'
 import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
 
-/** The number of llama.cpp's log lines that are stored to explain a failed load. */
+/** The number of llama.cpp log lines that are kept to explain a failed load. */
 const MAX_WRITTEN = 100
 
-/** Loads the GGUF of a folder; throws an `UnusableWeightsError` if its weights are at fault. */
+/** Loads the GGUF file in a folder; throws an `UnusableWeightsError` if its weights are at fault. */
 export async function openGguf(
   binding: Binding,
   { folder, threads }: { folder: string; threads: number },

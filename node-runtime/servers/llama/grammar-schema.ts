@@ -36,7 +36,7 @@ const MAX_DEPTH = 200
  * refer to the next one twice would take time exponential in their number.
  */
 const MAX_STARTS = 2_000
-/** Longer names of definitions are replaced. */
+/** Longer definition names are replaced. */
 const MAX_NAME_LENGTH = 100
 const ANY: Schema = {
   oneOf: [{ type: [...SIMPLE] }, { type: 'array' }, { type: 'object', additionalProperties: true }],
@@ -299,7 +299,7 @@ function stringOf(schema: Schema): Schema {
   return { type: 'string', ...numbersOf(schema, ['minLength', 'maxLength']) }
 }
 
-/** Returns the integers of a short range. */
+/** Returns the integers in a short range. */
 function integersOf({ minimum, maximum, ...others }: Schema): number[] | undefined {
   if (typeof minimum !== 'number' || typeof maximum !== 'number') return undefined
   const first = Math.ceil(minimum)

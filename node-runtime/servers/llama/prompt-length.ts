@@ -35,4 +35,4 @@ export async function promptTokens(
 }
 
 const tooLong = (count: string, most: number): UnusableError =>
-  new UnusableError(`the messages take ${count} tokens; this model reads at most ${most}`, 'messages')
+  new UnusableError(`the messages take ${count} tokens; this model accepts at most ${most}`, 'messages')

@@ -195,7 +195,7 @@ class JsonEndScanner {
   }
 }
 
-/** Parses a call from its JSON; undefined when it is not a call. */
+/** Parses a call from its JSON; undefined if it isn't a call. */
 function callOf(text: string): { name: string; arguments: string } | undefined {
   try {
     const whole = JSON.parse(text) as Record<string, unknown>

@@ -8,7 +8,7 @@ import { BadOutput, InputProblem } from './specialist/problems.ts'
 import { answerEmbeddings, answerRerank } from './specialist/tasks.ts'
 
 const MAX_BODY = 16 * 1024 * 1024
-/** The maximum number of requests that wait for the model. */
+/** The maximum number of requests that may wait for the model. */
 const MAX_WAITING = 256
 
 type Work = (model: SpecialistModel, body: Body, signal: AbortSignal) => Promise<object>
@@ -52,18 +52,18 @@ async function answer(
   const work = request.method === 'POST' && Object.hasOwn(ROUTES[task], path) ? ROUTES[task][path] : undefined
   if (!work) {
     return path.startsWith('/infer/')
-      ? send(response, 422, error(`These weights serve ${task}, and not ${path.slice('/infer/'.length)}.`))
+      ? send(response, 422, error(`These weights serve ${task}, not ${path.slice('/infer/'.length)}.`))
       : send(
           response,
           404,
-          error(`There is no ${request.method} ${path} here; ask GET /health or POST /infer.`),
+          error(`There is no ${request.method} ${path} here; use GET /health or POST /infer.`),
         )
   }
   const leaving = new AbortController()
   response.once('close', () => leaving.abort())
   try {
     if (waiting > MAX_WAITING)
-      return send(response, 503, error('Too many requests wait for this model; try again later.'))
+      return send(response, 503, error('Too many requests are waiting for this model; try again later.'))
     const bytes = await bodyOf(request, MAX_BODY)
     if (!bytes) return send(response, 413, error(`The body is larger than ${MAX_BODY >> 20} MB.`))
     send(response, 200, await work(model, objectOf(bytes), leaving.signal))

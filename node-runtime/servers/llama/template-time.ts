@@ -3,10 +3,11 @@ import type { ChatWrapper, ContextOptions } from './binding.ts'
 import { UnusableError } from './unusable-error.ts'
 import { UnusableWeightsError } from './unusable-weights.ts'
 
-/** The time limit of a template. The slowest template of a real model takes 50 ms. */
+/** The time limit for a template. The slowest template of a real model takes 50 ms. */
 const TEMPLATE_TIMEOUT_MS = 10_000
 /**
- * A template is spinning if it used more than this share of that time as CPU time; on a busy machine it may get less.
+ * A template counts as spinning if its CPU time exceeds this share of the time limit; on a busy machine, it may get
+ * less.
  */
 const SPINNING_SHARE = 0.1
 

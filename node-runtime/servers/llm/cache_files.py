@@ -16,7 +16,7 @@ from .model import LanguageModel, ReadPrompt
 
 FINGERPRINT = "space_fingerprint"
 TOKENS, LOGITS = "tokens", "logits"
-# The types of tensors, as the platform names them; safetensors has the same names in capitals.
+# The platform's names for tensor types; safetensors uses the same names in capitals.
 WORD_OF = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}
 
 
@@ -85,7 +85,7 @@ def _count_of(file: Any, model: LanguageModel) -> int:
     _check(file, TOKENS, shape[:1] or [0], torch.int32)
     if not 0 < shape[0] < model.context:
         raise BadPayload(
-            "shape_mismatch", f"the payload has {shape[0]} tokens; this model reads at most {model.context}"
+            "shape_mismatch", f"the payload has {shape[0]} tokens; this model accepts at most {model.context}"
         )
     return shape[0]
 

@@ -24,7 +24,7 @@ LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator":
 
 
 class Grammars:
-    """Creates the guides of one model's responses. It imports the grammar library for the first guide, to
+    """Creates the guides for one model's responses. It imports the grammar library for the first guide, to
     keep the server's startup fast.
     """
 
@@ -34,8 +34,9 @@ class Grammars:
         self._loading = threading.Lock()
 
     def guide(self, output: Output, answer: Answer) -> Guided | None:
-        """Returns the guide of this response; None when its form is free. It takes milliseconds, so
-        it must not run in an event loop."""
+        """Returns this response's guide; None if its form is not constrained. It takes milliseconds, so it
+        must not run in an event loop.
+        """
         guide = self._guide(output, answer)
         # Reasoning that the prompt has already opened is not constrained.
         return ReasoningGuide(guide, answer) if isinstance(guide, Guide) and answer.reasoning.is_inside else guide
@@ -96,7 +97,7 @@ class Grammars:
 
         matcher = LLMatcher(self._load(), grammar, log_level=0)
         if matcher.is_error():
-            raise Unusable(f"the schemas of this request are too large together: {matcher.get_error()[:200]}")
+            raise Unusable(f"the combined schemas of this request are too large: {matcher.get_error()[:200]}")
         return matcher
 
     def _load(self) -> LLTokenizer:
@@ -109,7 +110,7 @@ class Grammars:
                         self._model.tokenizer, n_vocab=self._model.vocabulary, eos_token=sorted(self._model.ends)
                     )
                 except ValueError as error:
-                    raise Unusable(f"this model's answers cannot be held to a form: {error}") from error
+                    raise Unusable(f"this model's responses cannot be constrained to a format: {error}") from error
             return self._tokenizer
 
 
@@ -132,14 +133,13 @@ class Guide:
         return not self._matcher.is_stopped()
 
     def read(self, text: str) -> bool:
-        """Records text from before this guide began; returns False if it has
-        broken the form already."""
+        """Records text from before this guide began; returns False if it has already broken the form."""
         tokens = self._tokenizer.tokenize_str(text)
         return self._matcher.try_consume_tokens(tokens) == len(tokens)
 
 
 class ReasoningGuide:
-    """Leaves the reasoning of a model free and constrains the response after it."""
+    """Leaves a model's reasoning unconstrained, and constrains the response after it."""
 
     def __init__(self, guide: Guide, answer: Answer) -> None:
         self._guide: Guide | None = guide
@@ -147,12 +147,12 @@ class ReasoningGuide:
         self._in_reasoning = True
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Works as `Guide.narrow`, after the reasoning."""
+        """Works like `Guide.narrow`, after the reasoning."""
         if self._guide and not self._in_reasoning:
             self._guide.narrow(logits)
 
     def accept(self, token: int) -> bool:
-        """Works as `Guide.accept`. The `Answer` knows when the reasoning ends."""
+        """Works like `Guide.accept`. The `Answer` knows when the reasoning ends."""
         if not self._in_reasoning:
             return self._guide.accept(token) if self._guide else True
         self._in_reasoning = self._answer.reasoning.is_inside
@@ -163,7 +163,7 @@ class ReasoningGuide:
 
 
 class CallGuide:
-    """Leaves the text of a model free and constrains each call that it begins."""
+    """Leaves a model's text unconstrained, and constrains each call that it begins."""
 
     def __init__(self, begin: Callable[[], Guide], answer: Answer) -> None:
         self._begin = begin
@@ -172,12 +172,12 @@ class CallGuide:
         self._in_call = False
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Works as `Guide.narrow`, inside a call."""
+        """Works like `Guide.narrow`, inside a call."""
         if self._in_call and self._guide:
             self._guide.narrow(logits)
 
     def accept(self, token: int) -> bool:
-        """Works as `Guide.accept`; the response may continue after a call."""
+        """Works like `Guide.accept`; the response may continue after a call."""
         if self._in_call:
             if self._guide:
                 self._guide.accept(token)

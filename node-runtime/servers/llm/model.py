@@ -29,8 +29,8 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# The number of prompt tokens between two checks for a disconnected caller. A GPU reads thousands of tokens in
-# the time it takes to launch their kernels.
+# The number of prompt tokens between two checks for a disconnected caller. A GPU processes thousands of
+# tokens in the time it takes to launch their kernels.
 PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
 # Quantizations for which the locked environment has kernels.
 READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
@@ -104,8 +104,8 @@ def find_model(folder: Path) -> Path:
 
 
 def check_quantization(folder: Path) -> None:
-    """Raises for weights that need kernels which the locked environment lacks; the library would request
-    packages that a platform's user cannot install.
+    """Raises an error for weights that need kernels missing from the locked environment; the library's own
+    error asks for packages that platform users cannot install.
     """
     quantization = json.loads((folder / "config.json").read_text("utf8")).get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
@@ -182,7 +182,7 @@ class LanguageModel:
         free = self.context - len(generation.prompt)
         if free < 1:
             raise Unusable(
-                f"the messages take {len(generation.prompt)} tokens; this model reads at most {self.context}",
+                f"the messages take {len(generation.prompt)} tokens; this model accepts at most {self.context}",
                 "messages",
             )
         return min(free, generation.sampling.max_tokens or free)
@@ -210,8 +210,8 @@ class LanguageModel:
 
     @torch.inference_mode()
     def read(self, generation: Generation) -> ReadPrompt:
-        """Reads a prompt for another server. Its cache is complete even if this model attends only to part of
-        it.
+        """Prefills a prompt for another server. Its cache is complete even if this model attends only to part
+        of it.
         """
         self.cache_layout()
         return self._read(generation, DynamicCache())
@@ -263,7 +263,7 @@ class LanguageModel:
 
 
 class _Chooser:
-    """Draws the next token; options that the caller omits default to the values of the model's authors."""
+    """Samples the next token; options that the caller omits default to the values of the model's authors."""
 
     def __init__(self, sampling: Sampling, defaults: GenerationConfig, device: torch.device) -> None:
         draws = bool(getattr(defaults, "do_sample", False))
@@ -299,6 +299,6 @@ class _Chooser:
         shares = logits.softmax(-1)
         if self._top_p < 1:
             ordered, order = shares.sort(descending=True)
-            # Keep the first token that reaches the share.
+            # Keep the first token that reaches top_p.
             shares[order[ordered.cumsum(-1) - ordered > self._top_p]] = 0
         return int(torch.multinomial(shares, 1, generator=self._random))

@@ -17,7 +17,7 @@ class Unusable(Exception):
 
 @dataclass
 class Sampling:
-    """The sampling options of a request."""
+    """A request's sampling options."""
 
     max_tokens: int | None = None
     temperature: float | None = None

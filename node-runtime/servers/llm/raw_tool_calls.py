@@ -28,7 +28,7 @@ class RawCallReader:
         self._index = index
         self._names = names
         self._one_call = one_call
-        # A tag that is never part of a model's text is not passed on as text.
+        # A tag that is never part of a model's text is dropped, not passed on as text.
         self._mark = "" if mark == PYTHON_MARK else mark
         self._object: _Object | None = None
         self._in_list: bool | None = None

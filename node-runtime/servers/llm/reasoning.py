@@ -20,8 +20,8 @@ def open_end(text: str, marks: tuple[str, ...]) -> int:
 
 
 def closing_tag_of(prompt_end: str) -> str | None:
-    """Returns the closing tag of reasoning that a prompt has already opened, as templates of some families
-    do.
+    """Returns the closing tag of reasoning that a prompt has already opened, as some model families'
+    templates do.
     """
     end = prompt_end.rstrip()
     return next((closing for opening, closing in TAG_PAIRS if end.endswith(opening)), None)
@@ -75,7 +75,7 @@ class ReasoningParser:
                 return True
         lead = len(self._held) - len(begun)
         if lead > MAX_LEADING_SPACE or not any(opening.startswith(begun) for opening, _ in TAG_PAIRS):
-            # The response begins at once and retains its whitespace.
+            # The response begins immediately and retains its whitespace.
             self._may_begin = self._is_blank = False
         return False
 

@@ -13,16 +13,17 @@ from .options import Sampling, Unusable
 from .output import Output
 
 MAX_STOPS = 16
-# The name of the model for requests without one.
+# The model name for requests that don't name one.
 SERVED_NAME = "model"
 
 
 @dataclass
 class ChatRequest:
-    """The parsed request. Fields that this server does not know are ignored, as on
-    the whole OpenAI surface."""
+    """The parsed request. Fields that this server does not know are ignored, as everywhere in the
+    OpenAI-compatible API.
+    """
 
-    # The name of the model in the request, which the response repeats.
+    # The model name from the request, which the response repeats.
     model: str
     messages: list[dict[str, Any]]
     # The token ids of a prompt that replaces the messages.
@@ -41,7 +42,7 @@ class ChatRequest:
         if not is_object(body):
             raise Unusable("the body must be an object")
         if body.get("n") not in (None, 1):
-            raise Unusable("n must be 1: this model gives one answer", "n")
+            raise Unusable("n must be 1: this model returns one answer", "n")
         if body.get("logprobs") not in (None, False) or body.get("top_logprobs") not in (None, 0):
             field = "top_logprobs" if body.get("logprobs") in (None, False) else "logprobs"
             raise Unusable(f"{field} is not supported: this model returns no token probabilities", field)
@@ -91,14 +92,14 @@ class ReadRequest:
 
 
 def _tokens(body: dict[str, Any]) -> list[int] | None:
-    """Returns a prompt given as token ids. A text prompt is ignored as before: chats have never read it."""
+    """Returns a prompt given as token ids. A text prompt is ignored, because chats have never used it."""
     prompt = body.get("prompt")
     if not is_list(prompt):
         return None
     if body.get("messages") is not None:
         raise Unusable("prompt and messages can't be used together", "prompt")
     if not prompt or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in prompt):
-        raise Unusable("prompt must be a list of token ids, integers of at least 0, with at least one", "prompt")
+        raise Unusable("prompt must be a non-empty list of token ids, integers of at least 0", "prompt")
     return prompt
 
 

@@ -69,8 +69,8 @@ class CallReader:
             self._at = head.end()
             fragments.append(self._first(orjson.loads(head[1]), ""))
             return
-        # If its members are in another order, or its arguments are a string, the call is streamed once it is
-        # complete.
+        # If the call's members are in a different order, or its arguments are a string, it is streamed once
+        # it is complete.
         inside, close, _ = self.text.partition(TOOL_CLOSE)
         if close:
             fragments += self._read_whole(inside)
@@ -104,7 +104,7 @@ class Call:
 
 
 def call_of(text: str) -> Call | None:
-    """Parses a call from its JSON; None when it is not a call."""
+    """Parses a call from its JSON; None if it isn't a call."""
     try:
         call = orjson.loads(text.strip())
         call = call["function"] if isinstance(call.get("function"), dict) else call

@@ -1,4 +1,4 @@
-"""The application for text models, whatever runs their weights."""
+"""The application for text models, whichever engine runs their weights."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class SpecialistApp(JsonApp):
         name = self._natural if path == INFER else path.removeprefix(f"{INFER}/")
         task = self._openai.get(path) or self._model.tasks.get(name)
         if method != "POST" or not (task or path.startswith(INFER)):
-            return 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
+            return 404, error(f"There is no {method} {path} here; use GET /health or POST /infer.")
         if task is None:
-            return 422, error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
+            return 422, error(f"These weights serve {' and '.join(self._model.tasks)}, not {name}.")
         return await answer_object(receive, MAX_BODY, lambda body: _cancel_on_disconnect(task(body), receive))
 
 

@@ -49,8 +49,8 @@ def _key(waiting: _Waiting) -> tuple[int, int]:
 
 class Batcher:
     """One queue for all requests. Each forward pass takes the text whose turn is next, and the waiting texts
-    closest to it in length. Turns are ordered by the tokens that a request has already had, so that a
-    request with many texts never delays the first text of another.
+    closest to it in length. Turns are ordered by how many tokens of a request have already been processed,
+    so that a request with many texts never delays the first text of another.
     """
 
     def __init__(self, forward: Forward, limits: ForwardLimits) -> None:
@@ -123,7 +123,8 @@ class Batcher:
         while True:
             count = high - low
             longest = len(self._by_length[high - 1].tokens)
-            # The added padding in tokens, the longest text of the forward pass, and the side.
+            # The added padding in tokens, the longest text of the forward pass, and the side from which a
+            # text is added.
             candidates: list[tuple[int, int, int]] = []
             if low > 0:
                 candidates.append((longest - len(self._by_length[low - 1].tokens), longest, -1))

@@ -38,7 +38,7 @@ class Engine(Protocol):
 
 
 def padded(texts: Sequence[Tokens], padding: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids, mask and types of texts, padded to the same length."""
+    """Returns the ids, mask and types of texts, padded to the same length."""
     shape = (len(texts), max(map(len, texts)))
     ids = np.full(shape, padding, dtype=np.int64)
     mask = np.zeros(shape, dtype=np.int64)

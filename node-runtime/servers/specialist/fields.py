@@ -29,7 +29,7 @@ def list_of(value: Any, name: str) -> list[str]:
     if not is_list(value) or not value:
         raise InputProblem(f"{name} must be a non-empty list of strings", f"/{name}")
     if len(value) > MAX_TEXTS:
-        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")
+        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are accepted", f"/{name}")
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise InputProblem(f"{name}[{index}] must be a string", f"/{name}/{index}")
@@ -69,9 +69,9 @@ def refuse_cut(texts: Sequence[Tokens], paths: Sequence[str], most: int) -> None
     for tokens, path in zip(texts, paths, strict=True):
         if tokens.is_cut:
             name = path.removeprefix("/").replace("/", "[") + ("]" if path.count("/") > 1 else "")
-            raise InputProblem(f"{name} is longer than the {most} tokens that this model takes", path)
+            raise InputProblem(f"{name} is longer than the {most} tokens that this model accepts", path)
 
 
 def paths_of(name: str, count: int, *, is_one: bool) -> list[str]:
-    """Returns the JSON pointers of the texts of a field."""
+    """Returns the JSON pointers of a field's texts."""
     return [f"/{name}"] if is_one else [f"/{name}/{index}" for index in range(count)]

@@ -38,7 +38,7 @@ class BadModel(Exception):
 
 @dataclass(frozen=True)
 class Pooling:
-    """How one vector is computed from those of the tokens."""
+    """How to compute one vector from the vectors of the tokens."""
 
     modes: tuple[str, ...] = ("mean",)
     has_prompt: bool = True
@@ -147,7 +147,7 @@ def _modes(config: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
         wanted = [mode for field, mode in MODE_FIELDS.items() if config.get(field)]
         unknown = [field for field in OTHER_MODES if config.get(field)]
     if unknown:
-        raise BadModel(f"its pooling is {unknown[0]}, which this server does not know")
+        raise BadModel(f"its pooling is {unknown[0]}, which this server does not support")
     return tuple(mode for mode in MODES if mode in wanted) or ("mean",), has_prompt
 
 
@@ -157,7 +157,7 @@ def _has_types(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> bool:
     listed = tokenizer.get("model_input_names")
     if is_list(listed):
         return TYPES in listed
-    # The only transformers class that omits them unless they are listed.
+    # The only transformers class that omits token types unless they are listed.
     return tokenizer.get("tokenizer_class") != "TokenizersBackend"
 
 

@@ -45,9 +45,9 @@ def unit(vector: np.ndarray) -> np.ndarray:
 def checked(values: np.ndarray, width: int | None) -> np.ndarray | BadOutput:
     """Returns the numbers of one text, or an error that says what is wrong with them."""
     if values.ndim != 1 or len(values) == 0 or (width is not None and len(values) != width):
-        return BadOutput(f"The model answered with {values.shape} numbers and not with {width}.")
+        return BadOutput(f"The model returned {values.shape} numbers instead of {width}.")
     if not np.isfinite(values).all():
-        return BadOutput("The model answered with numbers that are not finite.")
+        return BadOutput("The model returned numbers that are not finite.")
     return values
 
 

@@ -60,5 +60,5 @@ def _output(outputs: dict[str, int], has_head: bool) -> str:
     else:
         found = [name for name in HIDDEN if name in outputs] or [name for name, rank in outputs.items() if rank == 3]
     if not found:
-        raise BadModel(f"its ONNX file gives no {'logits' if has_head else 'vectors of tokens'}")
+        raise BadModel(f"its ONNX file does not output {'logits' if has_head else 'vectors of tokens'}")
     return found[0]

@@ -1,5 +1,5 @@
-"""The tasks in the formats of OpenAI's clients, and of Cohere's for reranking. Gateways pass such requests
-and their responses on unchanged.
+"""The tasks in the formats of OpenAI's clients, and of Cohere's for reranking. Gateways forward such requests
+and their responses unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Decode(Protocol):
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of tokens."""
+        """Decodes tokens to text."""
         ...
 
 
@@ -146,7 +146,7 @@ def _list(value: Any, name: str) -> list[Any]:
         raise InputProblem(f"{name} must be a string or a non-empty list", f"/{name}")
     # A list of tokens is one text.
     if len(value) > MAX_TEXTS and not all(map(_is_token, value)):
-        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")
+        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are accepted", f"/{name}")
     return value
 
 
@@ -167,5 +167,5 @@ def _model(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the other members of a result. The usage comes last, where gateways expect it."""
+    """Returns the remaining fields of a result. The usage comes last, where gateways expect it."""
     return {**({"truncated": True} if answer.get("truncated") else {}), "usage": answer["usage"]}

@@ -80,7 +80,7 @@ class TextModel:
         if name is None or (isinstance(name, str) and name in self._layout.prompts):
             return name
         known = ", ".join(self._layout.prompts) or "none"
-        raise InputProblem(f"prompt_name must be one of those that the model declares: {known}", "/prompt_name")
+        raise InputProblem(f"prompt_name must be one of the model's prompts: {known}", "/prompt_name")
 
     async def _embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
         texts, is_one = texts_of(body, "text")
@@ -101,7 +101,7 @@ class TextModel:
             sizes = (
                 "any up to" if allowed is True else ", ".join(map(str, allowed or ())) + " or" if allowed else "only"
             )
-            raise InputProblem(f"dimensions must be one that the model declares: {sizes} {len(vector)}", "/dimensions")
+            raise InputProblem(f"dimensions must be a size that this model supports: {sizes} {len(vector)}", "/dimensions")
         cut = vector[:size]
         return unit(cut) if self._layout.pooling.normalizes else cut
 
@@ -150,7 +150,7 @@ class TextModel:
 
 
 class _Numbers:
-    """The numbers of each text of a request, and the other members of its result."""
+    """The model's output for each text in a request, plus the remaining fields of the result."""
 
     def __init__(self, rows: list[np.ndarray], tokens: Sequence[Tokens]) -> None:
         self.rows = rows

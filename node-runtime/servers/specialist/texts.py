@@ -64,11 +64,11 @@ class Tokenization:
         return next((one for one in ids if one > MAX_ID or self._tokenizer.id_to_token(one) is None), None)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of tokens, without special tokens."""
+        """Decodes tokens to text, without special tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def prompt_tokens(self, prompt: str) -> int:
-        """Returns the number of tokens that a text with this prompt begins with."""
+        """Returns the number of tokens that this prompt takes up at the beginning of a text."""
         encoding = self._tokenizer.encode(prompt)
         return len(encoding) - (encoding.special_tokens_mask[-1] if len(encoding) else 0)
 

@@ -19,8 +19,8 @@ from json_requests import CallerDisconnected
 
 RATE = 16_000
 MAX_SECONDS = 30 * 60
-# FFmpeg's names of the containers that contain the audio themselves. Other containers open further files or
-# listen on the network.
+# FFmpeg's names for formats that contain the audio itself. Other formats open further files or listen on the
+# network.
 FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,voc,w64,wav,wv"
 
 
@@ -45,7 +45,7 @@ def audio_of(body: Mapping[str, Any], field: str, disconnected: threading.Event)
     except InputProblem:
         raise
     except (av.FFmpegError, ValueError, IndexError):
-        raise InputProblem(f"{field} must be a sound, for example in WAV, MP3, M4A, OGG or FLAC", f"/{field}") from None
+        raise InputProblem(f"{field} must be audio, for example in WAV, MP3, M4A, OGG or FLAC", f"/{field}") from None
     if not np.isfinite(samples).all():
         raise InputProblem(f"{field} has samples that are not finite", f"/{field}")
     return samples

@@ -25,7 +25,7 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Transcript:
-    """The segments of a transcription that are not silent."""
+    """A transcription's segments, except the silent ones."""
 
     language: str | None
     duration_s: float
@@ -84,7 +84,7 @@ class SpeechModel:
         language = body.get("language")
         if language is not None and language not in self._languages:
             some = ", ".join(sorted(self._languages)[:SHOWN]) + (", ..." if len(self._languages) > SHOWN else "")
-            raise InputProblem(f"language must be one that this model knows: {some}", "/language")
+            raise InputProblem(f"language must be one that this model supports: {some}", "/language")
         return language
 
     def transcribe(
@@ -112,7 +112,7 @@ def numbers_of(part: Any, transcript: Transcript, names: tuple[str, ...]) -> dic
     """
     numbers = {name: getattr(part, name) for name in names}
     if not all(map(math.isfinite, numbers.values())):
-        raise BadOutput("The model answered with numbers that are not finite.")
+        raise BadOutput("The model returned numbers that are not finite.")
     bounds = {name: min(numbers[name], transcript.duration_s) for name in ("start", "end") if name in numbers}
     return {name: round(float(value), 3) for name, value in {**numbers, **bounds}.items()}
 

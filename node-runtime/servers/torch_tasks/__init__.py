@@ -1,1 +1,1 @@
-"""Serves specialists that write text with PyTorch; `torch_server.py` is the program."""
+"""Serves specialists that generate text with PyTorch; `torch_server.py` is the program."""

@@ -1,6 +1,6 @@
 """The languages of translation models. A model reads a code before the text and another as the translation's
-first token (M2M100, NLLB, mBART), or a mark in the text (some Marian models). Other models have no choice
-of language.
+first token (M2M100, NLLB, mBART), or a mark in the text (some Marian models). Other models don't offer a
+choice of language.
 """
 
 from __future__ import annotations

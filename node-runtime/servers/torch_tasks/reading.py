@@ -1,4 +1,6 @@
-"""A model that reads the text in an image: TrOCR reads one line, Donut a page, optionally with field names."""
+"""A model that reads the text in an image. TrOCR reads one line; Donut reads a page, optionally with field
+names.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch_tasks.writer import Writer
 with without_compiler():
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-# Characters per token of the model's limit. Text beyond them is cut before tokenization.
+# Characters per token of the model's limit. Longer text is cut before tokenization.
 CHARACTERS = 16
 
 
@@ -58,7 +58,7 @@ class Translator:
         tokens = self._tokenizer(prepared)["input_ids"]
         is_cut = len(tokens) > self._max_tokens or window != text
         if is_cut and body.get("truncate", True) is False:
-            raise InputProblem(f"text is longer than the {self._max_tokens} tokens that this model takes", "/text")
+            raise InputProblem(f"text is longer than the {self._max_tokens} tokens that this model accepts", "/text")
         read = self._tokenizer(prepared, truncation=True, max_length=self._max_tokens, return_tensors="pt")
         written = self._writer.write({**read, **options}, disconnected)
         answer = {"text": self._tokenizer.decode(written, skip_special_tokens=True)}

@@ -1,4 +1,4 @@
-"""A model that writes text, for one request at a time, until its caller disconnects."""
+"""A model that generates text, for one request at a time, until its caller disconnects."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ class _Finite(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if not scores.amax(dim=-1).isfinite().all():
-            raise BadOutput("The model answered with numbers that are not finite.")
+            raise BadOutput("The model returned numbers that are not finite.")
         return scores

@@ -29,7 +29,7 @@ class Checkpoint:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
-    """Writes a draft, flushes and renames it; then reports it, and deletes the oldest."""
+    """Writes a draft, flushes and renames it; then reports the checkpoint, and deletes the oldest one."""
     directory.mkdir(parents=True, exist_ok=True)
     body = _pack(checkpoint)
     path = directory / f"checkpoint-{checkpoint.epoch:08d}.zip"

@@ -14,7 +14,7 @@ _MIN_FREE_BYTES = 1 << 20
 
 
 class JobError(Exception):
-    """The job or its data cannot be trained on; a retry would fail again."""
+    """The job or its data can't be used for training; a retry would fail again."""
 
     def __init__(
         self, message: str, *, code: str = "bad_data", column: str | None = None, row: int | None = None
@@ -41,7 +41,7 @@ def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | N
     """Returns a node fault if a full disk caused `error`, otherwise None.
 
     Libraries report a full disk by errno, in words, or (torch.save) not at all. For the last kind, pass
-    the `folder` of the files: we take a disk without room for another MB for the cause.
+    the `folder` of the files: if its disk has no room for another MB, we assume that this is the cause.
     """
     found: BaseException | None = error
     seen: set[int] = set()
@@ -64,7 +64,7 @@ def lost_gpu_fault(device: int) -> NodeFault | None:
     if why is None or "device-side assert" in why:
         return None
     return NodeFault(
-        f"This node's GPU failed during the run ({why}). The run continues by itself from its last checkpoint, here or "
+        f"This node's GPU failed during the run ({why}). The run continues automatically from its last checkpoint, here or"
         "on another node. Run `npx hearth doctor` to see what is wrong with the node.",
         code="no_cuda",
     )
@@ -72,7 +72,7 @@ def lost_gpu_fault(device: int) -> NodeFault | None:
 
 def _disk_fault() -> NodeFault:
     return NodeFault(
-        "The disk of this node is full, so the run could not write its files. The run continues by itself once "
+        "The disk of this node is full, so the run could not write its files. The run continues automatically once"
         "there is room here or on another node.",
         code="disk_full",
     )

@@ -24,7 +24,7 @@ from .wording import counted
 # n-th starting point is used.
 MAX_VALUES = 30_000_000
 MIN_WINDOWS = 8
-# The minimum correlation of the series with itself one season earlier for a season to count as found.
+# A season counts as found if the series' correlation with itself one season earlier is at least this.
 CLEAR_SEASON = 0.3
 
 
@@ -109,7 +109,7 @@ def _series(table: pa.Table, target: str, rows: np.ndarray) -> np.ndarray:
         first = int(rows[missing].min()) + 1
         warn_about_data(
             f"{counted(int(missing.sum()), 'missing value')} in '{target}' "
-            f"{'is' if missing.sum() == 1 else 'are'} filled in between the neighbours; the first is in row {first}.",
+            f"{'is' if missing.sum() == 1 else 'are'} filled in between the neighbors; the first is in row {first}.",
             column=target,
             count=int(missing.sum()),
             row=first,
@@ -146,7 +146,7 @@ def _season(y: np.ndarray, longest: int) -> int:
         return 0
     lags = range(2, min(longest, len(changes) // 2) + 1)
     likeness = [float(changes[lag:] @ changes[:-lag]) / power for lag in lags]
-    # A slow wave resembles itself at every short lag; a season exceeds its neighbours.
+    # A slow wave resembles itself at every short lag; a season exceeds its neighbors.
     peaks = [
         (value, lag)
         for value, lag, before, after in zip(likeness[1:], lags[1:], likeness, [*likeness[2:], -1.0], strict=False)

@@ -67,7 +67,7 @@ def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
     if like:
         named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
         warn_about_data(
-            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learnt as different "
+            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learned as different"
             f"classes: {named}.",
             column=column,
             count=len(like),
@@ -110,7 +110,7 @@ def class_weights(labels: Labels, rows: np.ndarray, mode: str) -> np.ndarray | N
 
 
 def class_metrics(labels: Labels, rows: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    """Returns the metrics of a classifier over `rows`; f1 is the mean over the classes that occur."""
+    """Returns a classifier's metrics over `rows`; f1 is the mean over the classes that occur."""
     actual = labels.codes[rows]
     predicted = probabilities.argmax(axis=1)
     scores = [_f1(actual == code, predicted == code) for code in np.union1d(actual, predicted)]

@@ -21,8 +21,9 @@ CHECKPOINT_SHARE = 0.05
 
 
 class StopSignal:
-    """Handles SIGTERM: the run ends at once while it reads data, after the epoch while it trains,
-    and never while it finishes."""
+    """Handles SIGTERM: the run ends immediately while it is reading data, after the current epoch while it is
+    training, and never while it is finishing.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -123,7 +124,7 @@ class EpochLoop:
         ]
 
     def _is_reported(self, epoch: int) -> bool:
-        """Whether to report an epoch. A long training reports every n-th one, and always the first and the last."""
+        """Whether to report an epoch. A long run reports every n-th one, plus the first and the last."""
         return epoch % self._stride == 0 or epoch == 1 or (epoch == self.epoch and self.is_over)
 
     def _is_due(self) -> bool:

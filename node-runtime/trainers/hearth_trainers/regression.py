@@ -76,7 +76,7 @@ def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     points = point_meaning([one for one in table.columns if pa.types.is_string(one.type)])
     numbers = read_numbers(column, points) if pa.types.is_string(kind) else None
     if numbers is not None:
-        how = numbers.how or "numbers, though the dataset holds texts"
+        how = numbers.how or "numbers, though the dataset stores them as text"
         report_numbers(name, column, replace(numbers, how=how))
         return numbers.column
     nearly = near_numbers(column) if pa.types.is_string(kind) else None

@@ -26,7 +26,7 @@ def instances_schema(properties: dict[str, Any], required: Sequence[str]) -> dic
 
 
 def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of `{predictions: [...]}`, with one per instance."""
+    """Returns the schema of `{predictions: [...]}`, with one prediction per instance."""
     predictions = {"type": "array", "items": item}
     return {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
 
@@ -78,7 +78,9 @@ def with_text_input(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:
-    """Adds the response to `text` to the schema of predictions: `{label, scores}`, for a list in `results`."""
+    """Adds the response to `text` to the schema of predictions: `{label, scores}`, or a list of these in
+    `results`.
+    """
     prediction = class_schema(classes)["properties"]
     verdict = {"label": prediction["label"], "scores": prediction["probabilities"]}
     required = list(verdict)

@@ -63,7 +63,7 @@ def train(run: Run) -> Outcome:
         vectorizer.fit([texts[row] for row in learn])
     except ValueError as error:
         raise JobError(
-            f"The texts in '{column}' hold no words to learn from.", code="no_features", column=column
+            f"The texts in '{column}' contain no words to learn from.", code="no_features", column=column
         ) from error
     x = vectorizer.transform(texts)
     _report_without_words(run.table, column, texts, np.diff(x.indptr) == 0, check)
@@ -142,10 +142,10 @@ def _text_column(table: pa.Table, named: str) -> str:
     texts = [name for name in names if pa.types.is_string(table.column(name).type)]
     if named:
         if named not in texts:
-            raise JobError(f"Column '{named}' does not hold texts.", code="not_a_text", column=named)
+            raise JobError(f"Column '{named}' does not contain text.", code="not_a_text", column=named)
         return named
     if not texts:
-        raise JobError("The dataset has no column with texts.", code="not_a_text")
+        raise JobError("The dataset has no column with text.", code="not_a_text")
     if "text" in texts:
         return "text"
     return max(texts, key=lambda name: pc.mean(pc.utf8_length(table.column(name))).as_py() or 0)

@@ -194,7 +194,7 @@ describe('authentication', () => {
     await until(async () => (await get('/viewer', { 'x-api-key': key })).status === 401, SOON_MS)
   })
 
-  it('accepts the operations key and the evaluator token, and neither when unset', async () => {
+  it('accepts the operations key and the evaluator token, and rejects both when they are unset', async () => {
     const credentials = [
       ['/operations', { 'x-api-key': OPERATIONS_KEY }],
       ['/evaluator', { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }],
@@ -227,7 +227,7 @@ describe('authentication', () => {
     assert.deepEqual((await get('/join', { authorization: 'Bearer hnt_1' })).body.caller, { token: 'hnt_1' })
   })
 
-  it('answers 422 to a node request that lacks a signature header, and 401 to a wrong signature (4.9)', async () => {
+  it('answers 422 to a node request that lacks a signature header, and 401 to a wrong signature', async () => {
     const headers = {
       'x-account-id': newId(),
       'x-node-id': newId(),

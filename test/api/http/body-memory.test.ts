@@ -176,7 +176,7 @@ describe('the memory of request bodies', () => {
     for (const key of keys) assert.equal((await small(key)).status, 200)
   })
 
-  it('answers 413 to a body that could never fit, or whose parsed values could not', async () => {
+  it('rejects a body with 413 if it, or its parsed values, could never fit', async () => {
     const [key = ''] = keys
     const large = await api.call('POST', '/api/builder/v1/take', { key, raw: Buffer.alloc(3 * MIB, ' ') })
     const many = await api.call('POST', '/api/builder/v1/take', {

@@ -17,7 +17,7 @@ async function get(socket: Socket, path: string, key: string): Promise<string> {
 
 const statusOf = (answer: string): number => Number(answer.slice(9, 12))
 
-describe('connections of accounts', () => {
+describe('account connections', () => {
   const open: Socket[] = []
   let api: TestApi
   before(async () => {
@@ -86,7 +86,7 @@ describe('connections of accounts', () => {
 })
 
 describe('database connections', () => {
-  it("are shared out, so that one account's waiting requests leave some to other accounts", async () => {
+  it("are shared, so that one account's waiting requests leave some for other accounts", async () => {
     await using api = await startApi({ env: { HEARTH_RATE_LIMIT: '0' } })
     const [loud, quiet] = [await api.account(), await api.account()]
     const { db } = api.database

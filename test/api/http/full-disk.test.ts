@@ -110,7 +110,7 @@ describe('a full object store', function () {
     assert.equal((await put(url, FILE)).status, 200)
   })
 
-  it('lets another gateway start, which uses the same signing key', async () => {
+  it('lets another gateway start with the same signing key', async () => {
     const url = await signedUrl()
     for (const freeBytes of [0, 16]) {
       disk.fill(freeBytes)
@@ -183,10 +183,10 @@ describe('a full object store', function () {
   })
 })
 
-describe('a full disk of PostgreSQL', function () {
+describe('a full PostgreSQL disk', function () {
   this.timeout(60_000)
 
-  it('answers 503 with Retry-After on routes that write and in health, until there is room', async function () {
+  it('causes 503 with Retry-After on routes that write and in health, until there is room', async function () {
     const mounted = mountSmallDisk(48)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)
     using disk = mounted

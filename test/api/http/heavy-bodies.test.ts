@@ -91,7 +91,7 @@ const CHEAP = {
   'rows with texts as keys': filled('[', ']', (nth) => `{"id":"A${nth}","v":1}`),
 }
 
-/** B 2: a body of a megabyte may hold the thread for this long at a time. */
+/** A body of one megabyte may block the thread for this long at a time (B 2). */
 const MAX_TURN_MS = 50
 /** Parsing is one call that can't be interrupted; on a loaded machine it alone may exceed the limit. */
 const PARSE_FACTOR = 1.5
@@ -197,7 +197,7 @@ describe('bodies that are expensive to parse', () => {
     assert.equal(status, 404)
   })
 
-  it('are limited in members for arguments and messages of MCP', async () => {
+  it('are rejected when MCP arguments or messages have too many members', async () => {
     const [allowed, tooMany] = [MAX_MESSAGE_MEMBERS - 10, MAX_MESSAGE_MEMBERS + 1].map(namesOf)
     for (const [value, expected] of [
       [allowed, 200],
@@ -212,7 +212,7 @@ describe('bodies that are expensive to parse', () => {
     }
   })
 
-  it('are limited in member orders and in short strings', async () => {
+  it('are rejected for too many member orders or too many short strings', async () => {
     const path = `${BUILDER}/endpoints/${id}/infer`
     const infer = (value: string) => send(path, `{"input":{"a":${value}}}`)
     const orders = await infer(DEAR['members in many orders'])
@@ -298,7 +298,7 @@ describe('reading a large body', () => {
     )
   })
 
-  it('does not wait for larger bodies of other accounts, nor for their pauses', async () => {
+  it("does not wait for other accounts' larger bodies, nor for their pauses", async () => {
     const turns = new BodyTurns()
     const order: string[] = []
     const reading = (body: ReturnType<typeof bodyOf>, name: string) => {

@@ -44,7 +44,7 @@ const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [keep, pieces] },
 ]
 
-describe('files of forms in memory', () => {
+describe('form files in memory', () => {
   let api: TestApi
   before(async () => {
     // Callers without an account share a small part of it.

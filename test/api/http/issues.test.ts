@@ -103,7 +103,7 @@ describe('validation errors', () => {
     assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'y' }), [])
   })
 
-  it("suggest the object's field that an unknown field may be a misspelling of", () => {
+  it('suggest the closest known field for a misspelled one', () => {
     const inner = Type.Object({ timeout_s: Type.Integer() }, { additionalProperties: false })
     const fields = { endpoint_id: Type.String(), a: Type.String(), stages: Type.Array(inner) }
     const check = jsonCheck(

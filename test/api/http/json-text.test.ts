@@ -33,7 +33,7 @@ describe('the JSON text of a response', () => {
       })
   })
 
-  it('equals JSON.stringify otherwise', () => {
+  it('equals the output of JSON.stringify otherwise', () => {
     const bodies = [
       { a: [1, { b: null }] },
       [parsedText()],

@@ -101,7 +101,7 @@ describe('multipart forms', () => {
     assert.equal(seen.discarded, 2)
   })
 
-  it('collect the parts of a list, and reject another field given twice', async () => {
+  it('collect the parts of a list, and reject any other field that is given twice', async () => {
     const parts = [{ name: 'name', value: 'x' }, file, { name: 'tags[]', value: 'a' }]
     const list = await send(form([...parts, { name: 'tags[]', value: 'b' }]))
     const twice = await send(form([...parts, { name: 'name', value: 'x' }]))
@@ -143,7 +143,7 @@ describe('multipart forms', () => {
     assert.deepEqual(places.slice(0, 2), ['file', 'name'])
   })
 
-  it('are rejected when the file has another field name, even when they end in the middle of it', async () => {
+  it('are rejected when the file has another field name, even when they end in the middle of the file', async () => {
     const data = { name: 'data', value: 'a,b\n1,2\n', filename: 'a.csv' }
     const whole = form([{ name: 'name', value: 'x' }, data])
     const cut = await send(whole.subarray(0, -BOUNDARY.length))

@@ -53,7 +53,7 @@ describe('sorted lists', () => {
     ['/training/runs', 'runs', 'job_id', 'training_run', 'job_name'],
     ['/models', 'models', 'model_id', 'model', 'name'],
   ] as const) {
-    it(`${path} sorts by name and by creation, both ways, each row once`, async () => {
+    it(`${path} sorts by name and by creation, in both directions, and returns each row once`, async () => {
       const expected = await sql<{ id: string }>`select id from ${sql.table(table)}
         where account_id = ${caller.accountId} order by ${sql.ref(column)}, id`.execute(api.database.db)
       const ids = expected.rows.map((row) => row.id)

@@ -22,7 +22,7 @@ function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
 }
 const leave = (all: { socket: Socket }[]) => all.forEach(({ socket }) => socket.destroy())
 
-/** Creates an account with a dataset; returns what starts uploads to it. */
+/** Creates an account with a dataset; returns a function that starts uploads to it. */
 async function datasetOf(api: TestApi) {
   const { accountId, key } = await api.account()
   const datasets = '/api/builder/v1/datasets'

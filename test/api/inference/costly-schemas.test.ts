@@ -51,7 +51,7 @@ describe('schemas that take too long to compile or check (4.4, 4.5)', () => {
     })
   }
 
-  it('are rejected with the field, without delaying other accounts', async () => {
+  it('are rejected with the name of their field, without delaying other accounts', async () => {
     const bodies = [
       { input_schema: chain(26, (next) => ({ oneOf: [next, next] }), { type: 'number' }) },
       { output_schema: chain(24, (next) => ({ allOf: [next], not: { not: next } }), {}) },
@@ -79,7 +79,7 @@ describe('schemas that take too long to compile or check (4.4, 4.5)', () => {
     assert.ok(worst < 1_500, `another account waited ${worst} ms`)
   })
 
-  it('already stored in the database affect only their own users', async () => {
+  it('affect only their own users when they are already in the database', async () => {
     const schema = chain(28, (next) => ({ anyOf: [next, next] }), { type: 'number' })
     const deep = chain(
       40,

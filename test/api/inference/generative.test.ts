@@ -60,7 +60,7 @@ describe('generative models (4.5)', function () {
     assert.deepEqual(await bytesOf(later), bytes)
   })
 
-  it('make the same image for the same seed, and a different one for another seed', async () => {
+  it('generate the same image for the same seed, and a different one for another seed', async () => {
     const made = async (seed: number) => {
       const { result } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 2, seed })
       return createHash('sha256')

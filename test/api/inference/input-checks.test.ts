@@ -31,7 +31,7 @@ describe('input checks', () => {
 
   const endpoint = (input_schema: Record<string, unknown>) => ({ schema_key: newId(), input_schema })
 
-  it('hold compiled schemas within 32 MB', () => {
+  it('keep the memory for compiled schemas within 32 MB', () => {
     const inputs = new InputChecks(checks)
     const size = 64 * 1024 + 12 * JSON.stringify(table(20)).length
     for (let i = 0; i < 20; i++) void inputs.check(endpoint(table(20)), 'a', given({ instances: [] }))
@@ -59,7 +59,7 @@ describe('input checks', () => {
     )
   })
 
-  it('remove nulls of optional members, however many, inline and in a child process', async () => {
+  it('remove nulls from optional members, however many, inline and in a child process', async () => {
     const inputs = new InputChecks(checks)
     for (const count of [33, 1_000, 20_000]) {
       const input = given({

@@ -12,7 +12,7 @@ const BUILDER = '/api/builder/v1'
 const CHAT = '/v1/chat/completions'
 const PRICE = 1_000
 const GATEWAYS = 2
-/** Measured from the commit of a key's change, which precedes its response. */
+/** Measured from the commit of a change to a key, which precedes the response to the change. */
 const WITHIN_MS = 1_000
 
 describe('key limits', () => {
@@ -108,7 +108,7 @@ describe('key limits', () => {
     await until(async () => (await ask(key, second)).status === 429, SOON_MS)
   })
 
-  it('bound the credits of a month, and refund failures', async () => {
+  it('bound the credits spent per month, and refund failures', async () => {
     const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
     const failing = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], fake: { status: 500 } }
     await chat.api.call('POST', CHAT, { key, body: failing })
@@ -124,7 +124,7 @@ describe('key limits', () => {
     await until(async () => (await ask(key, second)).status === 429, SOON_MS)
   })
 
-  it('bound the credits of a month while requests are in flight, streamed or not', async () => {
+  it('bound the credits spent per month while requests are in flight, streamed or not', async () => {
     for (const stream of [false, true]) {
       const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
       const slow = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], stream }
@@ -166,7 +166,7 @@ describe('key limits', () => {
     assert.equal((await last).status, 200)
   })
 
-  it("count requests in flight again after their gateway's row was lost", async () => {
+  it("count in-flight requests again after their gateway's row is lost", async () => {
     const limits = { budget_credits_per_month: PRICE / 1_000_000 }
     const { id } = await keyWith(limits)
     // A gateway without nodes, because links would be lost along with its row.
@@ -186,7 +186,7 @@ describe('key limits', () => {
     await until(async () => (await held()).length === 0, SOON_MS)
   })
 
-  it('ignore the holds of a dead gateway, and reset with the month', async () => {
+  it('ignore the holds of a dead gateway, and reset every month', async () => {
     const { key, id } = await keyWith({ budget_credits_per_month: PRICE / 1_000_000 })
     const { db } = chat.api.database
     const dead = newId()

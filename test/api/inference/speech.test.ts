@@ -29,7 +29,7 @@ describe('speech to text', function () {
     return (await uploadInput(world, model.name, file)).body.input_url
   }
 
-  it('transcribes an upload and a data: URL, cold and warm, longer than one window of the model', async () => {
+  it('transcribes an upload and a data: URL longer than one model window, cold and warm', async () => {
     const cold = await infer({ audio_url: await upload(wav(3)) })
     const warm = await infer({ audio_url: dataUrl(wav(42)), language: 'en', timestamps: false })
 

@@ -11,7 +11,7 @@ import { signedNode } from '../../support/servers/nodes/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('tasks that wait for a node', () => {
+describe('tasks that are waiting for a node', () => {
   let api: TestApi
   before(async () => {
     api = await startApi()

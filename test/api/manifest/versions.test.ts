@@ -108,13 +108,13 @@ describe('a manifest version (2.10, 9.3)', () => {
 
     await using restarted = await startApi({ database })
     assert.equal(await versionAt(restarted, name), '1.1.0')
-    // We don't note the change, as if all gateways had been down.
+    // We don't record the change, as if all gateways had been down.
     await database.db.updateTable('endpoint').set({ description: 'changed' }).where('id', '=', id).execute()
     await using later = await startApi({ database })
     assert.equal(await versionAt(later, name), '1.1.1')
   })
 
-  it('is left alone when a gateway of a later release has written it with other rules', async () => {
+  it('is left unchanged when a gateway from a later release has written it under different rules', async () => {
     const { id, name } = await build()
     await database.db
       .updateTable('tool_version')

@@ -10,7 +10,7 @@ import { connectMcp, type McpClient } from '../../support/servers/clients/mcp-cl
 const ROLES = ['viewer', 'operator', 'admin'] as const satisfies Role[]
 
 /**
- * The lowest role that each tool requires, listed separately from the tools, with arguments about something in the
+ * The lowest role that each tool requires, listed separately from the tools, with arguments that name something in the
  * account.
  */
 const TOOLS: Readonly<Record<string, { least: Role; args: (own: Own) => object }>> = {
@@ -49,7 +49,7 @@ interface Own {
   pending: string
 }
 
-describe('credentials of MCP tools', () => {
+describe('MCP tool credentials', () => {
   let api: TestApi
   let accountId: string
   let own: Own
@@ -122,7 +122,7 @@ describe('credentials of MCP tools', () => {
   })
 })
 
-/** Creates one of each thing that a tool is about. */
+/** Creates one object of each kind that tools refer to. */
 async function things(api: TestApi, accountId: string): Promise<Own> {
   const { db } = api.database
   const run = await buildRun(db, accountId, { job_name: 'Árbol 7' })

@@ -175,7 +175,7 @@ describe('the MCP tools of an account', () => {
     await assert.rejects(call('tasks/get', { taskId: 'invocation.none' }), /there is no task with this id/)
   })
 
-  it('require the role operator and a key of the account', async () => {
+  it("require the operator role and one of the account's keys", async () => {
     const viewer = await on.api.key(on.caller.accountId, 'viewer')
     const operator = await on.api.key(on.caller.accountId, 'operator')
     const calls = { 'sales.churn-2': { instances: [5] }, 'training.merge': { name: 'x' } }

@@ -9,7 +9,7 @@ import { isReserved } from '../../../domain/actions/reserved.ts'
 
 const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 
-describe('tool names for clients that refuse dots', () => {
+describe('tool names for clients that reject dots', () => {
   it('keep a valid slug, and replace disallowed characters', () => {
     assert.deepEqual(
       [...safeNames(['training.merge', 'sales-churn_2'])],

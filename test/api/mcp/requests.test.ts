@@ -171,7 +171,7 @@ describe('requests to /mcp', () => {
     assert.equal(status, 200)
   })
 
-  it('report one validation error of a large call, however many it has', async () => {
+  it('report only one validation error for a large call, however many it has', async () => {
     await using mcp = await connectMcp(api, key)
     const unknown = Object.fromEntries(Array.from({ length: 1_900 }, (_, i) => [`member_${i}`, i]))
 
@@ -203,7 +203,7 @@ describe('requests to /mcp', () => {
     assert.equal(list.isError, false)
   })
 
-  it('count towards the rate limit of their account', async () => {
+  it("count toward their account's rate limit", async () => {
     await using limited = await startApi({
       database: api.database,
       env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' },

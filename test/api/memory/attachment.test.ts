@@ -172,7 +172,7 @@ describe('memory in requests', () => {
     assert.ok(Buffer.byteLength(content) / 3 <= 200, content)
   })
 
-  it('is dropped, and the chat answered, when the model rejects the request because of it', async () => {
+  it('is dropped, and the chat is answered, when the model rejects the request because of it', async () => {
     const { key } = await accountWithMemory('too much')
     // The fake model rejects requests with more than one message.
     const body = { fake: { most_messages: 1 } }
@@ -225,7 +225,7 @@ describe('memory in requests', () => {
     assert.match(dump, /its message is hidden/)
   })
 
-  it('is dropped, and the chat answered, when it cannot be decrypted', async () => {
+  it('is dropped, and the chat is answered, when it cannot be decrypted', async () => {
     const { key, accountId } = await accountWithMemory('unreadable')
     const { db } = chat.api.database
     await db

@@ -144,7 +144,7 @@ describe('memory ordered by similarity', () => {
     assert.match(first(messages[0].content), /car is red/)
   })
 
-  it('stores vectors encrypted, including those of older gateways', async () => {
+  it('stores vectors encrypted, including vectors from older gateways', async () => {
     const { db } = chat.api.database
     const { memory, secretBox } = chat.api.services
     const { accountId, key } = await accountWith(['the cat eats tuna', 'the car is red'])

@@ -243,7 +243,7 @@ describe("an account's storage quota", function () {
     assert.equal((await mine.init(await mine.create(), QUOTA)).status, 201)
   })
 
-  it('counts a replaced file of a dataset until the new one has been read', async () => {
+  it("counts a dataset's replaced file until the new one has been read", async () => {
     const mine = await Tenant.open(api)
     const id = await mine.fill(40 * KB)
     assertOver(await mine.init(id, 61 * KB))
@@ -273,7 +273,7 @@ describe("an account's storage quota", function () {
     assert.equal((await mine.init(id, 70 * KB)).status, 201)
   })
 
-  it('measures at commit a file that bypassed the gateways, as with S3', async () => {
+  it('measures a file on commit if it bypassed the gateways, as with S3', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
     const [first, second] = [await mine.init(id), await mine.init(id)]
@@ -332,7 +332,7 @@ describe("an account's storage quota", function () {
     assert.equal((await theirs.init(await theirs.create(), 100e9)).status, 429)
   })
 
-  it("defaults to half of the disk at most, and follows the operator's setting on any disk", () => {
+  it("defaults to at most half of the disk, and follows the operator's setting on any disk", () => {
     const on = (folder: string, more: Partial<Config> = {}) =>
       defaultQuotaBytes({ ...readConfig({ HEARTH_OBJECT_DIR: folder }), ...more })
     const sizeOf = (folder: string) => {

@@ -55,7 +55,7 @@ const START: World = {
 }
 
 type Rules = Parameters<typeof moveEdge>[2]
-/** Applies a transition of the table; undefined when the table refuses it. */
+/** Applies a transition from the table; undefined when the table doesn't allow it. */
 type Take = (world: World, move: EdgeMove, by: EdgeMover, facts?: EdgeFacts) => World | undefined
 
 const taking =
@@ -290,7 +290,7 @@ describe('edge state machine', () => {
     assert.ok(depth <= 12, `found after ${depth} moves`)
   })
 
-  it('would be consumed on revoked evidence without the revocation rule', () => {
+  it('would consume a payload on revoked evidence without the revocation rule', () => {
     const { violation } = search({ ...EDGE_RULES, revoked: () => undefined })
 
     assert.equal(violation, 'consumed on revoked evidence')

@@ -41,6 +41,6 @@ describe('the reason why no node can run a stage', () => {
     ],
     ['no node is connected', why(undefined, []), 'no node is connected'],
   ] as const) {
-    it(`is given when ${what}`, () => assert.equal(reason, words))
+    it(`is reported when ${what}`, () => assert.equal(reason, words))
   }
 })

@@ -51,7 +51,7 @@ describe('the objective "cost"', () => {
     assert.deepEqual(ordered({ dear: 900, cheap: 100, middle: 500 }), ['cheap', 'middle', 'dear'])
   })
 
-  it("keeps the order of equal prices, and skips endpoints that can't be called or that no node can run", () => {
+  it("keeps the order of equally priced endpoints; endpoints that can't be called or run come last", () => {
     assert.deepEqual(ordered({ first: 5, second: 5, third: 4 }), ['third', 'first', 'second'])
     assert.deepEqual(ordered({ first: 5, paused: -1, second: 5 }), ['first', 'second', 'paused'])
     assert.deepEqual(
@@ -97,7 +97,7 @@ describe('the objective "cost"', () => {
     assert.equal(planned({}, nodes), 'theirs')
   })
 
-  it("uses other accounts' nodes when none of its own can run the stage, or none can before the deadline", () => {
+  it("uses other accounts' nodes when none of the account's own can run the stage, or none can meet the deadline", () => {
     const [theirs, mine] = [node('theirs', 'they', true), node('mine', ME, false)]
     assert.equal(planned({ objective: 'cost' }, [theirs, { ...mine, draining: true }]), 'theirs')
     assert.equal(planned({ objective: 'cost', deadline_s: 10 }, [theirs, mine]), 'theirs')

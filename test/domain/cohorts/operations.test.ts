@@ -65,7 +65,7 @@ describe('unmadeKinds', () => {
     }
   })
 
-  it('rejects edges from one stage that hand over its result in several spaces', () => {
+  it("rejects edges that hand over one stage's result in several spaces", () => {
     const { edges } = graphOf({
       stages: ['a', 'b', 'c'].map((stage_id) => ({ stage_id, endpoint_id: stage_id })),
       edges: ['b', 'c'].map((to) => ({

@@ -41,7 +41,7 @@ describe('planGraph', () => {
     }
   })
 
-  it('reports how many nodes are online when each stage needs its own', () => {
+  it('reports how many nodes are online when each stage needs its own node', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 2, stages: 3, edges: 2 })
     const constraints = { ...input.graph.constraints, spread: true }
     const { reasons } = planGraph({ ...input, graph: { ...input.graph, constraints } })
@@ -52,7 +52,7 @@ describe('planGraph', () => {
     assert.match(reasons[0]?.message ?? '', /"spread" requires: 3 stages, 2 online/)
   })
 
-  it('warns about stages with less time than their endpoints take on average, but stays feasible', () => {
+  it('warns about stages that have less time than their endpoints take on average, but still finds the plan feasible', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 3, stages: 3, edges: 2 })
     const planWith = (timeoutS: number, isMeasured: boolean) =>
       planGraph({

@@ -54,7 +54,7 @@ function planned(plannerProblem: PlannerProblem): Schedule {
   return plan.schedule
 }
 
-/** Fails if a schedule breaks a rule of its problem. */
+/** Fails if a schedule violates any of its problem's rules. */
 function check(
   { stages, edges, freeMb }: PlannerProblem,
   { nodes, startMs, endMs, makespanMs }: Schedule,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { issuesOf } from '../../../domain/cohorts/request-issues.ts'
 
-describe('the default output of a stage', () => {
+describe("a stage's default output", () => {
   const issuesWith = (stage: object) =>
     issuesOf({ stages: [{ stage_id: 'a', endpoint_id: 'x', ...stage }], edges: [] })
 

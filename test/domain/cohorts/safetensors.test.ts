@@ -127,7 +127,7 @@ describe('the tensors of a space', () => {
     check(KV, ...kv(7))
   })
 
-  it('are rejected with another fingerprint or none', () => {
+  it('are rejected with a different fingerprint or none', () => {
     const vectors = { vectors: f32([3, 4], 0, 48) }
 
     assert.throws(() => check(VECTORS, vectors, 48), failsWith('space_mismatch'))
@@ -135,7 +135,7 @@ describe('the tensors of a space', () => {
     assert.throws(() => check(VECTORS, foreign, 48), failsWith('space_mismatch'))
   })
 
-  it('are rejected with another type, width, number or name', () => {
+  it('are rejected with a different type, width, count or name', () => {
     const halves = { ...NAMED, vectors: { dtype: 'F16', shape: [3, 4], data_offsets: [0, 24] } }
     assert.throws(() => check(VECTORS, halves, 24), failsWith('space_mismatch', /f16/))
     assert.throws(
@@ -158,7 +158,7 @@ describe('the tensors of a space', () => {
     assert.throws(() => check(VECTORS, more, 52), failsWith('shape_mismatch', /other tensors/))
   })
 
-  it('must have the same length in every layer, and at most the tokens that the space accepts', () => {
+  it('must have the same length in every layer, and no more tokens than the space accepts', () => {
     const uneven = kv(4, (entries) => {
       entries['key.1'] = { dtype: 'F16', shape: [2, 3, 2, 5], data_offsets: [240, 360] }
     })

@@ -15,7 +15,7 @@ const EMBEDDING: ModelSpace = {
   weights_digest: 'cd'.repeat(32),
 }
 
-describe('the fingerprint of a space', () => {
+describe("a space's fingerprint", () => {
   it('ignores name, role and member order', () => {
     const other: ModelSpace = Object.fromEntries(Object.entries(EMBEDDING).toReversed()) as ModelSpace
 
@@ -56,7 +56,7 @@ describe('the fingerprint of a space', () => {
     )
   })
 
-  it('uses the digest of the files, in any order, when the space declares none', () => {
+  it("uses the files' digest, whatever their order, when the space declares none", () => {
     const files = [
       { path: 'a', sha256: '1' },
       { path: 'b', sha256: '2' },

@@ -33,7 +33,7 @@ describe('stage file addresses', () => {
     })
   })
 
-  it('must be the whole string when it names a file to fetch', () => {
+  it('count as a file to fetch only when they are the whole string', () => {
     const address = fileAddress(stage, 3)
 
     assert.deepEqual([address, ` ${address}`, `${address}/x`, 'https://a.example/'].map(isFileAddress), [

@@ -5,7 +5,7 @@ import { tokensOfStage } from '../../../domain/cohorts/stages/tokens.ts'
 const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 
 describe('tokensOfStage', () => {
-  it("counts the tokens of the stage's answer", () => {
+  it("counts the tokens in the stage's answer", () => {
     assert.deepEqual(tokensOfStage('infer', { usage: USAGE }), { in: 12, out: 30 })
     assert.deepEqual(tokensOfStage('embed', { usage: { prompt_tokens: 7, total_tokens: 7 } }), {
       in: 7,

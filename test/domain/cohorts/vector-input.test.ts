@@ -25,7 +25,7 @@ describe('a vector in an input', () => {
     assert.equal(withVectors({ rows: [{ a: 0, b: 0 }] }, '/rows', [[1, 2], [3]]), undefined)
   })
 
-  it('becomes a table row per text, for one text or many, when the list has one object', () => {
+  it('becomes one table row per text when the list contains one object', () => {
     const table = { instances: [{ x1: 0, x0: 0 }] }
     assert.deepEqual(
       withVectors(table, '/instances', [

@@ -65,7 +65,7 @@ describe('checkHubRepo', () => {
     assert.equal(compatibility.status, 'compatible')
   })
 
-  it('accepts a translator with the files of both its tokenizers, and no other architecture for translation', () => {
+  it("accepts a translator with both tokenizers' files, and rejects other architectures for translation", () => {
     const files = [
       'config.json',
       'model.safetensors',
@@ -111,7 +111,7 @@ describe('checkHubRepo', () => {
     assert.deepEqual(files, ['a-Q4_K_M.gguf'])
   })
 
-  it('rejects a GGUF of an encoder for text generation', () => {
+  it("rejects an encoder's GGUF for text generation", () => {
     const files = [{ path: 'a.gguf', sizeBytes: MB }]
     const { compatibility } = checkHubRepo(
       repo({ files, architectures: [], ggufArchitecture: 'nomic-bert' }),
@@ -125,7 +125,7 @@ describe('checkHubRepo', () => {
     )
   })
 
-  describe('a GGUF in parts', () => {
+  describe('a split GGUF', () => {
     const gguf = (paths: readonly string[]) =>
       checkHubRepo(
         repo({
@@ -160,7 +160,7 @@ describe('checkHubRepo', () => {
       ])
     })
 
-    it('names the missing part, unless another quantization is complete', () => {
+    it('reports the missing part, unless another quantization is complete', () => {
       const parts = ['a-Q4_0-00001-of-00004.gguf', 'a-Q4_0-00003-of-00004.gguf', 'a-Q4_0-00004-of-00004.gguf']
       const broken = gguf(parts)
 
@@ -198,7 +198,7 @@ describe('checkHubRepo', () => {
     assert.match(refusal(judge(all, null)), /lacks model\.safetensors\.index\.json/)
   })
 
-  it('fetches and counts weights once when the repository has them in another layout too', () => {
+  it('fetches and counts weights once when the repository also has them in another layout', () => {
     const judge = (paths: readonly string[], shards: readonly string[] | null = null) =>
       checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: 100 * MB })) }), around({ shards }))
     const split = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']

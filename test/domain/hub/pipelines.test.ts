@@ -5,7 +5,7 @@ import { IMPORT_TASK_TYPES } from '../../../domain/models/import.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 
 describe('pipelines known to hub imports', () => {
-  it('match the pipelines of the generative server and their task types', () => {
+  it("match the generative server's pipelines and their task types", () => {
     const source = readFileSync('node-runtime/servers/generative/pipelines.py', 'utf8')
     const lines = [...source.matchAll(/^ {4}"(\w+Pipeline)": (.*),$/gm)]
     const listed = lines.map(([, name = '', served = '']) => [

@@ -26,14 +26,14 @@ describe('VectorIndex', () => {
     assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 9), ['e0', 'e2', 'e3'])
   })
 
-  it('omits entries of a later version', () => {
+  it('omits entries with a later version', () => {
     const index = indexOf(500)
 
     assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, 7), ['e7', 'e6'])
     assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, -1), [])
   })
 
-  it('ignores vectors of another length', () => {
+  it('ignores vectors of a different length', () => {
     const index = indexOf(3)
     index.add({ id: 'other', version: 9 }, unit(1, 0))
 

@@ -83,7 +83,7 @@ describe('tuningMemoryMb', () => {
       near(mb({ isOptimizer8Bit: false, isCheckpointed: false, ...change }), peakMb)
     })
 
-  it('is close to the measured peaks for the typical shape of this size too', () => {
+  it('is also close to the measured peaks when it assumes the typical shape for this size', () => {
     const shape = typicalShape(1.24e9)
 
     near(mb({ shape }), 15_288)
@@ -92,7 +92,7 @@ describe('tuningMemoryMb', () => {
 
   for (const parameters of [0.1e9, 0.5e9, 1.24e9, 3e9, 8e9, 14e9, 32e9, 70e9, 400e9])
     for (const adapter of ['qlora', 'lora', 'none'] as const)
-      it(`grows with batch, length and vocabulary for ${adapter} of ${parameters / 1e9}B`, () => {
+      it(`grows with batch, length and vocabulary for ${adapter} on a ${parameters / 1e9}B model`, () => {
         const shape = typicalShape(parameters)
         const tuning = { shape, adapter, isCheckpointed: false }
         const base = mb(tuning)
@@ -106,7 +106,7 @@ describe('tuningMemoryMb', () => {
         assert.ok(mb({ ...tuning, tokens: 0 }) === tuningWeightsMb({ ...MEASURED, ...tuning }))
       })
 
-  it('grows with the parameters of the base, depending on how they are trained', () => {
+  it("grows with the base's parameters, depending on how they are trained", () => {
     const within = (gb: number, least: number, most: number) => assert.ok(gb > least && gb < most, `${gb} GB`)
     within(weights({}), 5, 9)
     within(weights({ adapter: 'lora' }), 13, 15)

@@ -65,7 +65,7 @@ function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined 
   return fault
 }
 
-describe('GPU memory of a node', () => {
+describe('GPU memory on a node', () => {
   for (const [sizes, gb, profile, fault] of [
     [[12, 12], 12, 'plain', undefined],
     [[12, 12], 20, 'plain', 'has two GPUs of 12 GB, but 20 GB are needed on one'],
@@ -180,7 +180,7 @@ describe('GPU memory of a node', () => {
     assert.equal(reserving.length, 3)
   })
 
-  it('never grows when reserved, and is reserved on the GPUs that have it', () => {
+  it('never grows when reserved, and is reserved only on GPUs that have enough of it', () => {
     const whole = (below: number) => Math.floor(Math.random() * below)
     for (let round = 0; round < 2_000; round++) {
       const sizes = Array.from({ length: 1 + whole(6) }, () => 1 + whole(80))

@@ -17,7 +17,7 @@ const QUEUES = `
 `.split(/\s+/)
 const polled = (node: Poller) => QUEUES.filter((queue) => mayPoll(node, queue))
 
-describe('task queues of a node', () => {
+describe("a node's task queues", () => {
   it("are its own and its account's for a dedicated node, without model queues", () => {
     assert.deepEqual(polled(buildNode()), ['node.n1', 'train.cpu.a', 'merge.cpu.a'])
     assert.deepEqual(polled(buildNode({ hardware: 'gpu' })), [

@@ -174,7 +174,7 @@ describe('placement', () => {
     for (const count of sent.values()) assert.ok(count > 60 && count < 140, `one node got ${count} of 800`)
   })
 
-  it('always finds a fitting node with the highest score, in any order of reports', () => {
+  it('always finds a suitable node with the highest score, whatever the order of reports', () => {
     const random = generator(7)
     for (let round = 0; round < 300; round++) {
       const index = new PlacementIndex()

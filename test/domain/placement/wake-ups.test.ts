@@ -3,7 +3,7 @@ import { PLACED_SLOTS, WARM_SLOTS } from '../../../domain/placement/node-queues.
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { planWakeUps, type WaitingModel, type WakeUpOptions } from '../../../domain/placement/wake-ups.ts'
 
-/** The slots of a node that a single account can use. */
+/** The number of a node's slots that a single account can use. */
 const SHARE = PLACED_SLOTS / 2
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
@@ -80,7 +80,7 @@ describe('wake-up planning', () => {
     assert.deepEqual(plan([own!, buildWaiting(second), third], [node], { held: both }), [['n', 9]])
   })
 
-  it('gives memory to the model that has waited longest, and counts tasks sent there earlier', () => {
+  it('gives memory to the model that has waited longest, and counts tasks already sent to the node', () => {
     const [first, second] = [buildWaiting({ model_key: 'first' }), buildWaiting({ model_key: 'second' })]
 
     assert.deepEqual(plan([first, second], [buildNode()]), [['first', 1]])

@@ -91,7 +91,7 @@ describe('warm pin planning', () => {
     )
   })
 
-  it('moves the pin of a lost node, but not while its gateway may just be restarting', () => {
+  it("moves a lost node's pin, but not while its gateway may just be restarting", () => {
     const snapshots = [buildNode('b')]
     const lostAt = (ms: number) => pin('a', { missing_since: new Date(NOW.getTime() - ms) })
 
@@ -106,7 +106,7 @@ describe('warm pin planning', () => {
     assert.deepEqual([nodesOf(back.back), back.add, back.drop], [['a'], [], []])
   })
 
-  it('moves away from a node that is draining or fails to load the model, unless the failing node is the only one', () => {
+  it('moves a pin off a node that is draining or fails to load the model, unless the failing node is the only one', () => {
     const failing = buildNode('a', {
       models: [buildModel({ state: 'cold', memory_mb: 0, error: 'broken', retry_at: NOW.getTime() + 1 })],
     })
@@ -168,7 +168,7 @@ describe('warm pin planning', () => {
     assert.deepEqual(nodesOf(unwanted.gone), ['b'])
   })
 
-  it('keeps a copy that requests need again before it was unloaded', () => {
+  it('keeps a copy that requests need again before it is unloaded', () => {
     const snapshots = ['a', 'b'].map((id) => buildNode(id, { models: [buildModel()] }))
     const retiring = ['a', 'b'].map((node_id): PinRef => ({ model_key: 'm', node_id }))
 

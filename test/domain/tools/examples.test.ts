@@ -12,7 +12,7 @@ const ROWS = {
   examples: [],
 } as const
 
-describe('the examples of a tool (2.10)', () => {
+describe("a tool's examples (2.10)", () => {
   it('include a second chat for a language model, which matches its schemas', () => {
     const ajv = new Ajv2020()
     const chat = { source: 'catalog', task_type: 'chat', examples: [], ...CHAT_LISTING } as const

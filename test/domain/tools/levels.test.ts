@@ -4,7 +4,7 @@ import { latencyClassOf, provenLevel, stabilityOf } from '../../../domain/tools/
 const NOW = new Date('2026-11-23T00:00:00Z')
 const daysAgo = (days: number) => new Date(NOW.getTime() - days * 86_400_000)
 
-describe('the latency class of a tool (2.10)', () => {
+describe("a tool's latency class (2.10)", () => {
   for (const [ms, expected] of [
     [0, 'instant'],
     [199, 'instant'],
@@ -27,7 +27,7 @@ describe('the latency class of a tool (2.10)', () => {
   })
 })
 
-describe('the stability of a tool (2.10)', () => {
+describe("a tool's stability (2.10)", () => {
   const use = (
     succeeded: number,
     share: number | null,

@@ -104,7 +104,7 @@ describe('the severity of a schema change (9.3)', () => {
     ['the first schema of an output', {}, object({ a: STRING }), 'major', 'minor'],
   ]
   for (const [name, before, after, input, output] of CASES) {
-    it(`${name}: ${input} for an input, ${output} for an output`, () => {
+    it(`is ${input} for an input and ${output} for an output: ${name}`, () => {
       assert.equal(schemaChange('input', before, after), input)
       assert.equal(schemaChange('output', before, after), output)
     })

@@ -24,7 +24,7 @@ import { sha256Of, storeBytes } from '../../support/builders/cohorts/edges.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 
-/** Larger than what fits in the row. */
+/** Too large to fit in the row. */
 const PAYLOAD = randomBytes(200_000)
 const AT_MOST_MS = 1_000
 

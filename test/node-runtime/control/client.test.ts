@@ -53,7 +53,7 @@ class QuietGateway implements AsyncDisposable {
   }
 }
 
-describe('ControlClient while stages wait for their values', () => {
+describe('ControlClient while stages are waiting for their values', () => {
   const STAGES = 200
 
   it("claims work at once, and lets another cohort's hand-overs take their turn", async () => {

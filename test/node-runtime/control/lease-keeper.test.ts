@@ -4,7 +4,7 @@ import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { ClaimRequest, MAX_TIMEOUT_S } from '../../../schemas/nodes/lease.ts'
 
 describe('leaseSecondsFor', () => {
-  it('returns a lease term that the platform accepts and that outlasts the retries of a call', () => {
+  it("returns a lease term that the platform accepts and that outlasts a call's retries", () => {
     for (const patienceS of [0, 1, 20, 60, MAX_TIMEOUT_S, 100_000]) {
       const lease_s = leaseSecondsFor(1_000 * patienceS)
 

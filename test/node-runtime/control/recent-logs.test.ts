@@ -4,7 +4,7 @@ import { RecentLogs } from '../../../node-runtime/control/recent-logs.ts'
 
 const MANY = 1_000_000
 
-describe('the recent logs of a node', () => {
+describe("a node's recent logs", () => {
   const messages = (lines: RecentLogs, limit = 5_000, bytes = MANY) =>
     lines.newest('node', limit, bytes).map(({ message }) => message)
 

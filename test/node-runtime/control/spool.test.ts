@@ -55,7 +55,7 @@ describe('the spool', () => {
     spool.close()
   })
 
-  it('resends over another link the batches that the first did not acknowledge', async () => {
+  it('resends over another link any batches that the first link did not acknowledge', async () => {
     const spool = new Spool({ dir: folder.path })
     const [first, second] = [new Sink(), new Sink()]
     spool.attach(first)

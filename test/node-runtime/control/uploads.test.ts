@@ -18,7 +18,7 @@ class SlowGateway implements AsyncDisposable {
   started = 0
   underWay = 0
   mostUnderWay = 0
-  /** The number of bytes after which the connection of an upload breaks, once. */
+  /** The number of bytes after which an upload's connection breaks, once. */
   breakAt = Infinity
 
   constructor(bytesPerMs: number) {

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const HOUR_MS = 3_600_000
 const failsWith = (failure: string) => (err: unknown) => (err as { failure?: string }).failure === failure
 
-describe('the payloads of a node', () => {
+describe("a node's payloads", () => {
   let folder: ReturnType<typeof temporaryFolder>
   let dir: string
   let store: PayloadStore
@@ -92,7 +92,7 @@ describe('the payloads of a node', () => {
     assert.throws(() => store.hold(store.find(second)!, first, HOUR_MS), failsWith('refused'))
   })
 
-  it('wait for space above the limit until consumed payloads are removed', async () => {
+  it('wait, once the limit is reached, until consumed payloads are removed', async () => {
     const [consumed, waiting] = [newAttempt(), newAttempt()]
     for (const at of [consumed, waiting]) {
       using payload = await storeBytes(store, randomBytes(4 * MB))

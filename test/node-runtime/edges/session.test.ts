@@ -112,7 +112,7 @@ describe('an edge session', () => {
     await assert.rejects(served.done, failsWith('cancelled'))
   })
 
-  it('refuses to talk to another key', async () => {
+  it('refuses to talk to a peer with a different key', async () => {
     const { peer } = serve({ onFrame: () => {} })
 
     const joined = nodes.consumer.join({ ...peer, spkiSha256: '0'.repeat(64) }, { onFrame() {} })
@@ -121,7 +121,7 @@ describe('an edge session', () => {
     await nodes.producer.release(peer)
   })
 
-  it('ends at both ends when its attempt is released at one', async () => {
+  it('closes at both ends when its attempt is released at one end', async () => {
     const { peer, served } = serve({ onFrame: () => {} })
     const seen = collector()
     const joined = nodes.consumer.join(peer, { ...seen, silentMs: 600 })

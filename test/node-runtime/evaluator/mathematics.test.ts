@@ -89,7 +89,7 @@ describe('the mathematics of evaluations', function () {
     assert.deepEqual(constant.reasons, ['p_value', 'not_above_null'])
   })
 
-  it('computes the leave-one-out error without leaving rows out', () => {
+  it('computes the leave-one-out error without refitting for each row', () => {
     near(found('left_out').worst, 0, 1e-6)
   })
 

@@ -1,4 +1,4 @@
-"""Fits and judges maps between planted spaces; prints the verdict of each case as one line of JSON."""
+"""Fits and judges maps between planted spaces; prints each case's verdict as one line of JSON."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ describe('DiskHealth', function () {
     assert.equal(fault()?.free_mb, 5)
     const since = fault()?.since
 
-    // A little space is not enough.
+    // A little free space is not enough.
     disk.fill(MIN_FREE_BYTES + 8 * MB)
     await health.check()
     assert.equal(fault()?.since, since)

@@ -28,7 +28,7 @@ describe('GpuHealth', function () {
     folder[Symbol.dispose]()
   })
 
-  /** Probes with the library that this machine would load, in the full confinement of a trainer. */
+  /** Probes with the library that this machine would load, under a trainer's full confinement. */
   const probe = (variables: NodeJS.ProcessEnv, timeoutMs?: number) => {
     process.env = { ...env, ...variables }
     return probeCuda(driver, python, { reads: [folder.path], ...(timeoutMs && { timeoutMs }) })
@@ -149,7 +149,7 @@ describe('GpuHealth', function () {
     assert.equal(health.fault, undefined)
   })
 
-  it('accepts no runs after a failure until a program succeeds, or for a while even if CUDA starts', async () => {
+  it('accepts no runs after a failure until a program succeeds or a pause ends, even if probes succeed', async () => {
     let probes = 0
     const paused = (pauseMs: number) =>
       new GpuHealth({
@@ -202,7 +202,7 @@ describe('GpuHealth', function () {
     assert.deepEqual(changes, [false, true])
   })
 
-  it("notifies once its last run has ended, so that the run's queue can close", async () => {
+  it("reports the change once its last run has ended, so that the run's queue can close", async () => {
     const changes: boolean[] = []
     using health = new GpuHealth({
       probe: async () => ({ devices: 1 }),
@@ -256,7 +256,7 @@ describe('GpuHealth', function () {
 describe('a node whose nvidia-smi fails', function () {
   this.timeout(60_000)
 
-  it('reports that it uses its CPU', async () => {
+  it('reports that it is using its CPU', async () => {
     using folder = temporaryFolder()
     const { PATH } = process.env
     writeFileSync(join(folder.path, 'nvidia-smi'), '#!/bin/sh\necho mismatch\nexit 18\n', { mode: 0o755 })

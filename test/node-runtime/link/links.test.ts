@@ -16,7 +16,7 @@ import { startNode, type TestNode } from '../../support/servers/nodes/node.ts'
 const NOBODY = 'http://127.0.0.1:1'
 const SEVERAL_REPORTS_MS = 2_500
 
-/** Starts a gateway that only sends this list of gateways to every node. */
+/** Starts a gateway that does nothing except send this list of gateways to every node. */
 async function startTeller(gateways: readonly string[], port = 0) {
   const server = new WebSocketServer({ host: '127.0.0.1', port })
   await once(server, 'listening')

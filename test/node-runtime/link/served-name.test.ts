@@ -61,7 +61,7 @@ for (const [server, start] of [
       assert.equal((JSON.parse(String(result)) as AnyBody).model, endpoint.name)
     })
 
-    it('is left unchanged for a node of an earlier runtime, which receives the same request as before', async () => {
+    it('is left unchanged for a node with an earlier runtime, which receives the same request as before', async () => {
       const endpoint = await warm()
       const { links } = chat.api.services
       const { nodeId, parts } = chat.node

@@ -34,7 +34,7 @@ describe('eviction', () => {
     assert.equal(planEviction(500, 100, [model('a', 50, 1), model('b', 50, 2)]), undefined)
   })
 
-  it('frees enough if possible, never evicts more models than needed, and never a newer model before an older one of its size', () => {
+  it('frees enough if possible, evicts as few models as needed, and evicts older models of the same size first', () => {
     for (let round = 0; round < 3_000; round++) {
       const idle = Array.from({ length: whole(8) }, (_, i) => model(`m${i}`, 1 + whole(50), whole(1_000)))
       const [needed, free] = [whole(200), whole(100)]

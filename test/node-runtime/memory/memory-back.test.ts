@@ -54,8 +54,8 @@ function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTime
   return { room, memory, model, calls, lines }
 }
 
-describe('memory of an evicted model', () => {
-  it('stays reserved until it is confirmed free, and only then does the next load start', async () => {
+describe("an evicted model's memory", () => {
+  it('stays reserved until it is confirmed free, and the next load starts only then', async () => {
     const { room, memory, model, calls, lines } = roomWith([false, false, true])
 
     await room.reserve('new', 90)

@@ -50,7 +50,7 @@ async function timeOf(work: Promise<unknown>): Promise<number> {
 }
 
 describe('protection of a recently loaded model', () => {
-  it('spares the model if evicting older ones suffices, even if they were used later', async () => {
+  it('spares the model if evicting older ones suffices, even if they were used more recently', async () => {
     const { allocator, modelOf, evicted, waits } = nodeWith({
       old: { mb: 40, loadMs: 0 },
       young: { mb: 40, loadMs: 60_000 },
@@ -169,7 +169,7 @@ describe('protection of a recently loaded model', () => {
     assert.deepEqual(evicted, ['young'])
   })
 
-  it('is reported with the waiting model while its load waits', async () => {
+  it('is reported with the waiting model while its load is waiting', async () => {
     const { allocator, pins, moves } = nodeWith({ young: { mb: 80, loadMs: 400 } })
     const model = new LoadedModel('new', 'evicted', pins)
 

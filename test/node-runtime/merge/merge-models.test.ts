@@ -63,7 +63,7 @@ describe('model merges', () => {
       })
     })
 
-    it('interpolates linearly if both point in the same direction', async () => {
+    it('interpolates linearly if both models point in the same direction', async () => {
       const a = model('a', { seed: 1, spread: 0.001 })
       const b = model('b', { seed: 2, spread: 0.001 })
 
@@ -74,7 +74,7 @@ describe('model merges', () => {
   })
 
   describe('ties', () => {
-    it('keeps the largest differences, elects signs and averages those that agree', async () => {
+    it('keeps the largest differences, elects signs and averages the differences that agree', async () => {
       const base = model('base')
       const models = [model('a', { seed: 1 }), model('b', { seed: 2 }), model('c', { seed: 3 })]
       const weights = [1, 2, 0.5]
@@ -303,5 +303,5 @@ const zeroed = (tensors: Map<string, Tensor>) => filled(tensors, 0)
 const filled = (tensors: Map<string, Tensor>, number: number) => {
   for (const { values } of tensors.values()) values.fill(number)
 }
-/** Rounds the values as storing them in f16 does. */
+/** Rounds the values as storing them in f16 would. */
 const halved = (values: Float32Array) => new Float32Array(new Float16Array(values))

@@ -150,7 +150,7 @@ describe('model conversion', function () {
     assert.deepEqual(madeOn(node), [])
   })
 
-  describe('with its own ONNX file', () => {
+  describe('for a model with its own ONNX file', () => {
     /** Creates a model that includes the other model's conversion as its own ONNX file. */
     async function bringing(folder: string, other: TinySpecialist): Promise<void> {
       using origin = temporaryFolder()

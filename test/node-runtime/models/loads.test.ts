@@ -73,7 +73,7 @@ describe('the first request to a language model', function () {
   })
 })
 
-describe('the report of many models', () => {
+describe('the report on many models', () => {
   const many = (count: number, error?: string) =>
     Array.from({ length: count }, (_, i) => {
       const model = new LoadedModel(`model-${i}`, i % 1_000 === 7 ? 'warm' : 'evicted', new Pins())

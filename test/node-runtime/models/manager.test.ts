@@ -40,7 +40,7 @@ describe('model manager', () => {
     assert.equal(node.parts.models.startState(key), 'resident')
   })
 
-  it('is running while in use, idle after, and warm before its first use', async () => {
+  it('reports a model as running while in use, idle afterwards, and warm before its first use', async () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'used' })
     await node.parts.models.load(key)
@@ -311,7 +311,7 @@ describe('model manager', () => {
     assert.equal(await post(node, picky, { instances: [1] }), 200)
     const counted = await server.pool.request({ method: 'GET', path: '/counts' })
     const { done } = (await counted.body.json()) as { done: number }
-    // Its load and one probe; a slow machine adds a second probe after ten seconds.
+    // The load and one probe; a slow machine adds a second probe after ten seconds.
     const probes = done - failures - 1
     assert.ok(failures >= 5 && probes >= 2 && probes <= 3, `${failures} failures, ${probes} probes`)
   })

@@ -4,7 +4,7 @@ import { durableOf, FROM_GATEWAYS, ServerTurns } from '../../../node-runtime/mod
 const never = new AbortController().signal
 
 describe('turns at a model server', () => {
-  it('give gateways three of four while durable work of two accounts also waits, and each account its share', async () => {
+  it('give gateways three of four turns while durable work from two accounts is also waiting, and give each account its share', async () => {
     const turns = new ServerTurns(1)
     const served: string[] = []
     const blocker = await turns.take(FROM_GATEWAYS, never)

@@ -27,7 +27,7 @@ async function spoilGguf(
   // llama.cpp's binding would never stop reading.
   else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
   else if (how === 'template') {
-    // The template follows its length, and begins with its first statement.
+    // The template follows its length field. We overwrite it from its start, so that the endless loop comes first.
     const at = bytes.indexOf('tokenizer.chat_template') + 'tokenizer.chat_template'.length + 4
     const length = Number(bytes.readBigUInt64LE(at))
     bytes.write(ENDLESS.padEnd(length), at + 8)

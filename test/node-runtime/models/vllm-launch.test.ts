@@ -97,7 +97,7 @@ describe('a language model on vLLM', () => {
     return { ...options, HostConfig: options.HostConfig }
   }
 
-  it('runs in a container of a pinned version with the GPUs, read-only weights, and no network', async () => {
+  it('runs in a version-pinned container with the GPUs, read-only weights, and no network', async () => {
     const { Image, Entrypoint, Env, HostConfig } = await created(profileOf('llm-vllm'))
 
     assert.match(Image ?? '', /\/vllm-openai:v\d+\.\d+\.\d+$/)

@@ -283,17 +283,17 @@ print(name())`)})])`
       return code === 0 ? out.trim() : (err.trim().split('\n').at(-1) ?? '')
     }
 
-    it('can set its thread names in /proc, and so can its threads and descendants', async () => {
+    it('lets the child, its threads and its descendants set their thread names in /proc', async () => {
       assert.equal(await names(gpu), '[4, 4, [4], 4, 4]')
       assert.equal(await names({ ...gpu, network: 'listen' }), '[4, 4, [4], 4, 4]')
     })
 
-    it("can't set its thread names without a GPU, because nothing needs them", async function () {
+    it("doesn't let a child without a GPU set its thread names, because nothing needs them", async function () {
       await needs(this, 'files')
       assert.match(await names({ hasGpu: false }), /^(?:PermissionError|OSError)/)
     })
 
-    it("can't write or chmod the machine's files in /proc, which all mounts share", async function () {
+    it("blocks writes and chmod on the machine's files in /proc, which all mounts share", async function () {
       await needs(this, 'mounts')
       const below = (folder: string) => readdirSync(folder).map((name) => join(folder, name))
       const machine = [
@@ -316,7 +316,7 @@ print(name())`)})])`
       for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, [...machine, ...all][at])
     })
 
-    it("can't write other processes' files in /proc if the node was able to protect them", async function () {
+    it("blocks writes to other processes' files in /proc if the node was able to protect them", async function () {
       await needs(this, 'mounts')
       const other = await driver.start({
         name: 'other',
@@ -339,7 +339,7 @@ print(name())`)})])`
       }
     })
 
-    it('can still read what its libraries need to know about the machine', async () => {
+    it('still lets the child read what its libraries need to know about the machine', async () => {
       const answers = await tried(
         [
           '/proc/meminfo',

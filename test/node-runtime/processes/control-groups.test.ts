@@ -74,7 +74,7 @@ print("done")`
     )
   })
 
-  it('of a killed node are removed by the next one', async () => {
+  it('left by a killed node are removed by the next one', async () => {
     const group = await groups.create('two', LIMITS)
     const leftovers = group.folders.map((folder) => join(dirname(folder), 'hearth-4194300-1-left'))
     for (const folder of leftovers) mkdirSync(folder)

@@ -142,7 +142,7 @@ describe('the reported isolation of trainers and model servers', () => {
     calls: 'filtered',
   }
 
-  it('mentions rejected vsock sockets only if they are rejected', () => {
+  it('mentions vsock sockets only if they are rejected', () => {
     const NAMESPACE = 'its own network namespace with only a loopback interface'
 
     assert.equal(processIsolation(held).network.by, `${NAMESPACE}; no vsock sockets (seccomp)`)

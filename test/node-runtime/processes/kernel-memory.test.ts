@@ -54,7 +54,7 @@ sys.stdin.read()`
 describe('the kernel memory of a tool', function () {
   this.timeout(120_000)
 
-  it('counts the locks of its processes, and no others', async () => {
+  it("counts its processes' locks, and no others", async () => {
     using folder = temporaryFolder()
     let list = (): Promise<number[]> => Promise.resolve([pid])
     const options = { list: () => list(), maxHiddenMb: 64 }

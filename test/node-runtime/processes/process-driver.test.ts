@@ -40,7 +40,7 @@ describe('the process driver', () => {
     assert.deepEqual(await readdir(join(stateDir, 'pids')), [])
   })
 
-  it('keeps the output of a command for callers that read it after the command has ended', async () => {
+  it("keeps a command's output for callers that read it after the command has ended", async () => {
     const work = await shell(newDriver(), 'echo told')
     await work.exited
 
@@ -108,7 +108,7 @@ describe('the process driver', () => {
     await untilGone(pids)
   })
 
-  it('reaps leftovers of a killed launcher and node, but not an unrelated process with the same pid', async () => {
+  it('reaps processes left by a killed launcher and node, but not an unrelated process with the same pid', async () => {
     const work = await shell(newDriver(), STUBBORN)
     const pids = (await firstLine(work)).split(' ').map(Number)
     const [file = ''] = await readdir(join(stateDir, 'pids'))

@@ -48,7 +48,7 @@ describe('a model server whose GPU fails', function () {
   this.timeout(120_000)
   before(requireLlm)
 
-  it('answers a request that lost the GPU with 500, and exits with 69 and the reason', async () => {
+  it('returns 500 for a request that lost the GPU, then exits with 69 and the reason', async () => {
     await using turns = await start('turns')
 
     const { status } = await turns.post('/infer/ocr', { fails: 'cublas' })
@@ -79,7 +79,7 @@ describe('a model server whose GPU fails', function () {
     ])
   })
 
-  it('exits a chat server after the last event of the stream that lost the GPU', async () => {
+  it("exits after a chat stream's last event if that stream lost the GPU", async () => {
     using folder = temporaryFolder()
     await makeTinyLlm(folder.path)
     await using chats = await start('chats', folder.path)

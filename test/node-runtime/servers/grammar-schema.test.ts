@@ -195,7 +195,7 @@ describe('a schema for a llama.cpp grammar', () => {
       })
     }
 
-    it('is translated to one definition each when the references are in properties', () => {
+    it('keeps one definition per name when the references are in properties', () => {
       const schema = chain(40, (next) => ({ properties: { left: ref(next), right: { anyOf: [ref(next)] } } }))
 
       const { $defs } = strict(schema)

@@ -8,7 +8,7 @@ import { startSpecialist, TORCH } from '../../support/servers/nodes/specialist.t
 const GREY = () => 99
 const bodyOf = (bytes: Buffer) => ({ image_url: `data:image/png;base64,${bytes.toString('base64')}` })
 
-describe('the server of vision models', function () {
+describe('the vision model server', function () {
   this.timeout(600_000)
   before(requireLlm)
 

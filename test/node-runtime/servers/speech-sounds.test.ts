@@ -59,7 +59,7 @@ describe('the speech-to-text server', function () {
     }
   })
 
-  it('transcribes the example for its task type, which import registration offers as a request', async () => {
+  it('transcribes the example input that imported models list for this task type', async () => {
     const { example_input } = importedListing('stt')
     const { status, body } = await server.ask(example_input, 'stt')
 

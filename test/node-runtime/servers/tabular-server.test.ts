@@ -145,7 +145,7 @@ describe('the tabular model server', () => {
     assert.deepEqual([plain.status, misspelt.status, ignored.status], [200, 422, 200])
   })
 
-  it('spends little time on requests with many unknown long names', async () => {
+  it('spends little time on requests with many long, unknown names', async () => {
     const script = `
 import random, sys, time
 random.seed(1)
@@ -164,7 +164,7 @@ print(time.process_time())
     assert.ok(Number(stdout) < 4, `${stdout.trim()} s of CPU`)
   })
 
-  it('requires enough past values for a forecast, and uses the latest', async () => {
+  it('requires enough past values for a forecast, and uses the latest ones', async () => {
     using folder = temporaryFolder()
     const options = { horizon: 3, lags: 12 }
     await using server = await trainAndServe(folder.path, 'time-series-forecast', salesRows(150), options)

@@ -211,7 +211,7 @@ while True: time.sleep(1)`
       })
     })
 
-    it('truncates long output and reports it, and rejects a long result', async () => {
+    it('truncates long output and says so, and rejects a long result', async () => {
       const wordy = await bench.run('wordy', {})
 
       assert.equal(wordy['stdout'], `${'x'.repeat(16 * 1_024)}\n[cut: ${100_000 - 16 * 1_024} bytes more]\n`)

@@ -16,7 +16,7 @@ const PAGE = `<html><head><title>The page</title></head><body><nav><a href="/men
 <pre><code>print(1)</code></pre></article></body></html>`
 const CSV = 'city,price\nBern,2\nBern,3\nBasel,10\n'
 
-describe('external access of tools', function () {
+describe('a tool with external access', function () {
   this.timeout(60_000)
   const stack = new AsyncDisposableStack()
   let bench: ToolBench
@@ -106,7 +106,7 @@ describe('external access of tools', function () {
     }
   })
 
-  it('gives the proxy to no other tool', async () => {
+  it("doesn't share its proxy with other tools", async () => {
     const { stdout } = await bench.python('import os; print(os.path.exists("/hearth/egress.sock"))')
     assert.equal(stdout, 'False\n')
   })

@@ -17,7 +17,7 @@ const SMALL_PYTHON: typeof PYTHON = {
   tool: { ...PYTHON.tool, slug: 'small_python', limits: { ...PYTHON.tool.limits, memory_mb: 256 } },
 }
 
-describe('memory and CPU limits of a tool', function () {
+describe("a tool's memory and CPU limits", function () {
   this.timeout(120_000)
   let bench: ToolBench
 

@@ -152,7 +152,7 @@ describe('untrainable data', () => {
     })
   }
 
-  it('names the line of invalid JSON in a JSON Lines file', async () => {
+  it('is rejected with the line number of invalid JSON in a JSON Lines file', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'data.jsonl')
     await writeFile(file, '{"a":1}\n{"a":2}\n{"a":\n{"a":4}\n')
@@ -164,7 +164,7 @@ describe('untrainable data', () => {
   })
 })
 
-describe('unusual but valid data', () => {
+describe('a trainer on unusual but valid data', () => {
   it('learns a constant target, with a warning', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(

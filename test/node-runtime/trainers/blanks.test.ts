@@ -107,7 +107,7 @@ print(json.dumps(_read_csv(path, Budget(None))))`
 })
 
 describe("accents in a table model's text", () => {
-  it('may be encoded in either way, in training and in requests to the model', async () => {
+  it('may be encoded either way, in training and in requests to the model', async () => {
     const program = `
 import json
 import numpy as np

@@ -65,7 +65,7 @@ describe('a trainer on a full disk', function () {
     assert.match(error?.message ?? '', FULL)
   })
 
-  it('is recognized by errno, by message, or by the disk itself, unlike any other fault', async () => {
+  it("recognizes a full disk by errno, by message, or by the disk itself, and doesn't mistake other faults for it", async () => {
     disk.fill(1 << 20)
     const { stdout } = await promisify(execFile)(realPython(), ['-c', ERRORS, disk.path], {
       env: { PYTHONPATH: TRAINERS },

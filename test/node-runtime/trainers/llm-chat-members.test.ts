@@ -156,7 +156,7 @@ describe('members of chat messages', () => {
     assert.deepEqual(seen.nulls.notes, {})
   })
 
-  it('drop the nulls that Parquet fills in for the arguments of other calls', () => {
+  it("drop the nulls that Parquet fills in for other calls' arguments", () => {
     assert.deepEqual(texts(seen.parquet), [
       '<user>Hi<assistant>!{"city": "Bern"}',
       '<user>Hi<assistant>!{"day": "today"}',

@@ -9,7 +9,7 @@ interface TrainingResult {
 
 /** Some of these compute attention only in plain PyTorch, and Mamba has none. */
 const FAMILIES = 'bloom codegen falcon gemma2 gpt2 gpt_neo gpt_oss gptj mamba mpt'.split(' ')
-/** Regardless of the run's settings. */
+/** Settings other than LoRA with automatic flash attention. */
 const OTHERWISE = [
   { family: 'gemma2', flash_attention: 'on' },
   { family: 'bloom', flash_attention: 'off' },

@@ -85,7 +85,7 @@ describe('an interrupted fine-tuning run', function () {
     })
   }
 
-  it('resumes all weights mid-epoch with the same result as an uninterrupted run', async () => {
+  it('resumes training of all weights mid-epoch with the same result as an uninterrupted run', async () => {
     const straight = await runTrainer(job('straight-none', 'none'))
     const { folder: earlier } = job('straight-none', 'none')
 

@@ -53,7 +53,7 @@ const SPECIAL_TOKENS = [{}, { eos_token: '<s>' }, { eos_token: '<|user|>' }, {}]
 
 const learntText = ({ tokens, learnt }: Row): string => tokens.filter((_, index) => learnt[index]).join('')
 
-describe('rows for language model training', () => {
+describe('row preparation for language model training', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const plain = `${folder.path}/plain`

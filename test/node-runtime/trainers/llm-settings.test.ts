@@ -10,7 +10,7 @@ interface Settings {
   rates: number[]
 }
 
-describe('fine-tuning hyperparameters (4.3)', () => {
+describe('fine-tuning configuration (4.3)', () => {
   let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant' | 'auto', Settings>
 
   before(requireLlm)
@@ -49,7 +49,7 @@ describe('fine-tuning hyperparameters (4.3)', () => {
     assert.equal(seen.cuda.flash_attention, 'off')
   })
 
-  it('writes a checkpoint after every twentieth of the steps and at least every 200, or as configured', () => {
+  it('writes a checkpoint after every twentieth of the steps, at least every 200 steps, or as configured', () => {
     assert.deepEqual([seen.cuda.save_every, seen.long.save_every, seen.constant.save_every], [200, 500, 7])
     assert.equal(seen.auto.save_every, seen.long.save_every)
   })

@@ -51,7 +51,7 @@ describe('an interrupted training run', () => {
       after(() => folder[Symbol.dispose]())
 
       for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-        it(`ends after ${signal} with exactly the model of an uninterrupted run`, async () => {
+        it(`produces exactly the same model after ${signal} as an uninterrupted run`, async () => {
           const [first, second] = await interrupted({ ...job, folder: join(folder.path, signal) }, signal)
 
           assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)

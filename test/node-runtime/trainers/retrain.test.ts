@@ -28,7 +28,7 @@ describe('continuing from an earlier model', () => {
     )
   }
 
-  it("keeps the trees of the base, adds new ones, and starts from the base's predictions", async () => {
+  it("keeps the base's trees, adds new ones, and starts from the base's predictions", async () => {
     const [first = '', second = ''] = await files()
     const base = await runTrainer(job('base', first))
 
@@ -45,7 +45,7 @@ describe('continuing from an earlier model', () => {
     assert.deepEqual(await features(run.outputDir), await features(base.outputDir))
   })
 
-  it('ends with the same model when it was killed and resumed', async () => {
+  it('ends with the same model even if it was killed and resumed', async () => {
     const [first = '', second = ''] = await files()
     const base = await runTrainer(job('killed-base', first))
     const straight = await runTrainer(job('straight', second, { baseDir: base.outputDir }))
@@ -194,7 +194,7 @@ describe('continuing from an earlier model', () => {
     )
   })
 
-  it('continues a base of an earlier version, which kept spaces around names, text and classes', async () => {
+  it('continues from a base that an earlier version trained, which kept spaces around names, text and classes', async () => {
     const rows = Array.from(
       { length: 60 },
       (_, i) => `${i % 7}, ${i % 2 ? 'Bern' : 'Basel'}, ${i % 3 ? 'yes' : 'no'}`,

@@ -17,7 +17,7 @@ const csv = (names: string, row: (i: number) => string, more: Partial<TableReque
   ...more,
 })
 
-describe('the target series of a forecast', () => {
+describe("a forecast's target series", () => {
   const about = async (requests: TableRequest[]) =>
     (await probeTables(requests)).map(({ target, warnings, error }) => [
       target ?? error?.[0],
@@ -58,7 +58,7 @@ describe('the target series of a forecast', () => {
     assert.match(String(names?.error), /no column with numbers to forecast\.$/)
   })
 
-  it('is never a column that counts rows, in any order, or the times, unless there is no other', async () => {
+  it('is never the times or a column that counts rows, in any order, unless there is no other column', async () => {
     const found = await about([
       jsonl((i) => ({ price: wave(i), ts: day(i), id: 1000 + i })),
       csv('v,epoch', (i) => `${wave(i)},${1_600_000_000 + 3600 * ((i * 7) % 40)}`),
@@ -126,7 +126,7 @@ describe('the target series of a forecast', () => {
       return `${time.toISOString().slice(0, hours === 24 ? 10 : 19)},${wave(i)},${value(time, i)}`
     })
 
-  it('is never a column that equals a part of the times, whatever its name', async () => {
+  it('is never a column that equals a component of the times, whatever its name', async () => {
     const weekFromMonday = (time: Date) => Math.ceil((time.getUTCDate() + 4) / 7)
     const found = await about([
       timed('an', (time) => time.getUTCFullYear(), '2021-11-15T00:00'),
@@ -183,7 +183,7 @@ describe('the target series of a forecast', () => {
     ])
   })
 
-  it('may match a part of the times in some rows or by chance, with a warning if it is the only candidate', async () => {
+  it('may match a component of the times in some rows or by chance, with a warning if it is the only candidate', async () => {
     const found = await about([
       timed('shop', () => 1, '2021-01-01T00:00', 6),
       timed('treated', (time) => Number(time.getUTCDate() > 1), '2021-01-01T00:00', 1),

@@ -211,7 +211,7 @@ describe('month names with two digits', () => {
     ])
   })
 
-  it('are rejected or unused if they are ambiguous and the file proves neither', async () => {
+  it('are rejected or unused if they are ambiguous and the file proves neither reading', async () => {
     const year = daysOf('2023-01-01', 364)
     const files = [
       datesCsv(year, mixed(year)),

@@ -69,7 +69,7 @@ describe('time order of series', () => {
     assert.match(String(dashes?.error?.[1]), /may have the day or the month or the year first/)
   })
 
-  it('does not split a series at a century', async () => {
+  it('does not split a series at a century boundary', async () => {
     const years = [67, 68, 69, 70].map((year) => [1, 2, 3].map((month) => [year, month] as const)).flat()
     const names = ['', 'Jan', 'Feb', 'Mar']
     const found = await probeTables([
@@ -293,7 +293,7 @@ describe('several time columns', () => {
   const newestFirst = rows.toReversed()
   const iso = (day: number) => new Date(Date.UTC(2021, 0, 1 + day)).toISOString().slice(0, 10)
   const points = (day: number) => iso(day).split('-').toReversed().join('.')
-  /** Returns moments that differ in every row, unordered. */
+  /** Returns unordered times that differ in every row. */
   const other = (i: number) => `${iso((i * 53) % 90)}T10:00:00`
   /** Returns the days of a file that has three rows per day. */
   const sold = (i: number) => iso(Math.floor(i / 3))
@@ -335,7 +335,7 @@ describe('several time columns', () => {
     }
   })
 
-  it('are named in a warning otherwise, whichever column orders the rows', async () => {
+  it('are otherwise named in a warning, whichever column orders the rows', async () => {
     const byOther = rows.map((_, at) => rows.find((i) => (i * 53) % 90 === at))
     const fromB = (i: number) => iso(89 - i)
     const cases: [file: TableRequest, used: string, series: unknown[]][] = [
@@ -368,7 +368,7 @@ describe('several time columns', () => {
     assert.match(String(found[7]?.warnings[0]), /^'b' isn't used as times\. .* the day or the month first/)
   })
 
-  it('are several series if each repeats the days of the file', async () => {
+  it("count as several series if each repeats the file's days", async () => {
     const text = table('a,b', other, sold).text.split('\n')
     const shops = text.map((line, i) => `${i ? `s${i % 3}` : 'shop'},${line}`).join('\n')
 

@@ -8,7 +8,7 @@ import { runTrainer, startModelServer } from '../../support/servers/nodes/traine
 
 const SECRET = 'postgres://owner:hunter2@db.internal/main?sslmode=require&application_name=x'
 
-describe('a model whose manifest names files outside of its folder', () => {
+describe('a model whose manifest names files outside its folder', () => {
   const folder = temporaryFolder()
   after(() => folder[Symbol.dispose]())
   let secret: string

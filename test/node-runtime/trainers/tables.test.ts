@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const two = (value: number): string => String(value).padStart(2, '0')
 
-describe('tables as their trainers read them', () => {
+describe('a trainer reading a table', () => {
   it('reads points as thousands separators if the file proves it, and warns otherwise', async () => {
     const cases: [csv: string, numbers: string[], warning: RegExp | undefined][] = [
       [
@@ -285,7 +285,7 @@ describe('tables as their trainers read them', () => {
     )
   })
 
-  it('reads a blank line of a single-column table as a missing value, as the dataset profile does', async () => {
+  it('reads a blank line in a single-column table as a missing value, as the dataset profile does', async () => {
     using folder = temporaryFolder()
     const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
     const found = await probeTables(bodies.map((body) => ({ text: body })))

@@ -147,7 +147,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('show the start of a long text as the example, and the model answers it', async () => {
+  it('show the start of a long text as the example, and the model accepts it', async () => {
     using folder = temporaryFolder()
     const rows = reviewRows(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
     const file = await writeCsv(folder.path, rows)

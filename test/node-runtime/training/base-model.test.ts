@@ -9,7 +9,7 @@ import { addModel, startNode, type TestNode } from '../../support/servers/nodes/
 
 const signal = new AbortController().signal
 
-describe('the base model of a run', () => {
+describe("a run's base model", () => {
   let api: TestApi
   let node: TestNode
   before(async () => {
@@ -28,7 +28,7 @@ describe('the base model of a run', () => {
     files: spec.files.map((file) => ({ ...file, url: `${file.url}00` })),
   })
 
-  it('is fetched from new URLs when those of its version have expired', async () => {
+  it("is fetched from new URLs when its version's URLs have expired", async () => {
     const { control } = node.parts
     const key = await addModel(api, { name: 'base' })
     let specReads = 0
@@ -47,7 +47,7 @@ describe('the base model of a run', () => {
     assert.equal(JSON.parse(await readFile(join(folder, 'weights.json'), 'utf8')).name, 'base')
   })
 
-  it('is retried in another attempt, with new URLs, when those of its claim have expired', async () => {
+  it("is fetched in another attempt, with new URLs, when its claim's URLs have expired", async () => {
     const key = await addModel(api, { name: 'claimed' })
     const { files } = outlived(await node.parts.control.modelSpec(key))
 

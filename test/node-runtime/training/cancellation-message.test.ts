@@ -18,7 +18,7 @@ async function wordsFor(code: string): Promise<string> {
   })
 }
 
-describe('the log line of a stopped attempt', () => {
+describe("a stopped attempt's log line", () => {
   it('says that the run was cancelled when Temporal or the link cancelled it', async () => {
     const registry = new WorkRegistry()
     using work = registry.begin('job')

@@ -77,7 +77,7 @@ describe('checkpoint uploads', () => {
     )
   })
 
-  it("are abandoned with a log line when they can't be stored, and the next one continues", async () => {
+  it("are abandoned with a log line when they can't be stored, and the next one proceeds", async () => {
     const [broken, sound] = [await write(1), await write(2)]
     await rm(broken.path)
     const uploads = uploader()
@@ -103,7 +103,7 @@ describe('checkpoint uploads', () => {
     assert.deepEqual(faults, [])
   })
 
-  it('wait for space in the object store, and report it in the run until there is some', async function () {
+  it('wait until the object store has space, and report the wait in the run', async function () {
     this.timeout(60_000)
     const mounted = mountSmallDisk(16)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)

@@ -9,7 +9,7 @@ import type { NodeModelSpec } from '../../../schemas/nodes/node.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** A file contains its name; a file called `/fill-a-3` contains three kilobytes of "a". */
+/** Each file contains its own name, except that `/fill-a-3` contains three kilobytes of "a". */
 function bytesOf(name: string): string {
   const [, letter = '', kilobytes] = /fill-(.)-(\d+)$/.exec(name) ?? []
   return kilobytes ? letter.repeat(Number(kilobytes) * 1024) : name
@@ -88,7 +88,7 @@ describe('the weights cache', () => {
     assert.deepEqual(await readdir(join(own.path, 'models')), ['torn'])
   })
 
-  it('removes incomplete models of an earlier run at startup', async () => {
+  it('removes incomplete models left by an earlier run at startup', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('left', ['/fill-a-600']))
@@ -99,7 +99,7 @@ describe('the weights cache', () => {
     assert.deepEqual(await readdir(join(own.path, 'models')), ['next'])
   })
 
-  it('keeps the downloaded files of a model while another one is removed', async () => {
+  it("keeps a model's downloaded files while another model is being removed", async () => {
     const cache = new WeightsCache({ dir: folder.path, quotaMb: 10 })
     await fetch(cache, specOf('old', ['/old']))
     const coming = fetch(cache, specOf('new', ['/first', '/slow']))
@@ -357,7 +357,7 @@ describe('the weights cache', () => {
     assert.deepEqual(await blobs(), [])
   })
 
-  it('drops half-finished downloads that no caller resumes before complete models', async () => {
+  it('drops half-finished downloads that no caller resumes before it drops complete models', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
     await fetch(cache, specOf('whole', ['/fill-a-400']))

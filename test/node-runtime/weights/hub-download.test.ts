@@ -30,7 +30,7 @@ describe('weights from the hub', () => {
       .map(({ line }) => line)
       .filter((line) => line.includes('/cdn/'))
 
-  it('follow the redirects of the hub', async () => {
+  it("follow the hub's redirects", async () => {
     const { modelKey } = await addHubModel(api, hub, { name: 'plain' })
 
     await node.parts.models.load(modelKey)

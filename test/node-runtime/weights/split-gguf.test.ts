@@ -8,7 +8,7 @@ import { splitGguf } from '../../support/builders/models/split-gguf.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { LlmWorld, requireLlamaCpp } from '../../support/servers/worlds/llm-world.ts'
 
-describe('a GGUF in parts', function () {
+describe('a split GGUF', function () {
   this.timeout(600_000)
   let world: LlmWorld
   before(requireLlamaCpp)

@@ -22,7 +22,7 @@ describe('a background loop', () => {
     assert.equal(most, 1)
   })
 
-  it('runs once more for callers that request it during a run, and resolves them afterwards', async () => {
+  it('runs once more for callers that request it during a run, and resolves their requests afterwards', async () => {
     const steps: string[] = []
     const { promise: gate, resolve: open } = Promise.withResolvers<void>()
     const work = async () => {

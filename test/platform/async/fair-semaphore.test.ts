@@ -59,7 +59,7 @@ describe('fair turns', () => {
     assert.deepEqual(takers.begun.slice(3), ['c1', 'a3', 'b2', 'a4'])
   })
 
-  it('reject the last waiter of the longest line when too many wait', async () => {
+  it('reject the last waiter in the longest queue when too many wait', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'a5', 'a6', 'a7'])
     assert.deepEqual(takers.refused, [])

@@ -42,7 +42,7 @@ describe('TaskThread', () => {
     assert.notEqual(await thread.run('a', 'thread', never), id)
   })
 
-  it('ends on a task that times out, crashes or exits, and performs the waiting ones', async () => {
+  it('ends on a task that times out, crashes or exits, and then performs the waiting ones', async () => {
     await using thread = open({ timeoutMs: 2_000 })
     const looping = thread.run('a', 'loop', never)
     const next = thread.run('b', 4, never)

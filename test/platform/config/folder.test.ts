@@ -5,7 +5,7 @@ import { ConfigError } from '../../../platform/config.ts'
 import { usableFolder } from '../../../platform/config/folder.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-describe('the folder of a setting', () => {
+describe('the folder that a setting names', () => {
   const refused = (path: string): string => {
     try {
       usableFolder('HEARTH_DATA_DIR', path)

@@ -48,7 +48,7 @@ describe("JSON Lines larger than their reader's memory", function () {
   before(() => pipeline(Readable.from(lines()), createWriteStream(path)))
   after(() => folder[Symbol.dispose]())
 
-  it('are read nevertheless, several at once, with the same profile', async () => {
+  it('are still read, several at once, and produce the same profile', async () => {
     const [plain, ...small] = await Promise.all([
       readJsonl(path),
       readJsonl(path, TOO_LITTLE),

@@ -195,7 +195,7 @@ describe('dataset preview', () => {
     assert.ok(JSON.stringify(preview.rows).length <= 600_000)
   })
 
-  it("shows integers that JSON can't represent as text", () => {
+  it("shows as text any integers that JSON can't represent", () => {
     const { rows } = previewOf([{ name: 'id', type: 'integer' }], [['9007199254740993'], ['7']])
 
     assert.deepEqual(rows, [['9007199254740993'], [7]])

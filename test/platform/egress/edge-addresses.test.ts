@@ -63,7 +63,7 @@ describe('addresses between nodes', () => {
         assert.equal(addresses.allows(`https://${host}:7440`, NEAR), false, host)
   })
 
-  it('have one canonical form, and are never names', () => {
+  it('have one canonical form, and are never host names', () => {
     const texts = [
       'https://localhost:1',
       'https://node.example.com:7440',

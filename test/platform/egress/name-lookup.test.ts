@@ -49,7 +49,7 @@ describe('NameLookup', () => {
     assert.ok(took < 50, `a quick name took ${took} ms`)
   })
 
-  it('limits the concurrent queries of one owner, whatever its names did before', async () => {
+  it("limits one owner's concurrent queries, however its names behaved before", async () => {
     const { resolve, most } = counting((_, nth) => nth % 2 === 0)
     const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 6, ownerAtOnce: 4 })
     const mine = named('mine', 40)

@@ -64,7 +64,7 @@ describe('public sender', () => {
     assert.ok(to.connections() <= 2, `${to.connections()} connections`)
   })
 
-  it('resolves for each exchange, and rejects an answer that turned unsafe even with an open connection', async () => {
+  it('resolves the name for each exchange, and rejects a DNS answer that has become unsafe, even if a connection is open', async () => {
     const to = await receiver((_req, res) => res.end())
     const answers = [['127.0.0.1'], ['169.254.169.254']]
     const one = sender(to, () => answers.shift() ?? [])
@@ -162,7 +162,7 @@ describe('public sender', () => {
     await until(() => closed === 1)
   })
 
-  it('gives up on a head that trickles in, or on endless informational responses', async () => {
+  it('gives up on headers that trickle in, or on endless informational responses', async () => {
     const drip = (text: string) => async (req: IncomingMessage) => {
       for (;;) {
         if (req.socket.destroyed) return
@@ -232,7 +232,7 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(to), to, '/', 'wrong.test')), 'tls_failed')
   })
 
-  it('distinguishes a connection closed before the answer from garbage', async () => {
+  it('distinguishes a connection closed before the answer from a garbage answer', async () => {
     const closing = await receiver((req) => req.socket.destroy())
     const garbage = await receiver((req) => req.socket.end('nonsense\r\n\r\n'))
 

@@ -74,7 +74,7 @@ describe('the link channel', () => {
     }
   })
 
-  it('joins what a stream receives in one turn of the event loop, and sends the frames of a turn as one message', async () => {
+  it("joins the data that a stream receives in one turn of the event loop, and sends a turn's frames as one message", async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)
@@ -192,7 +192,7 @@ describe('the link channel', () => {
     assert.equal(bytesOf(reader, 150), 0)
   })
 
-  it('counts the bytes of an end frame towards the pace only when its stream is not expected', async () => {
+  it("counts an end frame's bytes toward the pace only if its stream is unexpected", async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     const ends: number[] = []

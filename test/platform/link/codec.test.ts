@@ -6,7 +6,7 @@ import { decodeFrames } from '../../support/builders/link-frames.ts'
 const decodeFrame = (message: Buffer) => [...decodeFrames(message)][0]!
 
 describe('link frames', () => {
-  it('decode to what was encoded', () => {
+  it('decode to the frames that were encoded', () => {
     const body = Buffer.from([0, 1, 2, 255])
 
     const frame = decodeFrame(encodeFrame(FRAME.request, 0xffff_fffe, '{"path":"/ü"}', body))

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { identify, isAlive, isRunning } from '../../../platform/processes/process-identity.ts'
 
-describe('the identity of a process', () => {
+describe("a process's identity", () => {
   it('stays the same while the process runs', () => {
     const self = identify(process.pid)
 

@@ -137,7 +137,7 @@ describe('checks of caller input', () => {
     assert.equal(nameOf(next), 'faults')
   })
 
-  it('limit the waiting checks of one owner', async () => {
+  it("limit one owner's waiting checks", async () => {
     await using checks = new SchemaChecks({ perOwner: 3, deadlineMs: 500, waitMs: 1_000, restMs: 500 })
     const results = await Promise.all(
       Array.from({ length: 10 }, (_, i) => checks.check({ owner: 'a', key: `${i}`, ...slow })),

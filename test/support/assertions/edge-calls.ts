@@ -1,7 +1,7 @@
 import type { AnyBody } from '../servers/api.ts'
 import type { TestNode } from '../servers/nodes/node.ts'
 
-/** A call of a node to the platform about a hand-over. */
+/** A node's call to the platform about a hand-over. */
 export interface EdgeCall {
   verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
   place: { cohortId: string; edgeId: string }
@@ -10,7 +10,7 @@ export interface EdgeCall {
   send(body?: object): Promise<AnyBody>
 }
 
-/** Runs a callback before each hand-over call of a node, until disposed; the call waits for the callback. */
+/** Runs a callback before each of a node's hand-over calls, until disposed; the call waits for the callback. */
 export function beforeEdgeCalls(
   { parts: { control } }: TestNode,
   act: (call: EdgeCall) => Promise<void> | void,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import type { AnyBody } from '../servers/api.ts'
 
-/** An event of a run's stream. */
+/** An event from a run's stream. */
 export interface StreamEvent {
   event: string
   id: string

@@ -60,7 +60,7 @@ export interface TestApi extends AsyncDisposable {
 
 export interface TestApiOptions extends AppOptions {
   env?: NodeJS.ProcessEnv
-  /** Shares the database of another gateway in the test, which has to outlive this one. */
+  /** Shares another gateway's database in the test; that gateway must outlive this one. */
   database?: TestDatabase
   config?: Partial<Config>
   idleLimits?: IdleLimits

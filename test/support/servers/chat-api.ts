@@ -7,7 +7,7 @@ import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions 
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './nodes/node.ts'
 
 const FAKE_LLM = fileURLToPath(new URL('nodes/fake-llm.ts', import.meta.url))
-/** Starting Node is most of the load time of a fake model server. */
+/** Starting Node accounts for most of a fake model server's load time. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
 type Weights = Parameters<typeof addModel>[1]

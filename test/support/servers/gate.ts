@@ -10,7 +10,7 @@ export interface GatedApi {
   readonly gate: OpenGate
 }
 
-/** Starts both; closing the stack stops them. */
+/** Starts the gateway and the gate; closing the stack stops them. */
 export async function startGatedApi(
   stack: AsyncDisposableStack,
   temporal: Pick<TestTemporal, 'address'>,

@@ -36,7 +36,7 @@ export const gatewayEnv = (databaseUrl: string, objectDir: string): NodeJS.Proce
   HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
 })
 
-/** Starts the gateway's main. */
+/** Starts the gateway's main program. */
 export function runGateway(env: NodeJS.ProcessEnv): GatewayProcess {
   const child = spawn(process.execPath, [MAIN], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const lines: Line[] = []

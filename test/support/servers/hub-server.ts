@@ -188,7 +188,7 @@ function find(
   return undefined
 }
 
-/** Lists the commits back from a revision, newest first, in pages of at most 1,000. */
+/** Lists the commits up to a revision, newest first, in pages of at most 1,000. */
 function listCommits(exchange: Exchange, repoId: string, revision: string): void {
   const { res, url } = exchange
   const found = find(exchange, repoId, revision)

@@ -40,7 +40,7 @@ export interface TestPlatform extends AsyncDisposable {
   pidOf(name: Process): number | undefined
 }
 
-/** A longer start is considered stuck. */
+/** A startup that takes longer is considered stuck. */
 const START_MS = 300_000
 
 /** Runs `npm start` on a data directory until its ready file exists. */
@@ -91,7 +91,7 @@ export async function startTestPlatform(
   }
 }
 
-/** Starts the program of `npm start` without npm. */
+/** Starts the `npm start` program without npm. */
 export function startSupervisor(dataDir: string, args: string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, ['embedded/start.ts', ...args], {
     env: { ...process.env, HEARTH_DATA_DIR: dataDir, HEARTH_PORT: '0', ...env },

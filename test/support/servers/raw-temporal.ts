@@ -85,7 +85,7 @@ export class RawTemporal implements AsyncDisposable {
     await this.service.respondWorkflowTaskCompleted(answer)
   }
 
-  /** Takes the next activity of a queue; returns undefined if none waits. */
+  /** Takes the next activity from a queue; returns undefined if none is waiting. */
   async takeActivity(taskQueue: string): Promise<string | undefined> {
     const request = workflowservice.v1.PollActivityTaskQueueRequest.fromObject({
       namespace: NAMESPACE,
@@ -96,7 +96,7 @@ export class RawTemporal implements AsyncDisposable {
     return answer?.activityId || undefined
   }
 
-  /** Takes the next workflow task of a queue; returns the workflow's ID, or undefined if none waits. */
+  /** Takes the next workflow task from a queue; returns the workflow's ID, or undefined if none is waiting. */
   async takeWorkflow(taskQueue: string): Promise<string | undefined> {
     return (await this.pollWorkflow(taskQueue))?.workflowExecution?.workflowId || undefined
   }

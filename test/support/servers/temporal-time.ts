@@ -10,11 +10,11 @@ import { quietRuntime } from './temporal.ts'
 export interface SkippingTemporal extends AsyncDisposable {
   /** Runs one workflow to its end with the given activities. */
   run(workflow: string, input: unknown[], activities: object): Promise<unknown>
-  /** Epoch milliseconds of the server's clock. */
+  /** The server's clock, in epoch milliseconds. */
   now(): Promise<number>
 }
 
-/** No test workflow takes longer. */
+/** Longer than any test workflow takes. */
 const MAX_WORKFLOW_TIME = '20 days'
 
 /** Starts the server, or returns why this machine has none. */

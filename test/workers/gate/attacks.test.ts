@@ -73,7 +73,7 @@ describe('the Temporal gate under attack', function () {
     }
   })
 
-  it('rejects malformed messages and messages larger than any answer', async () => {
+  it('rejects malformed messages and messages larger than any valid result', async () => {
     const authorization = own()
     const cases: [string, Uint8Array[]][] = [
       ['too large', [framed(Buffer.alloc(2_000_000))]],
@@ -110,7 +110,7 @@ describe('the Temporal gate under attack', function () {
     }
   })
 
-  it("lets no node keep another node's work alive or reach another namespace", async () => {
+  it("doesn't let a node keep another node's work alive or reach another namespace", async () => {
     const other = await world.node('other')
     await world.schedule(`node.${other.nodeId}`, { workflowId: `task/${newId()}` })
     const { taskToken } = await other.poll(`node.${other.nodeId}`)

@@ -54,7 +54,7 @@ describe('the Temporal gate', function () {
   const remove = ({ nodeId }: GateNode) =>
     world.api.call('DELETE', `/api/v1/admin/nodes/${nodeId}`, { key: OPERATIONS_KEY })
 
-  describe('rejected calls of nodes', () => {
+  describe('on calls from nodes', () => {
     it('rejects listing, reading, starting, signalling, querying, ending and resetting workflows, and reading their history', async () => {
       await world.temporal.client.workflow.start(killSwitchStart.workflow, {
         workflowId: 'killswitch',
@@ -125,7 +125,7 @@ describe('the Temporal gate', function () {
       }
     })
 
-    it("rejects polls of a dedicated node for shared work or another account's work", async () => {
+    it("rejects polls from a dedicated node for shared work or another account's work", async () => {
       const dedicated = await world.node('dedicated', { sharing: 'dedicated' })
       const stranger = await world.node('stranger', { sharing: 'dedicated' })
       for (const queue of ['train.cpu', 'merge.cpu', `train.cpu.${stranger.accountId}`, 'warm.some-model']) {
@@ -190,7 +190,7 @@ describe('the Temporal gate', function () {
       await world.connect(good).workflowService.getSystemInfo({})
     })
 
-    it('returns only the name and state of the namespace', async () => {
+    it("returns only the namespace's name and state", async () => {
       const { namespaceInfo, ...rest } = await node.service.describeNamespace({ namespace: 'default' })
       assert.equal(namespaceInfo?.name, 'default')
       assert.ok(!namespaceInfo?.capabilities)
@@ -214,7 +214,7 @@ describe('the Temporal gate', function () {
       assert.equal(started?.activityTaskStartedEventAttributes?.identity, `node ${node.nodeId}`)
     })
 
-    it('is recorded as a job for a job workflow, and not recorded for other workflows', async () => {
+    it('is recorded as a job if it belongs to a job workflow, and not recorded for other workflows', async () => {
       const [job, version] = [newId(), newId()]
       await world.schedule(own(node), { workflowId: `job/${job}` })
       await node.poll(own(node))
@@ -263,7 +263,7 @@ describe('the Temporal gate', function () {
   })
 
   describe('a removed node', () => {
-    it('is cut off within a second, both in a poll and in running work', async () => {
+    it('is cut off within a second, both while polling and while running work', async () => {
       const removedNode = await world.node('gone')
       await world.schedule(own(removedNode))
       const { taskToken } = await removedNode.poll(own(removedNode))

@@ -45,7 +45,7 @@ async function startWay(upstream: string) {
   }
 }
 
-describe('task queues of a node', () => {
+describe("a node's task queues", () => {
   let temporal: TestTemporal
   let api: TestApi
   let node: TestNode
@@ -80,7 +80,7 @@ describe('task queues of a node', () => {
     return queues.polled
   }
 
-  it('are its own and those of its hardware before it has any model', async () => {
+  it("are its own and its hardware's until it has a model", async () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu'])
   })
 
@@ -148,7 +148,7 @@ describe('task queues of a node', () => {
     assert.ok(models.report().every((model) => !model.unpolled))
   })
 
-  it('are only its own while it drains', async () => {
+  it('are only its own while it is draining', async () => {
     assert.deepEqual(await polled({ draining: true }), [`node.${node.nodeId}`])
     assert.equal((await polled()).length, 4)
   })

@@ -224,7 +224,7 @@ describe('cohort admission', function () {
       return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
     }
 
-    it('is read without its values everywhere except in the claim of a stage', async () => {
+    it("reads the graph without its values everywhere except in a stage's claim", async () => {
       const { services, database } = world.on.api
       const reads = countReads(database.db)
       const { db } = services

@@ -12,7 +12,7 @@ import { type InferenceWorld, startInferenceWorld } from '../../support/servers/
 const CANCELLED_MS = 1_000
 const PRICE = 500
 
-describe('how a cohortRun ends', () => {
+describe('a cohortRun as it ends', () => {
   let world: InferenceWorld
   before(async () => {
     world = await startInferenceWorld()
@@ -233,7 +233,7 @@ describe('how a cohortRun ends', () => {
     })
   })
 
-  it('waits for a node, reports it, and continues when one is online', async () => {
+  it('reports that it is waiting for a node, and continues when one is online', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: 'patient' })
     const node = await world.node()

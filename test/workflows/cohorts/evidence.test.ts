@@ -191,7 +191,7 @@ describe('a vector classifier behind another encoder (S2)', function () {
     assert.deepEqual([producer_node_id, consumer_node_id], [world.node.nodeId, other.nodeId])
   })
 
-  it('recomputes the vectors in a run that resumes another, because they ended with it', async () => {
+  it('recomputes the vectors in a run that resumes another, because they were removed with the earlier run', async () => {
     const { control } = other.parts
     const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
@@ -282,7 +282,7 @@ describe('a vector classifier behind another encoder (S2)', function () {
     await expire(evidenceId, validUntil)
   })
 
-  it('ends a run that waits for vectors with revoked evidence, and retries nothing', async () => {
+  it('ends a run that is waiting for vectors with revoked evidence, and retries nothing', async () => {
     const { keepers } = world.node.parts
     const keep = keepers.keep.bind(keepers)
     const gate = Promise.withResolvers<void>()

@@ -47,7 +47,7 @@ describe('cohorts whose stages fail simultaneously', function () {
     }
   })
 
-  it('do not include those whose model was unloaded while they waited for their input', async () => {
+  it('do not include ones whose model was unloaded while a stage waited for its input', async () => {
     await using _control = await world.on.control()
     const { models } = world.node.parts
     const slow = await world.on.endpoint({ name: `slow-${newId()}` })

@@ -195,7 +195,7 @@ describe('files of cohort stages', function () {
     assert.deepEqual(await download(later.where), await download(before.where))
   })
 
-  it('are available only to their own cohort, and are removed with one that fails', async () => {
+  it('are available only to their own cohort, and are removed if it fails', async () => {
     const other = await run(shown, { keep_outputs: true })
     const { db } = world.on.api.database
     const { outputs } = await db

@@ -22,7 +22,7 @@ const MAX_EVENTS_A_STAGE = 12
 const replay = async (history: History): Promise<void> =>
   Worker.runReplayHistory({ workflowBundle: await workflowBundle(readConfig().HEARTH_CACHE_DIR) }, history)
 
-describe('the history of a cohort', function () {
+describe("a cohort's history", function () {
   this.timeout(180_000)
   let world: InferenceWorld
   before(async () => {
@@ -64,7 +64,7 @@ describe('the history of a cohort', function () {
     }
   }
 
-  it('stays under 500 events for 20 stages and 5 retries, and under 12 for each additional stage', async () => {
+  it('stays under 500 events for 20 stages and 5 retries, and grows by fewer than 12 for each additional stage', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ concurrency: 16 })
     const endpoint = await world.endpoint({ name: 'layered' })

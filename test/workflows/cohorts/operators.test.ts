@@ -78,7 +78,7 @@ describe('operator actions during a cohort', function () {
       .where('lease.state', '=', 'active')
       .execute()
 
-  it('the kill switch rejects new runs but lets this one use its attempts and fallbacks', async () => {
+  it('the kill switch rejects new runs but lets a running cohort use its remaining attempts and fallbacks', async () => {
     const good = await endpoint('good')
     const broken = await endpoint('broken', { broken: true })
     const plan = chain([good, good, broken])
@@ -118,7 +118,7 @@ describe('operator actions during a cohort', function () {
         where id = (select version_id from endpoint where id = ${id}::uuid)`.execute(world.api.database.db),
   }
   for (const [what, refuse] of Object.entries(REFUSALS))
-    it(`an endpoint that is ${what} fails a stage at its next call, and nothing is paid`, async () => {
+    it(`a stage fails the next time it calls a ${what} endpoint, and nothing is charged`, async () => {
       const good = await endpoint('good')
       const refused = await endpoint(what)
       const plan = chain([good, refused, good])

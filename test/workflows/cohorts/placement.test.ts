@@ -188,7 +188,7 @@ describe('cohort placement', function () {
     return called.verdict === 'called' ? called.nodeId : undefined
   }
 
-  it('if every node has lost a stage, calls it on the node that lost it longest ago', async () => {
+  it('calls a stage on the node that lost it longest ago if every node has lost it', async () => {
     const { db } = world.api.database
     const { id, model_key } = await world.endpoint({ name: `lost-${newId()}` })
     const request = { name: null, stages: [], edges: [], outputs: [], constraints: {}, sample_sizes: {} }

@@ -8,7 +8,7 @@ import type { WorldNode } from '../../support/servers/worlds/inference-world.ts'
 import { requireLlamaCpp } from '../../support/servers/worlds/llm-world.ts'
 import { PromptWorld } from '../../support/servers/worlds/prompt-world.ts'
 
-/** For such references, vllm#52234 returns garbage or the text of another prompt. */
+/** For references like these, vllm#52234 returns garbage or the text of another prompt. */
 describe('references to prompts prefilled on another node', function () {
   this.timeout(200_000)
   let world: PromptWorld

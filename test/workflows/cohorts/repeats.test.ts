@@ -21,7 +21,7 @@ import {
 } from '../../support/servers/temporal.ts'
 
 /** Tests only the order of calls: stage rows and nodes are stubbed by each test. */
-describe('repeated stages of a cohort', () => {
+describe("a cohort's repeated stages", () => {
   let temporal: TestTemporal
   let api: TestApi
   before(async () => {

@@ -88,7 +88,7 @@ describe('a cohort that takes over finished stages', function () {
         ['third', 1],
       ],
     )
-    // assert.deepEqual would print both values on a difference.
+    // assert.deepEqual would print both values if they differ.
     assert.ok(isDeepStrictEqual((await world.task(again.task_id)).result.out, input.words))
     assert.equal(seen.edges.find(({ name }: AnyBody) => name === 'large').transport, 'relay')
     await until(async () => (await stored()).length === 0)

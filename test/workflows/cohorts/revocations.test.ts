@@ -79,7 +79,7 @@ describe('stages whose evidence is revoked during a run', function () {
   }
   const register = ({ version_id }: ImportedModel) =>
     spaceOf({ model_config_id: version_id, spaces: [embeddingSpace(WIDTH)] })
-  /** A model that accepts the vectors of an encoder and returns them. */
+  /** A model that accepts an encoder's vectors and returns them. */
   async function taker({ version_id: model_config_id }: ImportedModel): Promise<EndpointRow> {
     const endpoint = await world.endpoint({ name: 'take' }, { price_micro: PRICE })
     await spaceOf({
@@ -185,7 +185,7 @@ describe('stages whose evidence is revoked during a run', function () {
   ): Promise<void> {
     const seen = await cohorts.ended(run)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
-    // It had used the three attempts of its own endpoint.
+    // It had used its own endpoint's three attempts.
     assert.deepEqual(attemptsIn(seen), { encode: 'succeeded 1', take: 'succeeded 4' })
     const { state, evidence_id, attempt } = edgeOf(seen)
     assert.deepEqual([state, evidence_id, attempt], ['consumed', evidenceId, 2])

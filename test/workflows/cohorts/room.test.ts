@@ -8,7 +8,7 @@ import { PromptWorld } from '../../support/servers/worlds/prompt-world.ts'
 
 const HOUR_MS = 3_600_000
 
-describe('a node without room for payloads', function () {
+describe('a node without space for payloads', function () {
   this.timeout(200_000)
   let world: PromptWorld
   let roomy: WorldNode
@@ -38,7 +38,7 @@ describe('a node without room for payloads', function () {
     ['takes', 'decode', () => ({ prefill: [roomy], decode: [small] })],
     ['produces', 'prefill', () => ({ prefill: [small], decode: [roomy] })],
   ] as const) {
-    it(`makes a stage that ${what} a payload wait, reports it, and continues as soon as there is room`, async () => {
+    it(`keeps a stage that ${what} a payload waiting, reports that, and continues as soon as there is space`, async () => {
       const empty = await fill(small)
       const run = await world.cohorts.run(world.planOf(place()))
       let waitsFor: string | null = null

@@ -146,7 +146,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.ok(Math.max(...differences) < 1e-6, `${Math.max(...differences)}`)
   }
 
-  it('equal those of a transfer, and start arriving before all are computed', async () => {
+  it('equal the vectors of a whole transfer, and start arriving before all are computed', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
 

@@ -9,7 +9,7 @@ import {
   type WorldNode,
 } from '../../support/servers/worlds/inference-world.ts'
 
-describe('the reported state of a cohort', function () {
+describe("a cohort's reported state", function () {
   this.timeout(120_000)
   let world: InferenceWorld
   let cohorts: CohortCaller
@@ -65,7 +65,7 @@ describe('the reported state of a cohort', function () {
     assert.deepEqual([task_id, of, cohort_status], [run.task_id, 'failed', 'cancelled'])
   })
 
-  it('includes what a stage waits for while another stage runs', async () => {
+  it('includes what a stage is waiting for while another stage runs', async () => {
     const { id } = await world.endpoint({ name: `waits-${newId()}` })
     await using stays = await world.node()
     const goes = await world.node()

@@ -130,7 +130,7 @@ describe('faults in hand-overs between nodes', function () {
     assert.deepEqual(await Array.fromAsync(relayed), [])
   })
 
-  it('cause a fallback to the object store when the producer is unreachable, and its direct use the next time', async () => {
+  it('cause a fallback to the object store when the producer is unreachable, and the next hand-over uses the store right away', async () => {
     const [closed = 0] = await freePorts(1)
     using _advertised = advertise(closed)
     const probed: EdgeCall[] = []

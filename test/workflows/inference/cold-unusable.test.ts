@@ -11,7 +11,7 @@ describe('a model with unusable weights', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('fails every task that waits for it with the message, and is rejected from then on', async () => {
+  it('fails every task that is waiting for it with the message, and is rejected from then on', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'clay', unusable: true })
     const waiting = [
@@ -33,7 +33,7 @@ describe('a model with unusable weights', () => {
     assert.match(body.error.message, /of clay/)
   })
 
-  it('is not marked unusable on the word of a node from another account', async () => {
+  it("is not marked unusable on a report from another account's node", async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'doubted', unusable: true })
     const { accountId } = await world.api.account()

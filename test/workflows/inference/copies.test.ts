@@ -8,7 +8,7 @@ const CLIENTS = 24
 const PLACES = 4
 const IDLE_TIMEOUT_S = 5
 
-describe('the copies of a model', function () {
+describe("a model's copies", function () {
   this.timeout(180_000)
   let world: InferenceWorld
   before(async () => {
@@ -16,7 +16,7 @@ describe('the copies of a model', function () {
   })
   after(() => world[Symbol.asyncDispose]())
 
-  it('follow the requests: one, two while more wait than a load costs, none after the idle timeout', async () => {
+  it('scale with the requests: one copy, two while waiting costs more than a load, none after the idle timeout', async () => {
     await using stack = new AsyncDisposableStack()
     stack.use(await world.control())
     const options = { server: FAKE_LLM_SERVER, concurrency: PLACES }

@@ -7,7 +7,7 @@ import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { until } from '../../support/servers/nodes/node.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/worlds/inference-world.ts'
 
-describe('tasks that wait for a node', () => {
+describe('tasks waiting for a node', () => {
   let world: InferenceWorld
   const on = new TaskProbe(() => world)
   before(async () => {

@@ -133,7 +133,7 @@ describe('candidateTest', () => {
     assert.deepEqual(await version(versionId), moved)
   })
 
-  it('tests again when the version becomes a candidate again while its earlier test closes', async () => {
+  it('tests again when the version becomes a candidate again while its earlier test is closing', async () => {
     const { versionId } = await imported({ name: 'back' })
     const { db } = world.api.database
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })

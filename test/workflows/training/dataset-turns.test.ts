@@ -50,7 +50,7 @@ class SlowStore {
   }
 }
 
-describe('reading the files of several accounts', () => {
+describe("ingestion of several accounts' files", () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()
@@ -71,7 +71,7 @@ describe('reading the files of several accounts', () => {
     return { id, call, status, commit: () => call('POST', `/${id}/uploads/${upload_id}/commit`) }
   }
 
-  it('reads two files of an account and four in all, alternating between accounts', async () => {
+  it('reads two files per account and four in all, alternating between accounts', async () => {
     const [one, two, three] = await Promise.all([on.api.account(), on.api.account(), on.api.account()])
     const slow = new SlowStore(on.api.services.objects, 1_000)
     const many = await Promise.all(Array.from({ length: 16 }, () => upload(one.key)))
@@ -96,7 +96,7 @@ describe('reading the files of several accounts', () => {
     assert.equal(slow.most.get('all'), 4)
   })
 
-  it('requeues files that found no place in the queue, and leaves slots for other work', async () => {
+  it('requeues files that did not fit in the queue, and leaves slots for other work', async () => {
     const { key } = await on.api.account()
     const slow = new SlowStore(on.api.services.objects, 1_000)
     const deps = { ...on.api.services, objects: slow.store }

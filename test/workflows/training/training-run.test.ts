@@ -246,7 +246,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-no-gpu', world.workflow(healed))
   })
 
-  it('finishes a run whose node died after it handed in the result', async () => {
+  it('finishes a run whose node died after it submitted the result', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await using _workers = await world.work(async (input) => {
       await completes(input)

@@ -100,7 +100,7 @@ describe('a run that no node can take', function () {
     assert.equal((await read(jobId)).waiting, null)
   })
 
-  it('reports it even if the run had started before its only node went away', async () => {
+  it('reports the reason even if the run had started before its only node went away', async () => {
     const nodeId = await join('only', 'cpu')
     const jobId = await create('cpu_only')
     const { db } = world.api.database
@@ -131,7 +131,7 @@ describe('a run that no node can take', function () {
     assert.match((await read(jobId)).waiting.reason, /^no node .* is online: only is not connected$/)
   })
 
-  it('reports it despite absurd node inventories or log entries from other runs', async () => {
+  it('reports the reason despite absurd node inventories or log entries from other runs', async () => {
     const nodeId = await join('boastful', 'cpu')
     const { db } = world.api.database
     const inventory = '{"train_slots": 3000000000}'

@@ -49,7 +49,7 @@ describe('a delivery over 48 hours', () => {
     }
   }
 
-  it('is tried eight times by the schedule, then stored as dead_lettered', async () => {
+  it('is tried eight times on schedule, then stored as dead_lettered', async () => {
     const { id, endpoint } = await begun()
 
     const delivery = await days.follow(id)
@@ -166,7 +166,7 @@ describe('a delivery over 48 hours', () => {
     }
   })
 
-  it('is signed only with the new secret from an emergency rotation on', async () => {
+  it('is signed only with the new secret after an emergency rotation', async () => {
     const { id, endpoint } = await begun()
 
     await days.follow(id, async (attempt) => {
@@ -249,7 +249,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual(outcomes(delivery), ['retryable', 'retryable', 'succeeded'])
   })
 
-  it('is dead-lettered at its deadline if no verification came', async () => {
+  it('is dead-lettered at its deadline if its endpoint was not verified', async () => {
     const { id, endpoint } = await begun()
 
     const delivery = await days.follow(id, async (attempt) => {

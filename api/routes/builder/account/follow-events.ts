@@ -13,7 +13,8 @@ const MAX_EVENTS = 500
  */
 const MAX_COMMIT_DELAY_MS = 10_000
 /**
- * Maximum events remembered within that time. Beyond it we forget the oldest, and don't send events that appear late.
+ * Maximum events remembered within that time. Beyond this number, we forget the oldest and don't send events that
+ * appear late.
  */
 const MAX_REPORTED = 5_000
 const RETRY_DELAY_MS = 2_000
@@ -31,7 +32,7 @@ interface Range {
 }
 
 interface EventStreamOptions<T> {
-  /** Lists events of every type, oldest first, so that each read continues after everything that the last one saw. */
+  /** Lists events of every type, oldest first, so that each read continues after what the previous one saw. */
   read: (range: Range) => Promise<T[]>
   /** The only type to send; all types when undefined. */
   type: string | undefined

@@ -10,7 +10,7 @@ import { defaultQuotaBytes } from '../../../storage/storage-quota.ts'
 
 export const getMe = route({
   operationId: 'getMe',
-  summary: 'Get the account and key of this request, with quotas and balance',
+  summary: "Get this request's account and key, with quotas and balance",
   method: 'GET',
   path: '/me',
   auth: 'api-key',

@@ -12,7 +12,7 @@ const DEFAULT_PERIOD_DAYS = 30
 
 export const getUsage = route({
   operationId: 'getUsage',
-  summary: 'Sum up requests, tokens and costs of the account by day, endpoint, key or model',
+  summary: "Sum up the account's requests, tokens and costs by day, endpoint, key or model",
   method: 'GET',
   path: '/usage',
   auth: 'api-key',
@@ -23,7 +23,7 @@ export const getUsage = route({
   handler: ({ caller: { accountId }, query }, services) => readAccountUsage(services, accountId, query),
 })
 
-/** Returns the usage of an account; the period defaults to the last 30 days. */
+/** Returns an account's usage; the period defaults to the last 30 days. */
 export async function readAccountUsage(
   { db, now }: Pick<Services, 'db' | 'now'>,
   accountId: string,
@@ -35,7 +35,7 @@ export async function readAccountUsage(
   return { group, ...presentUsage(period, rows) }
 }
 
-/** Returns the period of a query, or the last 30 days. */
+/** Returns a query's period, or the last 30 days. */
 export function usagePeriod(query: { from?: string; to?: string }, now: Date): { from: Date; until: Date } {
   const period = periodOf(query)
   const until = period.until ?? new Date(now.getTime() + DAY_MS)

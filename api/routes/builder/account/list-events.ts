@@ -6,7 +6,7 @@ import { presentEvent } from './present-event.ts'
 
 export const listEvents = route({
   operationId: 'listEvents',
-  summary: 'List ended work of the account: runs, merges, invocations, and failed tasks, newest first',
+  summary: "List the account's ended work: runs, merges, invocations, and failed tasks, newest first",
   method: 'GET',
   path: '/events',
   auth: 'api-key',

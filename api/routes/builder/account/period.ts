@@ -1,7 +1,7 @@
 import type { Period } from '../../../../db/repositories/platform/ledger-reports.ts'
 import { invalid } from '../../../../domain/errors.ts'
 
-/** Returns the period of a query; throws a 422 when it ends before it begins. */
+/** Returns a query's period; throws a 422 when it ends before it begins. */
 export function periodOf({ from, to }: { from?: string; to?: string }): Period {
   const period = {
     from: from === undefined ? undefined : new Date(from),

@@ -8,7 +8,7 @@ import { presentEvent } from './present-event.ts'
 
 export const streamEvents = route({
   operationId: 'streamEvents',
-  summary: 'Stream the events of the account as work ends',
+  summary: "Stream the account's events as work ends",
   method: 'GET',
   path: '/events/stream',
   auth: 'api-key',

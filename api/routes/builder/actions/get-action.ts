@@ -9,7 +9,7 @@ import { usableEndpoint } from '../endpoints/access.ts'
 
 export const getAction = route({
   operationId: 'getAction',
-  summary: 'Get an action with the schemas of its input and output',
+  summary: 'Get an action with its input and output schemas',
   method: 'GET',
   path: '/actions/{slug}',
   auth: 'api-key',

@@ -44,7 +44,7 @@ export const initUpload = route({
       size_bytes: sizeBytes ?? null,
     } as const
     await db.transaction().execute(async (trx) => {
-      // Refuse an upload of unknown size only if not even one byte fits.
+      // Reject an upload of unknown size only if not even one byte fits.
       await admitBytes(trx, config, { accountId, bytes: sizeBytes ?? 1 })
       await datasetRepository.insertUpload(trx, upload)
     })

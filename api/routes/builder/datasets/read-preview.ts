@@ -36,7 +36,7 @@ export async function readPreview(
     found.body.destroy()
     throw nothingKept(
       dataset,
-      'the names of the columns of this dataset are too long to show its rows; upload its file again with shorter ones',
+      "this dataset's column names are too long to show its rows; upload its file again with shorter ones",
     )
   }
   const chunks: Buffer[] = []

@@ -5,7 +5,7 @@ import { newId } from '../../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../../http/issues.ts'
 
-/** Refuses invalid schemas, schemas that are too expensive, and examples that do not match their schema. */
+/** Rejects invalid schemas, schemas that are too expensive, and examples that do not match their schema. */
 export async function checkListing(
   checks: SchemaChecks,
   owner: string,

@@ -9,7 +9,7 @@ import type { Services } from '../../../services.ts'
 import { endpointNotFound } from './access.ts'
 
 const MAX_CHANGES = 20
-/** The reasons in the plan name nodes of other accounts, so only operators see them. */
+/** The reasons in the plan name other accounts' nodes, so only operators see them. */
 const MISSING = 'no other node that works for this account has room for the model and can load it'
 
 /**

@@ -11,7 +11,7 @@ interface View {
   readiness?: ModelReadiness | undefined
 }
 
-/** Returns the origin of an import for all accounts, because the name alone does not show whose weights are served. */
+/** Returns an import's origin, shown to all accounts because the name alone does not say whose weights are served. */
 export const hubOriginOf = ({
   hub_revision: revision,
   base_model,

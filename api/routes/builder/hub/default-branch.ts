@@ -18,7 +18,7 @@ export async function commitOnDefaultBranch(
   throw invalid(
     ['body', 'revision'],
     `${JSON.stringify(revision)} is not reachable from the default branch of ${repoId} (only its newest ` +
-      `${MAX_COMMITS} commits count): name that branch, a commit of it, or a tag that points to one`,
+      `${MAX_COMMITS} commits count): name that branch, a commit on it, or a tag that points to one`,
     'hub_revision',
   )
 }

@@ -13,8 +13,8 @@ export function requireUnlimited({ limits, expiresAt }: AccountCaller): void {
 }
 
 /**
- * Changes the keys of an account, one change at a time. Throws a 409 when the account would be left without a key that
- * can administer them: an admin key without limits and without an expiry.
+ * Changes an account's keys, one change at a time. Throws a 409 when the account would be left without a key that can
+ * administer them: an admin key without limits and without an expiry.
  */
 export async function changeKeys<T>(
   trx: Transaction<Database>,

@@ -5,7 +5,8 @@ import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
 /**
- * Removes a version from a model, or all versions without an id, and returns their number; throws a 409 for a used one.
+ * Removes a version from a model, or all of its versions if no id is given, and returns how many it removed. Throws a
+ * 409 if one of them is in use.
  */
 export async function releaseVersions(
   trx: Transaction<Database>,

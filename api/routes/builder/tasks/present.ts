@@ -64,7 +64,7 @@ function liveDetail(
   switch (model?.state) {
     case 'downloading_model':
       // Download and installation run in parallel; report the download first. When nothing is left to download, the
-      // node waits for the environment of the server, or of the conversion before it.
+      // node is waiting for the environment of the server, or of the conversion that precedes it.
       if (percent(model) === 100 || model.bytes_total === undefined) {
         const awaited = missing ?? environments.find(({ state }) => state === 'installing')
         if (awaited) return installation(row, awaited)
@@ -81,7 +81,7 @@ function liveDetail(
     case 'cold':
     case 'evicted':
     case undefined:
-      // The node has the task but has not started the model: it frees memory, or installs the environment.
+      // The node has the task but has not started the model: it is freeing memory or installing the environment.
       if (missing && row.status !== 'assigned') return installation(row, missing)
       return row.status === 'claimed'
         ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }

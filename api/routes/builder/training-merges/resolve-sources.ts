@@ -28,7 +28,7 @@ interface ResolveSourcesOptions {
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> }
 }
 
-/** The resolved inputs of a merge. */
+/** A merge's resolved inputs. */
 interface MergeInputs {
   sources: NewMergeSource[]
   /** The version whose description the result copies; undefined when no model is a version. */
@@ -37,7 +37,7 @@ interface MergeInputs {
   base: { ref: ArtifactRef; version: VersionFacts | undefined } | undefined
 }
 
-/** Resolves the references of a merge and checks each of them. */
+/** Resolves a merge's references and checks each of them. */
 export async function resolveSources(
   options: ResolveSourcesOptions,
   body: CreateTrainingMerge,
@@ -105,7 +105,7 @@ const absent = ({ type }: ArtifactRef, loc: Loc) =>
     ? invalid(['body', ...loc, 'job_id'], 'there is no such job with a finished model in your account')
     : invalid(['body', ...loc, 'version_id'], 'there is no such version')
 
-/** Finds the import of a repository, if it has the requested revision. */
+/** Finds a repository's import, if it has the requested revision. */
 async function importOf(
   { trx, accountId, storage }: ResolveSourcesOptions,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,

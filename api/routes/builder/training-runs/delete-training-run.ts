@@ -36,7 +36,7 @@ export const deleteTrainingRun = route({
 
       if (version) await versionRepository.removeVersion(trx, version.id)
       await jobRepository.deleteJob(trx, run.id, now())
-      // A workflow removes the files after the commit, so never while rows refer to them, and always eventually.
+      // A workflow removes the files after the commit: never while rows refer to them, but always eventually.
       await workflowStartRepository.enqueueWorkflow(
         trx,
         jobRemovalStart({ accountId: caller.accountId, jobId: run.id }),

@@ -29,7 +29,7 @@ export async function jobWaitOf(
 /** The largest number of ignored fields in the message; the log lists all of them. */
 const MAX_REPORTED = 10
 
-/** Builds the message of a queued job: whether it is waiting for a node, and which fields have no effect. */
+/** Builds a queued job's message: whether the job is waiting for a node, and which fields have no effect. */
 export function queuedMessage({ reason }: JobWait, queued: string, ignored: readonly string[] = []): string {
   const waits =
     reason === null

@@ -41,7 +41,7 @@ export const pauseTrainingRun = route({
       return run
     })
     if (paused_at === null) {
-      // The row is already updated: claims are refused, and renewals report the pause. These calls only speed it up.
+      // The row is already updated: claims are rejected, and renewals report the pause. These calls only speed it up.
       afterCommit(() => {
         links.cancelJob(id, { pause: true })
         temporal.workflow

@@ -4,7 +4,7 @@ import { isTerminal } from '../../../../domain/training/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 
-/** Returns the metrics of a run: the final values if there are any, and the losses so far. */
+/** Returns a run's metrics: the final values if there are any, and the losses so far. */
 export function presentMetrics(metrics: JobRow['metrics'], live: readonly EpochLoss[]): TrainingMetrics {
   const final = (metrics ?? {}) as Partial<TrainingMetrics>
   return { ...final, epochs: final.epochs ?? [...live] }
@@ -48,7 +48,7 @@ export function presentRun(run: Omit<ListedJob, 'metrics'>, metrics: Record<stri
   }
 }
 
-/** Returns the base of a run; a repository includes its pinned commit once a node has requested it. */
+/** Returns a run's base; a repository includes its pinned commit once a node has requested it. */
 export function baseOfRun({
   base,
   job_type,

@@ -26,7 +26,7 @@ interface ResolveBaseOptions {
   baseModel: unknown
 }
 
-/** The base of a run. */
+/** A run's base. */
 export interface ResolvedBase {
   /** Null when the config's own base is used. */
   ref: ArtifactRef | null
@@ -38,7 +38,7 @@ export interface ResolvedBase {
   notes: string[]
 }
 
-/** Checks the base of a run, and locks it until the run is committed. */
+/** Checks a run's base, and locks it until the run is committed. */
 export async function resolveBase(
   trx: Transaction<Database>,
   { accountId, catalog, model, base, baseModel }: ResolveBaseOptions,

@@ -23,12 +23,12 @@ import { resolveBase } from './resolve-base.ts'
 interface NewRun {
   accountId: string
   body: CreateTrainingRun
-  /** The transaction that commits the run, its events and the start of its workflow together. */
+  /** The transaction that commits the run, its events and its workflow start together. */
   trx: Transaction<Database>
 }
 
 /**
- * Creates a run from a validated body: refuses a run that can never succeed, checks the quota and enqueues the work.
+ * Creates a run from a validated body: rejects a run that can never succeed, checks the quota and enqueues the work.
  */
 export async function startRun(
   { accountId, body, trx }: NewRun,

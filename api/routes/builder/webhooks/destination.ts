@@ -47,8 +47,8 @@ export function makeSecret(secretBox: SecretBox, endpointId: string) {
 
 /**
  * Challenges the current URL; an earlier challenge no longer counts. A challenge is a request to a host that has not
- * agreed to any. We therefore refuse it with a 429 if this endpoint was challenged a moment ago, or if the account has
- * caused many challenges to this host or in total.
+ * agreed to receive any. We therefore reject it with a 429 if this endpoint was challenged a moment ago, or if the
+ * account has caused many challenges to this host or in total.
  */
 export async function startVerification(
   trx: Transaction<Database>,

@@ -58,5 +58,5 @@ export const redeliverWebhook = route({
 /** Throws a 410 for an expired event. Delivery rows outlive their events by a week so that we can give this reason. */
 function refuseExpired(createdAt: Date | undefined, at: Date): void {
   if (createdAt && at.getTime() - createdAt.getTime() <= EVENT_RETENTION_MS) return
-  throw new ApiError('gone', 'the event is past its retention of 30 days; read the resource instead')
+  throw new ApiError('gone', 'the event is past its 30-day retention; read the resource instead')
 }

@@ -11,7 +11,7 @@ import type { TaskDraft } from '../../../inference/rows.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
 import type { Services } from '../../../services.ts'
 
-/** An admitted request of the OpenAI surface to a model, which becomes a task once a node has accepted it. */
+/** An admitted request to a model over the OpenAI surface, which becomes a task once a node has accepted it. */
 export interface ModelCall {
   readonly endpoint: CallableEndpointRow
   readonly draft: TaskDraft
@@ -77,8 +77,8 @@ export const linkRequest = ({ endpoint, disconnect, draft, path }: ModelCall, bo
 })
 
 /**
- * Converts an error response of a model server: keeps its message and field, under a status that clients know. The
- * message is stored with the task, so it must not quote the response to a request with memory.
+ * Converts a model server's error response: keeps its message and field, under a status that clients know. The message
+ * is stored with the task, so it must not quote the response to a request with memory.
  */
 export function refusalOf(status: number, body: Buffer, memory: RequestMemory | undefined): ApiError {
   const hasMemory = memory?.isGiven ?? false

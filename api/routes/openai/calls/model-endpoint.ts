@@ -43,7 +43,8 @@ function check(
   if (!serves(endpoint.task_type)) {
     throw endpoint.account_id === accountId ? unfit(endpoint, words) : noModel(model)
   }
-  // A name resolves only while its endpoint accepts calls, so a paused model of another account looks absent (4.7).
+  // A name resolves only while its endpoint accepts calls, so another account's paused model appears not to exist
+  // (4.7).
   if (endpoint.account_id !== accountId && !isUuid(model)) {
     if (!isAnswering(endpoint.status) || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }

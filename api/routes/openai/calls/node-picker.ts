@@ -30,7 +30,7 @@ export class NodePicker {
 
   /**
    * Returns a slot on a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
-   * and `rate_limited` when too many requests of the account are waiting for one. Calls `onQueue` if the call has to
+   * and `rate_limited` when too many of the account's requests are waiting for one. Calls `onQueue` if the call has to
    * queue.
    */
   pick(onQueue = () => {}): ModelSlot | Promise<ModelSlot> {
@@ -42,7 +42,7 @@ export class NodePicker {
     return slot ?? this.#wait()
   }
 
-  /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
+  /** Records a node's failure; throws the error for the client when there is nothing left to try. */
   failed(nodeId: string, err: unknown): void {
     if (this.#call.disconnect.aborted)
       throw new ClientGoneError('the client disconnected before the response')

@@ -99,7 +99,7 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
   }
 }
 
-/** Returns whether the model refused the request's input. */
+/** Returns whether the model rejected the request's input. */
 const isRefusal = (err: unknown): boolean => err instanceof ApiError && isInputRefused(err.status)
 
 /** Removes the stream options for a node that cannot stream. */

@@ -22,7 +22,7 @@ export interface StreamResult {
   error: string | undefined
 }
 
-/** The limit for events that wait until the row is durable; beyond it the node is paused. */
+/** The limit for events that are waiting until the row is durable; above it, the node is paused. */
 const MAX_WAITING = 64 * 1024
 const CLIENT_LEFT = 'the client disconnected before its stream ended'
 
@@ -174,7 +174,7 @@ export class StreamRelay implements LinkHandlers {
 
   /** Reports the error as a status while that is possible, otherwise as an event. */
   #refuse(error: ApiError): void {
-    // If the model refused a request with memory, retry without it, even if the stream has already been opened.
+    // If the model rejected a request with memory, retry without it, even if the stream has already been opened.
     const isRepeated = (this.#memory?.isGiven ?? false) && isInputRefused(error.status)
     if (isRepeated || !this.#client.hasHead) return this.#result.reject(error)
     this.#client.fail(error)

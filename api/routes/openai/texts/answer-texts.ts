@@ -25,7 +25,7 @@ export interface TextsRoute extends Purpose {
   path: string
 }
 
-/** Forwards a request about texts to a loaded model, and returns the response, both unchanged. */
+/** Forwards a request to a loaded model and returns its response, both unchanged. */
 export const answerTexts = (
   services: Services,
   { caller, body, rawBody, disconnect }: TextsRequest,

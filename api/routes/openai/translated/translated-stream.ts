@@ -4,7 +4,7 @@ import type { ChatChunk } from '../../../../domain/responses/events.ts'
 import { dataOf } from '../calls/event-data.ts'
 import type { SseClient, StreamClient } from '../chat-completions/sse-client.ts'
 
-/** Converts the chunks of a streamed chat to the events of another route; each method returns complete events. */
+/** Converts the chunks of a streamed chat to another route's events; each method returns complete events. */
 export interface EventTranslator {
   begin(): string
   take(chunk: ChatChunk): string

@@ -138,7 +138,7 @@ const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: EdgeFacts, f
   max_bytes: Number(max_bytes),
 })
 
-/** Returns the properties of a space that payloads can be checked against. */
+/** Returns the space properties that payloads can be checked against. */
 function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
   if (!space) return null
   const { kind, dtype, dimensions, engine, max_tokens } = space
@@ -151,7 +151,7 @@ function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
   }
 }
 
-/** Reads the static input of a stage, with the values that come from the run's input. */
+/** Reads a stage's static input, with the values that come from the run's input. */
 async function knownInput(
   trx: Transaction<Database>,
   { stage, incoming }: Pick<cohortStageRepository.LockedStage, 'stage' | 'incoming'>,

@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 
 export const getCohortHealth = route({
   operationId: 'getCohortHealth',
-  summary: 'Check whether cohorts run, and what they wait for',
+  summary: 'Check whether cohorts can run, and what they are waiting for',
   method: 'GET',
   path: '/cohorts/health',
   auth: 'cohort',
@@ -25,7 +25,7 @@ export const getCohortHealth = route({
       ...(killSwitch.active ? ['an operator has stopped new work'] : []),
       ...(isTemporalUp ? [] : ['Temporal is down: runs are accepted, and start when it is back']),
       ...(online.length > 0 ? [] : ['no node that works for this account is connected']),
-      ...(counts.cohorts.stalled > 0 ? [`cohorts that wait for a node: ${counts.cohorts.stalled}`] : []),
+      ...(counts.cohorts.stalled > 0 ? [`cohorts waiting for a node: ${counts.cohorts.stalled}`] : []),
     ]
     return {
       status: killSwitch.active

@@ -9,7 +9,7 @@ import { requireCohort } from './require-cohort.ts'
 
 export const getTaskCohort = route({
   operationId: 'getTaskCohort',
-  summary: "Get a task's cohort: its stages, its hand-overs, and what it waits for",
+  summary: "Get a task's cohort: its stages, its hand-overs, and what it is waiting for",
   method: 'GET',
   path: '/tasks/{task_id}/cohort',
   auth: 'cohort',

@@ -39,7 +39,7 @@ interface CheckedResult extends StageResult {
   payloads: ResultPayloads
 }
 
-/** Returns the result of a stage, with addresses for its files. */
+/** Returns a stage's result, with addresses for its files. */
 function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
   const { result, outputs } = taskResult(body)
   if (!outputs) return { result, files: undefined }

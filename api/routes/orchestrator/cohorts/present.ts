@@ -62,7 +62,7 @@ export function presentCohort(
   }
 }
 
-/** Returns the cost of a cohort: the amount paid once it has ended, and the maximum for its stages until then. */
+/** Returns a cohort's cost: the amount paid once it has ended, and the maximum for its stages until then. */
 const costMicro = ({ status }: CohortFacts, stages: readonly StageFacts[]): number =>
   stages.reduce((sum, stage) => {
     if (status === 'failed' || status === 'cancelled') return sum

@@ -5,7 +5,7 @@ import { revokeEvidence } from './revoke-evidence.ts'
 import { revokeModelSpaces } from './revoke-model-spaces.ts'
 import { startStructuredRun } from './start-structured-run.ts'
 
-/** The routes of evaluators, which declare the spaces of models, and evidence that one space may replace another. */
+/** The routes with which evaluators declare models' spaces, and evidence that one space may replace another. */
 export const evaluator = [
   registerModelSpaces,
   registerEvidence,

@@ -14,7 +14,7 @@ const DATA_URL = /^data:[^,;]{0,100};base64,/
 const refused = (field: keyof Adapter, message: string): ApiError =>
   invalid(['body', 'adapter', field], message)
 
-/** Reads the file of an adapter and checks it; throws a 422 that names the invalid field. */
+/** Reads an adapter's file and checks it; throws a 422 that names the invalid field. */
 export async function readAdapter(
   services: Pick<Services, 'objects' | 'config'>,
   adapter: Adapter,

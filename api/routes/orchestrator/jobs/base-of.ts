@@ -13,10 +13,10 @@ import type { Services } from '../../../services.ts'
 import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
 
 const URL_TTL_S = 3_600
-/** Temporary failures: the run waits and the node retries its claim. */
+/** Temporary failures: the run keeps waiting while the node retries its claim. */
 const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
 
-/** Returns the base of a run for its node to download; null for models that are trained from scratch. */
+/** Returns a run's base for its node to download; null for models that are trained from scratch. */
 export async function baseOf(
   services: Services,
   run: JobFacts,

@@ -94,7 +94,8 @@ export const claimJob = route({
 const noSuchJob = () => new ApiError('not_found', 'no such job is assigned to this node')
 
 /**
- * Prepares a claim before the attempt begins, so that an unavailable hub or a node that is too small costs no attempt.
+ * Prepares a claim before the attempt begins, so that an unavailable hub or a node that is too small doesn't cost an
+ * attempt.
  */
 async function prepare(
   services: Services,

@@ -21,8 +21,8 @@ import type { Services } from '../../../services.ts'
 const BF16_BYTES = 2
 
 /**
- * The base of a run, and the memory that the run will use. If no node has enough memory, the base is `unavailable`,
- * with the numbers in its message.
+ * A run's base, and the memory that the run will use. If no node has enough memory, the base is `unavailable`, with the
+ * numbers in its message.
  */
 export interface RunWithMemory {
   base: JobBase | null
@@ -58,11 +58,11 @@ export async function estimateRunMemory(
     isOnCpu,
   })
   const neededMb = ownMb + tuningWeightsMb(tuning)
-  // Rows are often much shorter than the limit, so never refuse a run because of its batch size: it gets up to a whole
+  // Rows are often much shorter than the limit, so never reject a run because of its batch size: it gets up to a whole
   // GPU.
   const roomMb = asking ? Math.max(neededMb, trainingCapacity(asking)) : Infinity
   const memoryMb = Math.min(roomMb, ownMb + tuningMemoryMb(tuning))
-  // The estimate for working data is too rough to refuse a run; the decoded data itself must fit.
+  // The estimate for working data is too rough to reject a run on; the decoded data itself must fit.
   const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
   if (asking && asking.hardware !== 'gpu' && asking.memory_total_mb < leastMb) {
     return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }

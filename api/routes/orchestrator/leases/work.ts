@@ -28,11 +28,11 @@ export interface LeaseWork<Checked = void, Locked = unknown> {
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<Locked>
   /** Returns the key of a file that is PUT under this lease. */
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
-  /** Records until when files can be PUT under this lease. */
+  /** Records the time until which files can be PUT under this lease. */
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
-  /** Records the progress of the work. Late and repeated reports are ignored. */
+  /** Records the work's progress. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
-  /** Records that the work waits for room, or, with null, that it no longer does. */
+  /** Records that the work is waiting for room, or, with null, that it no longer is. */
   waits?: (services: Services, lease: LeaseRow, kind: StorageWait | null) => Promise<void>
   /** Returns whether the work is paused, in which case its node must stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>

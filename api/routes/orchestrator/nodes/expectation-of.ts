@@ -9,9 +9,9 @@ import { specifyMerge } from '../jobs/merge-specification.ts'
 import type { HubFileReader } from './hub-file-url.ts'
 
 /**
- * Returns the ingredients of the expected logits. For a merge of adapters, these are the base and the adapters; for a
- * run that produced an adapter, its base and that adapter. Empty when nothing is known, when the base is no longer
- * available, or when the model has no next-token logits.
+ * Returns the merge ingredients that produce the expected logits. For a merge of adapters, these are the base and the
+ * adapters; for a run that produced an adapter, its base and that adapter. Empty when nothing is known, when the base
+ * is no longer available, or when the model has no next-token logits.
  */
 export async function expectationOf(
   services: Services,

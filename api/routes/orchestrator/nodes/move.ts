@@ -17,9 +17,7 @@ export const Moved = Type.Object({ node_id: Uuid, status: Type.String() })
 
 export const Shared = Type.Object({ node_id: Uuid, sharing: NodeSharing })
 
-/**
- * Changes the status of a node. Every gateway is notified, and the gateway with the node's link forwards the change.
- */
+/** Changes a node's status. Every gateway is notified, and the gateway with the node's link forwards the change. */
 export async function move({ db }: Services, nodeId: string, status: 'active' | 'draining' | 'removed') {
   await db.transaction().execute(async (trx) => {
     const before = await nodeRepository.lockNode(trx, nodeId)
@@ -31,7 +29,7 @@ export async function move({ db }: Services, nodeId: string, status: 'active' | 
 }
 
 /**
- * Changes the sharing of a node. Placement and the node itself follow within a second; a node that becomes dedicated
+ * Changes whether a node is shared. Placement and the node itself follow within a second; a node that becomes dedicated
  * finishes its running work for other accounts.
  */
 export async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {

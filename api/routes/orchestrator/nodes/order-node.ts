@@ -3,7 +3,7 @@ import type { Services } from '../../../services.ts'
 
 interface NodeOrder {
   order: NonNullable<LinkRequest['order']>
-  /** The owner of the node. */
+  /** The node's owner. */
   accountId: string
   modelKey?: string
   body?: Buffer

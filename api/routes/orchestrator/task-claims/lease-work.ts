@@ -113,8 +113,8 @@ export const taskWork = {
     const { code, retryable } = body
     const task = await taskRepository.lockTask(trx, lease.subject_id)
     if (!task) return
-    // A model's message may quote its input, including memory. A message about a refused input is safe: refused inputs
-    // are retried without memory.
+    // A model's message may quote its input, including memory. A message about a rejected input is safe: rejected
+    // inputs are retried without memory.
     const memory = code === 'model_failed' && (await taskMemoryRepository.findTaskMemory(trx, task.id))
     const message = memory && memory.outcome === 'given' ? faultWithMemory() : body.message
     const isUnusable =

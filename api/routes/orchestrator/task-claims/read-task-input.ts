@@ -23,7 +23,7 @@ export const readTaskInput = route({
     memory: Type.Optional({
       ...Vocabulary('refused'),
       description:
-        "Set after the model refused the input with the account's memory; the input is then sent without it",
+        "Set after the model rejected the input with the account's memory; the input is then sent without it",
     }),
   }),
   success: { status: 200, schema: Type.Unknown(), contentType: JSON_TYPE },

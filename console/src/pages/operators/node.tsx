@@ -152,7 +152,7 @@ function Work({ of }: { of: NodeDetail['work'] }) {
   )
 }
 
-/** The Python environments of the node; each is installed when it is first needed. */
+/** The node's Python environments; each is installed on first use. */
 function Environments({ of }: { of: NodeDetail['environments'] }) {
   if (of.length === 0) return null
   return (

@@ -18,12 +18,12 @@ interface CopiesDraft {
   max: string
   kind: TargetKind
   target: string
-  /** Empty for the idle timeout of each node. */
+  /** Empty to use each node's idle timeout. */
   idle: string
 }
 type Count = Exclude<keyof CopiesDraft, 'kind'>
 
-/** Sets the copies of an endpoint. Fields that the user has not changed follow the setting whenever it is reloaded. */
+/** Sets an endpoint's copies. Fields that the user has not changed follow the setting whenever it is reloaded. */
 export function CopiesForm({ of }: { of: Scaling }) {
   const { run, isBusy, problem } = useAction()
   const [typed, setTyped] = useState<Partial<CopiesDraft>>({})

@@ -14,7 +14,7 @@ const METHODS = {
   dare: ['DARE', 'Mixes a random part of the differences from the base.'],
 } as const
 type Method = keyof typeof METHODS
-/** A picker's list must not grow without limit; name any other model by the id of its version. */
+/** A picker's list must not grow without limit; name any other model by its version id. */
 const OFFERED = 100
 /** The configs whose result is a language model or an adapter of one; results of other configs can't be merged. */
 const LANGUAGE_MODEL = /^llm-/

@@ -16,7 +16,7 @@ const endpointName = (text: string): string =>
 interface ServeProps {
   /** The run that produced the served version. */
   jobId: string
-  /** The name that is proposed for the endpoint. */
+  /** The proposed endpoint name. */
   name: string
   /** Additional fields, shown above the name. */
   children?: ReactNode

@@ -135,7 +135,7 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
   )
 }
 
-/** The model that training begins with. */
+/** The model that training starts from. */
 function BaseChoice({ value, onChange }: { value: string | null; onChange: (id: string | null) => void }) {
   const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: 100 })
   return (

@@ -7,7 +7,7 @@ import { Failure } from '../page.tsx'
 
 type EventType = CreateWebhookEndpoint['event_types'][number]
 
-/** Type checking fails if an event of the API is missing here. */
+/** Type checking fails if an API event is missing here. */
 const EVENT_TYPES: Record<EventType, true> = {
   'inference.task.succeeded': true,
   'inference.task.failed': true,

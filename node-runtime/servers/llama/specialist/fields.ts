@@ -19,7 +19,7 @@ export function listOf(value: unknown, name: string): readonly string[] {
   if (!Array.isArray(value) || value.length === 0)
     throw new InputProblem(`${name} must be a non-empty list of strings`, `/${name}`)
   if (value.length > MAX_TEXTS)
-    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are accepted`, `/${name}`)
   return value.map((text: unknown, index) => {
     if (typeof text === 'string') return text
     throw new InputProblem(`${name}[${index}] must be a string`, `/${name}/${index}`)

@@ -120,9 +120,8 @@ export class SpecialistModel {
   async #numbers(ids: readonly number[], width: number | undefined): Promise<number[]> {
     const { vector } = await this.#context.getEmbeddingFor(ids.length > 0 ? ids : [0])
     if (vector.length === 0 || (width !== undefined && vector.length !== width))
-      throw new BadOutput(`The model answered with ${vector.length} numbers and not with ${width}.`)
-    if (!vector.every(Number.isFinite))
-      throw new BadOutput('The model answered with numbers that are not finite.')
+      throw new BadOutput(`The model returned ${vector.length} numbers instead of ${width}.`)
+    if (!vector.every(Number.isFinite)) throw new BadOutput('The model returned numbers that are not finite.')
     return [...vector]
   }
 

@@ -72,7 +72,7 @@ function listed(value: unknown, name: string): unknown[] {
     throw new InputProblem(`${name} must be a string or a non-empty list`, `/${name}`)
   // A list of tokens is one text.
   if (value.length > MAX_TEXTS && !value.every(isToken))
-    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are accepted`, `/${name}`)
   return value
 }
 

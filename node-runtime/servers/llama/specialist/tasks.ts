@@ -30,7 +30,7 @@ export async function embed(
   const { texts, isOne } = textsOf(body, name)
   checkDimensions(model, body)
   if (body['prompt_name'] !== undefined && body['prompt_name'] !== null)
-    throw new InputProblem('prompt_name must be one of those that the model declares: none', '/prompt_name')
+    throw new InputProblem("prompt_name must be one of the model's prompts: none", '/prompt_name')
   const path = (index: number) => (isOne ? `/${name}` : `/${name}/${index}`)
   const tokensOf = (text: string) => model.text(text)
   const tokens = await tokenized(model, texts, { tokensOf, path, body, signal })
@@ -42,7 +42,7 @@ export async function embed(
   return { vectors, isOne, ...factsOf(tokens) }
 }
 
-/** Scores the documents of a request for its query, in the order of the documents. */
+/** Scores a request's documents against its query, in document order. */
 export async function rank(
   model: SpecialistModel,
   body: Body,
@@ -106,7 +106,7 @@ async function tokenized(
       const inputPath = path(index)
       const name = inputPath.slice(1).replace(/\/(\d+)$/, '[$1]')
       throw new InputProblem(
-        `${name} is longer than the ${maxTokens} tokens that this model takes`,
+        `${name} is longer than the ${maxTokens} tokens that this model accepts`,
         inputPath,
       )
     }
@@ -124,7 +124,10 @@ async function tokenized(
 function checkDimensions(model: SpecialistModel, body: Body): void {
   const dimensions = countOf(body, 'dimensions')
   if (dimensions === undefined || dimensions === model.width) return
-  throw new InputProblem(`dimensions must be one that the model declares: only ${model.width}`, '/dimensions')
+  throw new InputProblem(
+    `dimensions must be a size that this model supports: only ${model.width}`,
+    '/dimensions',
+  )
 }
 
 /** Returns the vector normalized to length 1; a zero vector is returned unchanged. */

@@ -10,14 +10,16 @@ from ..errors import too_much_memory
 
 
 class Budget:
-    """Counts the bytes read, so that a file that unpacks endlessly is refused before it exhausts the machine."""
+    """Counts the bytes read, so that a file that unpacks endlessly is rejected before it exhausts the
+    machine.
+    """
 
     def __init__(self, limit_mb: int | None) -> None:
         self._limit_mb = limit_mb
         self._bytes = 0
 
     def take(self, count: int) -> None:
-        """Adds bytes that stay in memory; refuses those beyond the limit."""
+        """Adds bytes that stay in memory; rejects those beyond the limit."""
         self._bytes += count
         if self._limit_mb is not None and self._bytes > self._limit_mb << 20:
             raise too_much_memory(self._limit_mb, -(-self._bytes >> 20))

@@ -53,7 +53,7 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
     if path.stat().st_size == 0:
         return False
     mark = layout.delimiter.encode()
-    # Searching for each sign takes a tenth of the time that one pattern for all takes.
+    # Searching for each sign separately takes a tenth of the time that one combined pattern takes.
     signs = [mark + b' "', b'\n "', b'\r "', b'" ' + mark, b'" \r', b'" \n', b'"  ', mark + b"\r", mark + b"\n"]
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         ends = (

@@ -76,7 +76,7 @@ def _train_split(names: list[str]) -> list[str]:
         return data
     chosen = "train" if "train" in splits else sorted(splits)[0]
     warn_about_data(
-        f"The dataset has the splits {', '.join(sorted(splits))}; training uses {chosen} alone.", count=len(splits) - 1
+        f"The dataset has the splits {', '.join(sorted(splits))}; training uses only {chosen}.", count=len(splits) - 1
     )
     return splits[chosen]
 

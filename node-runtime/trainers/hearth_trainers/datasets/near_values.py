@@ -1,5 +1,5 @@
 """Explains text columns that are nearly numbers, dates or times of day. A model learns their text as
-unordered categories, so a value that was not in training later counts as missing.
+unordered categories, so a value that wasn't in the training data later counts as missing.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Encoder:
         limit = self.tokenization.max_tokens
         why = f"the model reads no more than {limit}" if limit < self.requested_tokens else f"sequence_len is {limit}"
         warn_about_data(
-            f"{counted(len(cut), 'text')} lost the end, because {why} tokens; the first is in row {min(cut)}.",
+            f"Cut the end of {counted(len(cut), 'text')}, because {why} tokens; the first is in row {min(cut)}.",
             count=len(cut),
             row=min(cut),
         )
@@ -73,7 +73,7 @@ class Encoder:
 
 
 def begin(job: Job) -> tuple[Encoder, LoopSettings, torch.device]:
-    """Silences the libraries and reads the job; refuses a base that is not a text encoder."""
+    """Silences the libraries and reads the job; rejects a base that is not a text encoder."""
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     torch.set_num_threads(job.threads)
@@ -119,7 +119,7 @@ def load_model(kind: Any, encoder: Encoder, settings: LoopSettings, **options: A
     if (encoder.folder / "adapter_config.json").exists():
         # transformers would load the base from whatever path the adapter names.
         raise JobError("The base model's folder contains both a whole model and an adapter.", code="bad_base")
-    # Weights that the base lacks, such as a head's, are random at first and depend on the seed alone.
+    # Weights that the base lacks, such as a head's, are initialized at random and depend on the seed alone.
     torch.manual_seed(settings.seed)
     settings_of_files = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
     try:

@@ -56,7 +56,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         **{f"train_{name}": value for name, value in trained.items()},
         "epochs": history,
     }
-    log(f"Of {len(data.check):,} texts that were held out, {held_out['accuracy']:.1%} get their own class.")
+    log(f"Of {len(data.check):,} held-out texts, {held_out['accuracy']:.1%} are assigned their own class.")
     text = example_text(data.texts[data.check[0]])
     example = _example(text, data.labels.classes, learning.probabilities_of(model, text))
     write_encoder(job, settings, encoder, model)

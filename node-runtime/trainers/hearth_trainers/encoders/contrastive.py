@@ -1,4 +1,4 @@
-"""The objective of embeddings: a text is nearer to its positive than to everything else in its batch."""
+"""The objective of embeddings: a text is closer to its positive than to everything else in its batch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from .pairs import Pair, Pairs
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Rows whose texts go through the model at once: the anchors, then the candidates (all positives, then all
-    negatives). A batch that does not count has no loss."""
+    """Rows whose texts go through the model at once: the anchors, then the candidates (all positives, then
+    all negatives). A batch that doesn't count has no loss.
+    """
 
     texts: list[Tokens]
     rows: int
@@ -115,7 +116,7 @@ class MultipleNegatives:
 
 
 def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling, skipped: int) -> torch.Tensor:
-    """Returns one vector for each text, as the server makes it (`specialist.numbers.pool`)."""
+    """Returns one vector for each text, computed as on the server (`specialist.numbers.pool`)."""
     counted = mask.clone()
     counted[:, :skipped] = 0
     weights = counted.unsqueeze(-1).float()

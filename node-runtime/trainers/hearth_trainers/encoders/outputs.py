@@ -22,9 +22,7 @@ _SHARD = "2GB"
 
 
 def write_encoder(job: Job, settings: LoopSettings, encoder: Encoder, model: Any) -> Path:
-    """Writes the weights with the LoRA layers merged, the LoRA layers by themselves, and the base's
-    tokenizer.
-    """
+    """Writes the weights with the LoRA layers merged, the LoRA layers separately, and the base's tokenizer."""
     directory = job.output_dir
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ def text_in(row: dict[str, Any], column: str, place: int) -> str:
         else f"of type {type(value).__name__}: {str(value)[:60]}"
     )
     raise JobError(
-        f"Row {place}: the column '{column}' must hold a text, and here it is {what}.",
+        f"Row {place}: the column '{column}' must contain text, but here it is {what}.",
         code="not_a_text",
         column=column,
         row=place,

@@ -83,7 +83,7 @@ def _is_blank(value: Any) -> bool:
 
 
 def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) -> str | None:
-    """Returns a row's class, or None if it has none. With `has_marks`, marks of missing values are not
+    """Returns a row's class, or None if it has none. With `has_marks`, marks for missing values are not
     classes; other formats have null for that.
     """
     value = row.get(column)
@@ -99,7 +99,7 @@ def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) 
     if isinstance(value, (str, bool, int)):
         return label_name(value)
     raise JobError(
-        f"Row {place}: the column '{column}' must hold a class (a text, a whole number or a boolean), and here it is "
+        f"Row {place}: the column '{column}' must contain a class (a text, a whole number or a boolean), but here it is"
         f"of type {type(value).__name__}: {str(value)[:60]}",
         code="not_a_class",
         column=column,

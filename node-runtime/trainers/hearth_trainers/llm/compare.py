@@ -120,7 +120,7 @@ def _in_float32(model: Any) -> Iterator[None]:
 def _verdict(prompt: str, plain: torch.Tensor, expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
     if found.shape != expected.shape:
         raise JobError(
-            f"The merged model has {found.shape[-1]} logits, its base {expected.shape[-1]}.", code="bad_base"
+            f"The merged model has {found.shape[-1]} logits, but its base has {expected.shape[-1]}.", code="bad_base"
         )
     span = float(expected.max() - expected.min())
     effect = float((expected - plain).abs().max())

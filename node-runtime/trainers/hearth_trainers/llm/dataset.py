@@ -20,7 +20,7 @@ from .rows import read_rows
 from .settings import Settings
 
 CACHED_DATASETS = 8
-# Must change whenever the tokenization of rows changes, or what is noted or refused.
+# Must change whenever row tokenization changes, or the rules for what is noted or rejected.
 _CACHE_VERSION = 6
 
 
@@ -104,7 +104,7 @@ def _read_cache(file: Path | None) -> Tokenized | None:
     except (OSError, ValueError, KeyError) as error:
         warn(f"The tokens of an earlier attempt cannot be read ({error}).")
         return None
-    log("The tokens are those of an earlier attempt.")
+    log("Using the tokens of an earlier attempt.")
     os.utime(file)
     starts = [0, *ends[:-1]]
     examples = [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]

@@ -35,7 +35,7 @@ class LostParts:
         """Returns the parts of `messages` that `text`, the rendered row, does not show.
 
         Words missing from `text` may have been changed, and words in it may come from another message. So
-        we render marks in place of missing parts, and once in place of each shape of message.
+        we render marks in place of missing parts, and also once for each shape of message.
         """
         marks: dict[tuple[int, str], str] = {}
         suspects: list[Part] = []

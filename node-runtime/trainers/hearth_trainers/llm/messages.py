@@ -31,8 +31,8 @@ _SHAREGPT_ROLES = {
 _ROLES = ("system", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _PASSED = ("name", "tool_call_id")
-# Members with a message's reasoning: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one
-# of them.
+# The members that contain a message's reasoning: in vLLM, in GPT-OSS and TRL, and in OpenRouter. A template
+# reads one of them.
 REASONING_MEMBERS = ("reasoning_content", "thinking", "reasoning")
 # Columns of a chat row; others are left out.
 CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "parallel_tool_calls")
@@ -58,8 +58,9 @@ class Conversation:
 
 
 def read_conversation(row: Row, number: int, template: str) -> Conversation:
-    """Reads `messages` of `{role, content}`, or `conversations` of `{from, value}`. Roles that this reader does not
-    know are refused unless the template names them."""
+    """Reads `messages` of `{role, content}`, or `conversations` of `{from, value}`. Roles that this reader
+    does not know are rejected unless the template names them.
+    """
     column = "conversations" if row.get("messages") is None else "messages"
     turns = _parsed(row.get(column))
     if not is_list(turns):
@@ -142,7 +143,7 @@ def _content(content: Any, name: str, refuse: Callable[[str], JobError]) -> str:
     for part in content:
         kind = part.get("type", "text") if is_object(part) else "text"
         if kind not in _TEXT_PARTS:
-            raise refuse(f"has a part of type {str(kind)[:40]}; a language model learns from texts alone")
+            raise refuse(f"has a part of type {str(kind)[:40]}; a language model learns from text only")
         text = part if isinstance(part, str) else part.get("text") if is_object(part) else None
         if not isinstance(text, str):
             raise refuse("has a part without text")

@@ -31,8 +31,9 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
 
 
 def base_folder(job: Job) -> Path:
-    """Returns the Hugging Face folder of the base: as given, or the merged model among the
-    artifacts of an earlier run."""
+    """Returns the Hugging Face folder of the base: as given, or the merged model in an earlier run's
+    artifacts.
+    """
     if job.base_dir is None:
         raise JobError("The job names no base model folder.", code="bad_job")
     for folder in (job.base_dir, job.base_dir / "model"):
@@ -42,7 +43,7 @@ def base_folder(job: Job) -> Path:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Loads the tokenizer and adds a padding token and a chat template if it has none."""
+    """Loads the tokenizer, and adds a padding token and a chat template if they are missing."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError) as error:

@@ -47,22 +47,22 @@ class Notes:
         lost = "is lost, because the chat template of the base model leaves it out"
         messages = {
             "empty": f"Left out {{}} with an empty '{learnt}'",
-            "cut": f"{{}} lost {part}, because {limit} tokens",
+            "cut": f"Cut {part} of {{}}, because {limit} tokens",
             "long_output": (
                 f"{{}} are longer than sequence_len ({settings.sequence_len:,} tokens) and take more memory: "
                 "outputs stay whole"
             ),
             "cut_answer": (
-                f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens"
+                f"Cut the end of the output in {{}}, because the model reads no more than {max_positions:,} tokens"
             ),
             "tools": "The tools of {} are lost, because the chat template of the base model has none",
-            "system": f"The system text of {{}} {lost}; write it at the beginning of the first message of the user",
+            "system": f"The system text of {{}} {lost}; write it at the beginning of the first user message",
             "reasoning": (
-                f"Reasoning in {{}} {lost}; choose a base model whose template shows it, also in earlier messages"
+                f"Reasoning in {{}} {lost}; choose a base model whose template shows it, even in earlier messages"
             ),
-            "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as another message of the assistant",
+            "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as a separate assistant message",
             "unused_system": (
-                "The column 'system' of {} is not used, because their messages have another system message; "
+                "The column 'system' of {} is not used, because their messages have a different system message;"
                 "write both in one"
             ),
         }

@@ -25,7 +25,7 @@ class Objective(Protocol):
     plan: Plan
 
     def step(self, step: int, rank: int) -> tuple[list[Any], int]:
-        """Returns the batches of one process in a step (from 0), and the number of targets of all processes."""
+        """Returns one process's batches in a step (from 0), and the number of targets across all processes."""
         ...
 
     def loss(self, model: Any, batch: Any) -> torch.Tensor:

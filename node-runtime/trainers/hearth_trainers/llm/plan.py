@@ -34,13 +34,14 @@ class Plan:
         return self._settings.gradient_accumulation_steps * self._world
 
     def step(self, step: int, rank: int = 0) -> tuple[list[tuple[list[int], bool]], list[int]]:
-        """Returns the micro-batches of one process in optimizer step `step` (from 0) as row numbers, each with
-        whether it counts, and the rows of all processes."""
+        """Returns one process's micro-batches in optimizer step `step` (from 0): their row numbers, and
+        whether each counts. Also returns the rows of all processes.
+        """
         epoch, offset = divmod(step, self.steps_per_epoch)
         order = self._order(epoch)
         chosen = order[offset * self._micro_per_step : (offset + 1) * self._micro_per_step]
         batches = [(rows, True) for rows in chosen[rank :: self._world]]
-        # Every process takes part in every gradient exchange, if necessary with a batch that does not count.
+        # Every process takes part in every gradient exchange, if necessary with a batch that doesn't count.
         if len(batches) < -(-len(chosen) // self._world):
             batches.append((chosen[0], False))
         return batches, [row for rows in chosen for row in rows]
@@ -58,7 +59,7 @@ class Plan:
             micro += [near[start : start + size] for start in range(0, len(near), size)]
         mixed = [micro[index] for index in rng.permutation(len(micro))]
         if epoch == 0:
-            # The longest rows come first, so that a lack of memory shows at the start.
+            # The longest rows come first, so that a run that lacks memory fails at the start.
             longest = max(range(len(mixed)), key=lambda index: self._lengths[mixed[index][0]])
             mixed.insert(0, mixed.pop(longest))
         return mixed

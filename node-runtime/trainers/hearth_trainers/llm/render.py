@@ -73,7 +73,7 @@ class Renderer:
         return self._fit_answer(self._ids(prompt), self._ids(answer), number)
 
     def _is_empty(self, row: Row, column: str, number: int) -> bool:
-        """Notes a row whose text to learn is empty. A row without that column is an error in the dataset."""
+        """Notes a row whose target text is empty. A row without that column is an error in the dataset."""
         value = row.get(column, ...)
         is_empty = value is None or (isinstance(value, str) and not value.strip())
         if is_empty:
@@ -132,7 +132,7 @@ class Renderer:
         return self._whole(self._ids(text), number)
 
     def _check_parts(self, chat: Conversation, text: str, number: int) -> None:
-        """Refuses a row that lost one of its messages, because the others would then answer something else.
+        """Rejects a row that lost one of its messages, because the others would then answer something else.
         If an instruction, reasoning or text next to calls is lost, a conversation remains, so the loss is
         only noted.
         """
@@ -143,7 +143,7 @@ class Renderer:
         try:
             lost = self._lost_parts.find(chat.messages, text, render)
         except JobError:
-            # The template refuses other text in these messages, so we can't find out what it leaves out.
+            # The template rejects other text in these messages, so we can't find out what it leaves out.
             return
         kinds: set[str] = set()
         for part in lost:
@@ -158,7 +158,7 @@ class Renderer:
                 raise JobError(
                     f"Row {number}: message {part.place + 1 - chat.inserted} has the role '{message['role']}', and "
                     "the chat template of the base model leaves its text out. Choose a base model whose template "
-                    "shows such messages, or write the text in a message of the user or the assistant.",
+                    "shows such messages, or write the text in a user or assistant message.",
                     code="no_role_template",
                     row=number,
                 )

@@ -45,7 +45,7 @@ class LoopSettings:
 
 
 def read_loop_settings(job: Job, device: str) -> LoopSettings:
-    """Reads the settings of a run for `device`; refuses those that cannot work there."""
+    """Reads a run's settings for `device`; rejects those that cannot work there."""
     settings = LoopSettings(**{name: job.param(name) for name in LoopSettings.__dataclass_fields__})
     refuse_without_cuda(settings.optimizer, device)
     return settings
@@ -65,7 +65,7 @@ class Settings(LoopSettings):
 
 
 def read_settings(job: Job, device: str) -> Settings:
-    """Reads the settings for `device` (`cpu`, `cuda`, `xpu`); refuses those that cannot work there."""
+    """Reads the settings for `device` (`cpu`, `cuda`, `xpu`); rejects those that cannot work there."""
     given: dict[str, Any] = {name: job.param(name) for name in Settings.__dataclass_fields__}
     given["flash_attention"] = _flash(given["flash_attention"])
     if job.param("sample_packing"):
@@ -78,10 +78,10 @@ def read_settings(job: Job, device: str) -> Settings:
 
 
 def refuse_without_cuda(optimizer: str, device: str) -> None:
-    """Refuses an optimizer that this device cannot run."""
+    """Rejects an optimizer that this device cannot run."""
     if optimizer in EIGHT_BIT_OPTIMIZERS and device != "cuda":
         raise JobError(
-            f"The optimizer {optimizer} needs a CUDA device and this node trains on {device}; "
+            f"The optimizer {optimizer} needs a CUDA device, but this node trains on {device};"
             "use adamw_torch, or request a GPU node with hardware_preference gpu_only.",
             code="needs_cuda",
         )

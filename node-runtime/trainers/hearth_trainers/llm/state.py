@@ -62,8 +62,9 @@ def random_state(device: torch.device) -> dict[str, Any]:
 def write_state(
     directory: Path, digest: str, position: Position, learner: Learner, randoms: list[dict[str, Any]]
 ) -> None:
-    """Writes a draft, flushes and renames it; then reports it, and deletes the oldest. `randoms`
-    has one entry per process."""
+    """Writes a draft, flushes and renames it; then reports the checkpoint, and deletes the oldest one.
+    `randoms` has one entry per process.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"checkpoint-{position.step:08d}.zip"
     draft = path.with_name(f".{path.name}.draft")
@@ -113,7 +114,7 @@ def read_state(path: Path, digest: str, learner: Learner, rank: int) -> Position
         return None
     own = learner.weights()
     if own.keys() != weights.keys():
-        warn("The checkpoint has weights other than those trained now; training starts afresh.")
+        warn("The weights in the checkpoint are not the ones being trained now; training starts afresh.")
         return None
     with torch.no_grad():
         for name, one in own.items():

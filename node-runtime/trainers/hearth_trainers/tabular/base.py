@@ -54,8 +54,8 @@ def read_base(run: Run, task: str) -> Base | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, lgb.basic.LightGBMError) as error:
         raise JobError("The base model cannot be read: its files are damaged.", code="bad_base") from error
     if base_task != task:
-        raise JobError(f"The base model is not one of {task}.", code="bad_base")
-    log(f"Training continues from a model of {len(features)} columns.")
+        raise JobError(f"The base model is not a {task} model.", code="bad_base")
+    log(f"Training continues from a model with {len(features)} columns.")
     return _without_blanks(base) if run.job.format == "csv" else base
 
 
@@ -78,19 +78,19 @@ def _trimmed(values: Sequence[Any]) -> list[Any]:
 
 
 def features_of(base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
-    """Returns the base's columns. Raises an error if the table lacks one or has it with values of another
-    kind (an empty column is fine). `ignore` must not name any of them, because the base's trees read them.
-    `written` is the whole dataset, for row numbers.
+    """Returns the base's columns. Raises an error if the table lacks one, or if it contains values of a
+    different kind (an empty column is fine). `ignore` must not name any of them, because the base's trees
+    read them. `written` is the whole dataset, for row numbers.
     """
     if target != base.target:
-        raise _mismatch(f"The base predicts '{base.target}', this run '{target}'.", target)
+        raise _mismatch(f"The base predicts '{base.target}', but this run predicts '{target}'.", target)
     for feature in base.features:
         name = feature.name
         if name not in table.column_names:
-            raise _mismatch(f"The base learnt from a column '{name}' that the dataset lacks.", name)
+            raise _mismatch(f"The base learned from a column '{name}' that the dataset lacks.", name)
         if name in ignore:
             text = (
-                f"ignore_columns names '{name}', which the base learnt from. "
+                f"ignore_columns names '{name}', which the base learned from."
                 f"Take it out of ignore_columns, or {_WITHOUT}."
             )
             raise _mismatch(text, name)
@@ -105,7 +105,7 @@ def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> 
     nearly = why_not_numbers(column) if feature.kind == NUMBER and kind == CATEGORY else None
     row = pc.index(pc.is_valid(column), True).as_py()
     why = nearly or f"row {row + 1} is '{str(column[row])[:60]}'"
-    return _mismatch(f"Column '{feature.name}' {here}; the base learnt from a {feature.kind} ({why}).", feature.name)
+    return _mismatch(f"Column '{feature.name}' {here}; the base learned from a {feature.kind} ({why}).", feature.name)
 
 
 def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
@@ -124,7 +124,7 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
             _report_texts(feature.name, table.column(feature.name), is_missing, written)
         if table.column(feature.name).null_count == table.num_rows:
             warn_about_data(
-                f"Column '{feature.name}', which the base learnt from, has no values; it counts as missing in every "
+                f"Column '{feature.name}', which the base learned from, has no values; it counts as missing in every"
                 "row.",
                 column=feature.name,
                 count=table.num_rows,
@@ -139,7 +139,7 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
         names = [name for name in ranked if lost[name] > (1 - _ALL_GAIN) * gains.sum()] or ranked
         shown = " and ".join(f"'{name[:80]}'" for name in names[:3]) + (" and others" if len(names) > 3 else "")
         raise _mismatch(
-            f"The base predicts from {shown}, and the dataset has no value there that the base learnt, so it adds "
+            f"The base predicts from {shown}, and the dataset has no value there that the base learned, so it adds"
             f"nothing: {_WITHOUT}.",
             names[0],
         )

@@ -37,7 +37,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """The number of numbers that encode the column."""
+        """How many numbers encode the column."""
         return DATETIME_WIDTH if self.kind == DATETIME else 1
 
     def as_json(self) -> dict[str, Any]:

@@ -69,12 +69,12 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
     # An accent may be a separate character or part of its letter.
     values = sorted(value for value in pc.unique(pc.utf8_normalize(column, "NFC")).to_pylist() if value is not None)
     if len(values) > MAX_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
-        return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
+        return f"it is text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:
-        warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)
+        warn_about_data(f"Column '{name}' is learned as text: {nearly}.", column=name)
     elif _are_free_texts(column):
         warn_about_data(
-            f"Column '{name}' is learnt as a category of {len(values)} different texts, most of them in "
+            f"Column '{name}' is learned as a category of {len(values)} different texts, most of them in"
             f"{MAX_RARE_ROWS} rows or fewer; a text that isn't in the training rows counts as missing. Name the "
             "column in ignore_columns, or train text-classification to learn from its words.",
             column=name,
@@ -136,7 +136,7 @@ def read_number_texts(table: pa.Table, but: Sequence[str]) -> pa.Table:
         numbers = read_numbers(column, points)
         if numbers is None or pc.any(pc.match_substring_regex(column, r"^\s*0\d")).as_py():
             continue
-        how = numbers.how or "numbers, though the dataset holds texts"
+        how = numbers.how or "numbers, though the dataset stores them as text"
         report_numbers(name, column, replace(numbers, how=how))
         table = table.set_column(index, name, numbers.column)
     return table

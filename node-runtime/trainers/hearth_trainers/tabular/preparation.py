@@ -37,7 +37,7 @@ class TabularData:
     left_out: list[dict[str, str]]
 
     def manifest_fields(self) -> dict[str, Any]:
-        """Returns the fields of the manifest about columns."""
+        """Returns the manifest's fields about columns."""
         names = [feature.name for feature in self.features]
         return {
             "features": [feature.as_json() for feature in self.features],
@@ -77,11 +77,11 @@ def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) ->
     run.codes.clear()
     if written is None:
         return run.table
-    log(f"Classes in '{target}' have leading zeros or are written in several ways, so all are learnt as texts.")
+    log(f"Classes in '{target}' have leading zeros or are written in several ways, so all are learned as text.")
     if alike and not is_padded:
         other, text, row = alike
         warn_about_data(
-            f"'{other}' and '{text}' (row {row}) in '{target}' are learnt as different classes; write one class in one "
+            f"'{other}' and '{text}' (row {row}) in '{target}' are learned as different classes; write one class in one"
             "way.",
             column=target,
             row=row,
@@ -120,7 +120,7 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
 
 
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
-    """Chooses and encodes the columns; with a base, the columns of the base."""
+    """Chooses and encodes the columns; with a base, uses the base's columns."""
     ignore = run.job.param("ignore_columns")
     table = read_number_texts(rows_with(run.table, target), [target, *ignore])
     if base:
@@ -140,7 +140,7 @@ def prepare(run: Run, target: str, base: Base | None) -> TabularData:
 def _columns_of(
     base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]
 ) -> tuple[list[Feature], list[LeftOut]]:
-    """Returns the columns of the base, and those that it did not learn from."""
+    """Returns the base's columns, and those that it did not learn from."""
     features = features_of(base, table, written, target, ignore)
     check_ignored(table, ignore)
     used = [target, *(feature.name for feature in features)]

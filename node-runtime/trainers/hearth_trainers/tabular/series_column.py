@@ -69,7 +69,7 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
             if (_SINCE_1970 in times[name] or name in named_parts) and not _counts_rows(numbers[name]):
                 reason = f"its numbers look like {times[name]}"
         elif name in fitting and name in texts:
-            reason = "it holds numbers as texts"
+            reason = "it holds numbers as text"
         elif name not in numbers and pa.types.is_string(column.type):
             reason = near_numbers(column)
         if reason:

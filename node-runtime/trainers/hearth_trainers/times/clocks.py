@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?")
-# Times as Excel writes them in Italian and Finnish. Others, such as 18.05.21, may be dates.
+# Excel writes times like this in Italian and Finnish. Others, such as 18.05.21, may be dates.
 _WITH_POINTS = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)\.([0-5]\d)")
 
 
@@ -18,9 +18,7 @@ def is_clock(text: str) -> bool:
 
 
 def are_clocks(texts: list[str]) -> bool:
-    """Returns whether all texts in a column are times of day; on their own, some of those with points may be
-    dates.
-    """
+    """Returns whether all texts in a column are times of day. Taken alone, some dotted ones could be dates."""
     return any(map(is_clock, texts)) and all(_CLOCK.fullmatch(text) or _WITH_POINTS.fullmatch(text) for text in texts)
 
 

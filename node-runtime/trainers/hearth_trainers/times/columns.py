@@ -123,8 +123,8 @@ def _read_candidates(
 
 
 def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Candidate:
-    """Returns the column that orders the series. Warns unless only this column differs in every row and has
-    the file in its order, or unless all candidates put the rows in the same order.
+    """Returns the column that orders the series. Warns unless only this column has a different value in every
+    row and matches the file's order, or unless all candidates put the rows in the same order.
     """
     candidates = [one for one in candidates if one.moments > 1] or candidates
     complete = [one for one in candidates if one.times.missing.mean() <= _MAX_MISSING] or candidates
@@ -132,9 +132,9 @@ def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Can
     in_order = [one for one in complete if is_sorted(one.known) and one.moments >= _MIN_MOMENTS]
     proved = [one for one in different if is_sorted(one.known)]
     if proved:
-        used, reason = min(proved, key=lambda one: int(one.times.missing.sum())), "the file is in its order already"
+        used, reason = min(proved, key=lambda one: int(one.times.missing.sum())), "the file is already in its order"
     elif in_order:
-        used, reason = max(in_order, key=lambda one: one.moments), "the file is in its order already"
+        used, reason = max(in_order, key=lambda one: one.moments), "the file is already in its order"
         # A file sorted by day may have the times of each day in no order.
         finer = [one for one in different if one.orders_alike(used)]
         used, reason = (finer[0], "it differs in every row") if finer else (used, reason)
@@ -175,8 +175,8 @@ def _counts_up(column: pa.ChunkedArray) -> bool:
 
 
 def _has_clear_order(times: Times) -> bool:
-    """Returns whether a column that the request doesn't name may order the rows. Shuffled numbers may if they
-    have a unit, because seconds since 1970 rarely fit a date notation in every row.
+    """Returns whether a column that the request doesn't name may order the rows. Unsorted numbers may do so
+    if they have a unit, because seconds since 1970 rarely fit a date notation in every row.
     """
     has_unit = times.how is not None and not times.notations
     return has_unit or not has_doubtful_order(times)

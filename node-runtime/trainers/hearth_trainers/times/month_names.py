@@ -34,12 +34,12 @@ def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarr
     if has_order and rank_alike([years, days if in_turn is None else in_turn]):
         either = f"they may be {DAYS_WITHOUT_YEAR}, but the order of the rows is the same either way"
         return years, MONTHS_WITH_YEAR, either
-    only_so = "they may be {}, but the rows of the file are in order only so"
+    only_so = "they may be {}, but only this reading puts the rows of the file in order"
     if is_sorted(years):
         return None if in_turn is not None else (years, MONTHS_WITH_YEAR, only_so.format(DAYS_WITHOUT_YEAR))
     if days is not None and _are_even_months(years):
         # They may also be the same few days of every month, if the file has them in order.
-        even = f"they may be {DAYS_WITHOUT_YEAR}, but the times are evenly spaced only so"
+        even = f"they may be {DAYS_WITHOUT_YEAR}, but only this reading spaces the times evenly"
         return None if in_turn is not None else (years, MONTHS_WITH_YEAR, even)
     return None if in_turn is None else (in_turn * _DAY_US, DAYS_WITHOUT_YEAR, only_so.format(MONTHS_WITH_YEAR))
 

@@ -100,7 +100,7 @@ def _are_days_and_months(numbers: np.ndarray) -> bool:
 
 
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about numbers that change the order of the file. Refuses numbers that may be dates: a date such
+    """Warns about numbers that change the order of the file. Rejects numbers that may be dates: a date such
     as 31.01, 2021.10 or DDMMYYHHmm is wrong as a number.
     """
     if not has_doubtful_order(times):
@@ -178,8 +178,8 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
 
 
 def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
-    """Returns whether a column holds a part of a time: the time of day, or a number such as the hour or the
-    month.
+    """Returns whether a column contains a part of a time: the time of day, or a number such as the hour or
+    the month.
     """
     if pa.types.is_string(column.type):
         texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]

@@ -220,7 +220,7 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: str) -> None:
-    """Refuses dates such as 23-Jan-05 if the rows of the file are in order with the year first, but not with
+    """Rejects dates such as 23-Jan-05 if the rows of the file are in order with the year first, but not with
     the day first.
     """
     known = ~times.missing
@@ -312,7 +312,7 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
         return "day first", by_points
     in_file_order = [one for one, found in known.items() if is_sorted(found)]
     if in_file_order and rank_alike([known[one] for one in in_file_order]):
-        return in_file_order[0], f"{undecided}, but the rows of the file are in order only so"
+        return in_file_order[0], f"{undecided}, but only this reading puts the rows of the file in order"
     if has_points:
         return "day first", by_points
     row = next(row for row, (numbers, _, _) in parts.items() if len(numbers[0]) < 4)

@@ -121,7 +121,7 @@ describe('stage fallbacks', () => {
     })
   })
 
-  it('do not take over if they produce another space or lack the operation', async () => {
+  it('do not take over if they produce a different space or lack the operation', async () => {
     const [from, other, to] = [
       await model(embeddingSpace(4)),
       await model(embeddingSpace(4)),

@@ -112,7 +112,7 @@ describe('settling a failed attempt', () => {
     assert.deepEqual(await rows(), after)
   })
 
-  it('settles an attempt once when calls are concurrent', async () => {
+  it('takes effect only once when calls are concurrent', async () => {
     const lost = { ...HELD, payload_node_id: lostNode }
     const { settle, rows } = await chain([lost, lost])
 

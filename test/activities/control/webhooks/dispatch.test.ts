@@ -80,7 +80,7 @@ describe('webhook dispatch', () => {
     await until(async () => (await on.listed('?status=delivering')).length === 0)
   })
 
-  it('aborts what it is sending when its worker shuts down, and records that at once', async () => {
+  it('aborts its in-flight deliveries when its worker shuts down, and records that immediately', async () => {
     await destination()
     await on.emit()
     const environment = new MockActivityEnvironment({ startToCloseTimeoutMs: 60_000 })

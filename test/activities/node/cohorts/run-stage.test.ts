@@ -77,7 +77,7 @@ describe('cohort stages on a node', () => {
     }
   }
 
-  it("leave half of the slots to others while one account's tools sleep", async () => {
+  it("leave half of the slots to other accounts while one account's tools sleep", async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 
@@ -90,7 +90,7 @@ describe('cohort stages on a node', () => {
     assert.equal(gateway.bodies.get('fail'), undefined, 'a stage that is not taken is not claimed')
   })
 
-  it('are accepted again once others of their account have ended', async () => {
+  it('are accepted again once other stages of their account have ended', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
     for (let n = 0; n < SHARE + 8; n++) void node.run('loud')

@@ -67,7 +67,7 @@ describe('training on a node', function () {
       })
     })
 
-    it('waits for space in the object store, and completes in its first attempt', async function () {
+    it('waits for space in the object store, and completes on its first attempt', async function () {
       if ('missing' in disk) return skipBecause(this, disk.missing)
       const jobId = await start({ epochs: 1_000, checkpoint_every_epochs: 100 })
       await hasCheckpoint(jobId)

@@ -106,7 +106,7 @@ describe('a task on a node', () => {
   }
 
   for (const atOnce of [4, 16, 128])
-    it(`leaves slots for others while many tools of one account sleep, on a node that runs ${atOnce}`, async () => {
+    it(`leaves slots for other accounts while many of one account's tools sleep, on a node that runs ${atOnce}`, async () => {
       using gateway = await gatewayAwayFor(0, /^$/)
       await using node = new ToolNode(gateway.origin, atOnce)
 
@@ -121,7 +121,7 @@ describe('a task on a node', () => {
       assert.equal(gateway.bodies.get('fail'), undefined)
     })
 
-  it('leaves a quarter of the slots for loads, whatever tools run', async () => {
+  it('leaves a quarter of the slots for loads, whichever tools are running', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 128)
 
@@ -134,7 +134,7 @@ describe('a task on a node', () => {
     assert.ok(!node.notTaken.some((turn) => turn.startsWith('quiet')))
   })
 
-  it('leaves slots for others while a batch of one account waits for a slow model', async () => {
+  it("leaves slots for other accounts while one account's batch waits for a slow model", async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 4)
 
@@ -146,7 +146,7 @@ describe('a task on a node', () => {
     assert.equal(gateway.bodies.get('fail'), undefined, 'a task that is not taken is not claimed')
   })
 
-  it('shares the slots of its account with cohort stages', async () => {
+  it("shares its account's slots with cohort stages", async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 128)
     const stages = Array.from({ length: SHARE - 5 }, () => node.slotShares.take('loud'))
@@ -208,7 +208,7 @@ describe('a task on a node', () => {
     assert.deepEqual(gateway.bodies.get('complete')?.result, { text: 'hi' })
   })
 
-  it('ends when the platform rejects its result as too large, because it would be on any node', async () => {
+  it('ends without a retry when the platform rejects its result as too large', async () => {
     using gateway = await gatewayAwayFor(1, /^complete$/, { status: 413, code: 'payload_too_large' })
 
     await assert.rejects(infer(gateway), { type: 'result_refused', nonRetryable: true })

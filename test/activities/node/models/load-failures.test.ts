@@ -6,7 +6,7 @@ describe('a failed load', () => {
   const messageOf = (code: ModelUnavailableError['code'], message: string) =>
     (toFailure(new ModelUnavailableError(code, message)) as Error).message
 
-  it("is reported to Temporal only in the node's own words, whatever the server or a store said", () => {
+  it("is reported to Temporal only in the node's own words, without text from the server or the store", () => {
     const messages = [
       messageOf(
         'load_failed',

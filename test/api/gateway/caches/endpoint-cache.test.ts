@@ -32,7 +32,7 @@ describe('the endpoint cache', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  it('is bounded by bytes: many endpoints with large schemas stay within 16 MB', async () => {
+  it('is bounded in bytes: many endpoints with large schemas stay within 16 MB', async () => {
     const cache = new EndpointCache(database.db, FRESH)
     const accountId = newId()
     await database.db.insertInto('account').values({ id: accountId, name: 'test' }).execute()

@@ -7,7 +7,7 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('load-time estimates for models without measurements (2.8, 4.5)', () => {
+describe('load-time estimates for models without measurements', () => {
   let api: TestApi
   let accountId: string
   let key: string

@@ -246,7 +246,7 @@ describe('the journal', () => {
     void journal[Symbol.asyncDispose]()
   })
 
-  it('refuses new work with Retry-After while too many rows wait to be written', async () => {
+  it('refuses new work with Retry-After while too many rows are waiting to be written', async () => {
     const dead = openDatabase('postgres://nobody@127.0.0.1:1/none')
     const journal = new Journal(dead, log)
     for (let i = 0; i < 8_192 + 256; i++) journal.insert(ended()).catch(() => {})

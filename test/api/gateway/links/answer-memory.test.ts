@@ -7,7 +7,7 @@ describe('the answer memory', () => {
   const room = () => new ResponseMemory(64 * MIB).room('a')
   const hold = (text: string) => room().holdValues(Buffer.from(text))
 
-  it('rejects answers that would take long to parse, because a tenant may own the node', () => {
+  it('rejects answers that would take too long to parse, because a tenant may own the node', () => {
     const names = Array.from({ length: 100_000 }, (_, nth) => `"${nth.toString(36)}":0`).join()
     const unlike = Array.from({ length: 100_000 }, (_, nth) => `{"${(nth % 19_000).toString(36)}":0}`).join()
     for (const text of [

@@ -98,7 +98,7 @@ describe('logs and losses over the link', () => {
     )
   })
 
-  it("show each epoch's losses while a run works, and after it has failed or been cancelled", async () => {
+  it("show each epoch's losses while a run is in progress, and after it has failed or been cancelled", async () => {
     const { key, accountId } = await api.account()
     const { db } = api.database
     for (const status of ['running', 'failed', 'cancelled'] as const) {
@@ -142,7 +142,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(jobId), logLines)
   })
 
-  it('of a later attempt replace those of an earlier one, never the reverse', async () => {
+  it('from a later attempt replace those from an earlier one, never the reverse', async () => {
     const jobId = await addJob({ attempts: 2 })
     const losses = (train_loss: number) => ({ train_loss, val_loss: null })
     node.parts.spool.job(jobId, 2).metric(7, losses(1))
@@ -338,7 +338,7 @@ describe('reports over the link', () => {
     }
   })
 
-  it("have a chat's token counts ignored unless they are valid counts", async () => {
+  it("have a chat's token counts ignored if they are invalid", async () => {
     const socket = await speakFor()
     const claims = [7, -1, 1.5, '7', 2 ** 60, null, undefined, 0]
     answerWith(socket, (n) => JSON.stringify({ status: 200, content_type: n, tokens: claims[n] }))

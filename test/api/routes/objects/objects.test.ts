@@ -116,7 +116,7 @@ describe('signed URLs of the local object store', () => {
     }
   })
 
-  it('store nothing of an upload that breaks off', async () => {
+  it('store nothing from an interrupted upload', async () => {
     const { pathname, search } = new URL(await signPut('b/broken'))
     const socket = connectTo(api.baseUrl)
     await once(socket, 'connect')

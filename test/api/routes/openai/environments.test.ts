@@ -152,7 +152,7 @@ describe('a chat on a node whose environment is not installed yet', function () 
     assert.ok(seen.has('installing'), [...seen].join())
   })
 
-  it('does not count the installation towards its wait, and then waits the usual time', async () => {
+  it('does not count the installation toward its wait, and then waits the usual time', async () => {
     const { db, log } = api.services
     const placement = new PlacementIndex()
     const slow = { name: 'slow', profiles: ['tiny'], state: 'installing' as const, progress: 0.9, eta_s: 0 }

@@ -38,7 +38,7 @@ describe('the token count of a stream', () => {
     assert.equal(tokensOf(event('no "usage" here')), 0)
   })
 
-  it('is not searched for in an event that would take long to parse, nor by translated streams', () => {
+  it('is not searched for in an event that would take too long to parse, nor in translated streams', () => {
     const names = Object.fromEntries(Array.from({ length: 100_000 }, (_, nth) => [`k${nth}`, 0]))
     const long = event({ ...word('long '.repeat(100_000)), usage })
 

@@ -157,7 +157,7 @@ describe('the official openai client for Python', () => {
     })
   }
 
-  it('raises its own exception when a stream breaks off', async () => {
+  it('raises its own exception when a stream is cut off', async () => {
     const broken = await chat.warm()
     const chatRequest = chatOf({ tokens: 50, gap_ms: 5, die_after: 2 }, { model: broken.id })
 

@@ -69,7 +69,7 @@ describe('the OpenAI speech API', function () {
     assert.deepEqual([task.status, task.result], ['succeeded', null])
   })
 
-  it('synthesizes a long text in pieces, reproducibly with the same seed', async () => {
+  it('synthesizes long text in pieces, reproducibly with the same seed', async () => {
     const long = `${INPUT} `.repeat(40)
     const made = async () => {
       const { result } = await world.ask('voices', { text: long, seed: 7, format: 'wav' })
@@ -92,7 +92,7 @@ describe('the OpenAI speech API', function () {
 
     const [slow, usual, fast] = [await length(0.5), await length(1), await length(2)]
 
-    // Each piece of so short a text lasts at least one step of the model.
+    // With text this short, each piece lasts at least one model step.
     assert.ok(slow > 1.3 * usual && usual > 1.2 * fast, `${slow} ${usual} ${fast}`)
     assert.equal((await speak({ voice: 'alloy' })).headers.get('x-voice-used'), '0')
   })

@@ -157,7 +157,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('is paged and filtered by time and action, and only with the operations key', async () => {
+  it('is paged and filtered by time and action, and requires the operations key', async () => {
     const { accountId, key } = await api.account()
     for (const name of ['a', 'b', 'c']) await call('POST', `/accounts/${accountId}/keys`, { name })
 

@@ -63,7 +63,7 @@ describe('min_warm', function () {
     assert.deepEqual(promised.map(({ workflow_id }) => workflow_id).toSorted(), loads.toSorted())
   })
 
-  it('protects the model from eviction, until it is lowered', async () => {
+  it('protects the model from eviction until min_warm is lowered', async () => {
     await using node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
     const [row, other] = [await endpoint('kept'), await endpoint('other', 150)]
     await set(row, 1)

@@ -37,7 +37,7 @@ describe('operator actions', function () {
     (await read(`${ADMIN}/audit-log?action=${action}&subject_id=${subject}`)).entries
 
   describe('giving credits', () => {
-    it("shows up in the account's balance and ledger with the reason, and can be reversed", async () => {
+    it("is reflected in the account's balance and ledger with the reason, and can be reversed", async () => {
       const { accountId, key } = await on.api.account()
       const path = `/accounts/${accountId}/credits`
       const endpoint = await on.endpointOver(await on.loadedModel(), {
@@ -116,7 +116,7 @@ describe('operator actions', function () {
   })
 
   describe('cancelling work', () => {
-    it('cancels a run of any account and records an event that the account sees', async () => {
+    it('ends a run of any account and records an event that the account sees', async () => {
       const { accountId, key } = await on.api.account()
       const runId = await createRun(on.api, key, { dataset_id: await readyDataset(on.api, accountId) })
 
@@ -133,7 +133,7 @@ describe('operator actions', function () {
       assert.equal((await order(`/runs/${newId()}:cancel`)).status, 404)
     })
 
-    it('cancels a task of any account and refunds its price', async () => {
+    it('ends a task of any account and refunds its price', async () => {
       const { accountId, key } = await on.api.account()
       const endpoint = await on.endpointOver(await on.loadedModel(), {
         price_micro: 1_000,

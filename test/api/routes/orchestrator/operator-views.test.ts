@@ -152,7 +152,7 @@ describe('operator views', () => {
     assert.equal((await callAdmin(api, 'GET', '/placements')).status, 422)
   })
 
-  it('list open work of one kind with its workflows, of all accounts or of one', async () => {
+  it('list open work of one kind with its workflows, for all accounts or for one', async () => {
     const { db } = api.database
     const [one, other] = [(await api.account()).accountId, (await api.account()).accountId]
     const endpoint = await buildEndpoint(db, one)

@@ -59,7 +59,7 @@ describe('the operator overview', () => {
     assert.deepEqual([body.database.status, body.temporal.status], ['ok', 'unreachable'])
   })
 
-  it('counts requests, failures and latencies of the last minutes', async () => {
+  it('counts requests, failures and latencies from the last few minutes', async () => {
     const at = (secondsAgo: number) => new Date(Date.now() - secondsAgo * 1000)
     await addTasks([
       ...Array.from({ length: 19 }, () => ({ created_at: at(11), completed_at: at(10) })),
@@ -162,7 +162,7 @@ describe("the operators' node list", () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('finds nodes by state, owner and a part of their name', async () => {
+  it('finds nodes by state, owner and part of their name', async () => {
     const { db } = api.database
     const [online, offline] = [await rawNode(db), await rawNode(db)]
     await sql`update node set name = 'Rack-7', inventory = ${JSON.stringify(INVENTORY)} where id = ${offline.nodeId}`.execute(

@@ -198,7 +198,7 @@ describe('the payment for a cohort that ends', function () {
       stages.map(({ paid_to }) => paid_to),
       [node.accountId, node.accountId],
     )
-    // This is how the owner of a node that has done a task is looked up.
+    // This is how we look up the owner of the node that ran a task.
     assert.equal((await taskRepository.findNodeOwner(db, node.nodeId))?.account_id, node.accountId)
   })
 })

@@ -5,7 +5,7 @@ import {
   UnfitValuesError,
 } from '../../../../db/repositories/cohorts/payload-of.ts'
 
-describe('payloads of a result', () => {
+describe("a result's payloads", () => {
   it('are serialized once for all edges that carry the same value, and not for absent values', () => {
     const result = { text: 'hello', other: 1 }
     const payloads = new ResultPayloads(result)

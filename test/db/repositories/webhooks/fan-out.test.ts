@@ -123,7 +123,7 @@ describe('the fan-out of events to webhook destinations', () => {
     assert.deepEqual([await of(dead), await count('webhook_overflow')], [20, 0])
   })
 
-  it('dead-letters events that waited for 48 hours', async () => {
+  it('dead-letters events that have waited for 48 hours', async () => {
     await destination()
     await happen(2)
     await fanOutRepository.fanOutEvents(db, { maxOpen: 0 })
@@ -161,7 +161,7 @@ describe('the fan-out of events to webhook destinations', () => {
     await fanOutRepository.fanOutEvents(db)
     await db.updateTable('webhook_endpoint').set({ enabled: false }).where('id', '=', id).execute()
     const past = new Date(Date.now() - 1_000)
-    // The physical order of the rows is the reverse of the order of their ids.
+    // The rows' physical order is the reverse of their id order.
     await sql`update webhook_delivery set deadline_at = ${past} where id in (select id from webhook_delivery order by id desc)`.execute(
       db,
     )

@@ -154,7 +154,7 @@ describe('webhook rows', () => {
     assert.equal(alone.open(secret.sealed, `webhook_secret/${secret.id}`).toString(), body.secret)
   })
 
-  it('are picked fairly: none beyond its share, destinations with the fewest deliveries in flight first', async () => {
+  it('are picked fairly: no destination beyond its share, those with the fewest in-flight deliveries first', async () => {
     const [flooding, slow, quiet] = [await destination(), await destination(), await destination()]
     for (let n = 0; n < 30; n++) await on.emit()
     await on.api.database.db
@@ -249,7 +249,7 @@ describe('webhook rows', () => {
   })
 })
 
-/** Counts the sessions that wait for a lock. */
+/** Counts the sessions that are waiting for a lock. */
 async function waiters(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*) as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`.execute(

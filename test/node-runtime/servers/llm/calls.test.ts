@@ -39,7 +39,7 @@ async function runProbe(answers: (string[] | ProbeInput)[]): Promise<ProbeResult
 
 const letters = (whole: string) => whole.split('')
 
-describe('tool calls in the text of a PyTorch model', function () {
+describe("tool calls in a PyTorch model's text", function () {
   this.timeout(30_000)
   before(requireLlm)
 
@@ -67,7 +67,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     assert.equal(one?.text, '')
   })
 
-  it('may have a closing tag in their arguments', async () => {
+  it('may contain a closing tag in their arguments', async () => {
     const given = '{"html": "</tool_call>"}'
     const [one] = await runProbe([letters(`<tool_call>{"name": "f", "arguments": ${given}}</tool_call>`)])
 
@@ -188,7 +188,7 @@ describe('tool calls in the text of a PyTorch model', function () {
     '[TOOL_CALL',
     '[TOOL_CALLS] is what Mistral writes',
   ]
-  it('exclude text that only looks like them', async () => {
+  it('exclude text that only looks like a call', async () => {
     const answers = await runProbe(similar.flatMap((text) => [letters(text), [text]]))
 
     for (const [i, one] of answers.entries()) {
@@ -232,7 +232,7 @@ describe('tool calls in the text of a PyTorch model', function () {
   })
 })
 
-describe('the reasoning of a PyTorch model', function () {
+describe("a PyTorch model's reasoning", function () {
   this.timeout(30_000)
   before(requireLlm)
 

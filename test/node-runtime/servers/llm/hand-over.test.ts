@@ -104,7 +104,7 @@ for (const [name, form, profile, require] of [
       for (const other of others) assert.deepEqual(other, first)
     })
 
-    it('is rejected outside of the payload folder', async () => {
+    it('is rejected outside the payload folder', async () => {
       const outside = join(folder.path, 'outside')
       await writeFile(outside, await producer.bytesOf('payload'))
       await symlink(outside, join(consumer.server.exchangeDir ?? '', 'link'))
@@ -139,7 +139,7 @@ for (const [name, form, profile, require] of [
       await refused(await decode(empty), 'shape_mismatch')
     })
 
-    it("names the field of a request that can't be served", async () => {
+    it("is rejected with the field's name when its request can't be served", async () => {
       const { status, body } = await prefill('x', [])
       assert.equal(status, 400)
       assert.equal(body.error.param, 'messages')

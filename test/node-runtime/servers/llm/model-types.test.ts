@@ -9,7 +9,7 @@ const PROGRAM =
   'from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names; print(*sorted(names))'
 
 describe('quantizations that imports accept', () => {
-  it('match those that the language model server reads', () => {
+  it('match the ones that the language model server reads', () => {
     const server = new URL('../../../../node-runtime/servers/llm/model.py', import.meta.url)
     const [, list = ''] = /^READABLE_QUANTIZATIONS = \((.*)\)$/m.exec(readFileSync(server, 'utf8')) ?? []
 

@@ -31,13 +31,13 @@ const tool = (name: string, parameters?: object) => ({ type: 'function', functio
 const TOOLS = [tool('get_weather', PLACE), tool('now')]
 const WEATHER = { type: 'function', function: { name: 'get_weather' } }
 const CALLS = { messages: MESSAGES, tools: TOOLS, max_tokens: 400 }
-/** Nine free characters: only randomness or its absence decides their value. */
+/** Nine free characters, so their value depends only on whether sampling is random. */
 const FREE = { type: 'string', minLength: 9, maxLength: 9 }
 const formatOf = (schema: unknown, strict?: boolean) => ({
   type: 'json_schema',
   json_schema: { name: 'answer', schema, strict },
 })
-/** Schemas that clients send and some part of a model server can't enforce. */
+/** Schemas that clients send but that some part of a model server can't enforce. */
 const ODD = {
   fn: { properties: { a: { type: 'texte' } } },
   empty: { properties: { a: { type: 'string', enum: [] } } },
@@ -54,7 +54,7 @@ for (const [name, form, require, says] of [
   ['llama.cpp', 'gguf', requireLlamaCpp, ['{"ok": true}', '||call: ']],
   ['PyTorch', 'folder', requireLlm, ['{"ok": true}', '<tool_call>', '\n{"name": ']],
 ] as const) {
-  describe(`the output format of ${name}`, function () {
+  describe(`a language model with output formats on ${name}`, function () {
     this.timeout(180_000)
     let world: LlmWorld
     let model: ImportedModel
@@ -93,7 +93,7 @@ for (const [name, form, require, says] of [
       else assert.ok(called.name === 'get_weather' && isPlace(given), called.arguments)
     })
 
-    it('calls the one named tool, once', async () => {
+    it('calls the named tool exactly once', async () => {
       const { message, finish_reason } = await choiceOf({ ...CALLS, tool_choice: WEATHER })
 
       assert.equal(finish_reason, 'tool_calls')
@@ -136,7 +136,7 @@ for (const [name, form, require, says] of [
       assert.ok(called.name === 'now' || isPlace(JSON.parse(called.arguments)), JSON.stringify(called))
     })
 
-    it('calls nothing with tool_choice none', async () => {
+    it('calls no tool with tool_choice none', async () => {
       const { message, finish_reason } = await choiceOf({ ...CALLS, max_tokens: 20, tool_choice: 'none' })
 
       assert.equal(message.tool_calls, undefined)
@@ -150,7 +150,7 @@ for (const [name, form, require, says] of [
       assert.equal(finish_reason, 'length')
     })
 
-    it('continues after the result of a call', async () => {
+    it("continues after a call's result", async () => {
       const given = { name: 'get_weather', arguments: '{"city":"Paris","days":1,"hourly":false}' }
       const call = { id: 'call_1', type: 'function', function: given }
       const messages = [

@@ -15,8 +15,8 @@ const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
 /**
- * Together they take much longer than `SOON_MS`, and leave one connection to the model server free for its health
- * check.
+ * Together, this many requests take much longer than `SOON_MS`, yet leave one connection to the model server free for
+ * its health check.
  */
 const LEAVING = 3
 const LONG = {
@@ -211,7 +211,7 @@ for (const [name, form, require] of [
         times.push(performance.now() - began)
       }
 
-      // With Nagle's algorithm each of them would take 40 ms.
+      // With Nagle's algorithm, each response would take 40 ms.
       assert.ok(Math.min(...times) < 30, times.join())
     })
 

@@ -193,7 +193,7 @@ for (const [server, form, require] of [
       assert.equal(short.thought.trim(), 'So it is 7.')
     })
 
-    it('parses a tool call that follows reasoning', async () => {
+    it('contains a tool call that follows reasoning', async () => {
       const says = [
         'Let me look.',
         '</think>\n',

@@ -30,7 +30,7 @@ describe('the queue of a specialist server', function () {
   this.timeout(600_000)
   before(requireSpecialist)
 
-  it('gives each of 32 clients the results that its texts, of any length, would get alone', async () => {
+  it('gives each of 32 clients the same results that its texts would get alone, whatever their length', async () => {
     await using server = await serve()
     const texts = mixed(160)
     const alone = new Map<string, number[]>()
@@ -104,7 +104,7 @@ describe('the queue of a specialist server', function () {
     assert.ok(peakMb(server) < before + 100, `${before} MB before, ${peakMb(server)} MB after`)
   })
 
-  it('rejects requests while too many wait', async () => {
+  it('rejects requests while too many are waiting', async () => {
     await using server = await serve(SLOW)
     const disconnect = new AbortController()
     const text = Array.from({ length: 2_048 }, () => textOf(200))

@@ -90,7 +90,7 @@ const HEADS = [
   { kind: 'moderation', probe: { ask: 'classify', texts: TEXTS }, check: checkCategories },
 ] as const
 
-/** Every architecture with and without a head, every head several times. */
+/** Every architecture with and without a head, and every head several times. */
 const CASES: Case[] = [
   ...ARCHITECTURES.map((architecture): Case => ({
     what: `embeddings of ${architecture}`,

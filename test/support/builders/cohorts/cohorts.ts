@@ -97,7 +97,7 @@ export function buildEdge(
     .executeTakeFirstOrThrow()
 }
 
-/** Gives a node the lease of a stage; returns its token. */
+/** Leases a stage to a node; returns the lease token. */
 export async function leaseStage(
   db: Kysely<Database>,
   stage: Pick<CohortStageRow, 'id' | 'account_id'>,

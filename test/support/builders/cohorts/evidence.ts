@@ -23,7 +23,7 @@ export function safetensors(tensors: Record<string, { shape: number[]; values: r
   return Buffer.concat([length, header, ...data])
 }
 
-/** Builds the file of a map with these dimensions. */
+/** Builds a map file with these dimensions. */
 export const mapFile = (input: number, output: number): Buffer =>
   safetensors({
     weight: { shape: [output, input], values: Array.from({ length: input * output }, (_, i) => i / 10) },

@@ -27,8 +27,8 @@ export interface FolderRecipe {
 }
 
 /**
- * Returns folders that Python programs created. Equal ones are created once per machine, and all missing ones in one
- * process, because the libraries take seconds to import.
+ * Returns folders that Python programs create. Identical ones are created only once per machine. All missing ones are
+ * created in one process, because the libraries take seconds to import.
  */
 export async function buildFolders(python: string, makings: readonly FolderRecipe[]): Promise<string[]> {
   const kept = await Promise.all(makings.map((making) => placeOf(python, making)))

@@ -1,7 +1,8 @@
 """Trains adapters with PEFT (`merge_peft.py train BASE ADAPTERS KIND...`) or compares our merges with PEFT's
 (`merge_peft.py compare BASE ADAPTERS MERGED KIND...`).
 
-Adapters and our merges of them are in folders named by their kind. `compare` prints one line of JSON."""
+Adapters and our merges of them are in folders named after their kind. `compare` prints one line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def train(base: str, adapters: str, *kinds: str) -> None:
 
 
 def compare(base: str, adapters: str, merged: str, *kinds: str) -> None:
-    """Prints how much the logits of our merge and of PEFT's float32 merge differ at most, with both stored in
-    bf16.
+    """Prints the largest difference between the logits of our merge and of PEFT's float32 merge, both stored
+    in bf16.
     """
     print(json.dumps({kind: _compare(base, Path(adapters, kind), Path(merged, kind)) for kind in kinds}))
 

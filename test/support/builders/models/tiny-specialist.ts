@@ -39,7 +39,7 @@ export interface TinySpecialist {
   vocab?: number
   dtype?: 'bfloat16' | 'float16' | 'float32'
   pooling?: 'mean' | 'cls' | 'max'
-  /** The lengths to which its vectors can be truncated, as it declares. */
+  /** The lengths to which the model declares that its vectors can be truncated. */
   dimensions?: readonly number[]
   prompts?: Readonly<Record<string, string>>
   promptExcluded?: boolean
@@ -76,7 +76,7 @@ export async function tinySpecialist(options: TinySpecialist = {}): Promise<stri
 
 /**
  * Returns a tiny BERT as GGUF in float32, and a folder with the same weights for transformers. llama.cpp has no token
- * types, so the weights of the types are equal.
+ * types, so all types have equal weights.
  */
 export async function tinySpecialistGguf(
   options: TinySpecialist,

@@ -19,7 +19,7 @@ TEXTS = ["a red ball on a blue table", "waves at dusk, calm and slow", "hello wo
 
 
 def clip_text(hidden: int = 32, *, projects: bool = False) -> Any:
-    """Returns a text encoder of the CLIP family."""
+    """Returns a CLIP text encoder."""
     config = t.CLIPTextConfig(
         vocab_size=514,
         hidden_size=hidden,
@@ -42,7 +42,7 @@ def clip_tokenizer() -> t.CLIPTokenizer:
 
 
 def clip_vision(size: int, *, projects: int | None = None) -> Any:
-    """Returns an image encoder of the CLIP family."""
+    """Returns a CLIP image encoder."""
     config = t.CLIPVisionConfig(
         hidden_size=32,
         image_size=size,
@@ -61,7 +61,7 @@ def clip_images(size: int) -> Any:
 
 
 def t5() -> tuple[Any, Any]:
-    """Returns a text encoder of the T5 family and its tokenizer."""
+    """Returns a T5 text encoder and its tokenizer."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.train_from_iterator(
@@ -173,7 +173,7 @@ def video_diffusion() -> Any:
 
 def triangles(case: int) -> list[tuple[int, int, int]]:
     """Returns triangles between the edges of a cube whose ends differ: not a good surface, but a valid one."""
-    # The corner (x, y, z) has the bit x + 2y + 4z; the edges along x come first, then y, then z.
+    # The corner (x, y, z) is bit x + 2y + 4z; the edges along x come first, then y, then z.
     ends = [
         *((2 * y + 4 * z, 1 + 2 * y + 4 * z) for z in (0, 1) for y in (0, 1)),
         *((x + 4 * z, x + 2 + 4 * z) for z in (0, 1) for x in (0, 1)),

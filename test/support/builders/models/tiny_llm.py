@@ -11,7 +11,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-# Logits of the next piece are this far above all others.
+# The logit of the next piece exceeds all others by this much.
 CERTAINTY = 32
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",

@@ -25,7 +25,7 @@ from transformers import (
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 FIELDS = ["<s_menu>", "<s_name>", "</s_name>", "<s_price>", "</s_price>", "</s_menu>"]
-# The page that the Donut always reads, token by token.
+# The page that the Donut model always reads, token by token.
 PAGE = ["</s>", "<s_menu>", "<s_name>", "T", "e", "a", "</s_name>", "<s_price>", "3", "</s_price>", "</s_menu>", "</s>"]
 CERTAINTY = 1_000.0
 SIZES = {
@@ -62,7 +62,7 @@ def make(options: argparse.Namespace) -> None:
         decoder_start_token_id=2,
         pad_token_id=1,
         eos_token_id=2,
-        # Without these biases a random model hardly ever writes fields, and only one letter.
+        # Without these biases, a random model hardly ever writes fields, and writes only one letter.
         sequence_bias=_chain(tokenizer.convert_tokens_to_ids(PAGE)) if options.kind == "donut" else None,
         no_repeat_ngram_size=2,
     )

@@ -54,7 +54,7 @@ def make(options: argparse.Namespace) -> None:
     if options.dimensions:
         config.matryoshka_dimensions = options.dimensions
     model = getattr(transformers, f"{name}{'ForSequenceClassification' if labels else 'Model'}")(config)
-    # The default initialization returns almost the same numbers for any text.
+    # With the default initialization, the model returns almost the same numbers for any text.
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -90,7 +90,7 @@ def make(options: argparse.Namespace) -> None:
         begin_suppress_tokens=[],
         alignment_heads=[[0, 0]],
     )
-    # With this flag of the library, a model would ignore the settings of a request.
+    # With this library flag set, a model would ignore a request's settings.
     model.generation_config._from_model_config = False
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs'
 import { blocksOf } from '../cohorts/cohorts-page.ts'
 
-/** A command of a page, with the comment at the end of its last line. */
+/** A command on a page, with the comment at the end of its last line. */
 export interface Command {
   text: string
   comment: string
@@ -10,7 +10,7 @@ export interface Command {
 /** The pages whose commands users copy. */
 export const PAGES: readonly string[] = ['README.md', 'CONTRIBUTING.md', ...globSync('docs/*.md').toSorted()]
 
-/** Returns the commands of all `sh` blocks of a page, in order. */
+/** Returns the commands in all of a page's `sh` blocks, in order. */
 export const commandsOf = (page: string): Command[] => blocksOf('sh', page).flatMap(splitCommands)
 
 /** Splits a block at the line breaks that end a command: those outside quotes and not after a backslash. */
@@ -32,7 +32,7 @@ export function splitCommands(block: string): Command[] {
   return commands
 }
 
-/** Finds where the comment of a command starts, and whether the command continues on the next line. */
+/** Finds where a command's comment starts, and whether the command continues on the next line. */
 function scan(text: string): { comment: number; continues: boolean } {
   let quote = ''
   for (let i = 0; i < text.length; i++) {

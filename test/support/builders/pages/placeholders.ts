@@ -3,7 +3,7 @@ import type { ReadyFile } from '../../../../embedded/supervisor.ts'
 const DAY_MS = 86_400_000
 const dateIn = (days: number): string => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10)
 
-/** Placeholders on every page, with the value that a user of the platform puts there. */
+/** Placeholders used on every page, with the values that a platform user would put there. */
 const common = (ready: ReadyFile): [string | RegExp, string][] => [
   [/http:\/\/127\.0\.0\.1:8420|https:\/\/hearth\.your-company\.com/g, ready.base_url],
   [/hk_\.\.\./g, ready.api_key],

@@ -79,7 +79,7 @@ def cached(request: dict[str, Any]) -> Any:
 
 
 def positions(request: dict[str, Any]) -> Any:
-    """Returns the longest sequence of each config."""
+    """Returns each config's maximum sequence length."""
     import tempfile
 
     from hearth_trainers.llm.model import max_positions

@@ -9,7 +9,7 @@ interface QueryResult {
   error?: string
 }
 
-/** Queries files with the program of `query_table`, without the confinement of tools. */
+/** Queries files with the `query_table` program, outside the tool sandbox. */
 export async function runQueries(
   python: string,
   requests: ({ text: string } | { base64: string })[] & { sql?: string }[],

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 @cache
 def opened(folder: str, *, has_head: bool) -> tuple[Any, Any]:
-    """Returns the tokenizer and the model of a folder."""
+    """Returns the tokenizer and the model in a folder."""
     kind = AutoModelForSequenceClassification if has_head else AutoModel
     return AutoTokenizer.from_pretrained(folder), kind.from_pretrained(folder, dtype=torch.float32).eval()
 

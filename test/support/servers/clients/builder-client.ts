@@ -1,6 +1,6 @@
 import { request } from 'undici'
 
-/** A client of the Builder API that never retries, unlike `client/`, because a retry would hide a fault. */
+/** A client for the Builder API that never retries, unlike `client/`, because a retry would hide a fault. */
 export interface BuilderClient {
   get<T>(path: string): Promise<T>
   post<T>(path: string, body?: unknown): Promise<T>
@@ -14,7 +14,7 @@ interface UploadFile {
   type?: string
 }
 
-/** Creates a client of a running platform. Throws the platform's message for a response other than 2xx. */
+/** Creates a client for a running platform. Throws the platform's message for a response other than 2xx. */
 export function builderClient(baseUrl: string, apiKey: string): BuilderClient {
   const url = (path: string) => `${baseUrl}/api/builder/v1${path}`
   const headers = { 'x-api-key': apiKey }

@@ -45,7 +45,7 @@ def stream(client, **asked):
         "chunks": len(chunks),
         "text": "".join(choice.delta.content or "" for choice in choices),
         "finish": [choice.finish_reason for choice in choices if choice.finish_reason],
-        # The usage in each chunk that contains one, with the chunk's number of choices.
+        # The usage from each chunk that includes it, with the chunk's number of choices.
         "usage": [[len(chunk.choices), counts(chunk.usage)] for chunk in chunks if chunk.usage],
     }
 

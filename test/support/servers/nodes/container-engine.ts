@@ -20,7 +20,7 @@ export interface Engine extends AsyncDisposable {
 }
 
 /**
- * For `before`: finds the engine of this machine, else starts our own Podman service; skips the suite if neither works.
+ * For `before`: finds this machine's engine, or starts our own Podman service; skips the suite if neither works.
  * `withImage` builds the test image.
  */
 export async function requireEngine(

@@ -15,7 +15,7 @@ interface Fake {
   /** The delay before the first byte. */
   delay_ms?: number
   status?: number
-  /** Rejects requests with more messages. */
+  /** Rejects requests with more messages than this. */
   most_messages?: number
   /** The message of the error response; with `echoes`, the request itself is the message or the whole body. */
   message?: string

@@ -18,7 +18,7 @@ export interface SignedNode {
 interface SignedNodeOptions {
   accountId?: string
   sharing?: NodeSharing
-  /** The node records all work that it claims as dispatched by the gate. */
+  /** Records all work that the node claims as dispatched by the gate. */
   isHanded?: boolean
 }
 

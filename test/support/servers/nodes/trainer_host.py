@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-# Imported in advance, for the runs.
+# Imported in advance, so that the runs don't have to.
 for name in ("encoders.classification", "encoders.embedding", "llm.finetune"):
     importlib.import_module(f"hearth_trainers.{name}")
 

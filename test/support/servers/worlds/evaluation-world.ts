@@ -15,7 +15,7 @@ import { type AnyBody, OPERATIONS_KEY } from '../api.ts'
 import type { TrainerRun } from '../nodes/trainer.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
 
-/** The width of the vectors of tiny encoders. */
+/** The width of the tiny encoders' vectors. */
 const WIDTH = 32
 
 /** A gateway, Temporal and a node that serves real tiny encoders, for structured runs. */

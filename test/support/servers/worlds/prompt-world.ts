@@ -20,7 +20,7 @@ interface PromptOptions {
   decode?: readonly { nodeId: string }[]
   edge?: object
   stages?: { prefill?: object; decode?: object }
-  /** A model other than that of the world. */
+  /** A different model from the world's. */
   endpointId?: string
 }
 

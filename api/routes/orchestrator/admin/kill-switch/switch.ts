@@ -13,7 +13,7 @@ export async function switchKillSwitch(
   const row = await killSwitchRepository.writeKillSwitch(db, change, now())
   killSwitchSignal.send(row)
   const { version } = row
-  // A gateway that loses contact refuses new work by itself.
+  // A gateway that loses contact rejects new work on its own.
   const late = await awaitGateways(async () => {
     const { live, acknowledged } = await killSwitchRepository.countAcknowledged(db, version)
     return acknowledged >= live ? undefined : { live, acknowledged, version }

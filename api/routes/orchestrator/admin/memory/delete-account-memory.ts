@@ -7,7 +7,7 @@ import { noMemory } from './account-memory.ts'
 
 export const deleteAccountMemory = route({
   operationId: 'deleteAccountMemory',
-  summary: 'Permanently delete the memory of an account with its entries, snapshots and grants',
+  summary: "Permanently delete an account's memory with its entries, snapshots and grants",
   method: 'DELETE',
   path: '/admin/accounts/{account_id}/memory',
   auth: 'operations-key',

@@ -8,7 +8,7 @@ import { noMemory, readAccountMemory } from './account-memory.ts'
 
 export const disableMemory = route({
   operationId: 'disableMemory',
-  summary: 'Disable the memory of an account: nothing is read or written, and all entries are retained',
+  summary: "Disable an account's memory: nothing is read or written, and all entries are retained",
   method: 'POST',
   path: '/admin/accounts/{account_id}/memory/disable',
   auth: 'operations-key',

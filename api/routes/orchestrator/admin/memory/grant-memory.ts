@@ -9,7 +9,7 @@ import { GrantParams } from './grant-params.ts'
 
 export const grantMemory = route({
   operationId: 'grantMemory',
-  summary: 'Let an API key read or write the memory of its account',
+  summary: "Let an API key read or write its account's memory",
   method: 'PUT',
   path: '/admin/keys/{key_id}/memory-grants/{access}',
   auth: 'operations-key',
@@ -41,7 +41,7 @@ function requireUse({ role, tools }: memoryGrantRepository.MemoryKey, access: Me
   if (role === 'viewer')
     throw invalid(
       ['path', 'access'],
-      'a key with the role viewer cannot write; create one with the role operator',
+      'a key with the viewer role cannot write; create one with the operator role',
     )
   if (tools && !ToolFilter.ofKey(tools).allows({ slug: REMEMBER }))
     throw invalid(

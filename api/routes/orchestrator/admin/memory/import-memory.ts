@@ -10,7 +10,7 @@ const MAX_BYTES = 16 * 1024 * 1024
 
 export const importMemory = route({
   operationId: 'importMemory',
-  summary: 'Add entries to the memory of an account; existing ones are skipped',
+  summary: "Add entries to an account's memory; existing ones are skipped",
   method: 'POST',
   path: '/admin/accounts/{account_id}/memory/import',
   auth: 'operations-key',

@@ -35,7 +35,7 @@ export const loadNodeModel = route({
       if (!snapshot) throw new ApiError('conflict', 'this node is not connected')
       if (snapshot.draining) throw new ApiError('conflict', 'this node is draining and does not load models')
       if (!snapshot.profiles.includes(found.version.runtime_profile)) {
-        const why = `this node does not run models of the profile ${found.version.runtime_profile}`
+        const why = `this node does not run models with the profile ${found.version.runtime_profile}`
         throw new ApiError('conflict', why)
       }
       await modelOrderRepository.orderModel(trx, { nodeId, modelKey })

@@ -21,7 +21,7 @@ export const addTool = route({
 
   async handler({ body }, { db, now }) {
     if (body.image === undefined)
-      throw invalid(['body', 'image'], 'Field required: the image of the tool, by digest', 'missing')
+      throw invalid(['body', 'image'], "Field required: the tool's image, by digest", 'missing')
     if (isReserved(body.slug))
       throw invalid(
         ['body', 'slug'],

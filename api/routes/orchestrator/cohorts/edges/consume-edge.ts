@@ -36,7 +36,7 @@ export const consumeEdge = route({
   },
 })
 
-/** Consumes the payload, or ends the attempt if the consumer refuses it, which may include a reason. */
+/** Consumes the payload, or ends the attempt if the consumer rejects it; a rejection may include a reason. */
 async function take(step: EdgeStep, body: EdgeConsumeRequest): Promise<void> {
   const { edge, attempt, locked } = step
   if (body.outcome === 'refused') {

@@ -4,7 +4,7 @@ import { hasMet, meet, met } from './rendezvous.ts'
 import { atEdge } from './step.ts'
 import { pollUntilChange } from './wait.ts'
 
-/** The longest wait for the other side. */
+/** How long to wait for the other side. */
 const WAIT_TIMEOUT_MS = 10_000
 
 export const rendezvousEdge = route({

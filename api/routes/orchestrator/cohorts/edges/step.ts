@@ -113,7 +113,7 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   if (!isOpenCohort({ status: locked.cohort_status }))
     throw conflict('this cohort has ended', { state: 'closed' })
   const { attempt, state } = locked
-  if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
+  if (body.attempt !== attempt) throw conflict('the edge is on another attempt', { attempt, state })
   const called = await edgeRepository.callAttempt(trx, locked, call)
   const { was_held: wasHeld, was_called_at: wasCalledAt, ...row } = called
   const grounds = { evidence, isSpaceRevoked }

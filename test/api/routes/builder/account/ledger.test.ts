@@ -21,7 +21,7 @@ describe("an account's ledger", () => {
     return body
   }
 
-  it("comes with the caller's identity, permissions and spending", async () => {
+  it("is returned with the caller's identity, permissions and spending", async () => {
     const { accountId } = await on.api.account()
     const key = await on.api.key(accountId, 'operator')
     const { body } = await on.infer(endpoint.id, { input: { instances: [1] } }, key)

@@ -209,7 +209,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('require the role operator, while a viewer may read them', async () => {
+  it('require the operator role, while a viewer may read them', async () => {
     const { body } = await invoke(warm.name, { input: { instances: [1] } })
     const viewer = await on.api.key(on.caller.accountId, 'viewer')
 
@@ -301,7 +301,7 @@ describe('invocations of endpoints', () => {
       )
     })
 
-    it('reject another body under the same key, and a key that is not a UUID', async () => {
+    it('reject a different body under the same key, and a key that is not a UUID', async () => {
       const key = randomUUID()
       await keyed(key, { input: { instances: [1] } })
 

@@ -128,7 +128,7 @@ describe('invocations of operations', () => {
     assert.deepEqual(await jobs(), [])
   })
 
-  it('report one validation error of a large input, however many it has', async () => {
+  it('report only one validation error for a large input, however many it has', async () => {
     const unknown = Object.fromEntries(Array.from({ length: 19_000 }, (_, i) => [`member_${i}`, i]))
 
     const { status, body } = await invoke({ input: { ...input, ...unknown } })

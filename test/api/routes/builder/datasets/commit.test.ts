@@ -56,7 +56,7 @@ describe('dataset init, PUT and commit', () => {
     for (const answer of parallel) assert.deepEqual([answer.status, answer.body], [200, later.body])
   })
 
-  it("answers 429 while too many of the account's files wait to be read, and accepts the file afterwards", async () => {
+  it("answers 429 while too many of the account's files are waiting to be read, and accepts the file afterwards", async () => {
     const { db } = on.api.database
     const id = await on.create()
     const { upload_id, signed_url } = await on.init(id)

@@ -63,7 +63,8 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
 
     const { deletion, change } = await db.transaction().execute(async (trx) => {
       await trx.selectFrom('endpoint').select('id').where('id', '=', next.id).forUpdate().execute()
-      // The deletion has locked the replacement and waits for the deprecated endpoint, which the change has locked.
+      // The deletion has locked the replacement and is waiting for the deprecated endpoint, which the change has
+      // locked.
       const deleting = api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key })
       await until(() => waiting(1))
       const changing = patch(old.id, { replaced_by: next.name })
@@ -151,7 +152,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at: null })
   })
 
-  it('loses its replacement when that is deleted', async () => {
+  it('loses its replacement when the replacement is deleted', async () => {
     const [old, next] = [await build(), await build()]
     await patch(old.id, { status: 'deprecated', replaced_by: next.name })
 

@@ -65,7 +65,7 @@ describe('GET /endpoints (4.5)', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it("lists own endpoints in any review status and other accounts' offers, newest first", async () => {
+  it("lists the account's own endpoints in any review status and other accounts' offers, newest first", async () => {
     const body = await list('')
 
     assert.deepEqual(names(body), ['summaries', 'house-prices', 'churn'])
@@ -214,7 +214,7 @@ describe('a single endpoint', () => {
     }
   })
 
-  it('returns 404 to others, 403 while it waits for its review, and is open once approved', async () => {
+  it('answers 404 to others and 403 while it is waiting for review, and is open once approved', async () => {
     const own = await build()
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' })
     const offered = await build({ ...PUBLIC_LISTING })

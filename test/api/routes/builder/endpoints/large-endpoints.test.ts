@@ -36,7 +36,7 @@ describe('an endpoint with a large listing', () => {
     assert.equal(await call('PATCH', `${ENDPOINTS}/${old.id}`, change), 200)
   })
 
-  it('has its loaded nodes shown to operators without reading it', async () => {
+  it('shows operators which nodes have it loaded without reading it', async () => {
     const { id } = await build()
 
     const path = `/api/v1/admin/endpoints/${id}/min-warm`

@@ -69,7 +69,7 @@ describe("an endpoint's listing", () => {
     assert.equal((await patch(priced, { visibility: 'public', ...rest })).status, 200)
   })
 
-  it('is validated as at registration', async () => {
+  it('is validated as on registration', async () => {
     const { id } = await build()
     for (const [change, field] of [
       [{ input_schema: { type: 'nonsense' } }, 'input_schema'],

@@ -217,7 +217,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     await sql`delete from endpoint_scaling where reserved = 0`.execute(db)
   })
 
-  it('ignores tasks that wait for a paused endpoint', async () => {
+  it('ignores tasks that are waiting for a paused endpoint', async () => {
     const { db } = chat.api.database
     const endpoint = await chat.cold({ name: 'paused' })
     const waiting = async () =>

@@ -90,7 +90,7 @@ describe('the revision of a hub import', () => {
     assert.equal(old.status, 201, old.text)
   })
 
-  it('becomes ready by its test or an operator, not by a key of its account', async () => {
+  it("is made ready by its test or an operator, not by one of its account's keys", async () => {
     const { key, accountId } = await api.account()
     const stranger = await api.account()
     const { model_config_id: id, endpoint_id } = (await register(key, 'v1')).body

@@ -90,7 +90,7 @@ describe('GET /mcp/manifest (4.6)', () => {
     }
   })
 
-  it('lists own endpoints that accept requests, and approved public ones of other accounts', async () => {
+  it("lists the account's own endpoints that accept requests, and approved public ones of other accounts", async () => {
     await build({ name: `${mine.accountId}-own`, visibility: 'private' })
     await build({ name: `${mine.accountId}-paused`, status: 'paused' })
     await build({ name: `${mine.accountId}-deleted`, deleted_at: new Date() })

@@ -265,7 +265,7 @@ describe('memory routes', () => {
     assert.deepEqual(await texts(key), [])
   })
 
-  it('remember a text once under one Idempotency-Key, and store no copy of it', async () => {
+  it('remember an entry once under one Idempotency-Key, and store no copy of its text', async () => {
     const { key } = await accountWithMemory()
     const post = () =>
       api.call('POST', `${BUILDER}/memory/entries`, {

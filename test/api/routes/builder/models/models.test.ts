@@ -189,7 +189,7 @@ describe('models', () => {
     assert.equal(mine.price_per_request, 0)
   })
 
-  it('pass through each state, and become ready only by their test or an operator (3.5)', async () => {
+  it('pass through each state, and become ready only through their test or an operator (3.5)', async () => {
     const other = await api.account()
     const { model_config_id: id, endpoint_id } = await imported()
     const endpoint = `${BUILDER}/endpoints/${endpoint_id}`

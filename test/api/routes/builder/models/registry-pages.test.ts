@@ -81,7 +81,7 @@ describe('the model registry', () => {
     assert.equal(stolen.status, 422)
   })
 
-  it('and /v1/models list every model beyond a thousand', async () => {
+  it('and /v1/models list all models, even beyond a thousand', async () => {
     const { key, accountId } = await api.account()
     const version = await buildVersion(api.database.db, accountId)
     const ids = Array.from({ length: 2_050 }, () => newId())

@@ -115,7 +115,7 @@ describe('a version whose weights are reported as unusable', () => {
     }
   })
 
-  it('keeps its first reason, truncated, and the reason for which it was disabled', async () => {
+  it('keeps its first reason, truncated, and the reason why it was disabled', async () => {
     const shared = await node(owner.accountId, 'shared')
     const twice = await version()
     const disabled = await version({ lifecycle_status: 'disabled', lifecycle_note: 'by hand' })

@@ -74,7 +74,7 @@ describe('a task with a large input or result', () => {
     assert.deepEqual(await statusOf(id), ['succeeded', null])
   })
 
-  it('fails with its gateway without reading them', async () => {
+  it('fails along with its gateway without reading them', async () => {
     const id = await build({ status: 'running', gateway_id: newId() })
 
     await lean(() => reapOrphans(api.services.db, new Date()))

@@ -107,7 +107,7 @@ describe('a long result', () => {
     assert.ok(others < last, `${others} ms, ${last} ms`)
   })
 
-  it('of a loaded model is parsed in turns per account', async () => {
+  it('from a loaded model is parsed in turns per account', async () => {
     const endpoint = await on.endpointOver(await on.loadedModel())
     const instances = Array.from({ length: 400_000 }, (_, i) => i + 1_000_000)
     const ends = await Promise.all(
@@ -125,7 +125,7 @@ describe('a long result', () => {
     assert.ok(other.at - one.at > one.bytes / (8 * 1024) / 2, JSON.stringify(ends))
   })
 
-  it('of a model that no node has loaded is read in turns per account', async () => {
+  it('from a model that no node has loaded is read in turns per account', async () => {
     const { db } = api.database
     const endpoint = await on.endpointOver(await addModel(api, { name: 'away' }))
     const answers = Array.from({ length: 2 }, async () => {

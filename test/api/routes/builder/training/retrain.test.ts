@@ -280,7 +280,7 @@ describe('language model runs (4.3)', () => {
     assert.match(refused.body.error.message, /adamw_8bit needs a CUDA node/)
   })
 
-  it('accept every spelling of the contract, and report values out of range', async () => {
+  it('accept every spelling in the contract, and report values out of range', async () => {
     const columns = ['instruction', 'output']
     const { body } = await create(columns, {
       num_epochs: 2,

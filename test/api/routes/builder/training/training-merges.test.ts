@@ -214,7 +214,7 @@ describe('training merges (4.3)', () => {
     assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(off)] })).status, 422)
   })
 
-  it("accept models only below the account's own addresses in the object store", async () => {
+  it("accept models in the object store only from the account's own paths", async () => {
     using folder = temporaryFolder()
     writeCheckpoint(join(folder.path))
     for (const [path, bytes] of filesBelow(folder.path)) {

@@ -50,7 +50,7 @@ describe('training runs that have started', () => {
     assert.match(late.body.error.message, /failed/)
   })
 
-  it('are deleted with their files after the end, unless those are in use', async () => {
+  it('are deleted with their files once they have ended, unless the files are in use', async () => {
     const jobId = await createRun(api, key, { dataset_id })
     const open = await api.call('DELETE', `${RUNS}/${jobId}`, { key })
     assert.equal(open.status, 409)

@@ -76,7 +76,7 @@ describe('a stage lease', () => {
   }
   const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 
-  it("counts the model's tokens for the stage and towards the key's limit", async () => {
+  it("counts the model's tokens for the stage and toward the key's limit", async () => {
     const { lease, complete, counted } = await metered('infer')
     const token = await lease()
 

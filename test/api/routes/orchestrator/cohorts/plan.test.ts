@@ -373,7 +373,7 @@ describe('cohort plans', () => {
     assert.match(message, /edge "frames": a value is handed over as a whole.*"embed".*"space"/)
   })
 
-  it("count towards the account's rate limit, unlike reading capabilities", async () => {
+  it("count toward the account's rate limit, unlike reading capabilities", async () => {
     await using limited = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
     const { accountId, key } = await limited.account()
     const { id } = await buildEndpoint(limited.database.db, accountId)

@@ -8,7 +8,7 @@ import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 /** No node is connected, so a run is refused once it has been read. */
 const REFUSED = 409
 
-describe('cohort runs that take long to read', () => {
+describe('cohort runs that take a long time to read', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())

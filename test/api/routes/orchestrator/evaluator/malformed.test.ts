@@ -48,7 +48,7 @@ describe('the registration of evidence', function () {
     '9999-12-31T00:00:00Z',
     '0000-01-01T00:00:00Z',
   ])
-    it(`is rejected for the end ${valid_until}`, async () => {
+    it(`is rejected with valid_until ${valid_until}`, async () => {
       const { status, text } = await evaluate(api, 'evidence', { ...evidenceBody(ids), valid_until })
       assert.equal(status, 422, text.slice(0, 300))
     })

@@ -31,7 +31,7 @@ describe('model spaces', () => {
     assert.match(first.body.spaces[0].fingerprint, /^[0-9a-f]{64}$/)
   })
 
-  it('form a new generation when they change, and planners see only that', async () => {
+  it('form a new generation when they change, and planners see only the newest one', async () => {
     const id = await version()
     const before = await register(id, embeddingSpace(4))
 

@@ -78,7 +78,7 @@ describe('a plan with vector hand-overs', () => {
     assert.match(ofFallback?.message ?? '', new RegExp(`"input" of "${fallback.endpoint}" are different`))
   })
 
-  it('reports missing evidence until there is some, and when it has expired or been revoked', async () => {
+  it('reports evidence that is missing, expired or revoked', async () => {
     const from = await model(embeddingSpace(4))
     const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
     const ids = { source_space_id: from.space, target_space_id: to.space }
@@ -101,7 +101,7 @@ describe('a plan with vector hand-overs', () => {
     )
   })
 
-  it('ignores evidence with a map that no node applies, which older versions accepted', async () => {
+  it('ignores evidence, accepted by older versions, whose map no node can apply', async () => {
     const kind = { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }
     const from = await model(embeddingSpace(4, kind))
     const to = await model(embeddingSpace(4, { ...kind, name: 'input', role: 'accepts' }))

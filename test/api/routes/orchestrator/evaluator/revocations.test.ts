@@ -74,7 +74,7 @@ describe('a revocation', () => {
     assert.deepEqual(events[0]?.data, { evidence_ids: [id], reason: 'evidence_revoked' })
   })
 
-  it('revokes the lease of a stage that works on a consumed hand-over, and allows no other attempt', async () => {
+  it('revokes the lease of a stage that is working on a consumed hand-over, and allows no other attempt', async () => {
     const { id } = await evidence()
     const { cohortId, stages } = await buildCohortRows(api, [{ evidence_id: id, state: 'consumed' }, {}])
     const { db } = api.database

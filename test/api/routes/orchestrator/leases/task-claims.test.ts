@@ -167,7 +167,7 @@ describe('task claims', () => {
     assert.deepEqual([(await task(never)).status, (await task(never)).error], ['failed', 'no such column'])
   })
 
-  it('show the progress that a node reports with a renewal, which never goes back', async () => {
+  it('show the progress that a node reports with a renewal, which never decreases', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
     const tell = (status: string, progress_pct: number) =>

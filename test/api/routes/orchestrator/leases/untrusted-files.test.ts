@@ -218,7 +218,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     })
 
     if (name === 'S3') return
-    it('are refused by the gateway once the lease has ended or the node was removed', async () => {
+    it('are refused by the gateway once the lease has ended or the node has been removed', async () => {
       const first = await claimJob(node, await run())
       const target = await artifact(first.lease_token, GOOD)
       assert.equal(await put(target, GOOD), 200)

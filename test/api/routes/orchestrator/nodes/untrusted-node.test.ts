@@ -154,7 +154,7 @@ describe('a node that exceeds its dispatched work', () => {
     }
   })
 
-  it('gets no files and no expectation of models that were not ordered on it', async () => {
+  it('gets no files and no expectation for models that it was not ordered to load', async () => {
     const { model_key: modelKey } = await chat.cold({ name: 'fake' })
     const path = `/api/v1/nodes/models/${modelKey}`
 

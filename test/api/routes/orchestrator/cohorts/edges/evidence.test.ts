@@ -104,7 +104,7 @@ describe('edges that depend on evidence (2.2, S2)', () => {
     return { ...world, revoke }
   }
 
-  it('fail again in the attempt after their space was revoked, even without evidence', async () => {
+  it('fail again on the next attempt after their space is revoked, even without evidence', async () => {
     const world = await equal()
     await world.producer.negotiate(INLINE)
     await world.revoke()

@@ -42,7 +42,7 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual(await eventsOf(cohortId), ['edge.negotiated', 'edge.transferred', 'edge.consumed'])
   })
 
-  it('store the payload in the row for a consumer that comes later', async () => {
+  it('store the payload in the row for a consumer that arrives later', async () => {
     const { producer, consumer } = await edgeWorld(api)
 
     const given = await producer.negotiate(INLINE)

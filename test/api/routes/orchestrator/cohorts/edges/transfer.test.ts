@@ -81,7 +81,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.deepEqual(near.body.candidates, candidates('127.0.0.1', '10.0.0.7'))
   })
 
-  it("are direct: the consumer gets address, key and ticket, and the producer the ticket's digest", async () => {
+  it("are direct: the consumer gets address, key and ticket, and the producer gets the ticket's digest", async () => {
     const world = await agreed()
 
     const negotiation = ask(world)
@@ -270,7 +270,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.equal(status, 404)
     })
 
-    it('reports another shape', async () => {
+    it('reports a different shape', async () => {
       const world = await agreed()
       await listen(world)
       await transfer(world.consumer, 'begin')

@@ -7,7 +7,7 @@ import { signedNode } from '../../../../../support/servers/nodes/signed-node.ts'
 /** Shorter than the interval at which a waiting request reads again without a notification. */
 const SOON_MS = 3_000
 
-describe('nodes that wait for changes to an edge (2.5)', () => {
+describe('nodes that are waiting for changes to an edge (2.5)', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
