@@ -75,7 +75,7 @@ function report({ before, phases }: ProbeResult, { watched }: Stats): void {
         ? `, median ${median(tookMs).toFixed(1)} ms, at most ${mostMs.toFixed(1)} ms after they left`
         : ''
     console.log(
-      `${name}: ${seen.length} of ${left.length} clients reached the model server, ${tookMs.length} were cancelled there${took}; a chat afterwards: ${alive}`,
+      `  ${name}: ${seen.length} of ${left.length} clients reached the model server, ${tookMs.length} were cancelled there${took}; a chat afterwards: ${alive}`,
     )
     expect(
       tookMs.length === seen.length,
@@ -132,7 +132,7 @@ try {
     )
     const sockets = await falls(() => socketsOf(pid), before, time === 'first' ? 0 : RECOVERY_TIMEOUT_MS)
     console.log(
-      `left behind: ${inFlight} chats at the model server, ${openRows} open tasks, ${sockets} gateway sockets (${before} before)`,
+      `  left behind: ${inFlight} chats at the model server, ${openRows} open tasks, ${sockets} gateway sockets (${before} before)`,
     )
     expect(inFlight === 0, `${inFlight} chats are still in flight at the model server`)
     expect(openRows === 0, `${openRows} tasks are still open`)

@@ -99,7 +99,7 @@ export async function checkCohorts(
 
 function checkCohort(tally: Tally, row: EndedCohort, kills: readonly Kill[]): void {
   const { task_id, status, why, task_status, last, numbers, ends, stages } = row
-  const what = `cohort of task ${task_id} (${status}${why === null ? '' : `: ${why}`})`
+  const what = `cohort for task ${task_id} (${status}${why === null ? '' : `: ${why}`})`
   const isDone = status === 'succeeded'
   if (!isDone && !lostItsNode(row, kills))
     tally.violation('cohorts succeed', `${what} ${JSON.stringify(stages)}`)

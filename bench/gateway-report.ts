@@ -74,13 +74,13 @@ export function report(rounds: TargetRounds, { direct, bare }: GatewayComparison
   const { target, closed, alone, paced, flat } = rounds
   const isServer = target.pid !== undefined
   console.log(`${target.name}${isServer ? ` (memory after load ${rounds.memoryMb.toFixed(0)} MB)` : ''}`)
-  console.log(`${CONNECTIONS} at once: ${of(closed, (run) => run.rps).toFixed(0)} requests per second`)
+  console.log(`  ${CONNECTIONS} at once: ${of(closed, (run) => run.rps).toFixed(0)} requests per second`)
   if (isServer) {
     const cpu = (runs: Closed[], ofBare: Closed[]) =>
       `${of(runs, (run) => run.cpuUs).toFixed(0)} µs, ${cpuOfBare(runs, ofBare).toFixed(2)} of the bare proxy`
     console.log(`  CPU per request: ${cpu(closed, bare.closed)}`)
     console.log(`  CPU per request, alone on its core: ${cpu(alone, bare.alone)}`)
-    console.log(`p50 at ${RATE} per second: ${addedMs(rounds, direct).toFixed(2)} ms more than direct`)
+    console.log(`  p50 at ${RATE} per second: ${addedMs(rounds, direct).toFixed(2)} ms more than direct`)
   }
   if (target.name === 'gateway')
     console.log(`  CPU per request, node: ${of(closed, (run) => run.nodeCpuUs).toFixed(0)} µs`)

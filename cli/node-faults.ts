@@ -5,7 +5,7 @@ export const formatGateFault = ({ address, since, reason, refused }: GateFault):
   inOneLine(
     refused
       ? `the Temporal gate has rejected some of its calls since ${since}, so runs, stages and queued tasks may be waiting (${reason})`
-      : `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, so it accepts no runs, stages or queued tasks (${reason})`,
+      : `it has not reached the Temporal gate${address === null ? '' : ` at ${address}`} since ${since}, so it accepts no runs, stages or queued tasks (${reason})`,
   )
 
 /** Collapses line breaks in text from a node, so it can't forge extra output lines. */

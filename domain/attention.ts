@@ -76,7 +76,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'gpus_unusable',
       severity: 'critical',
-      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. Work placed on them fails. Check the node's NVIDIA driver.`,
+      message: `Node ${name || node_id} cannot use its GPUs: ${cut(reason)}. Work placed on them fails. Check the node's NVIDIA driver.`,
       subjects: [node_id],
     }
   if (offline.count > 0) {

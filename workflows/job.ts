@@ -57,7 +57,7 @@ interface WaitState {
 }
 
 const reasonOr = ({ reason }: WaitState, otherwise: string): string =>
-  reason === null ? otherwise : `Waits: ${reason}.`
+  reason === null ? otherwise : `Waiting: ${reason}.`
 
 type JobOutcome =
   | { status: 'completed' }

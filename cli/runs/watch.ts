@@ -67,7 +67,7 @@ function inOneLine(event: RunEvent): string | undefined {
       return `${event.data.event_type}${event.data.detail === null ? '' : `: ${event.data.detail}`}`
     case 'status':
       // Status changes and pauses also arrive as events, so print only the wait reason.
-      return event.data.waiting && !event.data.paused ? `waits: ${event.data.waiting.reason}` : undefined
+      return event.data.waiting && !event.data.paused ? `waiting: ${event.data.waiting.reason}` : undefined
     case 'progress':
     case 'done':
       return undefined

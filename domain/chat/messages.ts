@@ -52,7 +52,11 @@ function withoutContent(message: object, role: unknown, content: undefined | nul
     const fields = message as Readonly<Record<string, unknown>>
     if (INSTEAD_OF_CONTENT.some((name) => fields[name] !== undefined && fields[name] !== null))
       return undefined
-    return { member: 'content', msg: 'Field required: a text, unless there are tool_calls', type: 'missing' }
+    return {
+      member: 'content',
+      msg: 'Field required: a string, unless there are tool_calls',
+      type: 'missing',
+    }
   }
   if (content === undefined) return { member: 'content', msg: 'Field required', type: 'missing' }
   return { member: 'content', msg: 'must be a string or a list of parts, not null', type: 'type' }

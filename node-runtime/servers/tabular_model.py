@@ -56,7 +56,9 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
     if not isinstance(instances, list) or not instances:
         raise InputProblem("instances must be a list with at least one object.", "/instances")
     if len(instances) > MAX_INSTANCES:
-        raise InputProblem(f"instances has {len(instances)} entries; at most {MAX_INSTANCES} are accepted.", "/instances")
+        raise InputProblem(
+            f"instances has {len(instances)} entries; at most {MAX_INSTANCES} are accepted.", "/instances"
+        )
     for index, instance in enumerate(instances):
         if not isinstance(instance, dict):
             raise InputProblem(

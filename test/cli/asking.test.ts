@@ -122,7 +122,7 @@ describe('hearth infer, tasks and endpoints', () => {
     assert.match(paused.out, /gone-soon is paused/)
     assert.deepEqual([refused.code, /paused/.test(refused.err)], [1, true], refused.err)
     assert.match(resumed.out, /gone-soon is active/)
-    assert.match(removed.out, /is deleted/)
+    assert.match(removed.out, /^Deleted endpoint gone-soon\.$/m)
   })
 
   it('changes the price and description of an endpoint, and says when the change needs a review', async () => {
@@ -137,12 +137,12 @@ describe('hearth infer, tasks and endpoints', () => {
       .execute()
     const free = await hearth.run(['endpoints', 'update', id, '--price', '0'])
 
-    assert.equal(priced.out, 'dear-one costs 0.25 USD a request.\n', priced.err)
+    assert.equal(priced.out, 'dear-one costs 0.25 USD per request.\n', priced.err)
     assert.deepEqual(
       [worded.display_name, worded.description, worded.price_per_request],
       ['Dear', 'Says what it is told.', 0.25],
     )
-    assert.equal(free.out, 'dear-one costs 0 USD a request. It is waiting for review.\n', free.err)
+    assert.equal(free.out, 'dear-one costs 0 USD per request. It is waiting for review.\n', free.err)
   })
 
   const ID = newId()

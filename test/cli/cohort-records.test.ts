@@ -71,7 +71,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.equal(seen.status, 'cancelled')
     assert.match(waits()[0]!, /^\d{4}-\S+Z waits for /)
     assert.deepEqual([cancelled.code, cancelled.err], [0, ''])
-    assert.match(cancelled.out, /is cancelled/)
+    assert.match(cancelled.out, /^Cancelled the cohort of task /)
     assert.match(listed.out, new RegExp(`^TASK +STATUS[^]*\\n${task_id} +cancelled `))
     assert.match(
       events.out,

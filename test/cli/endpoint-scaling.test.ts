@@ -47,7 +47,7 @@ describe('hearth endpoints scale', () => {
     )
     assert.match(
       out,
-      /\nIdle +unloaded after HEARTH_IDLE_UNLOAD_S .*\nQuota +the account reserves 0 of \d+ copies/,
+      /\nIdle +unloaded after each node's HEARTH_IDLE_UNLOAD_S\nQuota +the account reserves 0 of \d+ copies/,
     )
     assert.deepEqual(stored, [])
   })

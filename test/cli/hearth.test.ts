@@ -117,9 +117,9 @@ describe('hearth', () => {
 
     assert.match(
       await errorsOf('training.merge,sales-*,run_inferense'),
-      /this key can currently call no tool named sales-\* or run_inferense; check the spelling/,
+      /this key currently can't call any tool named sales-\* or run_inferense; check the spelling/,
     )
-    assert.match(await errorsOf('kind:llm'), /this key can currently call no tool/)
+    assert.match(await errorsOf('kind:llm'), /this key currently can't call any tool\./)
     assert.equal(await errorsOf('training.*,run_inference'), '')
   })
 
@@ -228,7 +228,7 @@ describe('hearth', () => {
     [['--operations-key', 'a b', 'accounts', 'list'], /printable/],
     [['accounts', 'create', 'a', '--training-quota', '1.5'], /whole number/],
     [['accounts', 'create', ' '], /must not be blank/],
-    [['quotas', 'set', ID], /--training or --tasks or --storage/],
+    [['quotas', 'set', ID], /--training, --tasks, --storage or --copies/],
     [['quotas', 'set', ID, '--storage', 'plenty'], /gigabytes/],
     [['quotas', 'set', ID, '--tasks', '999999999'], /at most/],
     [['quotas', 'set', ID, '--copies', 'many'], /whole number .* or default/],

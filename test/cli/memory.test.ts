@@ -92,7 +92,7 @@ describe('hearth memory', () => {
     assert.match(disabled.out, /disabled/)
     assert.match(list.out, new RegExp(`${accountId} +disabled +2 +0`))
     assert.deepEqual(stored.toSorted(), ['crm: from JSON', 'notes: a plain line'])
-    assert.match(deleted.out, /is deleted/)
+    assert.match(deleted.out, /^Deleted the memory of /)
     assert.deepEqual(await texts(key), [])
   })
 
@@ -148,7 +148,7 @@ describe('hearth memory', () => {
       [['grant', accountId, 'read'], /no live key/],
       [['status', accountId], /no memory; enable it first/],
       [['import', join(folder.path, 'absent'), accountId], /cannot be read/],
-      [['import', await file('fine\n{"text": ""}'), accountId], /line 2: needs a text/],
+      [['import', await file('fine\n{"text": ""}'), accountId], /line 2: the text must have 1 to/],
     ] as const) {
       const { code, err } = await run(...args)
       assert.notEqual(code, 0)

@@ -119,7 +119,7 @@ describe('hearth runs', () => {
     await until(async () => (await begun()) !== undefined)
     const runId = (await begun())?.id ?? ''
     const left_out_columns = [
-      { column: 'id', reason: 'it is a text with 60 different values' },
+      { column: 'id', reason: 'it is text with 60 different values' },
       { column: 'empty', reason: 'it has no values' },
     ]
     const warnings = [{ message: "14 rows repeat a time in 'd'; the first is row 3.", count: 14, row: 3 }]
@@ -130,7 +130,7 @@ describe('hearth runs', () => {
     await once(watching, 'close')
     const shown = await hearth.run(['runs', 'show', runId])
 
-    const words = /'id' \(it is a text with 60 different values\), 'empty' \(it has no values\)/.source
+    const words = /'id' \(it is text with 60 different values\), 'empty' \(it has no values\)/.source
     assert.match(out, new RegExp(`mae 2\\.\nColumns left out: ${words}\\.\nWarning: 14 rows repeat`))
     assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\nWarning +14 rows`))
   })

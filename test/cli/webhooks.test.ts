@@ -47,7 +47,7 @@ describe('hearth webhooks', () => {
     assert.match(shown.out, /webhook\.test[^]*ATTEMPT +OUTCOME/)
     assert.match(again.out, /^Delivery .* is queued/, again.err)
     assert.match(repeated.out, /^Delivery .* is already in progress/, repeated.err)
-    assert.match(removed.out, /is deleted/, removed.err)
+    assert.match(removed.out, /^Deleted webhook endpoint /, removed.err)
     assert.deepEqual(await hearth.json(['webhooks', 'ls']), [])
   })
 

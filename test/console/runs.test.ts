@@ -141,7 +141,7 @@ describe('runs in the console', function () {
   it('shows the columns that a run left out, with the reasons, and its data warnings', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'picky' })
     const left_out_columns = [
-      { column: 'id', reason: 'it is a text with 60 different values' },
+      { column: 'id', reason: 'it is text with 60 different values' },
       { column: '', reason: 'it has no values' },
     ]
     const warnings = [{ message: '14 rows repeat a time.', count: 14, row: 3 }]
@@ -156,7 +156,7 @@ describe('runs in the console', function () {
     await named.first().waitFor()
 
     assert.deepEqual(await named.allTextContents(), [
-      'id: it is a text with 60 different values',
+      'id: it is text with 60 different values',
       '(no name): it has no values',
     ])
     const warned = tab.page.getByRole('list', { name: 'Warnings about the data' }).getByRole('listitem')

@@ -31,7 +31,7 @@ const SOURCES = [
 ]
 /** Matches the part of a line that sets a code, up to its message, and constants that are documented as codes. */
 const GIVEN =
-  /\bcode(?:: | = )((?:(?!message)[^\n])*)|\/\*\* The code of [^\n]*\n(?:export )?const \w+ = ([^\n]*)/g
+  /\bcode(?:: | = )((?:(?!message)[^\n])*)|\/\*\* The code (?:of|for) [^\n]*\n(?:export )?const \w+ = ([^\n]*)/g
 const WORD = /(?<!\[)'([a-z]+(?:_[a-z]+)*)'/g
 
 /** Returns the codes in a source file. */

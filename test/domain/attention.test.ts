@@ -76,7 +76,7 @@ describe('attentionOf', () => {
       { gpuFaults: [{ node_id: 'n', name: 'big', reason: 'cuInit fails with 304' }] },
       'gpus_unusable',
       'critical',
-      /^Node big cannot compute on its GPUs: cuInit fails with 304/,
+      /^Node big cannot use its GPUs: cuInit fails with 304/,
     ],
     [
       'a node with a full disk',

@@ -31,7 +31,7 @@ def test_compute_follows_the_usual_rules(expression: str, result: float) -> None
         ("factorial(5001)", "from 0 to 5000"),
         ("__import__('os')", "is not a function"),
         ("x + 1", "constants are pi"),
-        ("True", "something else than arithmetic"),
+        ("True", "something other than arithmetic"),
         ("1 +", "cannot be read"),
         ("(" * 500 + "1", "nested too deeply|cannot be read"),
     ],

@@ -101,7 +101,7 @@ describe('query_table on CSV files', function () {
     const cases = await query(lines('ID,id', '1,2'))
 
     assert.deepEqual([years.rows, rows.rows], [[{ s: 4 }], [{ '1.5': 2.5, x: 'y' }]])
-    assert.match(String(rows.note), /^the first line counts as the names/)
+    assert.match(String(rows.note), /^the first line is read as the names of the columns/)
     assert.deepEqual([years.note, named.note], [undefined, undefined])
     assert.deepEqual(cases.rows, [{ ID: 1, id_1: 2 }])
   })
@@ -115,7 +115,7 @@ describe('query_table on CSV files', function () {
 
     assert.deepEqual([prices.rows, words.note], [[{ m: '9,5' }], undefined])
     const signs = await query(lines('a|b', '12 €|$3.50', '7\u00a0€|$10'))
-    const note = 'numbers written as 9,5 or $1 200 are texts, and compared as such: '
+    const note = 'numbers written as 9,5 or $1 200 are text, and compared as such: '
     assert.deepEqual([prices.note, signs.note], [`${note}"Betrag"`, `${note}"a", "b"`])
     const noted = [
       ['9,5', '-', '10,25'],
@@ -309,7 +309,7 @@ describe('query_table on CSV files', function () {
       [
         lines('a;b', '1.234;x', '980;y'),
         '1.234',
-        /^points may be between thousands in "a", so these are texts/,
+        /^points may be between thousands in "a", so these are text: cast /,
       ],
       [
         lines('a;b;c', '126.949;118,69;48.3984', '980;3,2;47.5'),

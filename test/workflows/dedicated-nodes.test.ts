@@ -118,8 +118,8 @@ describe('the only node, dedicated to one account', () => {
       weights: [0.5, 0.5],
     })
 
-    await until(async () => (await on.details(taskId)).startsWith('Waits for a node'), 20_000)
-    await until(async () => (await on.details(publicTask)).startsWith('Waits for a node'), 20_000)
+    await until(async () => (await on.details(taskId)).startsWith('Waiting for a node'), 20_000)
+    await until(async () => (await on.details(publicTask)).startsWith('Waiting for a node'), 20_000)
     for (const id of [runId, mergeId]) {
       const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.job(id))
       await until(async () => (await handle.describe().catch(() => undefined)) !== undefined, 20_000)

@@ -235,7 +235,7 @@ def sure_types(texts, types, delimiter, notes):
         return found
     first = quoted(unclear[0])
     notes.append(
-        f"points may be between thousands in {shown}, so these are text:"
+        f"points may be between thousands in {shown}, so these are text: "
         f"cast replace({first}, '.', '') or {first} to double"
     )
     return {**found, **dict.fromkeys(unclear, "VARCHAR")}

@@ -101,7 +101,9 @@ class TextModel:
             sizes = (
                 "any up to" if allowed is True else ", ".join(map(str, allowed or ())) + " or" if allowed else "only"
             )
-            raise InputProblem(f"dimensions must be a size that this model supports: {sizes} {len(vector)}", "/dimensions")
+            raise InputProblem(
+                f"dimensions must be a size that this model supports: {sizes} {len(vector)}", "/dimensions"
+            )
         cut = vector[:size]
         return unit(cut) if self._layout.pooling.normalizes else cut
 

@@ -64,15 +64,15 @@ def lost_gpu_fault(device: int) -> NodeFault | None:
     if why is None or "device-side assert" in why:
         return None
     return NodeFault(
-        f"This node's GPU failed during the run ({why}). The run continues automatically from its last checkpoint, here or"
-        "on another node. Run `npx hearth doctor` to see what is wrong with the node.",
+        f"This node's GPU failed during the run ({why}). The run continues automatically from its last checkpoint, "
+        "here or on another node. Run `npx hearth doctor` to see what is wrong with the node.",
         code="no_cuda",
     )
 
 
 def _disk_fault() -> NodeFault:
     return NodeFault(
-        "The disk of this node is full, so the run could not write its files. The run continues automatically once"
+        "The disk of this node is full, so the run could not write its files. The run continues automatically once "
         "there is room here or on another node.",
         code="disk_full",
     )

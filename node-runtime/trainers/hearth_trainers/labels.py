@@ -67,8 +67,8 @@ def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
     if like:
         named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
         warn_about_data(
-            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learned as different"
-            f"classes: {named}.",
+            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learned as "
+            f"different classes: {named}.",
             column=column,
             count=len(like),
         )

@@ -92,7 +92,7 @@ describe('validation errors', () => {
       ...others,
     ])
     assert.deepEqual(faults(ExactlyOneOf('a', 'b'), { a: '', b: '', d: 1 }), [
-      ['body.a', 'Give one of a, b'],
+      ['body.a', 'Set exactly one of a, b'],
       ...others,
     ])
     assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'x', d: 1 }), [

@@ -106,7 +106,7 @@ describe('ocr', function () {
     const cases = [
       [{ image_url: urlOf(Buffer.from('a text and no picture')) }, /image_url must be an image/],
       [{ image_url: urlOf(pngOf(1, 1)) }, /image_url is an image of 1 x 1; each side needs at least 8/],
-      [{ image_url: urlOf(pngOf(36_000, 30_000)) }, /at most 64 million pixels are taken/],
+      [{ image_url: urlOf(pngOf(36_000, 30_000)) }, /at most 64 million pixels are accepted/],
       [{ image_url: urlOf(pngOf(200, 60)) }, /image_url must be an image/],
       [{ image_url: 'https://10.0.0.1/a.png' }, /image_url could not be fetched/],
     ] as const

@@ -125,10 +125,10 @@ describe('specialists as GGUF files', function () {
 
   it('report invalid input, truncate long input, and keep serving', async () => {
     for (const [input, sentence] of [
-      [{ text: LONG, truncate: false }, /text is longer than the 128 tokens that this model takes/],
+      [{ text: LONG, truncate: false }, /text is longer than the 128 tokens that this model accepts/],
       [{ text: ['a', LONG], truncate: false }, /text\[1\] is longer than the 128 tokens/],
-      [{ text: 'a', dimensions: 7 }, /dimensions must be one that the model declares: only 64/],
-      [{ text: 'a', prompt_name: 'query' }, /prompt_name must be one of those that the model declares: none/],
+      [{ text: 'a', dimensions: 7 }, /dimensions must be a size that this model supports: only 64/],
+      [{ text: 'a', prompt_name: 'query' }, /prompt_name must be one of the model's prompts: none/],
     ] as const) {
       const { body, text } = await infer('gguf-mean', input)
 

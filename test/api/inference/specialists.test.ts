@@ -179,7 +179,7 @@ describe('specialists', function () {
     const long = { text: 'the lazy dog '.repeat(200), truncate: false }
     const refused = await infer(embeddings.endpoint_id, { input: long, sync_timeout_s: 120 })
     assert.equal(refused.body.status, 'failed')
-    assert.match(refused.body.message, /text is longer than the 128 tokens that this model takes/)
+    assert.match(refused.body.message, /text is longer than the 128 tokens that this model accepts/)
   })
 
   it('reject weights for another task', async () => {

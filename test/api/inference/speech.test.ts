@@ -83,12 +83,12 @@ describe('speech to text', function () {
   it('reports invalid audio, and serves the next request', async () => {
     const short = dataUrl(wav(1))
     const cases = [
-      [{ audio_url: dataUrl(Buffer.from('a text and no sound')) }, /audio_url must be a sound/],
+      [{ audio_url: dataUrl(Buffer.from('a text and no sound')) }, /audio_url must be audio/],
       [{ audio_url: dataUrl(wav(0)) }, /audio_url contains no audio/],
       [{ audio_url: dataUrl(wav(1_801, { rate: 1_000 })) }, /audio_url is longer than 30 minutes/],
       [{ audio_url: 'https://10.0.0.1/a.wav' }, /audio_url/],
       [{ audio_url: 'https://10.0.0.1/a%zz.wav' }, /audio_url/],
-      [{ audio_url: short, language: 'klingon' }, /language must be one that this model knows/],
+      [{ audio_url: short, language: 'klingon' }, /language must be one that this model supports/],
     ] as const
     for (const [input, sentence] of cases) {
       const { body, text } = await infer(input)

@@ -53,7 +53,7 @@ describe('the speech-to-text server', function () {
       const { status, body } = await hear(Buffer.from(description))
 
       assert.equal(status, 422, description)
-      assert.match(body.error.message, /^audio_url must be a sound, for example in WAV, MP3/)
+      assert.match(body.error.message, /^audio_url must be audio, for example in WAV, MP3/)
       // FFmpeg waits twenty seconds for the packets of a session.
       assert.ok(performance.now() - began < 5_000, `${performance.now() - began} ms`)
     }

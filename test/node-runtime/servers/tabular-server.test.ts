@@ -178,7 +178,7 @@ print(time.process_time())
     assert.deepEqual(tail.body, whole.body)
     for (const [sent, message] of [
       [past.slice(0, 11), /has 11 values; at least 12 are needed/],
-      [[...past.slice(0, 20), 'x'], /value 20 is a text/],
+      [[...past.slice(0, 20), 'x'], /value 20 is a string/],
       [5, /must be a list of past values/],
     ] as const) {
       const { status, body } = await server.post({ instances: [{ sales: sent }] })
@@ -352,7 +352,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
 
     await assert.rejects(
       startModelServer(folder.path),
-      /its weights cannot be used: its format is not the one that this server knows, hearth-tabular\/1/,
+      /its weights cannot be used: its format is not the one that this server supports, hearth-tabular\/1/,
     )
   })
 })

@@ -238,7 +238,7 @@ describe('a tool with external access', function () {
       [1, 3],
     )
     await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/blank.pdf'), pages: '4' }), {
-      message: 'pages: 4 is not within the 3 pages of the file',
+      message: 'pages: 4 is out of range; the file has 3 pages',
     })
     await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/prices.csv') }), {
       message: 'file_url: it is not a PDF',
@@ -259,7 +259,7 @@ describe('a tool with external access', function () {
     assert.deepEqual([jpeg['width'], jpeg['height']], [20, 10])
     assert.equal(Buffer.from(String(jpeg['image_base64']), 'base64').subarray(0, 3).toString('hex'), 'ffd8ff')
     await assert.rejects(bench.run('convert_image', { image_url: site.url('/prices.csv'), format: 'png' }), {
-      message: /^image_url: it is not a readable image/,
+      message: /^image_url: cannot read the image: /,
     })
     made(
       '/bomb.png',

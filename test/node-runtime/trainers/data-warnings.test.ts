@@ -87,7 +87,7 @@ describe('a trainer that reads data differently from how it was written', () => 
     assert.equal(numbers.length, MARKS.length - 1 + 3)
     const reasons = new Map(run.result.metrics.left_out_columns.map(({ column, reason }) => [column, reason]))
     assert.equal(reasons.get('Unnamed: 0'), 'it has no name and numbers the rows')
-    const nearly = "it is a text with 60 different values: 59 of 60 values are numbers; row 9 is 'x'"
+    const nearly = "it is text with 60 different values: 59 of 60 values are numbers; row 9 is 'x'"
     assert.equal(reasons.get(`c${odd.indexOf('x')}`), nearly)
     const errors = run.result.metrics.warnings?.find(({ column }) => column === `c${odd.indexOf('#DIV/0!')}`)
     assert.deepEqual([errors?.count, errors?.row], [1, 9])
@@ -117,9 +117,9 @@ describe('a trainer that reads data differently from how it was written', () => 
       run.result.metrics.warnings?.map(({ message }) => message),
       [
         "Column 'price' is read as numbers with a decimal comma, without '€': '€ 1.000,50' in row 1 is 1000.5.",
-        "Column 'plain' is read as numbers, though the dataset holds texts: '0' in row 1 is 0.",
+        "Column 'plain' is read as numbers, though the dataset stores them as text: '0' in row 1 is 0.",
         "Column 'comma' is read as numbers with a decimal comma: '0,5' in row 1 is 0.5.",
-        "Column 'note' is learnt as a category of 25 different texts, most of them in 3 rows or fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train text-classification to learn from its words.",
+        "Column 'note' is learned as a category of 25 different texts, most of them in 3 rows or fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train text-classification to learn from its words.",
       ],
     )
     assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
@@ -160,7 +160,7 @@ describe('a trainer that reads data differently from how it was written', () => 
       [
         "Left out 1 row without a value in 'label'; the first is row 10.",
         "Left out 1 row without a value in 'text'; the first is row 6.",
-        "Classes in 'label' differ only in case, blanks or the encoding of accents and are learnt as different classes: 'Good' and 'good'; 'ma\u0301lo' and 'málo'.",
+        "Classes in 'label' differ only in case, blanks or the encoding of accents and are learned as different classes: 'Good' and 'good'; 'ma\u0301lo' and 'málo'.",
         "3 texts have no word or symbol to learn from, such as '...' (row 12): the model gives all such texts the same prediction.",
       ],
     )

@@ -191,7 +191,7 @@ describe('tuning text encoders', function () {
     assert.equal(text.length, 500)
     const [warning] = run.result.metrics.warnings ?? []
     const lost =
-      /^\d+ texts lost the end, because (?:sequence_len is|the model reads no more than) \d+ tokens; the first is in row 1\.$/
+      /^Cut the end of \d+ texts, because (?:sequence_len is|the model reads no more than) \d+ tokens; the first is in row 1\.$/
     assert.match(warning?.message ?? '', lost)
     assert.equal(warning?.row, 1)
     assert.ok(rows.some((row) => row.text.startsWith(text)))
@@ -221,12 +221,12 @@ describe('tuning text encoders', function () {
       [
         'number',
         { file: await written([pair, { anchor: 'a', positive: 5 }], 'number.jsonl') },
-        /Row 2: the column 'positive' must hold a text, and here it is of type int: 5/,
+        /Row 2: the column 'positive' must contain text, but here it is of type int: 5/,
       ],
       [
         'blank',
         { file: await written([pair, { anchor: ' ', positive: 'a' }], 'blank.jsonl') },
-        /Row 2: the column 'anchor' must hold a text, and here it is empty/,
+        /Row 2: the column 'anchor' must contain text, but here it is empty/,
       ],
       [
         'llama',
@@ -246,7 +246,7 @@ describe('tuning text encoders', function () {
       [
         'nested',
         { model: CLASSIFIER, file: await written([{ ...labelled, label: ['a'] }], 'nested.jsonl') },
-        /Row 1: the column 'label' must hold a class .* of type list/,
+        /Row 1: the column 'label' must contain a class .* but here it is of type list/,
       ],
     ]
     // Two at a time: importing the libraries dominates each run.

@@ -151,7 +151,7 @@ const REFUSED: [string, object, RegExp][] = [
   [
     'an image',
     { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
-    /message 1 has a part of type image_url; a language model learns from texts alone/,
+    /message 1 has a part of type image_url; a language model learns from text only/,
   ],
   ['no content', { messages: [{ role: 'user', content: null }] }, /message 1 has no content\.$/],
   [

@@ -118,7 +118,7 @@ describe('fine-tuning a language model', function () {
 
     assert.equal(run.code, 64)
     assert.equal(run.error?.code, 'needs_cuda')
-    assert.match(run.error.message, /needs a CUDA device and this node trains on cpu/)
+    assert.match(run.error.message, /needs a CUDA device, but this node trains on cpu/)
   })
 
   it("names the row that it can't learn from", async () => {

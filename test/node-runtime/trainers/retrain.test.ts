@@ -111,7 +111,7 @@ describe('continuing from an earlier model', () => {
       [lacking.code, lacking.error?.code, lacking.error?.column],
       [64, 'base_mismatch', 'town'],
     )
-    assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
+    assert.match(differing.error?.message ?? '', /'size' is a category here; the base learned from a number/)
   })
 
   it('warns about text that the base did not learn, and rejects a base that knows none of its columns', async () => {
@@ -154,7 +154,7 @@ describe('continuing from an earlier model', () => {
       [
         {
           message:
-            "Column 'age', which the base learnt from, has no values; it counts as missing in every row.",
+            "Column 'age', which the base learned from, has no values; it counts as missing in every row.",
           column: 'age',
           count: 59,
         },
@@ -167,7 +167,7 @@ describe('continuing from an earlier model', () => {
         },
         {
           message:
-            "Column 'when', which the base learnt from, has no values; it counts as missing in every row.",
+            "Column 'when', which the base learned from, has no values; it counts as missing in every row.",
           column: 'when',
           count: 59,
         },
@@ -187,9 +187,9 @@ describe('continuing from an earlier model', () => {
     assert.deepEqual(
       refused.map(({ error }) => error?.message),
       [
-        "The base predicts from 'city', and the dataset has no value there that the base learnt, so it adds nothing: train without a base.",
-        "ignore_columns names 'city', which the base learnt from. Take it out of ignore_columns, or train without a base.",
-        "Column 'age' is a category here; the base learnt from a number (row 1 is '0 years').",
+        "The base predicts from 'city', and the dataset has no value there that the base learned, so it adds nothing: train without a base.",
+        "ignore_columns names 'city', which the base learned from. Take it out of ignore_columns, or train without a base.",
+        "Column 'age' is a category here; the base learned from a number (row 1 is '0 years').",
       ],
     )
   })

@@ -79,7 +79,7 @@ describe("a forecast's target series", () => {
     ])
 
     const texts = (name: string, series: string) =>
-      `The series is '${series}', not '${name}': it holds numbers as texts. Name the right one as target_column.`
+      `The series is '${series}', not '${name}': it holds numbers as text. Name the right one as target_column.`
     assert.deepEqual(found, [
       ['sales', texts('store_id', 'sales')],
       ['value', texts('order_no', 'value')],

@@ -207,7 +207,7 @@ describe('month names with two digits', () => {
         assert.equal(one.warnings.length, 1, String(one.warnings))
       }
     assert.deepEqual(found[0]?.warnings, [
-      "Parsed 'd' as days without a year: they may be months with a year, but the rows of the file are in order only so.",
+      "Parsed 'd' as days without a year: they may be months with a year, but only this reading puts the rows of the file in order.",
     ])
   })
 

@@ -106,7 +106,7 @@ describe('time order of series', () => {
     assert.deepEqual(found?.series, [1, 2, 3, 4])
     assert.deepEqual(found?.warnings, [
       "Left out 2 rows before the first or after the last value of 'v'; the first is row 1.",
-      "1 missing value in 'v' is filled in between the neighbours; the first is in row 3.",
+      "1 missing value in 'v' is filled in between the neighbors; the first is in row 3.",
     ])
   })
 
@@ -375,6 +375,6 @@ describe('several time columns', () => {
     const [found] = await probeTables([{ text: shops, target: 'v' }])
 
     assert.equal(found?.error?.[0], 'several_series')
-    assert.match(String(found?.warnings[0]), /^'b' orders the rows, because the file is in its order already/)
+    assert.match(String(found?.warnings[0]), /^'b' orders the rows, because the file is already in its order/)
   })
 })

@@ -191,7 +191,7 @@ describe('a trainer reading a table', () => {
 
     assert.deepEqual(versions?.classes, ['1.1', '1.10', '1.2'])
     assert.deepEqual(versions?.warnings, [
-      "'1.1' and '1.10' (row 2) in 'y' are learnt as different classes; write one class in one way.",
+      "'1.1' and '1.10' (row 2) in 'y' are learned as different classes; write one class in one way.",
     ])
     assert.deepEqual(ids?.classes, ['10000000000000000001', '10000000000000000002', '5'])
     assert.deepEqual(exponents?.classes, ['.5', '100', '1e2'])
@@ -201,7 +201,7 @@ describe('a trainer reading a table', () => {
     assert.deepEqual(blank?.classes, ['a', 'b'])
     assert.deepEqual(blank?.warnings, [
       "Left out 20 rows without a value in 'y'; the first is row 3.",
-      "Column 'd' is learnt as texts: it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read.",
+      "Column 'd' is learned as text: it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read.",
     ])
   })
 
@@ -254,7 +254,7 @@ describe('a trainer reading a table', () => {
 
     for (const [index, words] of Object.keys(near).entries()) {
       const [warning = '', ...more] = found[index]?.warnings ?? []
-      assert.ok(warning.startsWith("Column 'a' is learnt as texts: ") && warning.includes(words), warning)
+      assert.ok(warning.startsWith("Column 'a' is learned as text: ") && warning.includes(words), warning)
       assert.deepEqual(more, [])
     }
     assert.deepEqual(

@@ -63,10 +63,10 @@ describe('a node with an unusable GPU', function () {
     const { body } = await callAdmin(api, 'GET', '/overview')
     const found = body.attention.find(({ kind }: AnyBody) => kind === 'gpus_unusable')
     assert.deepEqual([found.severity, found.subjects], ['critical', [node.nodeId]])
-    assert.match(found.message, /^Node test-node cannot compute on its GPUs: .*libcuda/)
+    assert.match(found.message, /^Node test-node cannot use its GPUs: .*libcuda/)
     using hearth = new HearthRunner({ HEARTH_BASE_URL: api.baseUrl, HEARTH_OPERATIONS_KEY: OPERATIONS_KEY })
     const doctor = await hearth.run(['doctor'])
-    assert.match(doctor.out, /test-node.*cannot compute on its GPUs/)
+    assert.match(doctor.out, /test-node.*cannot use its GPUs/)
     assert.match((await hearth.run(['nodes', 'list'])).out, /GPUs unusable/)
   })
 
@@ -112,7 +112,7 @@ describe('a node with an unusable GPU', function () {
     )
 
     const log = lines.join('\n')
-    assert.match(log, /placed on a GPU, and PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
+    assert.match(log, /placed on a GPU, but PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
     assert.doesNotMatch(log, /Training [\d,]+ parameters/)
     assert.deepEqual(node.parts.memory.freeByPool, [60_000])
   })

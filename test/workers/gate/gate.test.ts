@@ -357,7 +357,7 @@ describe('the Temporal gate', function () {
     assert.equal(namespaceInfo?.name, 'default')
     assert.equal(other.namespaceInfo?.name, 'default')
     assert.equal(faults[0]?.refused, true, JSON.stringify(faults))
-    assert.match(faults[0].reason, /refused \d+ calls of this node: it has more than 600 open polls/)
+    assert.match(faults[0].reason, /rejected \d+ calls from this node: it has more than 600 open polls/)
     await ends.disposeAsync()
     await Promise.all(polls)
     assert.equal(refused, 20)

@@ -84,9 +84,15 @@ describe('a node whose gate has moved', function () {
     assert.ok(Date.now() - Date.parse(since) < 30_000)
     const listed = await hearth.run(['nodes', 'list'])
     assert.match(listed.out, /left-behind +online, no gate/)
-    assert.match(listed.out, /^Node left-behind: it has not reached the gate .* To do: .*HEARTH_GATE_URL/m)
+    assert.match(
+      listed.out,
+      /^Node left-behind: it has not reached the Temporal gate .* To do: .*HEARTH_GATE_URL/m,
+    )
     const doctor = await hearth.run(['doctor'])
-    assert.match(doctor.out, /^WRONG +Node left-behind: online, .* has not reached the gate .* To do: /m)
+    assert.match(
+      doctor.out,
+      /^WRONG +Node left-behind: online, .* has not reached the Temporal gate .* To do: /m,
+    )
 
     const at = Date.now()
     await using _other = await startAnotherGate(api)

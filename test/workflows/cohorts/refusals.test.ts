@@ -51,13 +51,13 @@ describe("a model's rejection of its input", function () {
       'an edge',
       '/predictions/7',
       undefined,
-      /^edge "a-b-2" takes "\/predictions\/7", .* lacks: "\/predictions" is a list of 1$/,
+      /^edge "a-b-2" needs "\/predictions\/7", which is missing .*: "\/predictions" is a list of 1$/,
     ],
     [
       'an output',
       '/predictions/0',
       [{ name: 'x', stage_id: 'a', path: '/none' }],
-      /^output "x" takes "\/none", .* lacks: it has "predictions"/,
+      /^output "x" needs "\/none", which is missing .*: it has "predictions"/,
     ],
   ] as const)
     it(`fails a stage whose result lacks the value that ${name} needs, and does not run the next stage`, async () => {

@@ -125,7 +125,7 @@ describe('coldInference', () => {
     const endpoint = await world.endpoint({ name: 'waiting' })
 
     const id = await on.queue(endpoint, { instances: [1] })
-    await until(async () => (await on.details(id)).startsWith('Waits for a node'))
+    await until(async () => (await on.details(id)).startsWith('Waiting for a node'))
     assert.match(await on.details(id), /no node is connected/)
     assert.equal((await world.task(id)).status, 'queued')
     await using _node = await world.node()

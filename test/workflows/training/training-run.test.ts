@@ -110,9 +110,9 @@ describe('trainingRun', () => {
 
     // The query fails before the workflow's first task is done, and while a busy worker delays a task.
     const says = (words: RegExp) => until(async () => words.test(await details().catch(() => '')))
-    await says(/^Waits: .*node/)
+    await says(/^Waiting: .*node/)
     claimNow()
-    await says(new RegExp(`Attempt 1 runs on node ${node.nodeId}`))
+    await says(new RegExp(`Attempt 1 is running on node ${node.nodeId}`))
     endNow()
     assert.equal(await closed(jobId), 'COMPLETED')
 

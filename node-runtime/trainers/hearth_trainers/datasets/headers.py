@@ -37,7 +37,7 @@ def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedA
         return
     shown = " and ".join(f"'{name[:40]}'" for name in [name for name in names if name in sure][:2])
     warn_about_data(
-        f"The first row of the file is read as its column names, but {shown}"
+        f"The first row of the file is read as its column names, but {shown} "
         f"{'look' if len(sure) > 1 else 'looks'} "
         "like values. If the file has no header, add one: its first row is missing from the data.",
         column=next(name for name in names if name in sure),

@@ -175,7 +175,7 @@ def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     row = pc.index(is_error, True).as_py()
     warn_about_data(
-        f"{counted(count, 'cell')} of '{name}' {'holds an error' if count == 1 else 'hold errors'} from a spreadsheet"
+        f"{counted(count, 'cell')} of '{name}' {'holds an error' if count == 1 else 'hold errors'} from a spreadsheet "
         f"and {'counts' if count == 1 else 'count'} as missing; the first is '{column[row]}' in row {row + 1}.",
         column=name,
         count=count,

@@ -48,7 +48,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         metrics |= {"eval_loss": last["val_loss"], "eval_rows": len(check)}
         metrics |= _named("eval_", retrieval(learning, model, check)) | _named("base_eval_", before)
         log(
-            f"Of {len(check):,} held-out texts, the nearest text is the right one for"
+            f"Of {len(check):,} held-out texts, the nearest text is the right one for "
             f"{metrics['eval_accuracy_at_1']:.1%} (with the base: {before['accuracy_at_1']:.1%})."
         )
     directory = write_encoder(job, settings, encoder, model)

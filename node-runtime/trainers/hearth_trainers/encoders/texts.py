@@ -99,8 +99,8 @@ def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) 
     if isinstance(value, (str, bool, int)):
         return label_name(value)
     raise JobError(
-        f"Row {place}: the column '{column}' must contain a class (a text, a whole number or a boolean), but here it is"
-        f"of type {type(value).__name__}: {str(value)[:60]}",
+        f"Row {place}: the column '{column}' must contain a class (a text, a whole number or a boolean), but here it "
+        f"is of type {type(value).__name__}: {str(value)[:60]}",
         code="not_a_class",
         column=column,
         row=place,

@@ -24,7 +24,7 @@ def own_device(gpus: int = 0) -> torch.device:
     kind = device_kind()
     if gpus > 0 and kind != "cuda":
         raise NodeFault(
-            f"This run was placed on a GPU, but PyTorch cannot use it ({cuda_fault()}). Nothing was trained on the"
+            f"This run was placed on a GPU, but PyTorch cannot use it ({cuda_fault()}). Nothing was trained on the "
             "CPU instead. Run `npx hearth doctor` to see what is wrong with the node, and check its NVIDIA driver.",
             code="no_cuda",
         )

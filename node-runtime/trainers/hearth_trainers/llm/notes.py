@@ -62,7 +62,7 @@ class Notes:
             ),
             "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as a separate assistant message",
             "unused_system": (
-                "The column 'system' of {} is not used, because their messages have a different system message;"
+                "The column 'system' of {} is not used, because their messages have a different system message; "
                 "write both in one"
             ),
         }

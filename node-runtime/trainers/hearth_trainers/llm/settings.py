@@ -81,7 +81,7 @@ def refuse_without_cuda(optimizer: str, device: str) -> None:
     """Rejects an optimizer that this device cannot run."""
     if optimizer in EIGHT_BIT_OPTIMIZERS and device != "cuda":
         raise JobError(
-            f"The optimizer {optimizer} needs a CUDA device, but this node trains on {device};"
+            f"The optimizer {optimizer} needs a CUDA device, but this node trains on {device}; "
             "use adamw_torch, or request a GPU node with hardware_preference gpu_only.",
             code="needs_cuda",
         )

@@ -90,7 +90,7 @@ def features_of(base: Base, table: pa.Table, written: pa.Table, target: str, ign
             raise _mismatch(f"The base learned from a column '{name}' that the dataset lacks.", name)
         if name in ignore:
             text = (
-                f"ignore_columns names '{name}', which the base learned from."
+                f"ignore_columns names '{name}', which the base learned from. "
                 f"Take it out of ignore_columns, or {_WITHOUT}."
             )
             raise _mismatch(text, name)
@@ -124,7 +124,7 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
             _report_texts(feature.name, table.column(feature.name), is_missing, written)
         if table.column(feature.name).null_count == table.num_rows:
             warn_about_data(
-                f"Column '{feature.name}', which the base learned from, has no values; it counts as missing in every"
+                f"Column '{feature.name}', which the base learned from, has no values; it counts as missing in every "
                 "row.",
                 column=feature.name,
                 count=table.num_rows,
@@ -139,7 +139,7 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
         names = [name for name in ranked if lost[name] > (1 - _ALL_GAIN) * gains.sum()] or ranked
         shown = " and ".join(f"'{name[:80]}'" for name in names[:3]) + (" and others" if len(names) > 3 else "")
         raise _mismatch(
-            f"The base predicts from {shown}, and the dataset has no value there that the base learned, so it adds"
+            f"The base predicts from {shown}, and the dataset has no value there that the base learned, so it adds "
             f"nothing: {_WITHOUT}.",
             names[0],
         )

@@ -74,7 +74,7 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         warn_about_data(f"Column '{name}' is learned as text: {nearly}.", column=name)
     elif _are_free_texts(column):
         warn_about_data(
-            f"Column '{name}' is learned as a category of {len(values)} different texts, most of them in"
+            f"Column '{name}' is learned as a category of {len(values)} different texts, most of them in "
             f"{MAX_RARE_ROWS} rows or fewer; a text that isn't in the training rows counts as missing. Name the "
             "column in ignore_columns, or train text-classification to learn from its words.",
             column=name,

@@ -81,8 +81,8 @@ def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) ->
     if alike and not is_padded:
         other, text, row = alike
         warn_about_data(
-            f"'{other}' and '{text}' (row {row}) in '{target}' are learned as different classes; write one class in one"
-            "way.",
+            f"'{other}' and '{text}' (row {row}) in '{target}' are learned as different classes; write one class in "
+            "one way.",
             column=target,
             row=row,
         )

@@ -170,8 +170,8 @@ describe('chat completions', () => {
       [{ role: 'tool', tool_call_id: 'a' }, 'messages.0.content', /required/i],
       [{ role: 'assistant' }, 'messages.0.content', /tool_calls/],
       [{ role: 'assistant', content: null, tool_calls: null }, 'messages.0.content', /tool_calls/],
-      [{ role: 'user', content: null }, 'messages.0.content', /text or a list of parts/],
-      [{ role: 'user', content: 7 }, 'messages.0.content', /text/],
+      [{ role: 'user', content: null }, 'messages.0.content', /string or a list of parts/],
+      [{ role: 'user', content: 7 }, 'messages.0.content', /string/],
       [{ content: 'x' }, 'messages.0.role', /required/i],
       ['x', 'messages.0', /object/],
     ]

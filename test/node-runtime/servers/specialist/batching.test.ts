@@ -117,7 +117,7 @@ describe('the queue of a specialist server', function () {
     await Promise.allSettled(pendingAnswers)
 
     assert.equal(status, 503)
-    assert.match(body.error.message, /Too many requests wait/)
+    assert.match(body.error.message, /Too many requests are waiting/)
     assert.equal((await server.ask({ text: 'Hello' })).status, 200)
   })
 

@@ -191,7 +191,7 @@ describe('memory routes', () => {
       answers.map(({ status: code }) => code),
       [422, 422, 200, 200, 200],
     )
-    assert.match(answers[0]?.text ?? '', /role viewer cannot write/)
+    assert.match(answers[0]?.text ?? '', /viewer role cannot write/)
     assert.match(answers[1]?.text ?? '', /limited to tools other than remember/)
     const adminId = await keyIdOf(api, admin)
     assert.deepEqual(

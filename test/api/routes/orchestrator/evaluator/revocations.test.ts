@@ -105,7 +105,7 @@ describe('a revocation', () => {
     assert.equal(lease.state, 'revoked')
     assert.deepEqual(error, {
       code: 'evidence_revoked',
-      message: 'what hand-over "edge_0" relies on was revoked',
+      message: 'the evidence or space that hand-over "edge_0" relies on was revoked',
       retryable: false,
     })
   })
