@@ -17,7 +17,7 @@ interface Group {
 }
 
 /** Files in other folders that run PyTorch models. */
-const MODELS: Group = { name: 'models', folders: [], filesPerProcess: 4, sideBySide: 2, isHeavy: true }
+const MODELS: Group = { name: 'models', folders: [], filesPerProcess: 2, sideBySide: 2, isHeavy: true }
 const NEEDS_PYTORCH = /\brequire(?:Llm|Specialist|Generative|Speech)\b/
 
 /** The group of all folders that no other group lists. */

@@ -394,9 +394,6 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/**
- * Returns whether a load failed because of the model's files: the server says so, or they refer to files outside their
- * folder.
- */
+/** Returns whether a load failed because of the model's files: a server says so, or they refer to outside files. */
 const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)
