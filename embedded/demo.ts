@@ -33,7 +33,7 @@ import type { Platform } from './supervisor.ts'
 const HELP = `npm run demo [-- --keep] [--no-llm]
 
 Starts the platform, trains a regression model on a real table and calls it, chats with a small language model
-built on this machine, searches the table's rows by embeddings, has a tool query the table, and stops again.
+built on this machine, searches the table's rows by embeddings, has a tool query the table, and then stops.
 
   --keep     leave the platform up until Ctrl-C
   --no-llm   skip the chat; without this flag, llama.cpp is installed once per machine (85 MB, a few seconds)
@@ -121,7 +121,7 @@ async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Pr
   )
 }
 
-/** Runs a chat where llama.cpp is available; elsewhere the rest of the demo runs without it. */
+/** Runs a chat if llama.cpp is available; otherwise the demo skips it. */
 async function chatJob({ ready }: Platform, config: Config, progress: Progress): Promise<void> {
   const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
   if (!(await isInstalled(progress, 'llama.cpp', () => ensurePackages('llamacpp', options), 'no chat')))
@@ -145,7 +145,7 @@ async function chatJob({ ready }: Platform, config: Config, progress: Progress):
   }
 }
 
-/** Runs a semantic search over the rows, if the environment for embeddings models can be installed. */
+/** Runs a semantic search over the rows, if the environment for embedding models can be installed. */
 async function searchJob(
   { ready }: Platform,
   { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
@@ -161,7 +161,7 @@ async function searchJob(
     DescribedPatient[],
   ]
   const model = await progress.step(
-    'Import an embeddings model',
+    'Import an embedding model',
     () => importWordModel(ready, learnt),
     (name) => `${name}, built from the words in half of the rows`,
   )

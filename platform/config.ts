@@ -196,7 +196,7 @@ export const SETTINGS = {
   HEARTH_MEMORY_EMBEDDINGS_MODEL: setting(
     'text',
     '',
-    'Endpoint (id or name) of the embeddings model that searches memory; if empty, the newest entries come first.',
+    'Endpoint (id or name) of the embedding model that searches memory; if empty, the newest entries come first.',
   ),
   HEARTH_MEMORY_TOKENS: setting(
     'count',

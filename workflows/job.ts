@@ -37,7 +37,10 @@ const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.K
 /** Failure codes that do not count against the run. */
 const INTERRUPTIONS: readonly string[] = ['preempted', 'paused', 'drained']
 
-/** Failure codes of node faults. A limited number of them does not count, because another node may be healthy. */
+/**
+ * Failure codes of node faults. A limited number of them don't count against the run, because another node may be
+ * healthy.
+ */
 const NODE_FAULTS: readonly string[] = [NO_CUDA]
 
 /** The input of a job's workflow. */
@@ -97,7 +100,7 @@ export type Attempt = (run: RunSnapshot, offer: Offer) => Promise<void>
 
 /**
  * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which only guarded
- * updates change. After a lost node, the workflow makes another attempt, from the last checkpoint if there is one. A
+ * updates change. If a node is lost, the workflow makes another attempt, from the last checkpoint if there is one. A
  * paused run needs no workflow: this one ends with its attempt. Resuming the run starts another workflow, or signals
  * this one if it is still running.
  */
@@ -114,23 +117,23 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   })
   setHandler(jobWaiting, ({ reason }) => {
     wait.reason = reason
-    setCurrentDetails(reasonOr(wait, 'Waiting for a node to take it.'))
+    setCurrentDetails(reasonOr(wait, 'Waiting for a node to accept the run.'))
   })
   const offered = new AttemptOffer()
   let run: RunSnapshot | undefined
   const withdrawAtRest = async () => {
-    // A failure here would end the workflow. Without an answer we don't withdraw: a node that takes the offer is
-    // refused.
+    // A failure here would end the workflow. If the check fails, we don't withdraw the offer: a node that accepts it is
+    // refused anyway.
     await CancellationScope.nonCancellable(() => condition(() => run !== undefined))
-    // An execution that a 0.12 worker started has ignored its pauses, so a replay must ignore them as well; claims are
-    // refused anyway. We detect this by the recorded result instead of a patch, whose marker a 0.12 worker would refuse
+    // An execution that a 0.12 worker started ignored pauses, so a replay must ignore them too; claims are refused
+    // anyway. We detect this by the recorded result instead of a patch, whose marker a 0.12 worker would refuse
     // after a rollback.
     if (run?.paused === undefined) return
     const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
     if (isLeft) offered.withdraw()
   }
   setHandler(jobPaused, withdrawAtRest, { unfinishedPolicy: HandlerUnfinishedPolicy.ABANDON })
-  // The signal's arrival is enough: Temporal completes no workflow that has not seen all of its signals.
+  // The signal's arrival is enough: Temporal won't complete a workflow until it has handled all of its signals.
   setHandler(jobResumed, () => {})
   let ending: JobOutcome
   try {
@@ -147,7 +150,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
     // A cancellation must not interrupt the step that records it.
     const status = isCancellation(err) ? 'cancelled' : 'failed'
     await CancellationScope.nonCancellable(() => finishRun({ jobId, status }))
-    setCurrentDetails(`The run has been ${status === 'failed' ? 'given up' : status}.`)
+    setCurrentDetails(`The run was ${status === 'failed' ? 'abandoned' : status}.`)
     throw err
   }
   setCurrentDetails(`The run has ${ending.status}.`)

@@ -7,7 +7,8 @@ export class QuorumError extends Error {
 
   constructor({ consumed, quorum, edges }: { consumed: number; quorum: number; edges: number }) {
     super(
-      `${consumed} of ${edges} hand-overs have a value, but the quorum is ${quorum}: the other producers ended without one`,
+      `only ${consumed} of ${edges} hand-overs delivered a value, but the quorum is ${quorum}; ` +
+        'the other producers ended without delivering one',
     )
   }
 }

@@ -28,7 +28,7 @@ export const ocr: TaskType = {
       text: { type: 'string', description: 'Empty when the image contains no text.' },
       blocks: {
         type: 'array',
-        description: 'The parts of the text, from models that distinguish them.',
+        description: 'The text split into parts; only some models return this.',
         items: {
           type: 'object',
           required: ['text'],
@@ -36,7 +36,8 @@ export const ocr: TaskType = {
             text: { type: 'string' },
             field: {
               type: 'string',
-              description: 'The kind of part, for example `menu.price`, from models for forms.',
+              description:
+                'The field that this part belongs to, such as `menu.price`. Only form models return it.',
             },
           },
         },

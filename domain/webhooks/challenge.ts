@@ -44,7 +44,7 @@ const REASONS: Readonly<Record<string, string>> = {
   address_not_allowed: 'its host name resolves to an address that is not public',
   connect_failed: 'the connection was refused or the host is unreachable',
   connect_timeout: 'could not connect within 5 s',
-  tls_failed: 'TLS could not be established; is its certificate valid?',
+  tls_failed: 'a TLS connection could not be established; is its certificate valid?',
   timeout: 'no complete response within 15 s',
   connection_closed: 'the connection closed before the response was complete',
   not_asked: 'the challenge could not be sent in time',

@@ -52,7 +52,7 @@ export function describeRows(csv: string): DescribedPatient[] {
   })
 }
 
-/** Builds an embeddings model from the words of rows and their outcomes, on this machine, and imports it. */
+/** Builds an embedding model from the words of rows and their outcomes, on this machine, and imports it. */
 export function importWordModel(platform: ImportTarget, rows: readonly DescribedPatient[]): Promise<string> {
   return importMadeModel(platform, {
     name: 'words',

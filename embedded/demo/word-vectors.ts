@@ -51,7 +51,7 @@ export function randomWords(texts: readonly string[], name: string, width: numbe
 
 const wordsOf = (text: string): string[] => text.toLowerCase().split(/\s+/).filter(Boolean)
 
-/** Writes an embeddings model of these words: a text's vector is the normalized mean of its word vectors. */
+/** Writes an embedding model of these words: a text's vector is the normalized mean of its word vectors. */
 export async function writeWordModel(folder: string, { words, width, vectors }: WordVectors): Promise<void> {
   const config = {
     architectures: ['WordVectors'],

@@ -88,7 +88,10 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   const isBlank = header.length > 1 && (names < 2 || (blank.length >= 2 && blank.length >= names / 2))
   const filled = rows.filter((row) => blank.some((at) => row[at])).length
   if (!isBlank || filled === 0 || 2 * filled < rows.length) return undefined
-  return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
+  return (
+    `the header names only ${names} of ${header.length} columns, but rows have values in the unnamed ones; ` +
+    'start the file with a row of column names'
+  )
 }
 
 /** Removes blanks around a cell, but no other white space. */
@@ -120,9 +123,9 @@ interface Candidate {
 }
 
 /**
- * Returns the delimiter of the header. If several marks fit the same number of rows, we exclude a mark that cuts
- * brackets or pads another mark, prefer a tab, and leave commas to the cells if all are decimal commas or precede a
- * blank. A header without any mark is rejected as a title if most rows have the same number of one mark. The trainers
+ * Returns the header's delimiter. If several delimiters fit equally many rows, we exclude one that splits brackets or
+ * only pads another, prefer a tab, and treat commas as cell text if all are decimal commas or followed by a space. A
+ * header with no delimiter is rejected as a title if most rows contain the same number of one delimiter. The trainers
  * and `query_table` do the same (`csv_layout.py`).
  */
 function delimiterOf(text: string, isCut: boolean): string {
@@ -142,13 +145,14 @@ function delimiterOf(text: string, isCut: boolean): string {
   if (candidates.length === 0 && ofRows !== undefined)
     throw refusedLine(
       1,
-      `no "${ofRows}" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column`,
+      `the header contains no "${ofRows}", but the rows do; start the file with a row of column names, ` +
+        'or with the line sep=, if it has only one column',
     )
   const most = Math.max(...candidates.map(({ fitting }) => fitting))
   const all = candidates.filter(({ fitting }) => fitting === most)
   const sound = all.filter((one) => !cutsBrackets(one) && !isPadding(one))
   const best = sound.length > 0 ? sound : all
-  // A tab never appears in a cell by chance.
+  // A tab is unlikely to be part of a cell.
   if (best.some(({ mark }) => mark === '\t')) return '\t'
   const [comma, ...others] = best[0]?.mark === ',' && most > 0 ? best : []
   const areInCells = comma && others.length > 0 && others.every((other) => hasCommasInCells(other, comma))
@@ -157,7 +161,7 @@ function delimiterOf(text: string, isCut: boolean): string {
     const [a, b] = [first?.mark, second.mark]
     throw refusedLine(
       1,
-      `cells may end at "${a}" or "${b}"; put the line sep=${a} or sep=${b} before the header`,
+      `the delimiter could be "${a}" or "${b}"; add the line sep=${a} or sep=${b} before the header`,
     )
   }
   return first?.mark ?? ','
@@ -173,7 +177,7 @@ const cutsBrackets = ({ mark, lines }: Candidate): boolean =>
 const isPadding = ({ mark, lines }: Candidate): boolean =>
   mark === '\t' && lines.every((line) => line.split(/[,;|]/).every((cell) => !cell.trim().includes('\t')))
 
-/** Returns whether a mark splits the names and all commas look like parts of cells. */
+/** Returns whether the other delimiter splits the header and the commas look like cell text. */
 function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
   const { mark, lines, count } = other
   const [header = ''] = lines
@@ -186,7 +190,7 @@ function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
   return splitsNames && areFew && (areDecimal || (isSpaced(comma) && !isSpaced(other)))
 }
 
-/** Returns whether a blank, and no quoted cell, follows each mark. */
+/** Returns whether every delimiter is followed by a space, and none precedes a quoted cell. */
 const isSpaced = ({ mark, lines }: Candidate): boolean =>
   !lines.some((line) => new RegExp(`[${mark}](?! )|[${mark}] *"`).test(line))
 

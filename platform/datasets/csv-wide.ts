@@ -9,7 +9,9 @@ export interface CsvContent {
   types: ColumnType[]
 }
 
-/** Reads a file in one pass, whatever its number of columns. Faulty records are reported as for any CSV file. */
+/**
+ * Reads a file in one pass, however many columns it has. Faulty records are reported like those of any other CSV file.
+ */
 export async function readWide(path: string, dialect: CsvDialect): Promise<CsvContent> {
   const columns = dialect.header.map(() => new ColumnTyper())
   let rows = 0

@@ -71,7 +71,7 @@ async function follow(
       throw new SendError('invalid_answer', 'the server sent a redirect without an address')
     url = new URL(headers.location, url).href
   }
-  throw new SendError('invalid_answer', `it leads to more than ${MAX_REDIRECTS} redirects`)
+  throw new SendError('invalid_answer', `it redirects more than ${MAX_REDIRECTS} times`)
 }
 
 async function sendRequest(

@@ -160,7 +160,7 @@ export function toSendError(err: unknown): SendError {
   if (CONNECT_CODES.has(code))
     return new SendError('connect_failed', 'the connection was refused or not routed', err)
   if (/CERT|TLS|SSL|SELF_SIGNED|ALTNAME|UNABLE_TO_/.test(code))
-    return new SendError('tls_failed', 'TLS could not be established', err)
+    return new SendError('tls_failed', 'a TLS connection could not be established', err)
   if ((err as Error).name === 'HTTPParserError' || /OVERFLOW|UND_ERR_RESPONSE/.test(code))
     return new SendError('invalid_answer', 'the response was not valid HTTP', err)
   return new SendError('connection_closed', 'the connection closed before the response was complete', err)

@@ -19,7 +19,7 @@ const JsonObject = Type.Record(Type.String(), Type.Unknown())
 /** The largest `input` of a run; larger inputs are uploaded to an endpoint and referenced by URL. */
 export const MAX_RUN_INPUT_BYTES = 1024 * 1024
 
-/** The length of the `X-User-ID` on whose behalf a cohort runs. */
+/** The allowed length of `X-User-ID`, the user on whose behalf a cohort runs. */
 export const USER_ID_LENGTH = { minLength: 1, maxLength: 200 } as const
 
 export const RunRequest = Type.Object(
@@ -30,7 +30,7 @@ export const RunRequest = Type.Object(
     deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_DEADLINE_S })),
     resume_of: Type.Optional({
       ...Uuid,
-      description: 'A cohort, by its id or that of its task, whose finished stages are reused',
+      description: 'The id of a cohort, or of its task, whose finished stages this run reuses',
     }),
     /** Stores the results of all stages, not only the outputs. */
     keep_outputs: Type.Optional(Type.Boolean()),
@@ -72,7 +72,7 @@ const StageSummary = Type.Object({
   node_id: Nullable(Uuid),
   node_name: Nullable(Type.String()),
   model_state: Nullable(ModelState),
-  /** The time until a node claimed the stage, then until the model was loaded, then of the work itself. */
+  /** How long the stage waited for a node, how long the model took to load, and how long the work took. */
   wait_ms: Ms,
   load_ms: Ms,
   run_ms: Ms,
@@ -158,8 +158,8 @@ export const CohortEvent = Type.Object(
 export type CohortEvent = Static<typeof CohortEvent>
 
 /**
- * `next_cursor` is null on the page that is currently the last. A follower continues after the last `event_id` it has
- * seen, until an event reports the end of the cohort.
+ * `next_cursor` is null on what is currently the last page. A follower continues after the last `event_id` it has seen,
+ * until an event reports the end of the cohort.
  */
 export const CohortEvents = Type.Object(
   { events: Type.Array(CohortEvent), next_cursor: Nullable(Uuid) },

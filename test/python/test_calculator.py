@@ -32,8 +32,8 @@ def test_compute_follows_the_usual_rules(expression: str, result: float) -> None
         ("__import__('os')", "is not a function"),
         ("x + 1", "constants are pi"),
         ("True", "something other than arithmetic"),
-        ("1 +", "cannot be read"),
-        ("(" * 500 + "1", "nested too deeply|cannot be read"),
+        ("1 +", "syntax error"),
+        ("(" * 500 + "1", "nested too deeply|syntax error"),
     ],
 )
 def test_compute_says_why_it_refuses(expression: str, reason: str) -> None:

@@ -87,7 +87,7 @@ describe('query_table on CSV files', function () {
 
     assert.equal(
       error,
-      'file_url: line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+      'file_url: line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
     )
   })
 

@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Returns the power; raises Refused for one with too many bits or without a real value."""
+    """Returns the power; raises Refused if it has too many bits or isn't real."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * abs(exponent) > MAX_BITS:
         raise Refused(f"the power has more than {MAX_BITS} bits")
     result: Number | complex = base**exponent
@@ -49,21 +49,21 @@ def power(base: Number, exponent: Number) -> Number:
 
 
 def product(left: Number, right: Number) -> Number:
-    """Returns the product; raises Refused for one with too many bits."""
+    """Returns the product; raises Refused if it has too many bits."""
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MAX_BITS:
         raise Refused(f"the product has more than {MAX_BITS} bits")
     return left * right
 
 
 def factorial(number: Number) -> int:
-    """Returns the factorial; raises Refused for a number that is not whole, negative or too large."""
+    """Returns the factorial; raises Refused if the number is fractional, negative or too large."""
     if not isinstance(number, int) or not 0 <= number <= MAX_FACTORIAL:
         raise Refused(f"factorial takes a whole number from 0 to {MAX_FACTORIAL}")
     return math.factorial(number)
 
 
 def choose(number: Number, chosen: Number) -> int:
-    """Returns the binomial coefficient; raises Refused for numbers that are not whole, negative or too large."""
+    """Returns the binomial coefficient; raises Refused if a number is fractional, negative or too large."""
     if (
         not (isinstance(number, int) and isinstance(chosen, int))
         or not 0 <= number <= MAX_FACTORIAL
@@ -92,7 +92,7 @@ def value(node: ast.AST) -> Number:
         case ast.Name(id=name) if name in CONSTANTS:
             return CONSTANTS[name]
         case ast.Name(id=name):
-            raise Refused(f"{name} is not known; constants are {', '.join(CONSTANTS)}")
+            raise Refused(f"unknown name {name}; the constants are {', '.join(CONSTANTS)}")
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             return FUNCTIONS[name](*map(value, args))
         case ast.Call(func=ast.Name(id=name)):
@@ -107,7 +107,7 @@ def compute(expression: str) -> Number:
         # `^` means power here, so it must bind as `**` does.
         return value(ast.parse(expression.strip().replace("^", "**"), mode="eval"))
     except SyntaxError as error:
-        raise Refused(f"it cannot be read at column {error.offset or 1}") from error
+        raise Refused(f"syntax error at column {error.offset or 1}") from error
     except ZeroDivisionError as error:
         raise Refused("it divides by zero") from error
     except OverflowError as error:
@@ -127,7 +127,7 @@ def main() -> None:
         try:
             number = float(found)
         except OverflowError:
-            raise Refused("the result is larger than any number in JSON") from None
+            raise Refused("the result is too large to return as a JSON number") from None
         if not math.isfinite(number):
             raise Refused("the result is not a finite number")
     except Refused as error:

@@ -69,9 +69,9 @@ def fetch(url):
             break
         url = urljoin(url, target)
     else:
-        raise Refused(f"it leads to more than {MAX_REDIRECTS} redirects")
+        raise Refused(f"it redirects more than {MAX_REDIRECTS} times")
     if answer.status != 200:
-        raise Refused(f"the server answered {answer.status} {answer.reason}")
+        raise Refused(f"the server responded with {answer.status} {answer.reason}")
     return url, answer
 
 
@@ -130,7 +130,7 @@ def main():
     except Refused as error:
         fault = str(error)
     except ssl.SSLError as error:
-        fault = f"TLS could not be established: {error.reason or error}"
+        fault = f"a TLS connection could not be established: {error.reason or error}"
     except (OSError, http.client.HTTPException, ValueError) as error:
         fault = f"it could not be fetched: {error or type(error).__name__}"
     else:

@@ -1,6 +1,6 @@
-"""Detects the layout of a CSV file, by the rules of `platform/datasets/csv-scan.ts`, and lists missing
-values. The trainers and the tool `query_table` each have a copy of this file, because either runs without
-the other; a test compares the copies.
+"""Detects the layout of a CSV file, following the rules in `platform/datasets/csv-scan.ts`, and lists the
+strings that mean a missing value. The trainers and the tool `query_table` each have a copy of this file,
+because each runs without the other; a test compares the copies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Strings that mean a missing value in every column: those of pandas, and spreadsheet errors.
+# Strings that mean a missing value in any column: pandas' defaults and spreadsheet errors.
 MISSING = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null", "?", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!",
@@ -29,12 +29,12 @@ _CLOSING = re.compile(r'[^"]*(?:""[^"]*)*"(?!") *')
 
 
 class UnclearLayout(ValueError):
-    """The header can be read with several delimiters, or is a title."""
+    """The header parses with several delimiters, or is a title instead of column names."""
 
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """The delimiter, the lines before the header (0 or 1), and the number of columns."""
+    """The delimiter, the number of lines before the header (0 or 1), and the number of columns."""
 
     delimiter: str
     skipped_lines: int
@@ -44,8 +44,8 @@ class CsvLayout:
 @dataclass(frozen=True)
 class CsvRecord:
     """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with
-    its quotes. In `text`, blanks around quoted cells are removed (one before, any number after), as DuckDB
-    reads them.
+    its quotes. In `text`, spaces around quoted cells are stripped (one before, any number after), as DuckDB
+    does.
     """
 
     line: int
@@ -70,8 +70,8 @@ def layout_of(path: Path) -> CsvLayout:
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
     """Returns what is wrong with a header if at least a third of it is blank after the first name, and half
-    of the first rows have values there: Excel writes titles and merged cells this way. Blanks before the
-    first name are an index, which pandas and R leave unnamed.
+    of the first rows have values there: Excel writes titles and merged cells this way. Blank cells
+    before the first name are index columns, which pandas and R leave unnamed.
     """
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
@@ -81,15 +81,15 @@ def _title_in(lines: list[str], delimiter: str) -> str | None:
     if not is_blank or filled == 0 or 2 * filled < len(rows):
         return None
     return (
-        f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file "
-        "with the names of the columns"
+        f"the header names only {len(names)} of {len(header)} columns, but rows have values in the unnamed ones; "
+        "start the file with a row of column names"
     )
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A possible delimiter of the header, the first lines as read with it, and how many rows have as many
-    fields as the header.
+    """A candidate delimiter, the first lines parsed with it, and the number of rows with the same field count
+    as the header.
     """
 
     mark: str
@@ -102,10 +102,10 @@ class _Candidate:
 
 
 def _delimiter_of(text: str, *, is_cut: bool) -> str:
-    """Returns the header's delimiter. If several fit the same number of rows, a mark that cuts brackets or
-    pads another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or
-    precede a blank. A header without any mark is refused as a title if most rows contain one of the marks
-    the same number of times.
+    """Returns the header's delimiter. If several delimiters fit equally many rows: exclude one that splits
+    brackets or only pads another; prefer a tab; treat commas as cell text if all are decimal commas or
+    followed by a space. A header with no delimiter is rejected as a title if most rows contain the same
+    number of one delimiter.
     """
     candidates: list[_Candidate] = []
     of_rows = ""
@@ -121,12 +121,12 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
             of_rows = of_rows or mark
     if not candidates and of_rows:
         raise UnclearLayout(
-            f'line 1: no "{of_rows}" where the rows have it; begin the file with the names of the columns, '
-            "or with the line sep=, if it has one column"
+            f'line 1: the header contains no "{of_rows}", but the rows do; start the file with a row of column names, '
+            "or with the line sep=, if it has only one column"
         )
     best = [one for one in candidates if one.fitting == max(other.fitting for other in candidates)]
     best = [one for one in best if not _cuts_brackets(one) and not _is_padding(one)] or best
-    # Cells don't contain tabs by chance.
+    # A tab is unlikely to be part of a cell.
     if any(one.mark == "\t" for one in best):
         return "\t"
     if len(best) > 1 and best[0].mark == "," and best[0].fitting > 0:
@@ -135,8 +135,8 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
     if len(best) > 1:
         first, second = best[0].mark, best[1].mark
         raise UnclearLayout(
-            f'line 1: cells may end at "{first}" or "{second}"; '
-            f"put the line sep={first} or sep={second} before the header"
+            f'line 1: the delimiter could be "{first}" or "{second}"; '
+            f"add the line sep={first} or sep={second} before the header"
         )
     return best[0].mark if best else ","
 
@@ -158,8 +158,8 @@ def _is_padding(one: _Candidate) -> bool:
 
 
 def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
-    """Returns whether the other mark splits the names, and all commas look like parts of cells: at most one
-    in each cell, or no more commas than marks.
+    """Returns whether the other delimiter splits the header and the commas look like cell text: few of
+    them (at most one per cell, or no more than delimiters), and all decimal or, unlike the other, spaced.
     """
     mark = other.mark
     splits_names = any(name.strip() for name in other.lines[0].split(mark)[1:])
@@ -169,7 +169,7 @@ def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
 
 
 def _is_spaced(one: _Candidate) -> bool:
-    """Returns whether each mark is followed by a blank, and none by a quoted cell."""
+    """Returns whether every delimiter is followed by a space, and none precedes a quoted cell."""
     return not any(re.search(f'[{one.mark}](?! )|[{one.mark}] *"', line) for line in one.lines)
 
 
@@ -180,9 +180,7 @@ def _is_usual(mark: str, rows: list[str]) -> bool:
 
 
 def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:
-    """Returns whether a row has as many delimiters as the header, with any surplus at its end, as DuckDB
-    reads it.
-    """
+    """Returns whether a row has as many delimiters as the header. Extra ones may only trail, as DuckDB allows."""
     surplus = delimiters - expected
     return surplus >= 0 and text.rstrip("\r\n").endswith(delimiter * surplus)
 
@@ -210,7 +208,7 @@ def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
                 parts.append(line)
                 continue
             closed = closing[0] if closing else ""
-            # A quoted cell counts as a NUL and its closing quote.
+            # A quoted cell is represented by a NUL and its closing quote.
             rest = ('\0"' if closed else "") + line[len(closed) :]
             bare = cell.sub("\\1\0\\3", rest)
             is_open = bare.endswith("\0")

@@ -98,8 +98,8 @@ describe('a tool with external access', function () {
       [site.url('/plain'), /url: 127\.0\.0\.1 cannot be reached/],
       ['https://metadata.google.internal/x', /cannot be reached: the host name is not under a public suffix/],
       ['https://localhost/', /cannot be reached/],
-      [site.url('/around'), /more than 5 redirects/],
-      [site.url('/none'), /the server answered 404/],
+      [site.url('/around'), /redirects more than 5 times/],
+      [site.url('/none'), /the server responded with 404/],
     ]
     for (const [url, expected] of cases) {
       await assert.rejects(bench.run('fetch_page', { url }), { message: expected }, url)

@@ -23,13 +23,13 @@ export const CSV_CASES: CsvCase[] = [
     title: 'titles above semicolons',
     text: joinLines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
     refusal:
-      'line 1: no ";" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column',
+      'line 1: the header contains no ";", but the rows do; start the file with a row of column names, or with the line sep=, if it has only one column',
   },
   {
     title: 'a title of Excel, which fills every row up, another one and a blank row',
     text: joinCrlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
     refusal:
-      'line 1: names for 1 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 1 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'a title in the middle, and quotes around all cells',
@@ -40,37 +40,37 @@ export const CSV_CASES: CsvCase[] = [
       '"2020","Bern","1",""',
     ),
     refusal:
-      'line 1: names for 1 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 1 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'a title behind a line with the delimiter',
     text: `\ufeff${joinCrlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
     refusal:
-      'line 2: names for 1 of 2 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 2: the header names only 1 of 2 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'a title with the date of the report behind blanks',
     text: joinCrlf('Umsatz 2024;;;Stand: 1.2.2025', 'Jahr;Ort;Wert;Notiz', '2020;Bern;1,5;x'),
     refusal:
-      'line 1: names for 2 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 2 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'years above pairs of columns',
     text: joinLines(',2023,,2024,', 'city,sales,cost,sales,cost', 'Bern,1,2,3,4'),
     refusal:
-      'line 1: names for 2 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 2 of 5 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'a blank first row',
     text: joinCrlf(';;', 'Jahr;Ort;Wert', '2020;Bern;1,5'),
     refusal:
-      'line 1: names for 0 of 3 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 0 of 3 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'merged cells above the names',
     text: joinCrlf('Region;2023;;2024;', ';Umsatz;Kosten;Umsatz;Kosten', 'Bern;1;2;3;4'),
     refusal:
-      'line 1: names for 3 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
+      'line 1: the header names only 3 of 5 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
     title: 'two columns of many without a name',

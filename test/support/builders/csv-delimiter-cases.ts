@@ -75,7 +75,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   {
     title: 'two delimiters that fit',
     text: joinLines('name;first,age', 'a;b,x', 'c;d,y'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+    refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
     title: 'commas before blanks within the cells of every row',
@@ -89,7 +89,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   {
     title: 'two delimiters that fit, both before blanks',
     text: joinLines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+    refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
     title: 'as many semicolons as commas before blanks, two of them in a cell',
@@ -103,7 +103,7 @@ export const DELIMITER_CASES: CsvCase[] = [
   {
     title: 'commas before blanks, and one bar in each last cell',
     text: joinLines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
-    refusal: 'line 1: cells may end at "," or "|"; put the line sep=, or sep=| before the header',
+    refusal: 'line 1: the delimiter could be "," or "|"; add the line sep=, or sep=| before the header',
   },
   {
     title: 'commas before blanks, and bars within brackets of the header',
@@ -171,12 +171,12 @@ export const DELIMITER_CASES: CsvCase[] = [
   {
     title: 'digits on both sides of commas, and a semicolon at the end of each line',
     text: joinLines('x,y;', '1,2;', '3,4;'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+    refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
     title: 'two blanks before quotes with semicolons',
     text: joinLines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+    refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
     title: 'commas between quotes and semicolons within',

@@ -20,7 +20,7 @@ from .rows import read_rows
 from .settings import Settings
 
 CACHED_DATASETS = 8
-# Must change whenever row tokenization changes, or the rules for what is noted or rejected.
+# Increment whenever row tokenization changes, or when the rules for notes or rejected rows change.
 _CACHE_VERSION = 6
 
 
@@ -30,7 +30,7 @@ class Dataset:
 
     learn: list[Example]
     check: list[Example]
-    # The columns that no row of this type has, as the run's metrics name them.
+    # The columns that this dataset type doesn't use, in the format of the run's metrics.
     left_out: list[dict[str, str]]
 
 
@@ -88,8 +88,8 @@ def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int
     digest.update(job.data_digest().encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode() if tokenizer.is_fast else repr(tokenizer).encode())
     digest.update(str(tokenizer.chat_template).encode())
-    # Rows end with a special token, and templates write others. They are named in a separate file, so two
-    # bases with the same vocabulary may differ only here.
+    # Rows end with a special token, and templates insert others. Special tokens are declared in a separate file, so
+    # two base models with the same vocabulary may differ only in them.
     digest.update(json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str).encode())
     return job.cache_dir / f"tokens-{digest.hexdigest()[:32]}.npz"
 
@@ -102,9 +102,9 @@ def _read_cache(file: Path | None) -> Tokenized | None:
             ids, labels, ends = stored["ids"].tolist(), stored["labels"].tolist(), stored["ends"].tolist()
             found, left_out = json.loads(str(stored["notes"]))
     except (OSError, ValueError, KeyError) as error:
-        warn(f"The tokens of an earlier attempt cannot be read ({error}).")
+        warn(f"The tokens cached by an earlier attempt cannot be read ({error}).")
         return None
-    log("Using the tokens of an earlier attempt.")
+    log("Using the tokens cached by an earlier attempt.")
     os.utime(file)
     starts = [0, *ends[:-1]]
     examples = [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]
@@ -129,4 +129,4 @@ def _write_cache(file: Path, examples: list[Example], notes: Notes, left_out: li
         for old in cached[:-CACHED_DATASETS]:
             old.unlink(missing_ok=True)
     except OSError as error:
-        warn(f"The tokens were not stored for another attempt ({error}).")
+        warn(f"The tokens could not be cached for later attempts ({error}).")
