@@ -63,7 +63,7 @@ export const undelivered = async (db: Kysely<Database>): Promise<{ id: string; s
 }
 
 /**
- * Skips two waits: the one until an attempt of a dead sender counts as interrupted, and the pause before the next
+ * Skips two waits: the timeout after which a dead sender's attempt counts as interrupted, and the pause before the next
  * attempt.
  */
 export async function hurry(

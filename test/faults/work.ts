@@ -77,7 +77,7 @@ export async function putTable(
     body: regressionTable(rows),
   })
   await put.body.dump()
-  assert.ok(put.statusCode < 300, `PUT answered ${put.statusCode}`)
+  assert.ok(put.statusCode < 300, `PUT returned ${put.statusCode}`)
   return { datasetId, commit: `/datasets/${datasetId}/uploads/${uploadId}/commit` }
 }
 
@@ -204,7 +204,11 @@ export async function checkBooks(
 
   assert.equal(answer.statusCode, 200)
   assert.equal(audit.sums.total_micro, 0, `task ${taskId} does not balance`)
-  assert.equal(new Set(booked).size, booked.length, `task ${taskId} is booked twice: ${booked.join(', ')}`)
+  assert.equal(
+    new Set(booked).size,
+    booked.length,
+    `task ${taskId} has duplicate ledger entries: ${booked.join(', ')}`,
+  )
   const expected = audit.status === 'succeeded' ? ['capture', 'hold', 'payout'] : ['hold', 'refund']
   assert.deepEqual(kinds, expected, `task ${taskId} is ${audit.status}`)
 }

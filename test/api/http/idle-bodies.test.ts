@@ -76,7 +76,7 @@ describe('a client that is still sending its body', () => {
     assert.match(await answer, /^HTTP\/1\.1 204/)
   })
 
-  it('may send a slower second request after its first was refused', async () => {
+  it('may follow a rejected request with a slower one', async () => {
     const socket = connectTo(api.baseUrl)
     socket.write(
       `${[...PONDER, 'transfer-encoding: chunked'].join('\r\n')}\r\n\r\n7d0\r\n${' '.repeat(2_000)}\r\n`,

@@ -105,7 +105,7 @@ export class DatasetApi implements AsyncDisposable {
   async send(id: string, text: string): Promise<string> {
     const { upload_id, signed_url } = await this.init(id)
     const { status } = await this.put(signed_url, text)
-    if (status !== 200) throw new Error(`the PUT answered ${status}`)
+    if (status !== 200) throw new Error(`the PUT returned ${status}`)
     return upload_id
   }
 

@@ -16,7 +16,7 @@ import { PromptWorld } from '../../support/servers/worlds/prompt-world.ts'
 
 const ONCE = { prefill: 'succeeded 1', decode: 'succeeded 1' }
 
-describe('faults in hand-overs between nodes', function () {
+describe('a hand-over between nodes', function () {
   this.timeout(200_000)
   let world: PromptWorld
   let producer: WorldNode
@@ -33,7 +33,7 @@ describe('faults in hand-overs between nodes', function () {
     for (const one of [consumer, producer, control, world]) await one?.[Symbol.asyncDispose]()
   })
 
-  // Under load a probe can miss its 2 s, and the platform then relays for this pair for ten minutes.
+  // Under load a probe can exceed its 2 s timeout, and the platform then relays this pair's payloads for ten minutes.
   beforeEach(async () => {
     await world.on.api.database.db.updateTable('edge_rate').set({ unreachable_until: null }).execute()
   })
@@ -63,7 +63,7 @@ describe('faults in hand-overs between nodes', function () {
   const files = async () =>
     (await Promise.all([producer, consumer].map(({ dir }) => readdir(join(dir, 'edges'))))).flat()
 
-  it('do not alter the payload when a byte is flipped in transit: the model sees the bytes that were sent', async () => {
+  it('delivers the original bytes even if a byte is flipped in transit', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (begins(call)) between.proxy.flipAt = between.proxy.bytes + 200_000
@@ -77,7 +77,7 @@ describe('faults in hand-overs between nodes', function () {
     assert.ok(between.proxy.connections > 2, `${between.proxy.connections} connections`)
   })
 
-  it('cause a retry when no byte arrives for 10 s', async () => {
+  it('is retried when no byte arrives for 10 s', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (call.body['attempt'] !== 1) between.proxy.isMute = false
@@ -90,7 +90,7 @@ describe('faults in hand-overs between nodes', function () {
     assert.deepEqual([edge.transport, edge.attempt], ['direct', 2])
   })
 
-  it('leave no socket, file, hold or lease shortly after a cancel', async () => {
+  it('releases its sockets, files, reservations and leases soon after a cancellation', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (begins(call)) between.proxy.isMute = true
@@ -130,7 +130,7 @@ describe('faults in hand-overs between nodes', function () {
     assert.deepEqual(await Array.fromAsync(relayed), [])
   })
 
-  it('cause a fallback to the object store when the producer is unreachable, and the next hand-over uses the store right away', async () => {
+  it('falls back to the object store when the producer is unreachable, and the next one does so right away', async () => {
     const [closed = 0] = await freePorts(1)
     using _advertised = advertise(closed)
     const probed: EdgeCall[] = []

@@ -50,7 +50,7 @@ describe('findRoom', () => {
     return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
   }
 
-  it('makes as many queries for 64 stages as for two, and records what each waits for', async () => {
+  it('makes as many queries for 64 stages as for two, and records what each is waiting for', async () => {
     let queries = 0
     const counted = api.database.db.withPlugin({
       transformQuery: ({ node }) => {

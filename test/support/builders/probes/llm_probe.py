@@ -55,7 +55,7 @@ def _through_parquet(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def cached(request: dict[str, Any]) -> Any:
-    """Returns the tokens of a dataset for each given special token, read through one cache."""
+    """Returns the dataset's tokens for each set of special tokens. All sets share one cache."""
     import tempfile
 
     from hearth_trainers.job import Job
@@ -192,9 +192,9 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 
 def family(request: dict[str, Any]) -> Any:
-    """Trains a tiny random model of a family as the trainer loads it, then merges the adapter into it. Returns whether
-    it learns, the number of trained weights, and the largest logit difference between the merged and the trained
-    model."""
+    """Loads a tiny random model of a family the way the trainer does, trains it, and merges the adapter into it.
+    Returns whether it learns, the number of trained weights, and the largest logit difference between the merged and
+    the trained model."""
     import contextlib
     import io
     import tempfile

@@ -65,7 +65,7 @@ describe('evidence', () => {
     assert.equal(rows.length, 1)
   })
 
-  it('returns the first registration for a repeated request, and is superseded by different content', async () => {
+  it('is registered once for repeated requests, and superseded when its content differs', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const first = await register(body)
@@ -83,7 +83,7 @@ describe('evidence', () => {
     assert.deepEqual([old.status, old.body.error.details.status], [409, 'superseded'])
   })
 
-  it('stays revoked, as opposed to expired', async () => {
+  it('cannot be registered again once revoked, and is expired after its end date', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const { body: first } = await register(body)
@@ -113,7 +113,7 @@ describe('evidence', () => {
     assert.equal(locked?.status, 'expired')
   })
 
-  it('ends when the model of one of its spaces is revoked, and new evidence gets 409 until it is registered again', async () => {
+  it('ends when a model behind one of its spaces is revoked, and new evidence for that space gets 409', async () => {
     const { ids, target } = await pair()
     const { body: first } = await register(evidenceBody(ids))
 
@@ -145,7 +145,7 @@ describe('evidence', () => {
     assert.equal((await register(evidenceBody(ids))).body.detail[0].loc.at(-1), 'source_space_id')
   })
 
-  it('may state the identity of spaces, but has no map, if nodes cannot apply a map to them', async () => {
+  it('for spaces that nodes cannot map may declare them identical, but must not include a map', async () => {
     const forms = {
       hidden_state: embeddingSpace(4, { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }),
       kv_cache: {
@@ -179,7 +179,7 @@ describe('evidence', () => {
       'p_value',
     ],
     [
-      'a null model as good as the score',
+      'a null model whose upper bound reaches the score',
       (base) => ({ ...base, null_model: { ...base.null_model, upper_95: 0.95 } }),
       'upper_95',
     ],
