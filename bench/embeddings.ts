@@ -120,7 +120,7 @@ async function overHttp(server: SpecialistServer, name: string, peer: Embeddings
   }
   const callHearth = async (text: string) => {
     const { status } = await server.ask({ text }, 'embeddings')
-    if (status !== 200) throw new Error(`the server answered ${status}`)
+    if (status !== 200) throw new Error(`the server returned ${status}`)
   }
   for (const [clients, count] of Object.entries(COUNTS).map(([a, b]) => [Number(a), b] as const)) {
     const texts = mixed(count)
@@ -182,7 +182,7 @@ async function inBulk(
     for (let round = 0; round < ROUNDS; round++) {
       const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
       const { status } = await server.ask(body)
-      if (status !== 200) throw new Error(`the server answered ${status}`)
+      if (status !== 200) throw new Error(`the server returned ${status}`)
       ours.push({ clock: (performance.now() - began) / 1_000, cpu: cpuSeconds(server.pid) - cpu })
       theirs.push(await peer.seconds(kind))
     }

@@ -56,7 +56,7 @@ export async function startServer({ core }: { core?: string } = {}): Promise<Ser
   }
 }
 
-/** A gateway over one database. */
+/** A gateway backed by one database. */
 export interface GatewaySide extends AsyncDisposable {
   baseUrl: string
   db: Kysely<Database>

@@ -1,5 +1,5 @@
-// Compares merging two models of 475 million parameters with a plain copy of the same bytes, each pair in the same
-// minute: npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
+// Compares merging two 475-million-parameter models with a plain copy of the same bytes. Each merge runs right after
+// its copy: npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ import { makeInputs } from './merge/inputs.ts'
 const METHODS = ['slerp', 'ties', 'dare', 'adapter_merge'] as const
 type Method = (typeof METHODS)[number]
 
-/** The goals, as multiples of the time of the copy with fsync. */
+/** The target times, as multiples of how long a copy with fsync takes. */
 const GOALS: Record<Method, number> = { slerp: 1, ties: 2, dare: 1.5, adapter_merge: 1.5 }
 const MEMORY_GOAL_MB = 160
 const DISK_BYTES = 7e9

@@ -37,7 +37,7 @@ try {
   for (let round = 0; round < Number(values.rounds); round++) {
     const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
     const { status, body } = await server.post('/v1/audio/transcriptions', request)
-    if (status !== 200) throw new Error(`the server answered ${status}: ${JSON.stringify(body)}`)
+    if (status !== 200) throw new Error(`the server returned ${status}: ${JSON.stringify(body)}`)
     ours.push({ clock: (performance.now() - began) / 1_000, cpu: cpuSeconds(server.pid) - cpu })
     theirs.push(await peer.seconds(''))
   }

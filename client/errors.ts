@@ -47,7 +47,7 @@ interface ErrorBody {
   }
 }
 
-/** Creates the error for a response that is not a success. */
+/** Creates the error for an unsuccessful response. */
 export async function errorOf(response: Response, what: string): Promise<HearthError> {
   const { error } = (parse(await response.text().catch(() => '')) ?? {}) as ErrorBody
   const requestId = error?.request_id ?? response.headers.get('x-request-id') ?? undefined

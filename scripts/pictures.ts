@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from './run-command.ts'
 
-/** The images of `docs/pictures`, including those that the console test takes of a real run and its model. */
+/** The images in `docs/pictures`, and the screenshots from the console test that they are copied from. */
 const IMAGES = {
   'console-run.png': 'readme-run.png',
   'console-endpoint.png': 'readme-endpoint.png',
@@ -15,7 +15,7 @@ const folder = mkdtempSync(join(tmpdir(), 'hearth-pictures-'))
 try {
   const env = { ...process.env, HEARTH_TEST_PICTURES: folder }
   const ok = await run(['npm', 'test', '--', TEST], { env })
-  if (!ok) throw new Error(`${TEST} has failed`)
+  if (!ok) throw new Error(`${TEST} failed`)
   mkdirSync('docs/pictures', { recursive: true })
   for (const [name, taken] of Object.entries(IMAGES))
     copyFileSync(join(folder, taken), join('docs/pictures', name))

@@ -1,4 +1,4 @@
-"""Runs a plain loop of transformers and PEFT over the batches of a job; bench/tune.ts compares the trainer with it."""
+"""Runs a plain transformers and PEFT training loop over a job's batches, as the baseline for bench/tune.ts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async function isThere({ size_bytes, sha256 }: Download, path: string): Promise<
   return hash.digest('hex') === sha256
 }
 
-/** Returns the target path of a file; rejects names that lead out of the folder. */
+/** Returns the target path of a file; rejects names that escape the folder. */
 function placeBelow(folder: string, name: string): string {
   const root = resolve(folder)
   const path = join(root, name)

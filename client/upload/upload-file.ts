@@ -61,7 +61,7 @@ export async function uploadFile(
   return commit(datasets, state, signal)
 }
 
-/** Returns whether the file of an interrupted upload has arrived, so that only the commit is missing. */
+/** Returns whether the file of an interrupted upload has arrived and only the commit remains. */
 async function wasPut(
   datasets: DatasetOperations,
   { dataset_id: datasetId, upload_id: uploadId }: UploadState,
@@ -118,7 +118,8 @@ async function commit(
   { dataset_id: datasetId, upload_id: uploadId }: UploadState,
   signal: AbortSignal | undefined,
 ): Promise<Dataset> {
-  // Each commit waits up to two minutes for the platform to read the file, and says so when that was too short.
+  // Each commit call waits up to two minutes for the platform to read the file. If that isn't long enough, the response
+  // has a message.
   let isReading = true
   while (isReading) {
     const { message } = await datasets.commitUpload(datasetId, uploadId, { signal })

@@ -93,7 +93,7 @@ export interface GatewayTable {
   kill_switch_version: WithDefault<number>
   /** The version of the memory grants that the gateway applies; null if it serves no memory. */
   memory_version: Optional<number>
-  /** The embeddings model that it is configured with. */
+  /** The embedding model that it is configured with. */
   memory_model: Optional<string>
   started_at: CreatedAt
   lease_expires_at: Date

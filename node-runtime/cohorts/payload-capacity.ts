@@ -11,7 +11,7 @@ export interface WaitOptions {
   store: PayloadStore
   /** Reports that the stage is waiting, or has resumed. */
   tell: (isWaiting: boolean) => void
-  /** Called every `SIGN_MS` during the wait. */
+  /** Called every `KEEP_ALIVE_INTERVAL_MS` during the wait. */
   sign?: () => Promise<void>
   signal: AbortSignal
 }

@@ -79,7 +79,7 @@ export class Spool {
     this.#append(FRAME.metric, JSON.stringify(entry))
   }
 
-  /** Returns the report of one attempt at a job. The spool numbers its lines. */
+  /** Returns a reporter for one attempt at a job. The spool numbers its log lines. */
   job(jobId: string, attempt: number): JobReport {
     let seq = 0
     const stamp = () => ({ job_id: jobId, attempt, at: new Date().toISOString() })

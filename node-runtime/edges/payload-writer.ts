@@ -6,10 +6,10 @@ import type { Payload } from './payload.ts'
 const BLOCK_BYTES = 1024 * 1024
 /** When this many blocks are queued for the disk, the source has to wait. */
 const MAX_WAITING = 3
-/** The room that a payload of unknown size reserves at a time. */
+/** How much space a payload of unknown size reserves at a time. */
 const ROOM_STEP = 64 * 1024 * 1024
 
-/** An incremental digest, as `node:crypto` provides. */
+/** An incremental digest, such as a `node:crypto` hash. */
 export interface RunningDigest {
   update(bytes: Uint8Array): unknown
   digest(encoding: 'hex'): string
@@ -17,7 +17,7 @@ export interface RunningDigest {
 
 /** The part of the store that a writer uses. */
 export interface StoreReservation {
-  /** Reserves as much space as is free, up to `most`; throws `no_room` for less than `bytes`. */
+  /** Reserves up to `most` bytes of free space; throws `no_room` if less than `bytes` is free. */
   take(bytes: number, most?: number): Promise<number>
   give(bytes: number): void
   /** Adds the complete file to the store. */

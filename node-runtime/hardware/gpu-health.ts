@@ -5,9 +5,9 @@ import type { CudaProbe } from './cuda-probe.ts'
 
 const RECHECK_INTERVAL_MS = 60_000
 /**
- * After a program could not use its GPU, the node starts no GPU program for this long, even if CUDA starts. PyTorch may
- * still be incompatible with the driver: every program would fail within seconds, and the node would attract more work
- * than a healthy one.
+ * After a program fails to use its GPU, the node starts no GPU programs for this long, even if CUDA initializes.
+ * PyTorch may still be incompatible with the driver: every program would fail within seconds, and the node would
+ * attract more work than a healthy one.
  */
 const RESTART_DELAY_MS = 5 * 60_000
 const MAX_REASON = 300
@@ -29,14 +29,17 @@ export interface GpuHealthOptions {
 export class GpuHealth implements Disposable {
   readonly #options: GpuHealthOptions
   #probed: GpuFault | undefined
-  /** Reported by a trainer or server: PyTorch may be unable to use CUDA although it starts, e.g. with an old driver. */
+  /**
+   * Reported by a trainer or server: PyTorch may be unable to use CUDA even though CUDA itself starts, e.g. with an old
+   * driver.
+   */
   #met: GpuFault | undefined
   #timer: NodeJS.Timeout | undefined
   #checking: Promise<void> | undefined
   #isClosed = false
   #isChecked = false
   #isUnusable: boolean
-  /** The number of program failures. A probe proves nothing if a program fails while it runs. */
+  /** The number of program failures. A probe's result is inconclusive if a program fails during the probe. */
   #failures = 0
   /** The end of the pause after the last failure, on the monotonic clock. */
   #pausedUntil = 0
@@ -57,8 +60,8 @@ export class GpuHealth implements Disposable {
   }
 
   /**
-   * True while a program on a GPU would probably fail: until CUDA has started on this node, and after a failure until
-   * it has started in another process, some minutes later.
+   * True while GPU programs would probably fail: until the first successful CUDA probe, and after a failure until a
+   * probe succeeds once the pause has ended.
    */
   get isUnusable(): boolean {
     return this.#isUnusable
@@ -102,15 +105,15 @@ export class GpuHealth implements Disposable {
   }
 
   /**
-   * Probes the GPUs because a server that had been working lost its GPU. Unlike `failed`, it pauses nothing before the
-   * probe: a request's input may have broken the server, and the GPU works for the next process.
+   * Probes the GPUs because a server that had been working lost its GPU. Unlike `failed`, this doesn't pause GPU work
+   * before the probe: a request's input may have broken the server, and the GPU works for the next process.
    */
   suspect(): void {
     this.#failures++
     void this.check()
   }
 
-  /** Records that a trainer or server computed on a GPU. */
+  /** Records that a trainer or server used a GPU successfully. */
   worked(): void {
     this.#met = undefined
     this.#pausedUntil = 0

@@ -54,7 +54,8 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
 }
 
 /**
- * Downloads files with a known digest through the cache, for later attempts and other runs. The other files are small.
+ * Downloads files with a known digest through the cache, so that later attempts and other runs can reuse them. Other
+ * files are small and bypass it.
  */
 async function fetchFiles(
   tools: BaseTools,

@@ -66,7 +66,7 @@ export interface NodeParts {
   slotShares: SlotShares
   schemaChecks: SchemaChecks
   inputs: InputFiles
-  /** The payloads that cohort stages hand over from and to this node. */
+  /** The payloads that cohort stages hand over to and from this node. */
   edges: Edges
   /** Retains outgoing payloads until their consumers have succeeded. */
   keepers: PayloadPublisher
@@ -74,7 +74,7 @@ export interface NodeParts {
   gpuHealth: GpuHealth
   diskHealth: DiskHealth
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Aborts environment installations that no load waits for, and the reading of operators' tools. */
+  /** Aborts environment installations that no load is waiting for, and stops following operators' tools. */
   preparing: AbortController
   workDir: string
 }
@@ -225,7 +225,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     diskFault: () => diskHealth.fault,
   })
   const workDir = join(dir, 'work')
-  // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
+  // These files belong to attempts that were unfinished when the node last stopped; each attempt downloads its own.
   await rm(workDir, { recursive: true, force: true })
   const inputs = new InputFiles({ connections, workDir })
   const edges = await Edges.open({

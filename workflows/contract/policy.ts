@@ -1,7 +1,7 @@
 import type { ActivityOptions, LocalActivityOptions } from '@temporalio/workflow'
 import { NODE_QUEUES } from '../../domain/placement/node-queues.ts'
 
-/** Every task queue. The names of node queues contain a warmth, a hardware type or a node. */
+/** Every task queue. Node queue names contain a model's warmth, a hardware type or a node id. */
 export const QUEUES = {
   control: 'control',
   webhooks: 'webhooks',
@@ -37,13 +37,13 @@ export function subjectOf(workflowId: string): { kind: 'task' | 'job'; subjectId
 }
 
 /**
- * For work that sends heartbeats and that the node aborts when it stalls: a load that makes progress has no time limit.
+ * For work that sends heartbeats. The node aborts it if it stalls, so a load that makes progress needs no time limit.
  */
 const WHILE_ALIVE = '90 days'
 
 /**
- * Every activity runs under one of these policies. A new entry needs a reason, and a workflow that needs other numbers
- * needs a new entry.
+ * Every activity runs under one of these policies. A workflow that needs different values needs a new entry, and
+ * each entry needs a reason.
  */
 export const POLICY = {
   /**
@@ -87,7 +87,7 @@ export const POLICY = {
     retry: { maximumAttempts: 1 },
   },
   /**
-   * One step of a structured run on the chosen node: up to a hundred thousand texts through a model, or arithmetic. The
+   * One step of a structured run on the chosen node: running up to 100,000 texts through a model, or arithmetic. The
    * workflow places it again when it fails.
    */
   evaluate: {
@@ -128,13 +128,13 @@ export const POLICY = {
   },
 } as const satisfies Record<string, ActivityOptions>
 
-/** The pauses of workflows before a retry. */
+/** How long workflows wait before a retry. */
 export const PAUSE = {
   /** After a job attempt without progress. */
   afterFailure: '2s',
   /**
-   * Before a task without a node is placed again: exponential back-off from the first pause to the longest. Tasks that
-   * are woken when a node has room have a longest pause that grows with the number of waiting tasks. Many tasks thus
+   * Before a task without a node is placed again: exponential back-off from the first pause to the longest. For tasks
+   * that are woken when a node has room, the maximum pause grows with the number of waiting tasks, so that many tasks
    * cause no more placements than a few.
    */
   forCapacity: { firstMs: 1_000, longestMs: 15_000, eachMs: 250, mostMs: 900_000 },
@@ -144,17 +144,17 @@ export const PAUSE = {
   forSender: 6_000,
   /** Back-off between node lookups for the waiting stages of a cohort. */
   forNode: { firstMs: 1_000, longestMs: 30_000 },
-  /** Exponential back-off before calling a stage again that no node took in time. */
+  /** Exponential back-off before retrying a stage call that no node accepted in time. */
   forSlot: { firstMs: 1_000, longestMs: 600_000 },
   /** Back-off while an endpoint has too many attempts in flight. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
   /**
-   * `gatherMs`: before a snapshot freezes its entries, so that entries written together share one. `firstMs` and
-   * `longestMs`: back-off between checks of the vectors that it waits for. `withoutProgressMs`: how long it waits
-   * without a new vector.
+   * `gatherMs`: the delay before a snapshot freezes its entries, so that entries written together end up in the same
+   * snapshot. `firstMs` and `longestMs`: back-off between checks of the vectors that it waits for. `withoutProgressMs`:
+   * how long it waits without a new vector.
    */
   forMemory: { gatherMs: 1_000, firstMs: 200, longestMs: 5_000, withoutProgressMs: 60_000 },
-  /** The times of the challenges within their window of 15 minutes. */
+  /** When challenges are sent within the 15-minute window. */
   challenges: [0, 30_000, 120_000, 600_000],
   /** Between two housekeeping passes. */
   housekeeping: { reconcile: '15s', retention: '5m', cohorts: '15s' },
@@ -165,7 +165,7 @@ export const PAUSE = {
 /**
  * The number of events after which a cohort continues as new even with work in flight. The server ends an execution at
  * 51,200 events, and work in flight adds at most a few hundred before the execution continues as new. A stage call adds
- * about 12 events, and a node lookup adds 6. The lookups of a day (17,300) and every attempt of 64 stages with retries
+ * about 12 events, and a node lookup adds 6. A day's lookups (17,300) and every attempt of 64 stages with retries
  * and fallbacks (19,200) together stay below the limit.
  */
 export const MAX_HISTORY = 40_000

@@ -45,7 +45,7 @@ export interface ReconcileResult {
   next: string | null
   ended: number
   restarted: number
-  /** The number of rows whose reconciliation failed, which does not stop the others. */
+  /** The number of rows that couldn't be reconciled. A failed row doesn't stop the others. */
   failed: number
 }
 
@@ -69,8 +69,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Like `reconcileJobs`, but for tasks that a workflow owns; the reaper handles the tasks of gateways. Safe to repeat
-   * for the same reason.
+   * Like `reconcileJobs`, but for tasks that a workflow owns; the reaper handles tasks that a gateway owns. Safe to
+   * repeat for the same reason.
    */
   async reconcileTasks(after: string | null): Promise<ReconcileResult> {
     const tasks = await openWorkRepository.openTasks(db, { after, limit: BATCH })
@@ -160,8 +160,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Closes expired leases, deletes the rows of dead gateways, and ends invocations that processes of earlier versions
-   * left open. Safe to repeat because the outcome depends only on the rows.
+   * Closes expired leases, deletes the rows of dead gateways, and ends invocations that older versions left open. Safe
+   * to repeat because the outcome depends only on the rows.
    */
   async tidyLeases(): Promise<{ leases: number; gateways: number; invocations: number }> {
     return {
@@ -174,7 +174,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   /**
    * Makes sure that the kill switch workflow is running and has been signaled for this version of the row. Returns the
    * version. Safe to repeat because a signaled workflow only reads the row. (We can't query the workflow's state
-   * instead: on a worker that is stopping, the query would wait for that worker.)
+   * instead: if its worker is shutting down, the query would block on that worker.)
    */
   async remindKillSwitch(notified: number | null): Promise<number> {
     const row = await killSwitchRepository.readKillSwitch(db)

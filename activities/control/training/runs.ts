@@ -32,7 +32,7 @@ export interface RunSnapshot {
   modelConfigId: string
   taskQueue: string
   priority: number
-  /** True while the run is paused and has no result. Absent from earlier workers. */
+  /** True while the run is paused and has no result. Missing in results that older workers recorded. */
   paused?: boolean
   /** The number of attempts so far. */
   attempt: number
@@ -47,11 +47,13 @@ export interface AttemptState {
   epoch: number
   /** True once the result is stored, whatever has happened to the node since. */
   completed: boolean
-  /** True while the run is paused; resuming it starts another workflow. Absent from earlier workers. */
+  /**
+   * True while the run is paused; resuming it starts another workflow. Missing in results that older workers recorded.
+   */
   paused?: boolean
   /**
-   * The number of node faults that do not count against the run. It is part of the recorded result, so that a replay of
-   * an earlier worker's history, which lacks it, counts them all.
+   * The number of node faults that do not count against the run. It is recorded in the result. A replay of an older
+   * worker's history lacks it and therefore counts every node fault.
    */
   maxNodeFaults?: number
 }

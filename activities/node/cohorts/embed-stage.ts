@@ -41,7 +41,7 @@ export async function embed(
   return answered
 }
 
-/** A list with any other value goes to the model unchanged, so that the model's error identifies the value. */
+/** A list that contains a non-string goes to the model unchanged, so that the model's own error names the item. */
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 

@@ -31,7 +31,7 @@ export function openRuns(db: Kysely<Database>, limit: number): Promise<Structure
     .execute()
 }
 
-/** Finds a run and locks it, to end it. */
+/** Finds and locks a run that is about to end. */
 export function lockRun(trx: Transaction<Database>, id: string): Promise<StructuredRunRow | undefined> {
   return trx.selectFrom('structured_run').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }

@@ -34,7 +34,7 @@ export async function isAcknowledged(db: Kysely<Database>, version: number): Pro
 }
 
 /**
- * Records the embeddings model that a gateway is configured with; null for none. Returns the models of the other live
+ * Records the embedding model that a gateway is configured with; null for none. Returns the models of the other live
  * gateways that have one.
  */
 export async function noteModel(

@@ -153,7 +153,7 @@ export async function sealVectors(
   })
 }
 
-/** Lists namespaces whose newest snapshot is for a different embeddings model than this one. */
+/** Lists namespaces whose newest snapshot is for a different embedding model than this one. */
 export async function listOtherModels(
   db: Kysely<Database>,
   { modelKey, limit }: { modelKey: string | null; limit: number },

@@ -27,7 +27,7 @@ export function findTool(db: Kysely<Database>, slug: string): Promise<ToolRow | 
   return db.selectFrom('tool').selectAll().where('slug', '=', slug).executeTakeFirst()
 }
 
-/** Lists the tools that are offered, by name; `origin` restricts them. */
+/** Lists the available tools, sorted by slug; `origin` filters them. */
 export function listTools(db: Kysely<Database>, origin?: ToolRow['origin']): Promise<ToolRow[]> {
   return db
     .selectFrom('tool')

@@ -5,7 +5,7 @@ export const MAX_TEXTS = 2_048
 
 export type Body = Readonly<Record<string, unknown>>
 
-/** Returns the texts of a field that contains a text or a list of texts. */
+/** Returns the strings in a field that contains a string or a list of strings. */
 export function textsOf(body: Body, name: string): { texts: readonly string[]; isOne: boolean } {
   const value = body[name]
   if (typeof value === 'string') return { texts: [value], isOne: true }
@@ -26,7 +26,7 @@ export function listOf(value: unknown, name: string): readonly string[] {
   })
 }
 
-/** Returns a field that contains one text. */
+/** Returns a required string field. */
 export function textOf(body: Body, name: string): string {
   const value = body[name]
   if (typeof value === 'string') return value
