@@ -46,6 +46,8 @@ const GROUPS: readonly Group[] = [
 
 /** A test process uses most of a core, so one more lane than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
+/** Three heavy processes at once exceed the time limits of their tests on two cores. */
+const MAX_HEAVY = 2
 /** The time limit for one test process. */
 const MINUTES = 30
 
@@ -63,8 +65,10 @@ export async function runGroups(
   })
   const lane = async () => {
     for (;;) {
+      const heavy = groups.reduce((sum, { isHeavy, running }) => sum + (isHeavy ? running : 0), 0)
       const group = groups.find(
-        ({ waiting, running, sideBySide }) => waiting.length > 0 && running < sideBySide,
+        ({ waiting, running, sideBySide, isHeavy }) =>
+          waiting.length > 0 && running < sideBySide && !(isHeavy && heavy >= MAX_HEAVY),
       )
       const suite = group?.waiting.shift()
       if (!group || !suite) return

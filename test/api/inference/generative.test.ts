@@ -135,7 +135,7 @@ describe('generative models (4.5)', function () {
     const [server] = driver.running.filter(({ name }) => name.startsWith('model-pictures'))
     process.kill((await server?.pid()) ?? 0, 'SIGKILL')
 
-    await until(async () => (await world.on.task(id)).completed_at !== null)
+    await until(async () => (await world.on.task(id)).completed_at !== null, 200_000)
 
     const { status, error, result } = await world.on.task(id)
     assert.equal(status, 'succeeded', error)
@@ -151,7 +151,7 @@ describe('generative models (4.5)', function () {
     const { db } = world.on.api.database
     await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', id).execute()
 
-    await until(async () => (await world.on.task(id)).completed_at !== null)
+    await until(async () => (await world.on.task(id)).completed_at !== null, 200_000)
 
     assert.equal((await world.on.task(id)).status, 'succeeded')
     const { attempt } = await db

@@ -62,7 +62,7 @@ describe('a specialist server', function () {
     assert.equal((await embeddings.ask('[]')).status, 422)
     const other = await embeddings.ask({ query: 'a', documents: ['b'] }, 'rerank')
     assert.equal(other.status, 422)
-    assert.match(other.body.error.message, /serve embeddings, and not rerank/)
+    assert.match(other.body.error.message, /serve embeddings, not rerank/)
   })
 
   it('truncates text of any length, and reports that it did', async () => {
