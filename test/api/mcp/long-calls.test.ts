@@ -79,7 +79,7 @@ describe("a call that outlasts its client's timeout", () => {
         if (bytes < 1 << 20) assert.deepEqual(structuredContent, { predictions })
         else {
           assert.equal(isError, true)
-          assert.match(JSON.stringify(content), /result has 5\.0 MB.*\/api\/builder\/v1\/tasks\//)
+          assert.match(JSON.stringify(content), /result is 5\.0 MB.*\/api\/builder\/v1\/tasks\//)
         }
       }
     }
