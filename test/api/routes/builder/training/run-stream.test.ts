@@ -196,7 +196,10 @@ describe("a training run's stream", () => {
 
     const types = await api.call('GET', `${path}?types=log,nonsense`, { key })
     assert.equal(types.status, 422)
-    assert.match(types.body.error.message, /query\.types: contains "nonsense"; the valid types are log, metric/)
+    assert.match(
+      types.body.error.message,
+      /query\.types: contains "nonsense"; the valid types are log, metric/,
+    )
     const before = runId
     await end({ status: 'cancelled' }, LONG_AGO)
     using stream = await follow()
