@@ -59,9 +59,10 @@ export async function runGroups(
   run: (suite: Suite) => Promise<TestEnding[]>,
   { isLight }: { isLight: boolean },
 ): Promise<TestEnding[]> {
-  const chosen = GROUPS.filter(({ isHeavy }) => !(isHeavy && isLight))
-  const groups = chosen.map((group) => {
-    return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as TestEnding[] }
+  const files = Map.groupBy(globSync('test/*/**/*.test.ts'), groupOf)
+  const groups = GROUPS.filter(({ isHeavy }) => !(isHeavy && isLight)).map((group) => {
+    const waiting = suitesOf(group, files.get(group) ?? [])
+    return { ...group, waiting, running: 0, seconds: 0, endings: [] as TestEnding[] }
   })
   const lane = async () => {
     for (;;) {
@@ -92,8 +93,7 @@ export async function runGroups(
 /**
  * Distributes files round-robin, because files in the same folder take similar times. Throws if a folder has no files.
  */
-function suitesOf(group: Group): Suite[] {
-  const all = globSync('test/*/**/*.test.ts').filter((file) => groupOf(file) === group)
+function suitesOf(group: Group, all: readonly string[]): Suite[] {
   const empty = group.folders.find((folder) => !all.some((file) => folderOf(file) === folder))
   if (empty !== undefined) throw new Error(`there are no tests in test/${empty}`)
   const files = all.toSorted((a, b) => folderAt(a, group) - folderAt(b, group) || a.localeCompare(b))

@@ -25,8 +25,15 @@ export interface Tool {
   missing?: string
 }
 
-/** Finds or installs every external program of the tests; a missing one is reported with its reason. */
-export async function provideTools(cacheDir: string, say: PrintLine): Promise<Tool[]> {
+/**
+ * Finds or installs every external program of the tests; a missing one is reported with its reason. `isLight` leaves out
+ * those that only heavy groups need.
+ */
+export async function provideTools(
+  cacheDir: string,
+  say: PrintLine,
+  { isLight }: { isLight: boolean },
+): Promise<Tool[]> {
   const python = async (name: string, locksDir?: string) =>
     (await ensurePythonEnv(name, { cacheDir, log: say, locksDir })).python
   return [
@@ -36,8 +43,6 @@ export async function provideTools(cacheDir: string, say: PrintLine): Promise<To
     ),
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
-    await tool('Python environment for specialists', 'HEARTH_TEST_SPECIALIST', () => python('specialist')),
-    await tool('Python environment for speech', 'HEARTH_TEST_WHISPER', () => python('whisper')),
     await tool('Python environment for tools', 'HEARTH_TEST_TOOLS', () => python('tools')),
     await tool('openai client for Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
     await tool('MCP clients for Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
@@ -47,7 +52,15 @@ export async function provideTools(cacheDir: string, say: PrintLine): Promise<To
     ),
     // Install these here instead of in the first test that needs them, because the installation occupies both cores
     // for minutes.
-    await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
+    ...(isLight
+      ? []
+      : [
+          await tool('Python environment for specialists', 'HEARTH_TEST_SPECIALIST', () =>
+            python('specialist'),
+          ),
+          await tool('Python environment for speech', 'HEARTH_TEST_WHISPER', () => python('whisper')),
+          await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
+        ]),
     await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),
     await tool('nginx', 'HEARTH_TEST_NGINX', findNginx),
   ]

@@ -88,6 +88,7 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
   for (const { name, variable, path, missing } of await provideTools(
     readConfig().HEARTH_CACHE_DIR,
     printLine,
+    { isLight: IS_LIGHT },
   )) {
     printLine(path ? `${name}: ${path}` : `${name}: unavailable (${missing}); tests that need it are skipped`)
     if (path) env[variable] = path
@@ -101,12 +102,8 @@ async function runAll(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
   const server = await startDatabaseServer().catch(() => undefined)
   const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }
   try {
-    return await runGroups(
-      (suite) => runSuite(suite, { env: shared, args: ARGUMENTS, output: 'afterwards' }),
-      {
-        isLight: IS_LIGHT,
-      },
-    )
+    const options = { env: shared, args: ARGUMENTS, output: 'afterwards' } as const
+    return await runGroups((suite) => runSuite(suite, options), { isLight: IS_LIGHT })
   } finally {
     await server?.stop()
   }

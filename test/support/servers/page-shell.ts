@@ -74,16 +74,13 @@ export class PageShell implements Disposable {
     })
     // Each page has separate `hearth login` profiles.
     const profiles = join(this.#folder, 'config', basename(page))
-    const child = spawn(
-      'bash',
-      ['-c', [prologue(this.#ready), page === WITH_NPX ? '' : DIRECT_NPX, ...lines].join('\n')],
-      {
-        cwd: this.#folder,
-        env: { ...process.env, HEARTH_DATA_DIR: this.#dataDir, XDG_CONFIG_HOME: profiles },
-        stdio: ['ignore', 'pipe', 'pipe'],
-        detached: true,
-      },
-    )
+    const npx = page === WITH_NPX ? '' : DIRECT_NPX
+    const child = spawn('bash', ['-c', [prologue(this.#ready), npx, ...lines].join('\n')], {
+      cwd: this.#folder,
+      env: { ...process.env, HEARTH_DATA_DIR: this.#dataDir, XDG_CONFIG_HOME: profiles },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    })
     this.#child = child
     let output = ''
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += String(chunk)))
