@@ -56,7 +56,7 @@ export interface Services {
   readonly stopping: AbortController
   readonly temporal: Client
   readonly health: HealthProbe
-  /** Whether the object store and PostgreSQL have free disk space. */
+  /** Watches the free disk space of the object store and PostgreSQL. */
   readonly room: StorageMonitor
   readonly catalog: Catalog
   readonly objects: ObjectStore

@@ -9,7 +9,7 @@ export const SystemHealth = Type.Object({
 })
 export type SystemHealth = Static<typeof SystemHealth>
 
-/** Whether the systems that store data accept writes or are full. */
+/** The systems that store data: `full` means that they reject writes. */
 export const StorageHealth = Type.Object({
   database: Vocabulary('ok', 'full'),
   objects: Vocabulary('ok', 'full'),

@@ -1,6 +1,6 @@
 import { defineQuery, defineSignal } from '@temporalio/workflow'
 
-/** Who issued a kill switch order, and why; every refused caller sees the reason. */
+/** An order to the kill switch, with its author and its reason, which every rejected caller sees. */
 export interface KillSwitchOrder {
   reason: string
   actor: string

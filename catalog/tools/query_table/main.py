@@ -30,8 +30,8 @@ BOOLEANS = "(?i:true|false)"
 # Points in these may be decimal points or thousands separators; a leading zero proves a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
 BLANKS = r"[\s\x{a0}\x{202f}]*"
-# In a column of numbers as people write them, every value matches NUMBERS and at least one contains
-# NOTATIONS. Codes such as 02134 and telephone numbers never contain the latter.
+# In a column of numbers as people write them, every value matches NUMBERS and at least one contains NOTATIONS. Codes
+# such as 02134 and telephone numbers never contain the latter.
 NUMBERS = (
     rf"[+-]?{BLANKS}[€$£¥₹]?{BLANKS}[+-]?(\d+|\d{{1,3}}([.,'’\s\x{{a0}}\x{{202f}}]\d{{3}})+|)([.,]\d*)?([eE][+-]?\d+)?"
     rf"{BLANKS}[€$£¥₹%]?{BLANKS}|[+-]?(?i:inf|infinity)"
@@ -80,8 +80,8 @@ def open_table(notes):
 
 
 def read_csv(connection, notes):
-    """Reads a file as a dataset upload does: the header decides the layout, and no row is treated as a title
-    or a comment. Ambiguous cells remain text.
+    """Reads a file as a dataset upload does: the header decides the layout, and no row is treated as a title or a
+    comment. Ambiguous cells remain text.
     """
     try:
         layout = layout_of(Path(FILE))
@@ -122,8 +122,7 @@ def read_csv(connection, notes):
         notes.append(f"marks such as NA or - are not values in {', '.join(map(quoted, list(marked)[:5]))}")
     table = read({**types, **dict.fromkeys(marked, "VARCHAR")})
     own = {name: f"nullif(trim({quoted(name)}), '')" for name in spaced if types[name] == "VARCHAR"}
-    # A cell that is not a value of the type is a mark, and becomes null; NaN would be greater than every
-    # number.
+    # A cell that is not a value of the type is a mark, and becomes null; NaN would be greater than every number.
     own |= {name: f"try_cast({quoted(name)} as {kind})" for name, kind in marked.items()}
     doubles = [name for name, kind in types.items() if kind == "DOUBLE"]
     own |= {name: f"nullif({own.get(name, quoted(name))}, 'nan'::double)" for name in doubles}
@@ -135,9 +134,7 @@ def texts_of(types):
 
 
 def spaced_marks(texts, names):
-    """Returns the missing-value marks that have blanks around them, including the blanks, as DuckDB compares
-    them.
-    """
+    """Returns the missing-value marks that have blanks around them, including the blanks, as DuckDB compares them."""
     if not names:
         return []
     cells = texts.project(f"unnest([{', '.join(map(quoted, names))}]) as cell")
@@ -157,8 +154,8 @@ def project(table, expressions):
 
 
 def header_of(layout):
-    """Returns the names of the columns, and whether the rows were copied to a separate file: DuckDB loses
-    rows after a line break in the header, and after a byte order mark if the first line is quoted.
+    """Returns the names of the columns, and whether the rows were copied to a separate file: DuckDB loses rows after a
+    line break in the header, and after a byte order mark if the first line is quoted.
     """
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = records_of(file, layout)
@@ -187,8 +184,8 @@ def header_of(layout):
 
 
 def note_values_as_names(connection, types, notes):
-    """Adds a note if all names in the header would be valid values of their columns. Ascending whole numbers,
-    such as years, count as names.
+    """Adds a note if all names in the header would be valid values of their columns. Ascending whole numbers, such as
+    years, count as names.
     """
     others = {name: kind for name, kind in types.items() if kind != "VARCHAR"}
     whole = [int(name) for name in others if re.fullmatch(r"\d{1,9}", name)]
@@ -203,17 +200,15 @@ def note_values_as_names(connection, types, notes):
 
 
 def spaced_columns(texts, names):
-    """Returns the columns in which text begins or ends with blanks: after each delimiter, or up to a fixed
-    width.
-    """
+    """Returns the columns in which text begins or ends with blanks: after each delimiter, or up to a fixed width."""
     found = aggregates(texts, names, "bool_or(regexp_matches({0}, '^ | $'))")
     return [name for name, is_spaced in found.items() if is_spaced]
 
 
 def sure_types(texts, types, delimiter, notes):
-    """Returns the types of columns that DuckDB only guesses. It may read 03/04/2021 as March or April
-    depending on other rows, so dates must start with the year. T and no remain text, and so do numbers
-    such as 1.234 if their points may be thousands separators.
+    """Returns the types of columns that DuckDB only guesses. It may read 03/04/2021 as March or April depending on
+    other rows, so dates must start with the year. T and no remain text, and so do numbers such as 1.234 if their points
+    may be thousands separators.
     """
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
     found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
@@ -242,8 +237,8 @@ def sure_types(texts, types, delimiter, notes):
 
 
 def fitting(texts, names, pattern, mark):
-    """Returns for each column whether all values except missing-value marks fit a pattern; None if no value
-    contains `mark`.
+    """Returns for each column whether all values except missing-value marks fit a pattern; None if no value contains
+    `mark`.
     """
     has_mark = aggregates(texts, names, f"bool_or(regexp_matches({{0}}, {literal(mark)}))")
     fit = aggregates(texts, [name for name in names if has_mark[name]], f"bool_and({fits(pattern)})")
@@ -255,8 +250,8 @@ def fits(pattern):
 
 
 def aggregates(texts, names, expression):
-    """Computes an expression for each column; `{0}` in it is the column's name. DuckDB plans 2,000 columns in
-    0.3 s if the name occurs once, and in 10 s if it occurs twice.
+    """Computes an expression for each column; `{0}` in it is the column's name. DuckDB plans 2,000 columns in 0.3 s if
+    the name occurs once, and in 10 s if it occurs twice.
     """
     if not names:
         return {}
@@ -266,8 +261,8 @@ def aggregates(texts, names, expression):
 
 
 def fault_of_csv():
-    """Returns what is wrong with the first record that has invalid bytes, the wrong number of fields, faulty
-    quotes or a different line ending; None if there is no such record.
+    """Returns what is wrong with the first record that has invalid bytes, the wrong number of fields, faulty quotes or
+    a different line ending; None if there is no such record.
     """
     layout = layout_of(Path(FILE))
     first = ""
@@ -309,8 +304,8 @@ def read_json(connection, _):
 
 
 def kinds_of(texts, types, pattern=YEAR_FIRST):
-    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The
-    default pattern is that of dates.
+    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The default pattern
+    is that of dates.
     """
     found = aggregates(texts, types, f"coalesce(bool_and({fits(pattern)}), true)")
     return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}
@@ -358,8 +353,8 @@ def plain(value):
 
 
 def distinct(names, key: Callable[[str], str] = str):
-    """Returns the names with _1, _2 and so on appended to repeated ones, because a row contains each name
-    only once. Names with the same `key` count as equal.
+    """Returns the names with _1, _2 and so on appended to repeated ones, because a row contains each name only once.
+    Names with the same `key` count as equal.
     """
     own, given, taken = [], set(map(key, names)), set()
     for name in names:

@@ -165,7 +165,7 @@ export async function lockSides(
 
 /** An attempt at an edge, as a call finds it. */
 export interface CalledAttempt extends CohortEdgeAttemptRow {
-  /** Whether the producer still had to hold its payload when the call arrived. */
+  /** True if the producer still had to retain its payload when the call arrived. */
   was_held: boolean
   /** The time of the previous call; null for the first one. */
   was_called_at: Date | null

@@ -6,7 +6,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 /** The lifetime of signed URLs for hub files. */
 const GRANT_TTL_HOURS = 24
 
-/** Whether `node`'s account may use the version `v`: its own, or one that is offered to all accounts. */
+/** True if `node`'s account may use the version `v`: its own, or one that is offered to all accounts. */
 const USABLE = sql<boolean>`(node.account_id = v.account_id or (v.lifecycle_status <> 'disabled' and exists (
   select 1 from endpoint e where e.version_id = v.id and e.visibility = 'public'
     and e.review_status = 'approved' and e.deleted_at is null)))`

@@ -124,7 +124,7 @@ class EpochLoop:
         ]
 
     def _is_reported(self, epoch: int) -> bool:
-        """Whether to report an epoch. A long run reports every n-th one, plus the first and the last."""
+        """Returns whether to report an epoch. A long run reports every n-th one, plus the first and the last."""
         return epoch % self._stride == 0 or epoch == 1 or (epoch == self.epoch and self.is_over)
 
     def _is_due(self) -> bool:

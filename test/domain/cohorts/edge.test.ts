@@ -23,7 +23,7 @@ interface World {
   offered: Record<Side, boolean>
   /** The payload whose digest the producer has declared. */
   stated: PayloadId
-  /** Whether the payload is stored in the row. */
+  /** True if the payload is stored in the row. */
   isStored: boolean
   /** Each node, with the attempt it is working on. */
   producer: { isUp: boolean; attempt: number; holds: PayloadId }

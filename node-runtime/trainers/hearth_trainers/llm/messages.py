@@ -48,12 +48,12 @@ class Conversation:
     unused: frozenset[str]
     # 1 if the first message comes from the row's column `system`.
     inserted: int
-    # Whether the messages have a different system message, so that the column is left out.
+    # True if the messages have a different system message, so that the column is left out.
     unused_system: bool
 
     @property
     def has_calls(self) -> bool:
-        """Whether a message calls tools."""
+        """True if a message calls tools."""
         return any("tool_calls" in message for message in self.messages)
 
 
@@ -119,7 +119,7 @@ def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> tup
 
 
 def _says_something(name: str, value: Any) -> bool:
-    """Whether it matters that a message member is not learned. A weight of 1 is the default."""
+    """Returns whether leaving out a message member loses anything. A weight of 1 is the default."""
     return value not in (None, "", [], {}) and (name, value) != ("weight", 1)
 
 

@@ -56,7 +56,7 @@ export interface EdgeStep {
   readonly isSpaceRevoked: boolean
   /** The time of the previous call; null for the first. */
   readonly wasCalledAt: Date | null
-  /** Whether the producer still had to retain its payload when this call arrived. */
+  /** True if the producer still had to retain its payload when this call arrived. */
   readonly wasHeld: boolean
   edge: CohortEdgeRow
   attempt: CohortEdgeAttemptRow
