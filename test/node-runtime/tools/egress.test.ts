@@ -241,7 +241,7 @@ describe('a tool with external access', function () {
       message: 'pages: 4 is out of range; the file has 3 pages',
     })
     await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/prices.csv') }), {
-      message: 'file_url: it is not a PDF',
+      message: 'file_url: the file is not a PDF',
     })
   })
 

@@ -51,7 +51,7 @@ describe('dataset formats', () => {
       assert.equal(code, 0, `${name}: ${error?.message}`)
       const { warnings, ...metrics } = result.metrics
       const unused = {
-        message: 'The dataset has the splits test, train; training uses train alone.',
+        message: 'The dataset has the splits test, train; training uses only train.',
         count: 1,
       }
       const hasSplits = !name.startsWith('data') && name !== 'parts.zip'

@@ -221,7 +221,7 @@ describe('cohortRun', () => {
       ['failed', 'quorum_not_met', 'judge'],
       JSON.stringify(seen),
     )
-    assert.match(seen.error.message, /^1 of 3 hand-overs .* quorum is 2/)
+    assert.match(seen.error.message, /^only 1 of 3 hand-overs .* quorum is 2/)
     assert.deepEqual(attempts(seen), {
       whole: 'succeeded 1',
       one: 'skipped 1',
