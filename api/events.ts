@@ -91,7 +91,7 @@ export const emit = defineEvents({
     node_id: 'string',
   }),
   'link.unknown_frame': warn(
-    'a node sends frames of a type that this version does not know; they are ignored',
+    'a node is sending frames of a type that this version does not know; they are ignored',
     { node_id: 'string', frame_type: 'number' },
   ),
   'node.record_failed': warn('could not record a node; it will reconnect', {
@@ -109,7 +109,7 @@ export const emit = defineEvents({
     node_id: 'string',
   }),
   'node.report_cut': warn(
-    'a node reports too many models, or model keys that are too long; the excess is dropped',
+    'a node is reporting too many models, or model keys that are too long; the excess is dropped',
     {
       node_id: 'string',
       models: 'number',
@@ -158,9 +158,12 @@ export const emit = defineEvents({
     task_id: 'string',
   }),
   'task.ends_read_failed': warn('could not read which tasks have ended', { err: 'error' }),
-  'task.ends_notify_lost': warn('lost the notifications about ended tasks; relying on polling alone', {
-    err: 'error',
-  }),
+  'task.ends_notify_lost': warn(
+    'lost the connection for notifications about ended tasks; relying on polling alone',
+    {
+      err: 'error',
+    },
+  ),
   'task.wake_failed': warn('could not wake tasks that are waiting for a node; they poll for one', {
     err: 'error',
   }),
@@ -188,14 +191,20 @@ export const emit = defineEvents({
     err: 'error',
     model_key: 'string',
   }),
-  'cohort.edge_notify_lost': warn('lost the notifications about hand-overs; relying on polling alone', {
-    err: 'error',
-  }),
+  'cohort.edge_notify_lost': warn(
+    'lost the connection for notifications about hand-overs; relying on polling alone',
+    {
+      err: 'error',
+    },
+  ),
 
-  'stream.notify_lost': warn('lost the notifications for streams; relying on polling alone', {
-    err: 'error',
-    channel: 'string',
-  }),
+  'stream.notify_lost': warn(
+    'lost the connection for notifications about streams; relying on polling alone',
+    {
+      err: 'error',
+      channel: 'string',
+    },
+  ),
   'job.report_store_failed': warn("could not store a job's logs or losses", {
     err: 'error',
     node_id: 'string',

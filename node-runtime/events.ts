@@ -28,15 +28,15 @@ export const emit = defineEvents({
     },
   ),
   'cohort.payload_lost': warn('a payload was dropped before its consumer received it', { err: 'error' }),
-  'disk.full': error("one of this node's disks is full: no runs start here until space is freed", {
+  'disk.full': error("one of this node's disks is full: runs cannot start here until space is freed", {
     free_mb: 'number',
   }),
   'disk.usable': info("this node's disks have free space again", {}),
   'gpu.usable': info('programs on this node can use its GPUs', { devices: 'number' }),
-  'gpu.unusable': error('programs on this node cannot use its GPUs: work placed on them fails', {
+  'gpu.unusable': error('programs on this node cannot use its GPUs: work placed on them will fail', {
     reason: 'string',
   }),
-  'gpu.runs_stopped': warn('this node accepts no GPU runs until a probe finds its GPUs usable', {}),
+  'gpu.runs_stopped': warn('this node will not accept GPU runs until a probe finds its GPUs usable', {}),
   'gpu.runs_resumed': info('this node accepts GPU runs again', {}),
   'memory.retained': error("a stopped model's memory has not been freed", {
     model_key: 'string',
@@ -55,7 +55,7 @@ export const emit = defineEvents({
     memory_mb: 'number',
     s: 'number',
   }),
-  'tool.unconfined': warn('this node runs no tools because it cannot confine them: {lack}', {}),
+  'tool.unconfined': warn('this node cannot run tools because it cannot confine them: {lack}', {}),
   'tool.list_failed': warn("the operators' tools could not be read", { err: 'error' }),
   'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),
   'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
@@ -69,10 +69,10 @@ export const emit = defineEvents({
     reason: 'string',
     retry_ms: 'number',
   }),
-  'link.unanswered': warn('no gateway in the list responds: trying the configured one as well', {
+  'link.unanswered': warn('no gateway in the list is responding: trying the configured one as well', {
     gateway: 'string',
   }),
-  'gateway.unknown_frame': warn('a gateway sends frames of an unknown type: ignoring them', {
+  'gateway.unknown_frame': warn('a gateway is sending frames of an unknown type: ignoring them', {
     gateway: 'string',
     frame_type: 'number',
   }),

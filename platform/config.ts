@@ -109,7 +109,7 @@ export const SETTINGS = {
   HEARTH_STREAM_KEEPALIVE_S: setting(
     'integer',
     '15',
-    'Seconds of silence after which a chat stream (before its first token) or a training-run stream gets a comment; 0 sends none.',
+    'Seconds of silence after which a chat stream (before its first token) or a training-run stream gets a comment; 0 disables these comments.',
   ),
   HEARTH_CREDIT_USD: setting(
     'amount',
@@ -255,7 +255,7 @@ export const SETTINGS = {
   HEARTH_NODE_RETRY_S: setting(
     'patience',
     '60',
-    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which the node retries a call that no gateway can answer. After that, the stage or task fails and is retried.`,
+    `Node: number of seconds (at most ${MAX_TIMEOUT_S}) during which the node retries a call that no gateway can answer. After that, the stage or task fails and is retried.`,
   ),
   HEARTH_NODE_PINNED: setting(
     'list',

@@ -45,7 +45,10 @@ export const emit = defineEvents({
     webhook_endpoint_id: 'string',
     reason: 'string',
   }),
-  'webhook.notify_lost': warn('lost the notifications about new deliveries; relying on polling alone', {
-    err: 'error',
-  }),
+  'webhook.notify_lost': warn(
+    'lost the connection for notifications about new deliveries; relying on polling alone',
+    {
+      err: 'error',
+    },
+  ),
 })

@@ -5,7 +5,7 @@ export const emit = defineEvents({
   'worker.started': info('accepting work', { queues: 'string[]', temporal: 'string?' }),
   'worker.stopped': info('stopped', {}),
   'worker.readers_exposed': warn(
-    "dataset readers run without isolation, on this worker's network: unshare is missing or not permitted; see docs/security.md",
+    "dataset readers are running without isolation, on this worker's network: unshare is missing or not permitted; see docs/security.md",
     {},
   ),
   'worker.schedules_started': debug('the permanent workflows are running', { workflows: 'string[]' }),

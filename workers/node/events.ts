@@ -27,7 +27,7 @@ export const emit = defineEvents({
     gaps: 'string[]',
   }),
   'node.profiles_lacking': info('this node cannot run some profiles', { lacks: 'string[]' }),
-  'node.gpus_left_out': warn("this node does not use some of its machine's GPUs", {
+  'node.gpus_left_out': warn("this node is not using some of its machine's GPUs", {
     cuda_visible_devices: 'string?',
     left_out: 'string[]',
     ignored: 'string[]',
@@ -42,15 +42,15 @@ export const emit = defineEvents({
     from: 'string',
     to: 'string',
   }),
-  'gate.unreachable': warn('the Temporal gate does not respond: this node gets no durable work', {
+  'gate.unreachable': warn('the Temporal gate is not responding: this node gets no durable work', {
     address: 'string',
     reason: 'string',
   }),
-  'gate.refused': warn('the Temporal gate rejects calls from this node', {
+  'gate.refused': warn('the Temporal gate is rejecting calls from this node', {
     address: 'string',
     reason: 'string',
   }),
-  'gate.reached': info('the Temporal gate responds again', { address: 'string' }),
+  'gate.reached': info('the Temporal gate is responding again', { address: 'string' }),
   'gate.credential_failed': warn('could not renew the Temporal credential; trying again', {
     reason: 'string',
   }),
