@@ -36,8 +36,8 @@ export interface ListenOptions extends AppOptions {
 }
 
 /**
- * Starts listening, then builds the services; requests that arrive before that wait. Throws a `ConfigError` if it can't
- * listen on the host and port.
+ * Starts listening, then builds the services; early requests wait until they are ready. Throws a `ConfigError` if it
+ * can't listen on the host and port.
  */
 export async function startGateway({
   host,

@@ -38,7 +38,7 @@ interface ProbeResult {
 
 interface Stats {
   in_flight: number
-  /** By number, in Unix microseconds. */
+  /** By request number; times are in Unix microseconds. */
   watched: Record<string, { arrived: number; left?: number; answered?: number }>
 }
 

@@ -171,7 +171,7 @@ async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> 
   )
   await inTurn(completed, async ({ id }) => {
     const { artifacts } = await api.get<Artifacts>(`/training/runs/${id}/artifacts`)
-    if (artifacts.length === 0) tally.violation('artifacts can be downloaded', `run ${id} has none`)
+    if (artifacts.length === 0) tally.violation('artifacts can be downloaded', `run ${id} has no artifacts`)
     const { download_urls: urls } = await api.get<{
       download_urls: { filename: string; download_url: string }[]
     }>(`/training/runs/${id}/artifacts/download-urls`)

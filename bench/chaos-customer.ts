@@ -8,7 +8,7 @@ import type { Tally } from './chaos-tally.ts'
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** The state of a cancel request: sent, or answered too. */
+  /** A cancel request: `sent`, and then `answered` once it has a response. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */

@@ -9,7 +9,7 @@ import type { Customer } from './chaos-customer.ts'
 import type { Kill } from './chaos-kills.ts'
 import type { Random, Tally } from './chaos-tally.ts'
 
-/** A disk with enough space for the objects of 20 minutes. */
+/** A disk with enough space for 20 minutes' worth of objects. */
 export const DISK_MB = 1024
 const GAP_MS = { least: 25_000, most: 60_000 }
 const FULL_DURATION_MS = { least: 8_000, most: 30_000 }
@@ -132,7 +132,7 @@ export async function checkFullTimes(
     if (isRefused && (isNearKill || text.includes('storage_full'))) continue
     if (status === 0 && isNearKill) continue
     const description = `${status}, Retry-After ${retryAfter}: ${text.slice(0, 200)}`
-    tally.violation('a full store answers 503 with Retry-After', description)
+    tally.violation('a full store returns 503 with Retry-After', description)
   }
   const { rows } = await sql<{ job_id: string; attempt: number; message: string }>`
     select distinct log.job_id, log.attempt, log.message from job_log log

@@ -123,7 +123,7 @@ async function lookAfter(customer: Customer): Promise<void> {
   await lookAfterCohorts(customer, shift)
 }
 
-/** Opens a customer with models, tables and a webhook endpoint. */
+/** Sets up a customer with models, tables and a webhook endpoint. */
 async function open(name: string, own: TestPlatform, number: number): Promise<Customer> {
   const { dataset_id: table } = await uploadTable(own.api, regressionTable(3_000, number))
   // Only the trainer detects that the target contains text.

@@ -166,7 +166,7 @@ const changeWall = median(changed.map(({ wall }) => wall))
 console.log(`building, serializing and digesting on each request  ${median(naive).toFixed(1)} ms of CPU`)
 console.log(`the list in memory, without HTTP                     ${lookUs.toFixed(2)} us of CPU`)
 console.log(
-  `a conditional request over HTTP, answered 304        ${requestUs.toFixed(0)} us of CPU (at most ${MAX_304_US})`,
+  `a conditional request over HTTP, returning 304       ${requestUs.toFixed(0)} us of CPU (at most ${MAX_304_US})`,
 )
 console.log(
   `one change, with its transaction, to the new tag     ${changeCpu.toFixed(1)} ms of CPU (at most ${MAX_CHANGE_MS}), in ${changeWall.toFixed(1)} ms`,

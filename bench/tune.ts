@@ -1,5 +1,6 @@
-// Compares fine-tuning a small language model with a plain loop of transformers and PEFT with the same settings and
-// batches, each pair in the same minute: npm run bench:tune [-- --pairs 3 --adapter lora --adapter qlora --threads 1]
+// Compares fine-tuning a small language model with a plain transformers and PEFT training loop that uses the same
+// settings and batches. Each pair runs back to back: npm run bench:tune [-- --pairs 3 --adapter lora --adapter qlora
+// --threads 1]
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -38,7 +38,7 @@ export interface Subscriber {
 export interface WebhookWorld extends AsyncDisposable {
   platform: BenchPlatform
   db: Kysely<Database>
-  /** The receiver's certificate as PEM, and the URL for the requests of the bare loop. */
+  /** The receiver's certificate as PEM, and the URL for the bare loop's requests. */
   certificate: string
   bareDestination: string
   subscriber: () => Promise<Subscriber>

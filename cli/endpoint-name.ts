@@ -5,5 +5,5 @@ import { ENDPOINT_NAME } from '../schemas/endpoint.ts'
 export function endpointName(text: string): string {
   const { pattern, words, maxLength } = ENDPOINT_NAME
   if (text.length <= maxLength && new RegExp(pattern).test(text)) return text
-  throw new InvalidArgumentError(`It ${words}, ${maxLength} characters at most.`)
+  throw new InvalidArgumentError(`It ${words}, and have at most ${maxLength} characters.`)
 }

@@ -49,7 +49,7 @@ export function listenCommand(command: Command): void {
     .option('--cert <file>', 'certificate (default: one for localhost, created once)')
     .option('--key <file>', 'private key of the certificate')
     .option('--http', 'serve plain HTTP, behind a proxy that terminates TLS')
-    .option('--answer <status>', 'status to answer events with, to see retries', httpStatus, 204)
+    .option('--answer <status>', 'status to return for each event, to see retries', httpStatus, 204)
     .action(listen)
 }
 

@@ -31,7 +31,7 @@ export class PendingUpload {
     }
   }
 
-  /** Stores the state readable only by its owner, because its URL grants write access to the file. */
+  /** Stores the state so that only its owner can read it, because its URL grants write access to the file. */
   keep(state: UploadState): void {
     mkdirSync(dirname(this.#file), { recursive: true, mode: 0o700 })
     writeFileSync(this.#file, JSON.stringify(state), { mode: 0o600 })

@@ -33,7 +33,7 @@ export function readProfiles(): Profiles {
   const found = parsed(text)
   if (found) return found
   throw usageError(
-    `${file} is not a profiles file; move it away, then \`npx hearth login\` creates a new one`,
+    `${file} is not a profiles file; move it away, and \`npx hearth login\` will create a new one`,
   )
 }
 

@@ -30,7 +30,7 @@ export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
 /**
  * Limits each account's concurrent requests to a share of a pool's connections. Further requests from the account wait,
  * so that the remaining connections stay free for other accounts.
- * @param share the number of connections of one account.
+ * @param share the maximum number of connections per account.
  */
 export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
   const turns = new FairSemaphore({ most: Infinity, mostPerKey: share, mostWaiting: MAX_WAITING })
@@ -46,7 +46,7 @@ export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
 
   async function connect(): Promise<PostgresPoolClient> {
     const request = requests.getStore()
-    // A request that already holds a connection could deadlock with itself, so it gets the next one without a turn.
+    // A request that already holds a connection could deadlock with itself, so it skips the queue for the next one.
     if (!request || request.held > 0) return pool.connect() as Promise<PostgresPoolClient>
     const turn = turns.takeFree(request.accountId) ?? (await waitForTurn(request.accountId))
     try {

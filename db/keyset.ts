@@ -27,7 +27,7 @@ export function decodeCursor(scope: string, cursor: string, { byName = false } =
   const [itsScope, id, name, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
   const isWhole = rest.length === 0 && (name !== undefined) === byName
   const text = name === undefined ? undefined : Buffer.from(name, 'base64url').toString()
-  // A client can forge a cursor; no row has a name that the database cannot store.
+  // A client can forge a cursor, so reject names that the database cannot store: no row has one.
   const isName = text === undefined || isStorable(text)
   if (itsScope === scope && id && isUuidV7(id) && isWhole && isName)
     return { id, ...(text !== undefined && { name: text }) }

@@ -13,7 +13,7 @@ const names = new Map<string, string>()
 /**
  * Connections for a few large statements, each prepared under a name. That saves a third of the time of a small journal
  * group; bypassing the query builder saves another tenth. Don't use it for dynamically composed queries, because every
- * text stays prepared.
+ * distinct statement stays prepared.
  */
 export class PreparedPool implements Executor, AsyncDisposable {
   readonly #pool: pg.Pool

@@ -68,8 +68,8 @@ export class AbsentNulls<F extends Fault> {
   }
 
   /**
-   * Returns JSON Pointers of the values that may have caused the error. For mutually exclusive members, these are all
-   * of them; for an unknown member, the member that another variant has.
+   * Returns JSON Pointers of the values that may have caused the error. If members are mutually exclusive, these are
+   * all of them. An unknown member counts only if another variant has it.
    */
   #pointersOf({ keyword, instancePath, params, schema }: Fault): string[] {
     const { passingSchemas, additionalProperty: name } = params as Record<string, unknown>

@@ -24,7 +24,7 @@ export interface AttentionFacts {
 
 const SEVERITIES = ['critical', 'warning', 'notice'] as const
 const MAX_TEXT = 300
-/** Normally starts happen almost immediately, and due deliveries go out within seconds. */
+/** Normally, workflows start almost immediately, and due deliveries go out within seconds. */
 const START_TIMEOUT_S = 30
 const DELIVERY_TIMEOUT_S = 120
 

@@ -73,7 +73,7 @@ export const storageFull = (what: string, cause?: unknown): ApiError =>
     { details: { reason: STORAGE_FULL }, cause },
   )
 
-/** Creates a 422 with these errors; the message is that of the first. */
+/** Creates a 422 with these errors; its message is the first error's. */
 export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   const [first] = issues
   const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`

@@ -6,7 +6,7 @@ export interface Sample {
 
 /**
  * Estimates a duration for a model of this size from models on the same runtime profile. Scales the duration of the
- * closest size proportionally, but never goes below the fastest one. Undefined without samples.
+ * closest size proportionally, but never goes below the shortest one. Undefined without samples.
  */
 export function estimateByKin(samples: readonly Sample[], memoryMb: number): number | undefined {
   const distance = ({ memory_mb }: Sample) =>

@@ -15,8 +15,8 @@ let lastMs = 0
 let seq = 0
 
 /**
- * Creates a UUIDv7. Ids sort by creation time, those of one process even within a millisecond, so pages need only the
- * id as a cursor.
+ * Creates a UUIDv7. Ids sort by creation time (within one process, even in the same millisecond), so pages need only
+ * the id as a cursor.
  */
 export function newId(): string {
   if (at === drawn.length) {

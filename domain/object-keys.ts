@@ -107,6 +107,6 @@ export interface LeaseFile {
   sha256?: string
 }
 
-/** The key of a lease's file below the folder of its task or job. Every attempt and content has its own key. */
+/** The key of a lease's file in the folder of its task or job. Every attempt and content has its own key. */
 export const leaseFileKey = (attempt: number, { kind, filename, sha256 }: LeaseFile): string =>
   `${attempt}/${kind}/${sha256 === undefined ? '' : `sha256=${sha256}/`}${filename}`

@@ -1,11 +1,11 @@
-/** A candidate fails when this many tests ended without a verdict. */
+/** A candidate fails once this many tests have ended without a verdict. */
 const MAX_TESTS = 2
 
 /** The action for a row whose workflow ended without finishing it. */
 export type OrphanAction = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
 
 /**
- * Decides by the status of the row's workflow. A running workflow owns its row. An unknown workflow, or one that
+ * Decides based on the status of the row's workflow. A running workflow owns its row. An unknown workflow, or one that
  * completed without finishing its row, is restarted and reads the remaining steps from the row. A workflow that an
  * operator ended is not restarted.
  */

@@ -21,7 +21,7 @@ const REFERENCES = ['$ref', '$dynamicRef', '$recursiveRef'] as const
 const ANCHORS = ['$anchor', '$dynamicAnchor'] as const
 /** The target of these references depends on the path on which validation reached them. */
 const DYNAMIC = ['$dynamicRef', '$recursiveRef'] as const
-/** The cost of keywords that compare whole values, so they cost more for larger values. */
+/** The cost of keywords that compare whole values and therefore cost more for larger ones. */
 const WHOLE_VALUE = 64
 const PATTERN = 64
 
@@ -167,7 +167,7 @@ class Scale {
     for (const indexed of byIndex.values()) yield merged(indexed, ofAnyItem)
   }
 
-  /** The cost of a schema's own keywords; lists of names and values cost by their length. */
+  /** The cost of a schema's own keywords; lists of names and values cost in proportion to their length. */
   #weightOf(schema: Schema): number {
     const known = this.#own.get(schema)
     if (known !== undefined) return known
@@ -212,7 +212,7 @@ function keywordWeight(name: string, value: unknown): number {
 }
 
 /**
- * Returns the steps per character of a linear automaton, whose size is that of the pattern with its repetitions
+ * Returns the steps per character of a linear automaton, which is as large as the pattern with its repetitions
  * expanded.
  */
 export function patternWeight(pattern: unknown): number {

@@ -61,7 +61,7 @@ export class ScoreBuckets<T> {
 }
 
 /**
- * Picks by the power of two choices. Draws two random items from the best bucket that has any that fit, and returns the
+ * Picks by the power of two choices. Draws two random items that fit from the best bucket that has any, and returns the
  * better one by `prefer`. Undefined when nothing fits.
  */
 export function drawBest<T>(

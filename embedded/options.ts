@@ -11,7 +11,7 @@ export interface EmbeddedOptions {
   fresh: boolean
 }
 
-/** Why the platform does not start, as a message for people: it is printed without a stack. */
+/** Why the platform does not start, as a message for people: it is printed without a stack trace. */
 export class StartError extends Error {
   override name = 'StartError'
 }

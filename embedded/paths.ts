@@ -20,7 +20,7 @@ export interface Layout {
   ready: string
 }
 
-/** Returns the paths below one data directory. */
+/** Returns the paths under one data directory. */
 export function layoutOf(data: string): Layout {
   return {
     data,

@@ -75,7 +75,7 @@ const STOP_TIMEOUT_MS = 9500
 const PROGRAM_EXIT_TIMEOUT_MS = 2000
 /** The time for our own Temporal server to respond. It's long, because the machine may be busy. */
 const OWN_SERVER_TIMEOUT_MS = 120_000
-/** A larger young heap would save 2 % of a chat's CPU time, but cost a gateway 30 MB under load (bench/gateway). */
+/** A larger young heap would save 2% of a chat's CPU time, but cost a gateway 30 MB under load (bench/gateway). */
 export const GATEWAY_FLAGS = ['--max-semi-space-size=16']
 /** Limits malloc arenas, which retain the memory of threads. */
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }

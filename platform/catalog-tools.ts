@@ -13,7 +13,7 @@ export interface ToolFolder {
   program: string
 }
 
-/** Reads the tools below a folder, one folder per tool. An invalid file throws an error that names it. */
+/** Reads the tools in a folder, one subfolder per tool. An invalid file throws an error that names it. */
 export function loadTools(directory: string): ToolFolder[] {
   if (!existsSync(directory)) return []
   return readdirSync(directory)

@@ -15,7 +15,7 @@ import { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import { badFile, checkedFile, firstFault } from './catalog-files.ts'
 import { loadTools, type ToolFolder } from './catalog-tools.ts'
 
-/** A validation error for one value, with its JSON pointer below `hyperparameters`. */
+/** A validation error for one value; its JSON pointer is relative to `hyperparameters`. */
 interface HyperparameterIssue {
   path: string
   message: string

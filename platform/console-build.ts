@@ -59,7 +59,9 @@ export async function checkConsole(cacheDir: string, say: (line: string) => void
   })
 }
 
-/** Runs an action in a copy of the sources, placed below their installed packages and next to what they import. */
+/**
+ * Runs an action in a copy of the sources, inside the folder of their installed packages and next to what they import.
+ */
 export async function inConsolePackages(
   cacheDir: string,
   say: (line: string) => void,

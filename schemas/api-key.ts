@@ -23,7 +23,7 @@ export type ServiceTier = Static<typeof ServiceTier>
 /** The `service_tier` member of OpenAI requests. The gateway passes it to the model server unchanged. */
 export const RequestedTier = Type.Unknown({
   description:
-    "The request's share while its model is busy: `priority` gets four turns for each turn of the account's `default` requests, `flex` a quarter of one; any other value counts as `default`",
+    "The request's share while its model is busy: `priority` gets four turns for each turn of the account's `default` requests, and `flex` gets a quarter of one; any other value counts as `default`",
 })
 
 /** The limits of a key, in addition to its role. Each applies to its requests to models, on every API surface. */

@@ -115,7 +115,7 @@ export const UpdateModelVersion = Type.Object(
 export const ModelParams = Type.Object({ model_id: Uuid })
 export const ModelVersionParams = Type.Object({ model_id: Uuid, version_id: Uuid })
 
-/** The objects that use a model's versions: of each kind, the account's newest 200. */
+/** The objects that use a model's versions: the account's newest 200 of each kind. */
 export const ModelUsage = Type.Object(
   {
     model_id: Uuid,

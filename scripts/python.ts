@@ -23,7 +23,7 @@ const TASKS: Record<string, (python: string, args: string[]) => string[][]> = {
   lint: (python) => [
     [ruff(python), 'check', '--quiet', '.'],
     [ruff(python), 'format', '--quiet', '--check', '.'],
-    // The npm package runs in this process's Node; the one from PyPI would download another.
+    // The npm package runs on this process's Node; the PyPI package would download its own Node.
     [process.execPath, pyright(), '--pythonpath', python],
   ],
   test: (python, args) => [[python, '-m', 'pytest', ...args]],

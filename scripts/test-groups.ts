@@ -12,7 +12,7 @@ interface Group {
   filesPerProcess: number
   /** The maximum number of its processes that run at once. */
   sideBySide: number
-  /** True if its tests start whole platforms, or need an environment of gigabytes. */
+  /** True if its tests start whole platforms, or need an environment of several gigabytes. */
   isHeavy?: true
 }
 

@@ -26,8 +26,8 @@ export interface Tool {
 }
 
 /**
- * Finds or installs every external program of the tests; a missing one is reported with its reason. `isLight` leaves out
- * those that only heavy groups need.
+ * Finds or installs every external program that the tests need; a missing one is reported with the reason. `isLight`
+ * leaves out those that only heavy groups need.
  */
 export async function provideTools(
   cacheDir: string,

@@ -67,7 +67,7 @@ async function runChecks(): Promise<TestEnding[]> {
 
 const reasonOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))
 
-/** Runs a check, or skips it if this machine can't have its program. */
+/** Runs a check, or skips it if its program can't be installed on this machine. */
 async function runCheck({ name, script, provide }: Check): Promise<TestEnding> {
   const reason = await provide?.().then(() => undefined, reasonOf)
   if (reason !== undefined) {

@@ -27,7 +27,7 @@ const MAX_STEPS = 10
 
 /**
  * The state that one pass hands to the next: the positions at which it stopped, and the version of the kill switch that
- * it signalled.
+ * it signaled.
  */
 export interface ReconcileState {
   jobs: string | null
@@ -35,7 +35,7 @@ export interface ReconcileState {
   deliveries: string | null
   candidates?: string | null
   waiting?: string | null
-  /** The version of the kill switch that its workflow was last signalled with. */
+  /** The version of the kill switch that its workflow was last signaled with. */
   killSwitch: number | null
 }
 

@@ -40,7 +40,7 @@ export interface NodeDeps {
   readonly memory: MemoryReservations
   /** Job logs and losses, stored on disk until a gateway has saved them. */
   readonly spool: Spool
-  /** The payloads that cohort stages hand over from and to this node. */
+  /** The payloads that cohort stages hand over to and from this node. */
   readonly edges: Edges
   readonly keepers: PayloadPublisher
   /** Fetches input files. */
@@ -51,7 +51,7 @@ export interface NodeDeps {
    * Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable.
    */
   readonly stopping: () => AbortSignal
-  /** The running jobs and tasks, in which a cancellation sent over the link looks up its target. */
+  /** The running jobs and tasks. A cancellation sent over the link looks up its target here. */
   readonly work: WorkRegistry
   /** Limits the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares

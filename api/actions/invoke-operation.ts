@@ -24,7 +24,7 @@ export async function invokeOperation(
   const id = newId()
   const created_at = services.now()
   await underInput(async () => {
-    // The check fills in defaults, so pass a copy; `structuredClone` takes twice as long.
+    // The check fills in defaults, so pass a copy; `structuredClone` takes twice as long as a round trip through JSON.
     checks.get(operation)?.(JSON.parse(JSON.stringify(body.input)), rawBody.length > LARGE_BYTES)
     await callOperation(
       operation.operation,

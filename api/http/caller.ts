@@ -18,11 +18,11 @@ export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
   readonly role: Role
-  /** Limits on its requests to models; absent without limits. */
+  /** Limits on its requests to models; absent if there are none. */
   readonly limits?: KeyLimits
   /** When the key expires, in milliseconds since 1970; absent if never. */
   readonly expiresAt?: number
-  /** The tools that the key is limited to; absent without a limit. */
+  /** The tools that the key is limited to; absent if the key isn't limited. */
   readonly tools?: ToolFilter
 }
 

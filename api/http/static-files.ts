@@ -1,4 +1,4 @@
-/** Returns true for a file or folder name that cannot lead out of its folder or to a hidden file. */
+/** Returns true for a file or folder name that cannot escape its folder or refer to a hidden file. */
 export const isFileName = (name: string): boolean => /^[\w-][\w.-]*$/.test(name)
 
 /** Returns true if the client accepts a file that was compressed at build time. */

@@ -84,7 +84,10 @@ const coercing = new Compiler('array')
 /** Validates JSON, without coercion. */
 export const jsonCheck = (where: MessagePart, schema: TSchema): Check => strict.check(where, schema)
 
-/** Boolean spellings that FastAPI accepts in a query in addition to JSON's. Python writes `True`, curl users `1`. */
+/**
+ * Boolean spellings that FastAPI accepts in a query in addition to JSON's. Python writes `True`, and curl users write
+ * `1`.
+ */
 const BOOLEANS: ReadonlyMap<string, string> = new Map([
   ...['true', '1', 'yes', 'on', 't', 'y'].map((word) => [word, 'true'] as const),
   ...['false', '0', 'no', 'off', 'f', 'n'].map((word) => [word, 'false'] as const),

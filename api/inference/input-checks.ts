@@ -20,7 +20,10 @@ import { toIssues } from '../http/issues.ts'
 const SMALL_BYTES = 2 * 1024
 const FEW_PATTERNS = 8
 const MAX_COMPILED_BYTES = 32 * 1024 * 1024
-/** A compiled schema takes at least 16 to 60 KB or about five times its text, and so does its all-errors variant. */
+/**
+ * A compiled schema takes 16 to 60 KB, or about five times its text if that is more, and so does its all-errors
+ * variant.
+ */
 const COMPILED_BYTES = 64 * 1024
 const COMPILED_FACTOR = 12
 /** The cache entry of a large schema only records that it is large. */

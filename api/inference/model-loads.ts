@@ -61,10 +61,10 @@ interface Waiter {
   readonly reject: (err: unknown) => void
 }
 
-/** The wait ceiling is this multiple of the mean load time, or a fixed time without samples. */
+/** The wait ceiling is this multiple of the mean load time, or a fixed time if there are no samples. */
 const CEILING_FACTOR = 1.5
 const DEFAULT_LOAD_TIMEOUT_MS = 120_000
-/** Nodes measure load times without the delivery of the order, which matters for short loads. */
+/** Load times that nodes measure exclude the delivery of the order, which matters for short loads. */
 const MIN_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024

@@ -1,7 +1,7 @@
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import type { Services } from '../services.ts'
 
-/** Returns the account that earns a task's payout; free tasks need none. */
+/** Returns the account that earns a task's payout; undefined for a free task, which has no payout. */
 export function ownerOfNode(
   { db, links }: Pick<Services, 'db' | 'links'>,
   priceMicro: number,

@@ -128,7 +128,10 @@ export class ToolCatalogue {
     return lists
   }
 
-  /** An account with more tools than fit uses all of the memory, so its tools aren't re-read on every request. */
+  /**
+   * An account with too many tools for the memory counts as using all of it, so its tools aren't re-read on every
+   * request.
+   */
   #sizeOf(own: ToolSet): number {
     const entries = own.tools.length + (this.#publics?.tools.length ?? 0)
     return Math.min(MAX_BYTES, 1 + own.tools.length * TOOL_BYTES + entries * ENTRY_BYTES)

@@ -25,7 +25,7 @@ export function removeNullParams(body: unknown): void {
 const member = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined
 
-/** Returns the revision that a message itself names; messages of revision 2026-07-28 do. */
+/** Returns the revision that a message names in its body, as messages of revision 2026-07-28 do. */
 export const claimedRevision = ({ params }: ClientMessage): unknown =>
   member(member(params, '_meta'), 'io.modelcontextprotocol/protocolVersion')
 

@@ -32,7 +32,7 @@ const pages = new LRUCache<string, Page>({
 export class ToolList {
   readonly #tools: readonly ListedTool[]
   readonly #bySlug: ReadonlyMap<string, ListedTool>
-  /** Changes with everything that a listing shows. */
+  /** Changes whenever anything that a listing shows changes. */
   readonly #digest: string
   #safe: { bySlug: ReadonlyMap<string, string>; byName: ReadonlyMap<string, ListedTool> } | undefined
 

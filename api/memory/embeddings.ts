@@ -22,7 +22,7 @@ export class Embeddings {
     this.#model = model
   }
 
-  /** Returns the model's key; undefined without a model. */
+  /** Returns the model's key; undefined if there is no model. */
   async modelKey(): Promise<string | undefined> {
     return (await this.#endpoint())?.model_key
   }

@@ -19,7 +19,7 @@ const INTERVAL_MS = 5_000
 const BATCH = 32
 /** The number of vectors encrypted per batch. */
 const SEAL_BATCH = 200
-/** A claim of entries outlasts one batch; once it expires, other gateways take over a dead gateway's entries. */
+/** A claim on entries outlasts one batch; once it expires, other gateways take over a dead gateway's entries. */
 const CLAIM_TTL_S = 60
 const BATCH_TIMEOUT_MS = 50_000
 /** A snapshot that has been requested or building for this long has probably lost its workflow. */

@@ -16,7 +16,7 @@ import { CachedRead } from '../gateway/caches/cached-read.ts'
 import { describeQueues } from './task-queues.ts'
 import { listPollers } from './workers.ts'
 
-/** A gateway queries Temporal at most once in this time, however many consoles are open. */
+/** A gateway queries Temporal at most this often, however many consoles are open. */
 const QUEUES_TTL_MS = 5_000
 const OVERVIEW_TTL_MS = 2_000
 const RECENT_MS = 5 * 60_000

@@ -1,7 +1,7 @@
 import { ApiError } from '../../domain/errors.ts'
 import type { AccountCaller } from '../http/caller.ts'
 
-/** Requires the admin role to offer something to other accounts, at creation and at every later change. */
+/** Requires the admin role to offer something to other accounts, when it is created and whenever it changes. */
 export function assertMayPublish({ role }: AccountCaller, visibility: string | undefined): void {
   if (visibility !== 'public' || role === 'admin') return
   throw new ApiError(

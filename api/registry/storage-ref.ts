@@ -11,7 +11,7 @@ export interface Storage {
 const LOCAL_BUCKET = 'hearth'
 
 /**
- * Returns the folder for the `s3://` address of an ArtifactRef. An account may only read below its own folder in the
+ * Returns the folder for the `s3://` address of an ArtifactRef. An account may only read within its own folder in the
  * platform's bucket. Any other address gets the same error, whether or not an object exists there.
  */
 export function storagePrefix(

@@ -33,7 +33,7 @@ export async function assertItemLimit(
 
 /**
  * Throws a `conflict` if the descriptions, schemas and examples of the account's endpoints are too large in total.
- * Changing an endpoint doesn't add one, so it is allowed even above the limit on their number.
+ * Changing an endpoint doesn't add one, so it is allowed even if the account has too many.
  */
 export async function assertListingLimit(
   trx: Transaction<Database>,

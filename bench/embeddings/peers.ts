@@ -116,7 +116,7 @@ async function startPeer(
   }
 }
 
-/** Starts sentence-transformers in a separate process; each input line is a kind of texts to process. */
+/** Starts sentence-transformers in a separate process; each input line names a kind of text to process. */
 export async function startSentenceTransformers(
   folder: string,
   { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,

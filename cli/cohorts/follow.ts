@@ -47,7 +47,7 @@ export const retriesIn = (events: readonly CohortEvent[]): Retries =>
   )
 
 /**
- * Follows a cohort until it ends, and returns its summary. Terminals get a live table, other outputs get one line per
+ * Follows a cohort until it ends, and returns its summary. Terminals get a live table; other outputs get one line per
  * event.
  */
 export async function follow(

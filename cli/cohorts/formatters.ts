@@ -34,7 +34,7 @@ const nodeOf = ({
 
 /** Describes a plan: where each stage would run and when, or why the graph cannot run now. */
 export function formatPlan(plan: Plan): string {
-  const latency = `about ${Math.round(plan.estimated_latency_ms)} ms (no plan is below ${Math.round(plan.lower_bound_ms)} ms)`
+  const latency = `about ${Math.round(plan.estimated_latency_ms)} ms (no plan can take less than ${Math.round(plan.lower_bound_ms)} ms)`
   const head = plan.feasible
     ? `Plan ${plan.plan_id}: ${latency}, ${plan.estimated_cost_credits} credits, valid until ${plan.expires_at}.`
     : 'This graph cannot run now:'
@@ -75,7 +75,7 @@ function formatPlacements(plan: Plan): string[] {
   ]
 }
 
-/** A stage follows another through an edge, or because it is waiting for the node that the other one occupies. */
+/** A stage follows another along an edge, or because it needs the node that the earlier stage occupies. */
 function formatCriticalPath({ critical_path, edges }: Plan): string {
   return critical_path.reduce((path, stage, i) => {
     const before = critical_path[i - 1]

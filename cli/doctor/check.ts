@@ -1,4 +1,4 @@
-/** The result of one check. `wrong` means something doesn't work, `warning` that it soon may not. */
+/** The result of one check. `wrong` means something doesn't work; `warning` means it may soon stop working. */
 export interface Check {
   about: string
   state: 'ok' | 'warning' | 'wrong'

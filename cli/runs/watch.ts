@@ -12,7 +12,7 @@ const BAR = 24
 const LAST_LINES = 4
 
 /**
- * Follows a run to its end and returns it. Terminals get a live curve, other outputs get plain lines. Without a screen,
+ * Follows a run to its end and returns it. Terminals get a live curve; other outputs get plain lines. Without a screen,
  * prints nothing.
  */
 export async function watchRun(

@@ -11,7 +11,7 @@ export interface AccountTable {
   task_quota: WithDefault<number>
   /** The number of bytes that the account may store: null means the platform's default, 0 means no limit. */
   storage_quota_bytes: Optional<number>
-  /** The copies that its endpoints may reserve together; null means the platform's default. */
+  /** The number of copies that its endpoints may reserve in total; null means the platform's default. */
   copy_quota: Optional<number>
   /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
   hub_repos: WithDefault<string[]>

@@ -18,11 +18,11 @@ export interface CohortEdgeAttemptTable {
   spki_sha256: Optional<string>
   ticket_sha256: Optional<string>
   ticket_expires_at: Optional<Date>
-  /** What the consumer tried to reach. */
+  /** The URLs that the consumer probed, with the results. */
   probes: NullableJson<object[]>
   selected: Optional<string>
   session_id: Optional<string>
-  /** The last frame of a session that has been acknowledged. */
+  /** The last acknowledged frame of a session. */
   acknowledged: Optional<number>
   bytes: Optional<number>
   failure: Optional<EdgeFailure>

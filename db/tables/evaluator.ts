@@ -66,7 +66,7 @@ export type NewEvidence = Insertable<CompatibilityEvidenceTable>
 export interface EvaluatorRevocationTable {
   id: string
   kind: 'model' | 'evidence'
-  /** A version, or evidence. */
+  /** The id of a version or of evidence. */
   subject_id: string
   /** The generation of the model that was revoked; 0 for evidence. */
   generation: number

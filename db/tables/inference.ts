@@ -10,7 +10,7 @@ export interface TaskTable {
   endpoint_id: string
   status: TaskStatus
   status_detail: NullableJson<{ status: string; progress_pct: number; metadata: Record<string, unknown> }>
-  /** An API surface, or the cohort whose run the task represents. */
+  /** An API surface, or `cohort` for a task that represents a cohort's run. */
   surface: TaskSurface | 'cohort'
   model_key: string
   model_state: Optional<ModelState>

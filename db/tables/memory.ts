@@ -21,7 +21,7 @@ export interface MemoryEntryTable {
   id: string
   namespace_id: string
   account_id: string
-  /** Grows in the order of commits within a namespace. */
+  /** Increases in commit order within a namespace. */
   version: Generated<number>
   /** The encrypted text. */
   sealed: Buffer
@@ -44,11 +44,11 @@ export interface MemoryEmbeddingTable {
   entry_id: string
   namespace_id: string
   model_key: string
-  /** Grows in the order of commits within a namespace. */
+  /** Increases in commit order within a namespace. */
   stored: Generated<number>
   /** The encrypted vector: unit length, four bytes per number, little-endian. */
   sealed: Optional<Buffer>
-  /** The unencrypted vector that processes of earlier versions write, until it is encrypted. */
+  /** The unencrypted vector that older versions write, until it is encrypted. */
   vector: Optional<Buffer>
 }
 
@@ -79,7 +79,7 @@ export interface MemoryGrantTable {
 }
 export type MemoryGrantRow = Selectable<MemoryGrantTable>
 
-/** The memory of a task. It has no foreign keys, because it outlives snapshot and namespace. */
+/** The memory of a task. It has no foreign keys, because it outlives the snapshot and the namespace. */
 export interface TaskMemoryTable {
   task_id: string
   account_id: string

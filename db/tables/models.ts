@@ -105,7 +105,7 @@ export interface EndpointTable {
   total_requests: WithDefault<number>
   total_tokens_processed: WithDefault<number>
   last_used_at: Optional<Date>
-  /** The moving mean of the inference time of a loaded model; null before the first success. */
+  /** The moving average of a loaded model's inference time; null before the first success. */
   latency_ms: Optional<number>
   review_note: Optional<string>
   /** The name of the endpoint that replaces it; only while it is deprecated. */

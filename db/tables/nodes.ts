@@ -80,7 +80,7 @@ export interface WarmPinTable {
   model_key: string
   node_id: string
   missing_since: Optional<Date>
-  /** The time since which its node should unload the copy. */
+  /** The time from which its node should unload the copy. */
   retiring_since: Optional<Date>
   created_at: CreatedAt
 }

@@ -21,7 +21,9 @@ export interface WebhookEndpointTable {
   created_at: CreatedAt
   updated_at: WithDefault<Date>
   deleted_at: Optional<Date>
-  /** The time since which it is enabled and verified, set by a trigger; earlier events are not delivered to it. */
+  /**
+   * The time since which it has been enabled and verified, set by a trigger; earlier events are not delivered to it.
+   */
   active_since: Optional<Date>
 }
 export type WebhookEndpointRow = Selectable<WebhookEndpointTable>

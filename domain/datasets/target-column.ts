@@ -13,7 +13,7 @@ const NEVER = {
   class: new Set(['binary', 'list', 'object']),
 } as const
 /** Ambiguous numbers are read as text. */
-const ADVICE = '; write numbers as 1234.5, without thousands separators and units'
+const ADVICE = '; write numbers as 1234.5, without thousands separators or units'
 const IN_WORDS = { number: 'numbers', class: 'classes: text, whole numbers, booleans or dates' } as const
 
 /**

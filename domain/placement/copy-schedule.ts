@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache'
 export interface ScheduleEntry {
   /** Five fields: minute, hour, day of the month, month, day of the week. */
   readonly cron: string
-  /** A name of the IANA time zone database. */
+  /** A name from the IANA time zone database. */
   readonly timezone: string
   readonly min: number
 }
@@ -46,8 +46,7 @@ function isCron(entry: Pick<ScheduleEntry, 'cron' | 'timezone'>): boolean {
 }
 
 /**
- * Returns the minimum number of copies at a time: that of the entry that matched last; undefined before the first
- * match.
+ * Returns the minimum number of copies at a time, from the entry that matched last; undefined before the first match.
  */
 export function scheduledMin(schedule: readonly ScheduleEntry[], now: Date): number | undefined {
   let last: { at: number; min: number } | undefined

@@ -8,7 +8,7 @@ export interface EndpointCopies extends Pick<WarmRequirement, 'model_key' | 'run
   readonly is_public: boolean
   /** The minimum that operators set, whatever the owner sets. */
   readonly min_warm: number
-  /** Null for an endpoint without scaling, like the fields below. */
+  /** Null for an endpoint without scaling, as are the fields below. */
   readonly min_copies: number | null
   readonly max_copies: number | null
   readonly target_in_flight: number | null

@@ -16,8 +16,8 @@ export const gpusFor = ({ split_profiles = [] }: Pick<Gpus, 'split_profiles'>, p
   split_profiles.find(({ profile_id }) => profile_id === profileId)?.tensor_parallel ?? 1
 
 /**
- * Returns the free memory plus that of idle unpinned models, which can be evicted. One number per GPU, or one for the
- * whole node if memory is RAM or the node doesn't report its GPUs.
+ * Returns the free memory plus the memory of idle unpinned models, which can be evicted. One number per GPU, or one for
+ * the whole node if memory is RAM or the node doesn't report its GPUs.
  */
 export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): number[] {
   const reach = snapshot.gpus?.map(({ free_mb }) => free_mb) ?? [snapshot.memory_free_mb]
@@ -51,7 +51,7 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
-/** Returns whether a trainer uses a GPU if there is one. The others run in environments without CUDA. */
+/** Returns whether a trainer uses a GPU if there is one. Other trainers run in environments without CUDA. */
 export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
   trainer.startsWith('hearth_trainers.llm.') || trainer.startsWith('hearth_trainers.encoders.')
 

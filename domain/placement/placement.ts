@@ -46,7 +46,7 @@ export interface IndexedNode {
   /** The requests for which the node can be chosen: empty for all accounts, otherwise the id of one account. */
   scope: string
   models: Map<string, NodeModel>
-  /** Free memory plus that of idle unpinned models: per GPU, or for the node. */
+  /** Free memory plus the memory of idle unpinned models: per GPU, or for the node. */
   reach: readonly number[]
   /** Requests of this gateway in flight on the node; more recent than any report. */
   pending: number
@@ -111,8 +111,8 @@ const within = (scope: string, key: string): string => (scope === EVERYBODY ? ke
 
 /**
  * An ordered index, so that a decision examines few nodes. Per model, it lists the nodes that hold it; per runtime
- * profile, all others. Both lists are sorted by points. Shared nodes are separate from dedicated ones. A report only
- * moves one node.
+ * profile, all others. Both lists are sorted by points. Shared nodes are separate from dedicated ones. A report moves
+ * only one node.
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, IndexedNode>()
@@ -164,7 +164,7 @@ export class PlacementIndex {
     this.#nodes.delete(nodeId)
   }
 
-  /** Counts a request that this gateway sends to a node (1) or that ended (-1). */
+  /** Counts a request that this gateway sends to a node (1) or that has ended (-1). */
   addPending(nodeId: string, change: 1 | -1): void {
     const node = this.#nodes.get(nodeId)
     if (!node) return

@@ -47,7 +47,7 @@ interface ChatUsage {
   total_tokens?: number
 }
 
-/** Converts a chat's usage to that of a response; zero when the model server reports none. */
+/** Converts a chat's usage to a response's; zero when the model server reports none. */
 export function usageOf({ prompt_tokens = 0, completion_tokens = 0, total_tokens }: ChatUsage = {}): object {
   return {
     input_tokens: prompt_tokens,

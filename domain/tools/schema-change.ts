@@ -18,10 +18,10 @@ type Effects = number
 type Comparison = (before: unknown, after: unknown) => Effects
 
 /**
- * Returns how a JSON Schema change affects callers. An input change breaks them if it rejects more than before, an
- * output change if it allows more. Either breaks them if it loses a property. Titles, descriptions, defaults and
- * examples count as a patch. Keywords are compared one by one, because a schema is the conjunction of its keywords. A
- * change to a keyword unknown here counts as breaking.
+ * Returns how a JSON Schema change affects callers. An input change breaks them if it rejects more than before; an
+ * output change breaks them if it allows more. Either breaks them if it loses a property. Titles, descriptions,
+ * defaults and examples count as a patch. Keywords are compared one by one, because a schema is the conjunction of its
+ * keywords. A change to a keyword unknown here counts as breaking.
  */
 export function schemaChange(side: 'input' | 'output', before: unknown, after: unknown): ChangeWeight {
   const effects = compareSchemas(before, after)
@@ -167,7 +167,7 @@ function compareBranches(before: unknown, after: unknown): Effects {
 }
 
 /**
- * For schemas in which wider parts may make the whole narrower, as below `oneOf` or behind a reference below `not`:
+ * For schemas in which wider parts may make the whole narrower, as under `oneOf` or behind a reference under `not`:
  * only property additions pass.
  */
 function additionsOf(compare: Comparison): Comparison {

@@ -1,4 +1,6 @@
-/** The weight of a manifest change: schemas that break callers, schemas that only gain, and everything else. */
+/**
+ * The weight of a manifest change: schema changes that break callers, compatible schema changes, and everything else.
+ */
 export type ChangeWeight = 'major' | 'minor' | 'patch'
 
 export const FIRST_VERSION = '1.0.0'

@@ -27,8 +27,8 @@ export const PRIORITY: Readonly<Record<OperatingMode, number>> = { performance: 
 export const THREAD_SHARE: Readonly<Record<OperatingMode, number>> = { performance: 1, balanced: 1, eco: 0.5 }
 
 /**
- * Returns the threads of one trainer on a node. One core is left to the platform, because a trainer that competes for
- * the last core becomes slower. The other cores are divided among the runs that the node executes at once.
+ * Returns the number of threads for one trainer on a node. One core is left for the platform, because a trainer that
+ * competes for the last core becomes slower. The other cores are divided among the runs that the node executes at once.
  */
 export const trainerThreads = ({
   cores,

@@ -15,7 +15,7 @@ const WRONG_SETTING = 2
 /** The exit code of a node that the platform has dismissed. */
 const DISMISSED = 3
 
-/** A process that the supervisor keeps up. */
+/** A process that the supervisor keeps running. */
 export interface ChildSpec {
   name: string
   command: string

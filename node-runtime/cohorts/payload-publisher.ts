@@ -12,7 +12,7 @@ import type { EdgeAttempt, Payload } from '../edges/payload.ts'
 import { emit } from '../events.ts'
 import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter } from './edge-end.ts'
 
-/** How long a payload is held after the platform's last answer. */
+/** How long a payload is held after the platform's last response. */
 const HOLD_TTL_MS = 120_000
 /** The pause before polling again after a failed attempt, while the platform starts the next one. */
 const RETRY_DELAY_MS = 500

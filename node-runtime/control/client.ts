@@ -283,7 +283,7 @@ export class ControlClient {
     }
   }
 
-  /** Returns an untried gateway, preferably one that answered last time. Once all were tried, starts over. */
+  /** Returns an untried gateway, preferably one that answered last time. Once all have been tried, starts over. */
   #next(tried: Set<string>): string | undefined {
     const all = this.#gateways()
     if (all.every((gateway) => tried.has(gateway))) tried.clear()

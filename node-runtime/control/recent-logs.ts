@@ -19,7 +19,7 @@ export class RecentLogs {
     const lines = this.#kept[source]
     const line = { at: new Date().toISOString(), message: redactLine(message) }
     lines.push(modelKey === undefined ? line : { ...line, model_key: modelKey })
-    // Dropping many lines at once is cheaper than one per line.
+    // Dropping many lines at once is cheaper than dropping them one by one.
     if (lines.length >= 2 * MAX_LINES) lines.splice(0, lines.length - MAX_LINES)
   }
 

@@ -8,7 +8,7 @@ import { ControlError } from './client.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 15_000 }
 
-/** Returns what is full, the platform's storage or a disk of this node; undefined for any other error. */
+/** Returns what is full, the platform's storage or a disk on this node; undefined for any other error. */
 export function fullResourceOf(err: unknown): StorageWait | undefined {
   if (err instanceof StorageFullError) return 'storage'
   if (err instanceof ControlError && err.details.reason === STORAGE_FULL) return 'storage'

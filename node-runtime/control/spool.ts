@@ -166,7 +166,7 @@ export class Spool {
       if (!this.#file) return
       const written = writeSync(this.#file.fd, line)
       this.#file.bytes += written
-      // A truncated line must be the last of its file.
+      // A truncated line must be the last one in its file.
       if (written === line.length) return
     } catch {
       // Retry the disk later.

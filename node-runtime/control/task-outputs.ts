@@ -4,7 +4,10 @@ import { putFile } from '../weights/transfer.ts'
 import type { ControlClient } from './client.ts'
 import { type CapacityWait, retryUntilCapacity } from './retry-until-capacity.ts'
 
-/** Uploads the files of a task's result to URLs that a gateway signs under its lease. Waits for room without limit. */
+/**
+ * Uploads the files of a task's result to URLs that a gateway signs under its lease. Waits for room without a time
+ * limit.
+ */
 export async function uploadOutputs(
   control: Pick<ControlClient, 'lease'>,
   leaseToken: string,

@@ -12,7 +12,7 @@ import {
 const WINDOW_BYTES = 4 * 1024 * 1024
 /** How long a connection may be silent before it counts as broken, and how long a session waits for a new one. */
 const SILENCE_TIMEOUT_MS = 10_000
-/** Equal to the time in which a ticket must first be used. */
+/** Equal to the time within which a ticket must first be used. */
 const BEGIN_TIMEOUT_MS = 60_000
 const CLOSE_TIMEOUT_MS = 500
 const NORMAL = 1000

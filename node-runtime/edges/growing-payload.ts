@@ -4,7 +4,7 @@ import type { PayloadStore } from './payload-store.ts'
 import type { PayloadWriter } from './payload-writer.ts'
 import type { Payload } from './payload.ts'
 
-/** A file that can be read from its start while it still grows. */
+/** A file that can be read from its start while it is still growing. */
 export interface FrameSource {
   readonly path: string
   /** Resolves once the file has more than `bytes` bytes or is complete. */
@@ -17,7 +17,7 @@ export const wholeSource = ({ path, sizeBytes }: Payload): FrameSource => ({
   grown: () => Promise.resolve({ bytes: sizeBytes, isWhole: true }),
 })
 
-/** A payload that can be read while it is produced. Disposing it before it is complete removes it. */
+/** A payload that can be read while it is being produced. Disposing it before it is complete removes it. */
 export class GrowingPayload implements FrameSource, AsyncDisposable {
   readonly #writer: PayloadWriter
   #change = Promise.withResolvers<void>()

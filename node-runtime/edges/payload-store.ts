@@ -38,7 +38,7 @@ export class PayloadStore implements AsyncDisposable {
   #usedBytes = 0
 
   /**
-   * Opens an empty store and removes files left by an earlier process. A limit of 0 is derived from the free disk
+   * Opens an empty store and removes files left by an earlier process. If the limit is 0, derives it from the free disk
    * space.
    */
   static async open({ dir, limitMb }: { dir: string; limitMb: number }): Promise<PayloadStore> {
@@ -59,7 +59,7 @@ export class PayloadStore implements AsyncDisposable {
     return this.#usedBytes
   }
 
-  /** Starts a payload. Throws `no_room`; the writer throws `size_mismatch` for more bytes than agreed. */
+  /** Starts a payload. Throws `no_room`; the writer throws `size_mismatch` if there are more bytes than agreed. */
   async write({
     sizeBytes = 0,
     maxBytes = this.limitBytes,
@@ -181,7 +181,7 @@ export class PayloadStore implements AsyncDisposable {
     await link(payload.path, path)
   }
 
-  /** Ends the hold of this attempt or an earlier one, but not that of a later one. */
+  /** Releases the hold of this attempt or an earlier one, but not a later attempt's hold. */
   release({ edgeId, attempt }: EdgeAttempt): void {
     const hold = this.#holds.get(edgeId)
     if (hold && hold.attempt <= attempt) this.#drop(edgeId)
@@ -308,8 +308,8 @@ export class PayloadStore implements AsyncDisposable {
 }
 
 /**
- * Opens a file that a model server has left. The server runs untrusted weights: a symlink instead of the file could
- * point to any file on the node, and a pipe would block one of the node's threads forever.
+ * Opens a file that a model server left. The server runs untrusted weights: a symlink instead of the file could point
+ * to any file on the node, and a pipe would block one of the node's threads forever.
  */
 export async function openForeign(path: string): Promise<FileHandle> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

@@ -55,7 +55,7 @@ function pinnedConnector(
   { timeout = CONNECT_TIMEOUT_MS, onread, signal }: ConnectOptions,
 ): buildConnector.connector {
   const connect = buildConnector({
-    // Nodes have no CA. The platform reports their key's digest, and TLS proves that the peer holds the key.
+    // Nodes have no CA. The platform reports the digest of the peer's key, and TLS proves that the peer holds the key.
     rejectUnauthorized: false,
     // A resumed TLS session presents no certificate.
     maxCachedSessions: 0,

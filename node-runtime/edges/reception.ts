@@ -46,7 +46,7 @@ export class Reception implements Dispatcher.DispatchHandler {
     return this.#done.promise
   }
 
-  /** Ends the reception. The connection closes at once, or as soon as there is one. */
+  /** Ends the reception. Closes the connection at once, or as soon as it exists. */
   abandon(why: Error): void {
     this.#isOver = true
     this.#fault = why

@@ -6,7 +6,8 @@ const BUFFER_BYTES = 1024 * 1024
 
 /**
  * Writes bytes `start` up to `end` of a file to a stream. Reuses a ring of buffers, which takes half the CPU of
- * `createReadStream` (bench/edges.ts). A slow reader frees no buffers, so the file is read at its pace.
+ * `createReadStream` (bench/edges.ts). A buffer is refilled only once the reader has taken its bytes, so the file is
+ * read at the reader's pace.
  */
 export async function sendFile(
   file: FileHandle,

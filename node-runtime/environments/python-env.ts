@@ -61,7 +61,8 @@ export const hasPythonEnv = async (name: string, options: PythonEnvOptions): Pro
   isComplete(await whereIs(name, options))
 
 /**
- * Returns the environment variables of a process in a locked Python, without the caller's Python settings and secrets.
+ * Returns the environment variables for a process in a locked Python environment, without the caller's Python settings
+ * and secrets.
  */
 export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.ProcessEnv =>
   // Don't disable bytecode: with it on disk, imports take a third of the time.
@@ -158,7 +159,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
 
 async function publish(draft: string, env: PythonEnv): Promise<void> {
   // An existing directory is either broken (without an interpreter) or complete. In the latter case another process
-  // created it because it took our lock for stale.
+  // considered our lock stale and created it.
   if (!isComplete(env)) await rm(env.directory, { recursive: true, force: true })
   await rename(draft, env.directory).catch((error: unknown) => {
     if (!isComplete(env)) throw error

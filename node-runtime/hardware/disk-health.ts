@@ -72,7 +72,7 @@ export class DiskHealth implements Disposable {
 
   /**
    * Returns true as soon as a job may start here, or false if that takes longer than the job should wait for this node.
-   * A job that filled the disk before needs more room than it had then.
+   * A job that has already filled the disk once needs more room than it had then.
    */
   async admit(jobId: string, signal: AbortSignal): Promise<boolean> {
     const { admissionMs = ADMISSION_TIMEOUT_MS } = this.#options

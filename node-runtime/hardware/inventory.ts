@@ -8,7 +8,7 @@ import type { ConfinementMechanisms } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
 import { findGpus, gpusOfOneProgram } from './nvidia.ts'
 
-/** The version of the node runtime, which equals that of the platform it was released with. Gateways compare it. */
+/** The version of the node runtime, which is the version of the platform it was released with. Gateways compare it. */
 export const RUNTIME_VERSION = VERSION
 
 const MB = 1024 * 1024

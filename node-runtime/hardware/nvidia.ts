@@ -8,7 +8,10 @@ import { type DriverGpu, visibleGpus } from './visible-gpus.ts'
 const QUERY_TIMEOUT_MS = 10_000
 /** Without persistence mode, the driver first initializes every GPU of a large machine. */
 const INVENTORY_TIMEOUT_MS = 60_000
-/** nvidia-smi's exit statuses for no device, no driver and no library, as on a machine with only the program. */
+/**
+ * nvidia-smi's exit statuses for no device, no driver and no library, as on a machine where only the program is
+ * installed.
+ */
 const NOTHING_THERE: readonly unknown[] = [6, 9, 12]
 const PCI_DEVICES = '/sys/bus/pci/devices'
 const NVIDIA = '0x10de'
@@ -30,7 +33,7 @@ export interface GpuInventory {
 export async function findGpus(): Promise<GpuInventory> {
   const variable = process.env['CUDA_VISIBLE_DEVICES']
   const { gpus, failure } = await driverGpus()
-  // If the operator hides all GPUs from the node, it isn't a failure that none works.
+  // If the operator hides all GPUs from the node, finding none isn't a failure.
   const isNone = variable !== undefined && ['', '-1'].includes(variable.trim())
   return { ...visibleGpus(gpus, variable), ...(failure !== undefined && !isNone && { failure }) }
 }
@@ -62,7 +65,7 @@ export async function gpuMemoryMb(pids: readonly number[]): Promise<number | und
  * without a reservation sees none, because it would take memory that other models count on.
  */
 export const onlyGpus = (devices: readonly string[]): Record<string, string> => ({
-  // By default CUDA counts the fastest GPU first, and nvidia-smi counts by bus.
+  // By default CUDA lists the fastest GPU first, but nvidia-smi lists GPUs by bus.
   ...(devices.length > 0 && { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', HEARTH_DEVICE: 'cuda' }),
   CUDA_VISIBLE_DEVICES: devices.join(),
 })
@@ -87,13 +90,13 @@ async function driverGpus(): Promise<{ gpus: DriverGpu[]; failure?: string }> {
   const fields = '--query-gpu=name,memory.total,uuid'
   const list = (which: string) => run([which, FORMAT], INVENTORY_TIMEOUT_MS)
   let listed = await list(`${fields},mig.mode.current`)
-  // Drivers from before MIG refuse a query that names it.
+  // Drivers older than MIG reject a query that names it.
   if (listed.out === undefined && !listed.isLate) listed = await list(fields)
   if (listed.out === undefined) {
     const failure = await failureOf(listed)
     return { gpus: [], ...(failure !== undefined && { failure }) }
   }
-  // Some drivers print a sentence that there is no device, and exit with status 0.
+  // Some drivers print that there is no device, and exit with status 0.
   const rows = rowsOf(listed.out).filter(({ length }) => length > 1)
   const isDivided = ([, , , mode]: string[]) => mode === 'Enabled'
   const instances = rows.some(isDivided) ? await migInstances() : new Map<string, never>()

@@ -5,7 +5,7 @@ import type { Gpu, GpuRestriction } from '../../schemas/nodes/node.ts'
 export interface DriverGpu {
   name: string
   memory_mb: number
-  /** Absent from drivers that report none. */
+  /** Absent if the driver reports none. */
   uuid: string | undefined
   /** Its MIG instances; absent while MIG is off. */
   instances?: readonly { name: string; memory_mb: number; uuid: string }[]

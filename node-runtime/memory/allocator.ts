@@ -28,7 +28,7 @@ export interface MemoryTimeouts {
   pollMs: number
   /** The time before the first error in the log; the interval doubles for each further error. */
   alarmMs: number
-  /** The time before a reservation is released although nothing reports whether the memory is free. */
+  /** The time before a reservation is released even though nothing reports whether the memory is free. */
   unknownMs: number
   /** The time before a caller that needs the memory gets a `NotEnoughMemoryError`. */
   waitMs: number
@@ -281,7 +281,7 @@ export class MemoryAllocator {
   }
 }
 
-/** Returns, for each pool, the free memory plus that of its idle models. */
+/** Returns, for each pool, the free memory plus the memory of its idle models. */
 const reachOf = ({ freeByPool }: MemoryReservations, idle: readonly PooledModel[]): number[] =>
   freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
 

@@ -5,9 +5,8 @@ export interface IdleModel {
 }
 
 /**
- * Chooses the idle models to evict so that `neededMb` fit, least recently used first. The list is empty when
- * they fit already, and leaves out models whose eviction the others make unnecessary. Undefined when evicting
- * all of them is not enough.
+ * Chooses the idle models to evict so that `neededMb` fit, least recently used first. The list is empty if they already
+ * fit, and omits models that needn't be evicted once the others are. Undefined when evicting all of them is not enough.
  */
 export function planEviction<T extends IdleModel>(
   neededMb: number,

@@ -11,8 +11,8 @@ interface WeightedAdapter {
 
 /**
  * Before any computation, rejects adapters that change tensors which the base lacks or has in another shape. Also
- * rejects combinations without a defined result: the magnitudes of DoRA and fully saved tensors can be neither weighted
- * nor summed.
+ * rejects combinations without a defined result: DoRA magnitudes and fully saved tensors can be neither weighted nor
+ * summed.
  */
 export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedAdapter[]): void {
   for (const { adapter } of adapters) {

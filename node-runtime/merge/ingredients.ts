@@ -13,7 +13,7 @@ export interface LocalIngredient {
   ingredient: WeightedIngredient
 }
 
-/** Downloads every ingredient of a model below the caller's folder. */
+/** Downloads every ingredient of a model into the caller's folder. */
 export async function fetchIngredients(
   tools: BaseTools,
   ingredients: readonly MergeIngredient[],

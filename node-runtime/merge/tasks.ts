@@ -22,7 +22,7 @@ export interface Slice {
 export interface TrimmedInput {
   input: Input
   weight: number
-  /** Magnitudes above the threshold are retained, and the first `quota` of this slice that equal it. */
+  /** Magnitudes above the threshold are retained, as are the first `quota` in this slice that equal it. */
   threshold: number
   quota: number
 }
@@ -59,7 +59,7 @@ export type Task =
       rows: number
       cols: number
       factors: Factors[]
-      /** The norm of each row of the sum; rows are not scaled when absent. */
+      /** The norm of each row of the sum; if absent, rows are not scaled. */
       magnitude?: Input
       out: Output
     } & Slice)

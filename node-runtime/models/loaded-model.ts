@@ -82,7 +82,7 @@ export class LoadedModel {
 
   /**
    * Protects a recently loaded model for as long as its load took, even if it is retired. Otherwise two models that
-   * alternate in memory for one would spend most of their time loading.
+   * alternate in memory that fits only one would spend most of their time loading.
    */
   protect(loadMs: number): void {
     this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTION_TTL_MS)

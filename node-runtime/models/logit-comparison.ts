@@ -73,14 +73,14 @@ export async function compareLogits(
 ): Promise<string | undefined> {
   const name = `logits-${randomUUID()}`
   const dir = join(tools.workDir, name)
-  // The environment comes first: without it no model needs to be evicted.
+  // Prepare the environment first: if that fails, no model needs to be evicted.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
   await tools.models.memoryAllocator.reserve(name, memoryMb, { signal })
   const gpus = tools.memory.devicesOf(name)
   try {
     await mkdir(dir, { recursive: true })
-    // The tested model is linked like the others, because an evicted model may be removed from the disk
-    // while its base is downloaded.
+    // The tested model is linked like the others, because an evicted model may be removed from the disk while its base
+    // is being downloaded.
     const tested: MergeIngredient = {
       role: 'source',
       label: 'the model',

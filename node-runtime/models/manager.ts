@@ -235,8 +235,8 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /**
-   * When a load fails because of the weights, their digests are checked. Damaged files are downloaded again, once;
-   * intact ones are unusable.
+   * When a load fails because of the weights, their digests are checked. Damaged files are downloaded again, once; if
+   * the files are intact, the model is unusable.
    */
   async #bringUp(model: LoadedModel, { isAgain = false } = {}): Promise<void> {
     const { cache, log } = this.#options
@@ -394,6 +394,6 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/** Returns whether a load failed because of the model's files: a server says so, or they refer to outside files. */
+/** Returns whether a load failed because of the model's files, according to a server or a link that leaves the folder. */
 const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

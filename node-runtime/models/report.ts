@@ -1,9 +1,12 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import type { LoadedModel } from './loaded-model.ts'
 
-/** The number of models that gateways check for deletion, so that the node removes their files. */
+/**
+ * The maximum number of models in a report. Gateways check this many for deletion, so that the node can remove their
+ * files.
+ */
 const MAX_REPORTED = 5_000
-/** Gateways close a link on a message of 1 MB, and a report has other fields besides its models. */
+/** Gateways close a link on a message of more than 1 MB, and a report has other fields besides its models. */
 const MAX_REPORT_BYTES = 512 * 1024
 
 /**

@@ -216,7 +216,7 @@ def filter_tool() -> None:
             *refuse([number_of(NUMBERS["clone3"])], ENOSYS),
             *rule("socket", unless_any(0, TOOL_FAMILIES, EPERM)),
             *rule("socketpair", unless_any(0, TOOL_FAMILIES, EPERM)),
-            # Buffers keep their default size, as the kernel itself does with a size above its own limit.
+            # Buffers keep their default size. The kernel itself also silently caps sizes above its own limit.
             *rule(
                 "setsockopt",
                 [

@@ -178,7 +178,7 @@ def mount_read_only(order: Confinement) -> None:
     for path in ["/dev/shm", *writable]:
         change_mount(path, 0, remove=MOUNT_RDONLY)
     if has_separate_files:
-        # A user namespace cannot make a /proc writable that was read-only before it.
+        # A user namespace cannot make /proc writable if it was read-only before.
         attempt(change_mount, "/proc", 0, 0, MOUNT_RDONLY)
     # The current folder still belongs to the previous mount.
     os.chdir(order.get("cwd", "/"))
@@ -274,8 +274,8 @@ def restrict(order: Confinement, version: int, has_mounts: bool) -> None:
         for path in [*DEVICES, *gpus, *order["writes"]]:
             allow(ruleset, path, known)
         if order.get("gpu"):
-            # A Landlock rule cannot exclude files below its folder, so something else must protect the
-            # machine's settings there.
+            # A Landlock rule cannot exclude files in its folder, so something else must protect the machine's
+            # settings there.
             is_safe = has_mounts or not any(os.access(path, os.W_OK) for path in MACHINE_FILES)
             allow(ruleset, "/proc" if is_safe else "/proc/self/task", known & (WRITE | TRUNCATE))
         call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -19,8 +19,8 @@ export interface Confinement {
   /** The process is ended when it uses more memory. */
   memoryMb: number
   /**
-   * It computes on a GPU. The driver reserves more address space than it ever uses, so that isn't limited. It also
-   * writes its thread names to `/proc`.
+   * It computes on a GPU. The driver reserves more address space than it ever uses, so address space isn't limited. The
+   * driver also writes its thread names to `/proc`.
    */
   hasGpu: boolean
   /** When memory is short, the kernel kills the processes with the highest score first; the maximum is 1,000. */
@@ -97,7 +97,7 @@ export function orderOf(
     ...(folder.startsWith(`${hidden}/`) && { folder }),
     cwd,
     oom_score: confinement.oomScore,
-    // A hard limit above that of the memory watch: the watch only polls, and a program may allocate everything at once.
+    // A hard limit above the memory watch's limit: the watch only polls, and a program may allocate everything at once.
     ...(confinement.hasGpu ? { gpu: true } : { data_mb: 2 * confinement.memoryMb + 2_048 }),
     ...(confinement.fileMb !== undefined && { file_mb: confinement.fileMb }),
     require,

@@ -34,7 +34,7 @@ const MAX_MOVES = 3
  */
 const MAX_STOP_ROUNDS = 20
 /**
- * After this many checks in a row that find something unreceived while the memory stays in use, it is no coincidence.
+ * If this many checks in a row find something unreceived while the memory stays in use, it is no coincidence.
  * `MIN_PENDING` suffices once the growth exceeds `MAX_GROWTH` times `maxHiddenMb`.
  */
 const MAX_PENDING = 10

@@ -47,8 +47,8 @@ class Exchange:
                 raise BadPayload("refused", "the payload is not a regular file")
             if found.st_size != size_bytes:
                 raise BadPayload("size_mismatch", f"the payload has {found.st_size} bytes, not {size_bytes}")
-            # Only llm_server.py calls this, and its environment has Python 3.11 or newer, unlike that of the
-            # checks.
+            # Only llm_server.py calls this, and its environment has Python 3.11 or newer, unlike the checks'
+            # environment.
             digest = cast(Any, hashlib).file_digest(file, "sha256")
             if digest.hexdigest() != sha256:
                 raise BadPayload("digest_mismatch", "the bytes of the payload do not have the announced digest")

@@ -57,8 +57,8 @@ class Request(NamedTuple):
 
 
 class GenerativeApp:
-    """Runs one generation at a time. `/infer` runs the weights' primary task, `/infer/<task type>` any of
-    their tasks, as do the routes for OpenAI's clients.
+    """Runs one generation at a time. `/infer` runs the weights' primary task; `/infer/<task type>` and the
+    routes for OpenAI's clients run any of their tasks.
     """
 
     def __init__(self, model: GenerativeModel) -> None:
@@ -143,7 +143,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
 
 
 class _Answer:
-    """The response to one request: lines of JSON, and after the line of a file its bytes. It begins with the
+    """The response to one request: lines of JSON; a file's line is followed by its bytes. It begins with the
     first step, so a request that is rejected before that gets its own HTTP status.
     """
 

@@ -18,7 +18,7 @@ from specialist.onnx_engine import OnnxEngine
 from specialist.weights import find_onnx
 
 # The maximum difference, as a share of the sample's largest number. Random models of all architectures differ
-# by 1e-6 to 1e-5, files in float16 by about 1e-3.
+# by 1e-6 to 1e-5; float16 files differ by about 1e-3.
 TOLERANCE = 2e-3
 
 

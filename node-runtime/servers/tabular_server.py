@@ -36,7 +36,7 @@ class TabularApp(JsonApp):
         self._model = model
         self._text_column: str | None = None
         if manifest["task"] == "text_classification":
-            # Its word pattern takes a while to build, so it isn't imported for tables.
+            # The text model's word pattern takes a while to build, so the module isn't imported for tables.
             from text_model import text_settings
 
             self._text_column, _, _ = text_settings(manifest)

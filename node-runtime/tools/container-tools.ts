@@ -60,7 +60,7 @@ export class ContainerTools implements ToolDriver {
       (this.#runtimes ??= containers.runtimes()),
     ])
     const [program = '', ...args] = command
-    // A separate kernel can't reach the machine's sockets, such as that of the egress proxy.
+    // A separate kernel can't reach the machine's sockets, such as the egress proxy's.
     const runtime = tool.network === 'none' && runtimes.includes(GVISOR) ? GVISOR : undefined
     const { limits } = tool
     return containers.startOnce(

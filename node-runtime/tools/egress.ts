@@ -80,7 +80,9 @@ async function downloadOwn(
   if (statusCode !== 200) {
     await body.dump()
     const why =
-      statusCode === 403 ? 'its address has expired or was modified' : `the storage answered ${statusCode}`
+      statusCode === 403
+        ? 'its address has expired or was modified'
+        : `the storage responded with ${statusCode}`
     throw new SendError('invalid_answer', why)
   }
   await pipeline(body, atMost(maxBytes), createWriteStream(to), { signal })

@@ -13,7 +13,7 @@ const INPUT = 'input.json'
 /** The maximum length of a Unix socket path that every system accepts. */
 const MAX_SOCKET = 100
 const POLL_INTERVAL_MS = 2
-/** A tool that hasn't opened its input by then is restarted. */
+/** A tool that hasn't opened its input within this time is restarted. */
 const OPEN_INPUT_TIMEOUT_MS = 2_000
 /** The time limit of a tool while it waits for its input; the actual limit isn't known yet. */
 const INPUT_TIMEOUT_S = 3_600

@@ -27,7 +27,7 @@ export class ToolTurns {
   }
 
   /**
-   * Waits until a tool may start. The turn is held until it is disposed. Throws `QueueFullError`, or the signal's
+   * Waits until a tool may start. The turn is held until it is disposed of. Throws `QueueFullError`, or the signal's
    * reason.
    */
   takeRun(key: string, signal: AbortSignal): Promise<Disposable> {
@@ -35,9 +35,9 @@ export class ToolTurns {
   }
 
   /**
-   * Waits until a placed task may run its tool; in the meantime the task occupies a slot of the node's queue. The tasks
-   * of one account occupy at most half of the slots, and those of all accounts three quarters. Throws `QueueFullError`
-   * if the task must give up its slot, or the signal's reason.
+   * Waits until a placed task may run its tool; in the meantime the task occupies a slot of the node's queue. One
+   * account's tasks occupy at most half of the slots, and all accounts' tasks at most three quarters. Throws
+   * `QueueFullError` if the task must give up its slot, or the signal's reason.
    */
   takeSlot(key: string, signal: AbortSignal): Promise<Disposable> {
     return this.#slots.take(key, signal)

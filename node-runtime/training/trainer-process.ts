@@ -47,7 +47,7 @@ export interface TrainerStart {
   job: Omit<TrainerJob, 'memory_mb'>
   /** The memory limit; a trainer that exceeds it is killed. */
   limitMb: number
-  /** The `device` of each GPU with the run's reservation. */
+  /** The `device` of each GPU that is reserved for the run. */
   gpus: readonly string[]
 }
 

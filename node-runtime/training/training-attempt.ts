@@ -53,7 +53,7 @@ export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): P
   const { specification } = options.claim
   const hasGpus = usesGpus(specification) && (options.isForGpu || !tools.gpuHealth?.isUnusable)
   if (usesGpus(specification) && !hasGpus)
-    options.report.log('This node cannot use its GPUs. The run needs none, so it trains on the CPU.')
+    options.report.log("This node cannot use its GPUs. The run doesn't need a GPU, so it trains on the CPU.")
   const processes = hasGpus
     ? Math.min(
         trainingProcesses(specification, tools.memory.gpus),

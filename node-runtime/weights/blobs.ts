@@ -58,8 +58,8 @@ export class Blobs {
 
   /**
    * Returns the keys of models with a file that a job has linked into its own folder (training/base-model.ts). Such a
-   * blob has more links than `models` account for; `models` must contain all models here. Removing these models would
-   * free nothing.
+   * blob has more links than `models` account for; `models` must contain all models on this disk. Removing these models
+   * would free nothing.
    */
   async usedByJobs(models: readonly NodeModelSpec[]): Promise<Set<string>> {
     const links = linksOf(models)

@@ -220,7 +220,7 @@ function refuse(method: string, status: number, text: string): void {
   const isNoRoom = method === 'PUT' && (status === INSUFFICIENT_STORAGE || NO_ROOM.test(text))
   if (isNoRoom) throw new StorageFullError('the object store has no room now')
   // The owner of a run reads this message, so don't leak internal details of a store or hub.
-  const message = `the object store answered ${method} with status ${status}`
+  const message = `the object store responded to ${method} with status ${status}`
   if (status >= 400 && status < 500 && status !== 408 && status !== 429)
     throw new TransferError(message, status)
   throw new Error(message)

@@ -1,9 +1,9 @@
 export interface FairSemaphoreOptions {
-  /** The number of concurrent turns across all keys. */
+  /** The maximum number of concurrent turns across all keys. */
   most: number
-  /** The number of concurrent turns per key. */
+  /** The maximum number of concurrent turns per key. */
   mostPerKey: number
-  /** The number of callers that may wait. */
+  /** The maximum number of waiting callers. */
   mostWaiting: number
 }
 

@@ -8,7 +8,7 @@ export interface TaskThreadOptions {
   /** The thread ends after this long without a task. */
   idleMs: number
   heapMb: number
-  /** The number of callers that may wait for the thread. */
+  /** The maximum number of callers that wait for the thread. */
   maxWaiting: number
 }
 

@@ -26,7 +26,7 @@ export function usableFolder(setting: string, path: string): void {
   }
 }
 
-/** Node's recursive `mkdir` never returns if the system reports ENOENT in an existing folder, as below /proc. */
+/** Node's recursive `mkdir` never returns if the system reports ENOENT in an existing folder, as under /proc. */
 function make(path: string): void {
   const parent = dirname(path)
   if (parent !== path && !existsSync(parent)) make(parent)

@@ -12,7 +12,7 @@ export interface Kind<T = unknown> {
   readonly read: (text: string) => T | undefined
   /** Treats an empty variable as unset: an empty path would be the current folder, an empty host every interface. */
   readonly emptyIsAbsent?: true
-  /** Keeps errors from quoting an invalid text, which may be a secret. */
+  /** Keeps errors from quoting an invalid value, which may be a secret. */
   readonly isSecret?: true
 }
 

@@ -40,7 +40,7 @@ async function readHead(path: string) {
   return { head: buffer.subarray(0, bytesRead), sizeBytes: (await file.stat()).size }
 }
 
-/** Rejects entries that no dataset needs: names that point outside, too many files, too many bytes. */
+/** Rejects entries that no dataset needs: names that point outside the archive, too many files, too many bytes. */
 class ArchiveGuard {
   readonly #limit: number
   #entries = 0

@@ -94,7 +94,7 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   )
 }
 
-/** Removes blanks around a cell, but no other white space. */
+/** Removes spaces around a cell, but no other whitespace. */
 export const trimBlanks = (cell: string): string => cell.replaceAll(/^ +|(?<! ) +$/g, '')
 
 /** Returns the first record of the text. */
@@ -113,7 +113,7 @@ function headerIn(text: string, delimiter: string, isCut: boolean): string {
 const SAMPLED_ROWS = 100
 const QUOTED = '"[^"]*(?:""[^"]*)*'
 
-/** A mark in the header that may be the delimiter, and the first lines of the file as read with it. */
+/** A candidate delimiter, and the first lines of the file parsed with it. */
 interface Candidate {
   mark: string
   lines: string[]
@@ -169,7 +169,7 @@ function delimiterOf(text: string, isCut: boolean): string {
 
 const isBalanced = (text: string): boolean => text.split(/[([{]/).length === text.split(/[)\]}]/).length
 
-/** Returns whether a mark splits bracket pairs between cells, in a line without stray quotes. */
+/** Returns whether a delimiter splits bracket pairs between cells, in a line without stray quotes. */
 const cutsBrackets = ({ mark, lines }: Candidate): boolean =>
   lines.some((line) => !line.includes('"') && isBalanced(line) && !line.split(mark).every(isBalanced))
 
@@ -194,7 +194,7 @@ function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
 const isSpaced = ({ mark, lines }: Candidate): boolean =>
   !lines.some((line) => new RegExp(`[${mark}](?! )|[${mark}] *"`).test(line))
 
-/** Returns whether more than half of the rows have a mark the same number of times. */
+/** Returns whether more than half of the rows contain a delimiter the same number of times. */
 function isUsual(mark: string, rows: readonly string[]): boolean {
   const counts = rows.map((row) => countOf(row, mark)).filter((count) => count > 0)
   return counts.some((count) => 2 * counts.filter((other) => other === count).length > rows.length)
@@ -215,7 +215,7 @@ const bareLines = (text: string, mark: string): string[] =>
     .split(/\r\n|\r|\n/)
     .filter((line) => line !== '')
 
-/** Splits a record into its cells. Like DuckDB, ignores one blank before a quoted cell and all blanks after it. */
+/** Splits a record into its cells. Like DuckDB, ignores one space before a quoted cell and all spaces after it. */
 export function splitRecord(text: string, delimiter: string): string[] {
   const fields: string[] = []
   let rest = text
@@ -247,7 +247,7 @@ export function isOpenAfter(line: string, isOpen: boolean, delimiter: string): b
   return [...cells].some(([, end]) => end === '')
 }
 
-/** The scan's position in a field: before it, after one blank, in it, in its quotes, after them, in trailing blanks. */
+/** The scan's position in a field: before it, after one space, in it, in its quotes, after them, in trailing spaces. */
 type State = 'start' | 'blank' | 'plain' | 'quoted' | 'closed' | 'after'
 
 /**

@@ -5,12 +5,15 @@ import type { ColumnType, DatasetColumn } from './profile.ts'
 // Reads the values of CSV cells by the trainers' rules (hearth_trainers/datasets/cells.py), so that a dataset is described
 // the way that the trainers read it; a test compares the two.
 
-/** Text that means a missing value in every column: pandas' own marks, and spreadsheet errors. */
+/** Strings that mean a missing value in any column: pandas' defaults and spreadsheet errors. */
 export const MISSING = [
   '|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|?',
   '#DIV/0!|#REF!|#VALUE!|#NAME?|#NUM!|#NULL!',
 ].flatMap((marks) => marks.split('|'))
-/** Text that means a missing value if all others are numbers, booleans or dates; next to "+", "-" may be a class. */
+/**
+ * Strings that mean a missing value if all other values are numbers, booleans or dates; next to "+", "-" may be a
+ * class.
+ */
 const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
 const isMissing = new Set(MISSING)
@@ -18,7 +21,7 @@ const isMark = new Set(MARKS)
 
 const GAP = new RegExp(`[ '’´\u00a0\u2009\u202f]`, 'g')
 const GAPS = String.raw`[1-9]\d{0,2}(?:${GAP.source}\d{3})+`
-/** In RE2, `\s` matches only ASCII blanks. */
+/** In RE2, `\s` matches only ASCII whitespace. */
 export const BLANKS = String.raw`[\s${'\u00a0\u2009\u202f'}]*`
 const EXPONENT = String.raw`(?:[eE][+-]?\d+)?`
 const POINTS = String.raw`(?:(?:\d+\.?\d*|\.\d+)${EXPONENT}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|${GAPS}(?:\.\d+)?)`
@@ -61,7 +64,7 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
 
 const number = (pattern: string) => new RegExp(`^[+-]?${pattern}$`)
 const NOTATIONS = { '.': number(POINTS), ',': number(COMMAS) } as const
-// Numbers whose mark may be decimal or separate thousands. A leading zero proves a decimal mark.
+// Numbers whose point or comma may be a decimal mark or a thousands separator. A leading zero proves a decimal mark.
 const OPEN = {
   '.': number(String.raw`[1-9]\d{0,2}(?:\.\d{3})+`),
   ',': number(String.raw`[1-9]\d{0,2}(?:,\d{3})+`),
@@ -82,7 +85,7 @@ const proves = (bare: StrippedColumn, mark: '.' | ',') =>
   all(bare, NOTATIONS[mark]) && bare.texts.some((text) => text.includes(mark) && !OPEN[mark].test(text))
 
 /**
- * Returns rows with the values that training reads: text without surrounding blanks, and plain numbers, such as
+ * Returns rows with the values that training reads: text without surrounding whitespace, and plain numbers, such as
  * `1234.5` for `1.234,50 €`. Other columns or the delimiter show whether `1.234` is a fraction.
  */
 export function readValues(

@@ -85,7 +85,7 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
   }
 }
 
-/** Leaves out columns without a name and values: each is only a trailing delimiter. */
+/** Leaves out columns with neither a name nor values: each is only a trailing delimiter. */
 const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnType[]): number[] =>
   header.flatMap((_, i) => (unnamed.includes(i) && types[i] === 'any' ? [] : [i]))
 
@@ -158,7 +158,7 @@ interface ColumnGuess {
 
 interface CsvSample {
   likely: ColumnGuess[]
-  /** The marks of missing values among the first rows. */
+  /** The strings that mean a missing value, among those in the first rows. */
   marks: string[]
 }
 
@@ -184,7 +184,7 @@ async function sampleTypes(file: CsvFile): Promise<CsvSample> {
   }
 }
 
-/** Joins the distinct marks with a bar, which no mark contains. */
+/** Joins the distinct strings that mean a missing value with a bar, which none of them contains. */
 const distinctMarks = (c: string): string =>
   `string_agg(distinct case when ${isMarkIn(c)} then ${c} end, '|')`
 

@@ -111,7 +111,7 @@ const FAULTS: readonly [RegExp, string][] = [
   [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data is damaged'],
 ]
 
-/** Returns DuckDB's error about a file, without our path, DuckDB's advice and the error class. */
+/** Returns DuckDB's error about a file, without our path, DuckDB's advice or the error class. */
 export function faultOfFile(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
   const knownFault = FAULTS.find(([pattern]) => pattern.test(text))

@@ -22,7 +22,7 @@ export const LOOKUP_LIMITS = {
    * (`UV_THREADPOOL_SIZE`).
    */
   slowAtOnce: 16,
-  /** Concurrent look-ups per owner; half of them may be for names that are not known to be quick. */
+  /** Concurrent look-ups per owner; at most half of them are for names that are not known to be quick. */
   ownerAtOnce: 8,
   /** The number of consecutive quick look-ups after which a slow name counts as quick again. */
   quickAgainAfter: 4,

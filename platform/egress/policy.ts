@@ -199,7 +199,7 @@ function checkName(hostname: string): void {
 }
 
 /**
- * Returns whether a public resolver can know the name: whether it is below a suffix in the registry part of the Public
+ * Returns whether a public resolver can know the name: whether it is under a suffix in the registry part of the Public
  * Suffix List.
  */
 function isUnderPublicSuffix(hostname: string): boolean {

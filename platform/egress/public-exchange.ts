@@ -47,7 +47,7 @@ export class Deadline implements Disposable {
     else caller?.addEventListener('abort', this.#abort)
   }
 
-  /** Returns the outcome of the work, or rejects with `ExchangeAborted` when that comes first. */
+  /** Returns the work's outcome, or rejects with `ExchangeAborted` if the exchange is aborted first. */
   with<T>(work: Promise<T>): Promise<T> {
     return Promise.race([work, this.#over.promise])
   }

@@ -2,7 +2,7 @@ import type { WebSocket } from 'ws'
 import { MAX_CHUNK } from '../../schemas/nodes/link.ts'
 
 export interface TurnEvents {
-  /** Called at the end of a turn of the event loop; frames that it writes are sent with the turn's others. */
+  /** Called at the end of a turn of the event loop; frames that it writes are sent with that turn's other frames. */
   onTurnOver: () => void
   /** Called when a message has been sent to the network. */
   onSent: () => void

@@ -243,7 +243,7 @@ async function syncDirectory(path: string): Promise<void> {
   await folder.close()
 }
 
-/** Removes the files of killed writers; a live writer touches its file much more often than this. */
+/** Removes the files of killed writers; a live writer touches its file well within `TEMPORARY_FILE_TTL_MS`. */
 async function sweepIncoming(incoming: string): Promise<void> {
   const oldest = Date.now() - TEMPORARY_FILE_TTL_MS
   for await (const entry of await opendir(incoming)) {

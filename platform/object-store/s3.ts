@@ -40,7 +40,7 @@ export interface S3ObjectStoreOptions {
   forcePathStyle: boolean
 }
 
-/** At most two parts of this size are in memory. S3 accepts 10,000 parts, so an object may have up to 80 GB. */
+/** At most two parts of this size are in memory. S3 accepts 10,000 parts, so an object can be up to 80 GB. */
 const PART_BYTES = 8 * 1024 * 1024
 const PARTS_AT_ONCE = 2
 const OCTETS = 'application/octet-stream'
@@ -124,7 +124,7 @@ function connect(options: S3ObjectStoreOptions, endpoint: string | undefined): S
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
     ...(endpoint && { endpoint }),
-    // The newer default checksums would become part of signed URLs, but the bytes aren't known in advance there.
+    // The newer default checksums would become part of signed URLs, but the bytes aren't known when we sign.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   })

@@ -83,7 +83,7 @@ export interface ObjectStore {
   move(from: string, to: string): Promise<void>
   /** Deletes an object; deleting an absent one succeeds. */
   delete(key: string): Promise<void>
-  /** Deletes everything below a folder; `prefix` ends in a slash. */
+  /** Deletes everything in a folder; `prefix` ends in a slash. */
   deletePrefix(prefix: string): Promise<void>
   /** Signs a download URL; with `filename` the response is offered as a download under that name. */
   signGet(key: string, options: { expiresInS: number; filename?: string }): Promise<SignedUrl>
@@ -118,7 +118,7 @@ export function assertPrefix(prefix: string): string {
   return prefix
 }
 
-/** Returns a stream that passes bytes through and measures them; it fails if they differ from the announced ones. */
+/** Returns a stream that passes bytes through and measures them; it fails beyond `maxBytes` or if `sha256` differs. */
 export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string }) {
   const hash = createHash('sha256')
   const measured = { sizeBytes: 0, sha256: '' }

@@ -114,7 +114,7 @@ export const ModelSpacesRegistered = Type.Object(
 /** The fitted map between two spaces: a file with the tensors `weight` and `bias`. */
 export const Adapter = Type.Object(
   {
-    /** A base64 `data:` URL, or an `s3://` address below the evaluator's folder in the platform's bucket. */
+    /** A base64 `data:` URL, or an `s3://` address in the evaluator's folder of the platform's bucket. */
     uri: Type.String({ minLength: 1 }),
     sha256: Sha256,
     size_bytes: Type.Integer({ minimum: 1, maximum: 2 ** 34 }),
@@ -321,7 +321,7 @@ const revocation = ($id: string) =>
   Type.Object(
     {
       reason: Reason,
-      /** `drain` lets hand-overs that have begun finish. */
+      /** `drain` lets hand-overs in progress finish. */
       effect: Type.Optional({ ...RevocationEffect, default: 'immediate' }),
     },
     { $id, additionalProperties: false },

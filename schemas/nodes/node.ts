@@ -176,7 +176,10 @@ export const GpuFault = Type.Object({
 })
 export type GpuFault = Static<typeof GpuFault>
 
-/** Reported while one of a node's disks is full. The node starts no runs until there is space; other nodes do. */
+/**
+ * Reported while one of a node's disks is full. The node starts no runs until there is space; other nodes can still
+ * start them.
+ */
 export const DiskFault = Type.Object({
   since: Timestamp,
   free_mb: Megabytes,

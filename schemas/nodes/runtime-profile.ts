@@ -29,8 +29,8 @@ export const RuntimeProfile = Type.Object(
     framework: Type.Optional(Type.String({ minLength: 1 })),
     driver: RuntimeDriver,
     /**
-     * The locked Python environment of the command (a folder in node-runtime/environments/python); null when it needs
-     * none.
+     * The locked Python environment of the command (a folder in node-runtime/environments/python); null when it doesn't
+     * need one.
      */
     python_env: Nullable(Type.String({ pattern: '^[a-z][a-z0-9-]*$' })),
     command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),

@@ -100,7 +100,7 @@ describe('hearth mcp', () => {
     await until(async () => (await row())?.status === 'failed')
   }).timeout(120_000)
 
-  it('returns an error for a wrong key or URL to the client, and prints nothing else', async () => {
+  it('returns an error to the client for a wrong key or URL, and prints nothing else', async () => {
     await assert.rejects(connect('2025-11-25', { HEARTH_API_KEY: 'hk_wrong' }), /API key is not valid/)
     await assert.rejects(connect('2025-11-25', { HEARTH_BASE_URL: 'http://127.0.0.1:1' }), /Cannot reach/)
     const { code, stdout, stderr } = await run(process.execPath, ['cli/hearth.ts', 'mcp'], {

@@ -36,7 +36,7 @@ describe('hearth login and profiles', () => {
     for (const { out, err } of [ran, me, status]) assert.ok(!(out + err).includes(caller.key))
   })
 
-  it('prefers flags over the environment, the profile and the local platform, in this order', async () => {
+  it('prefers flags over the environment, the profile and the local platform, in that order', async () => {
     const other = await api.account()
     const ready = {
       base_url: api.baseUrl,

@@ -129,7 +129,7 @@ describe('the client against a gateway', () => {
 })
 
 describe('the client and transient errors', () => {
-  it('retries after the Retry-After of a 429', async () => {
+  it('retries a 429 after its Retry-After', async () => {
     await using api = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
     const { key } = await api.account()
     const statuses: number[] = []

@@ -10,7 +10,7 @@ import { type Deployment, requireDeployment } from './deployment.ts'
 const BASE_URL = 'http://127.0.0.1:8420'
 const SERVICES = ['api', 'worker', 'gate', 'node', 's3', 'temporal', 'postgres'] as const
 
-/** Resolves every name below .localhost to this machine, as RFC 6761 specifies. */
+/** Resolves every name under .localhost to this machine, as RFC 6761 specifies. */
 const lookup: LookupFunction = (_, __, done) => done(null, [{ address: '127.0.0.1', family: 4 }])
 
 describe('docker-compose.yml', () => {

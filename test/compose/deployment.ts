@@ -116,7 +116,7 @@ async function imagesOf([program = '', ...args]: string[], env: NodeJS.ProcessEn
   return stdout.split('\n').filter((image) => image.includes(':') && !image.includes('hearth-test-'))
 }
 
-/** Serves the engine's API by podman, with its own storage, and runs the health checks that systemd would run. */
+/** Serves the engine's API through podman, with its own storage, and runs the health checks that systemd would run. */
 async function servePodman(stack: AsyncDisposableStack): Promise<string> {
   if (!onPath('podman')) throw new Error('neither Docker nor Podman answers')
   const { path } = stack.use(temporaryFolder())

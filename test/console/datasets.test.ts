@@ -63,7 +63,7 @@ describe('datasets in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('warn about a name that is in use before the upload, and can be deleted if they have failed', async () => {
+  it('warn before the upload about a name that is in use, and can be deleted if they have failed', async () => {
     const failed = await readyDataset(on.api, on.accountId, { status: 'failed' })
     await readyDataset(on.api, on.accountId)
     await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)

@@ -17,7 +17,7 @@ describe('serving the console', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  it('returns the same document for every path below /console/', async () => {
+  it('returns the same document for every path under /console/', async () => {
     const pages = await Promise.all(
       ['/console/', '/console/runs', '/console/runs/no-such-run', '/console/a/b/c'].map((path) =>
         api.call('GET', path),

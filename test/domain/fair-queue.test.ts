@@ -55,7 +55,7 @@ describe('the fair queue', () => {
     for (const account of ['a', 'b', 'c']) near(counts.get(`${account}/k`)!, total / 3)
   })
 
-  it('serves the keys of an account equally within its share, and follows weights within 10 %', () => {
+  it('serves the keys of an account equally within its share, and follows weights within 10%', () => {
     const counts = served(
       [
         { account: 'a', key: 'one', cost: () => 50 },

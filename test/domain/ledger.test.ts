@@ -22,7 +22,7 @@ describe('ledger', () => {
     }
   })
 
-  it("pays the node's owner 80 % of a task's price and keeps the rest, including the rounding remainder", () => {
+  it("pays the node's owner 80% of a task's price and keeps the rest, including the rounding remainder", () => {
     const lines = [...hold(task(1_001)), ...capture(task(1_001), 'o')]
 
     assert.deepEqual(purses(lines), { 'account:a': -1_001, escrow: 0, platform: 201, 'owner:o': 800 })

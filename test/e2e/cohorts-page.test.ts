@@ -27,7 +27,7 @@ describe('commands in docs/cohorts.md', function () {
   })
   after(async () => {
     if (second?.pid && second.exitCode === null) {
-      // Like Ctrl-C, which signals every process of a terminal.
+      // Like Ctrl-C, which signals every process in a terminal.
       process.kill(-second.pid, 'SIGINT')
       await once(second, 'exit')
     }

@@ -151,7 +151,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     return ranks.reduce((sum, rank) => sum + 1 / rank, 0) / rows.length
   }
 
-  it('tunes an imported embedder on triplets so that it ranks its own rows better than its base', async () => {
+  it('tunes an imported embedder on triplets so that it ranks its own rows better than its base does', async () => {
     const rows = colourTriplets()
     const jobId = await start('triplets', { ...EMBEDDING, base: fromBase() }, { dataset_type: 'triplets' })
     const { metrics } = await completed(jobId)

@@ -7,7 +7,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 
-/** Returns the output of a program that has `log`. */
+/** Returns the output of a program that has `log` in scope. */
 async function written(program: string, options = '{}'): Promise<string> {
   const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info', ${options}); ${program}`
   const { stdout } = await runProgram(process.execPath, ['--input-type=module', '-e', text])

@@ -39,7 +39,7 @@ describe('answers with steps and files', () => {
     }
   })
 
-  it('may be retried when they break off, but not when the server says otherwise', async () => {
+  it('may be retried when they are cut off, but not when the server rules it out', async () => {
     const fails = (parts: readonly Buffer[], retryable: boolean, message: RegExp) =>
       assert.rejects(read(parts), (err) => {
         assert.ok(err instanceof OutputError)

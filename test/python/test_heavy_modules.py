@@ -1,6 +1,4 @@
-"""Tests modules whose libraries are missing in the environment of the checks, with stand-ins for these
-libraries.
-"""
+"""Tests modules whose libraries are not installed where the checks run, using stand-ins for these libraries."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ interface RunReport {
 describe('npm test runner', () => {
   let report: RunReport
 
-  /** Runs in a separate process, because its output is that of failing tests. */
+  /** Runs in a separate process, because it prints the output of failing tests. */
   before(async () => {
     using folder = temporaryFolder()
     const specs = Object.entries(SPECS).map(([name, body]) => {

@@ -164,7 +164,7 @@ describe('query_table on CSV files', function () {
       [null, null, null, 'DE'],
       [20, 2.5, '2021-03-04', 'CH'],
     ])
-    assert.match(String(note), /^marks such as NA or - are not values in "/)
+    assert.match(String(note), /^strings such as NA or - count as missing values in "/)
   })
 
   it('reads codes, ids and times the same way with and without missing value markers', async () => {
@@ -301,7 +301,7 @@ describe('query_table on CSV files', function () {
       { text: lines('a;b', '1.234;x', '980;y'), sql: 'select avg(a) from data' },
     ])
 
-    assert.match(String(found?.error), /^sql: .*avg.*; points may be between thousands in "a"/)
+    assert.match(String(found?.error), /^sql: .*avg.*; points may be thousands separators in "a"/)
   })
 
   it('reads numbers with possible thousands separators as text, or adds a note about how it reads them', async () => {
@@ -309,16 +309,16 @@ describe('query_table on CSV files', function () {
       [
         lines('a;b', '1.234;x', '980;y'),
         '1.234',
-        /^points may be between thousands in "a", so these are text: cast /,
+        /^points may be thousands separators in "a", so these are text: cast /,
       ],
       [
         lines('a;b;c', '126.949;118,69;48.3984', '980;3,2;47.5'),
         '126.949',
-        /points may be between thousands in "a"/,
+        /points may be thousands separators in "a"/,
       ],
       [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
-      [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /points may be between thousands in "a"/],
-      [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /points may be between thousands in "a"/],
+      [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /points may be thousands separators in "a"/],
+      [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /points may be thousands separators in "a"/],
       [lines('a,b', '1.234,"$1,250"', '980,"$2,500"'), 1.234, /points are read as decimal points in "a"/],
       [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
       [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /points are read as decimal points/],
@@ -340,7 +340,7 @@ describe('query_table on CSV files', function () {
     }
   })
 
-  it('trims blanks around cells, as training does', async () => {
+  it('trims spaces around cells, as training does', async () => {
     const spaced = await query(lines('price, city, "kind"', '200, Zug, "a, b"', '300, , "c"', '5, Bern, "d"'))
     const some = await query(lines('price,city', '200, Zug', '300,Bern'))
 

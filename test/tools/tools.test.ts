@@ -73,7 +73,7 @@ describe('catalog tools', function () {
     assert.equal((await world.call('calculator', { expression: '1', more: 2 })).status, 422)
   })
 
-  it('report errors in an input that a schema cannot check', async () => {
+  it('report input errors that a schema cannot catch', async () => {
     const wrong = await world.call('calculator', { expression: '1 / 0' })
     const zone = await world.call('current_time', { timezone: 'Mars/Base' })
 

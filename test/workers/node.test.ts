@@ -115,7 +115,7 @@ describe('the node process', function () {
     assert.ok(node.dir)
   })
 
-  it('exits with the same line when it starts after its node was removed', async () => {
+  it('exits with one line when it starts after its node was removed', async () => {
     await using first = await startNodeProcess(api, 'removed-while-away')
     const nodeId = await working(first)
     await first.kill('SIGTERM')

@@ -64,7 +64,7 @@ describe('housekeeping', function () {
     return found.toSorted()
   }
 
-  it('runs one execution of each kind after many passes and a worker restart, without schedules of earlier versions', async () => {
+  it('runs one execution of each kind after many passes and a worker restart, without schedules from earlier versions', async () => {
     const first = await worker()
     for (const kind of KINDS) await start(kind)
     await standing()

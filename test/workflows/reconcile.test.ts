@@ -170,7 +170,7 @@ describe('reconcile', function () {
       assert.equal((await version(id)).lifecycle_note, 'its test was cancelled')
     })
 
-    it('is not started before it was requested', async () => {
+    it('is not started before it is requested', async () => {
       const { versionId } = await addCandidate(api, accountId)
 
       assert.deepEqual(await reconcile().reconcileCandidates(null), swept)

@@ -6,7 +6,7 @@ interface Start {
 }
 
 describe('workflow start intents', () => {
-  it("use the account as fairness key, so that one account's flood does not delay others", () => {
+  it("use the account as the fairness key, so that one account's flood does not delay others", () => {
     const job = {
       jobId: 'j',
       accountId: 'acc',

@@ -84,7 +84,7 @@ describe('a workflow that waits for hours', () => {
     assert.deepEqual([outcome, challenges], ['verified', 2])
   })
 
-  it('searches nodes for all stages of a cohort together, rarely enough that a day fits into one history', async () => {
+  it("searches for nodes for all of a cohort's stages together, rarely enough that a day fits into one history", async () => {
     const deadlineAt = (await temporal.now()) + 24 * HOUR
     const STAGES = 63
     let [looks, calls] = [0, 0]
@@ -126,7 +126,7 @@ describe('a workflow that waits for hours', () => {
   })
 })
 
-/** Equal except for the time it takes to start an activity. */
+/** Asserts equality, except for the time it takes to start an activity. */
 function assertNear(actual: number[], expected: number[]): void {
   const message = `${actual.join(', ')} instead of ${expected.join(', ')}`
   assert.equal(actual.length, expected.length, message)

@@ -38,7 +38,7 @@ export class Upstream {
     if (config.TEMPORAL_API_KEY) this.#metadata.set('authorization', `Bearer ${config.TEMPORAL_API_KEY}`)
   }
 
-  /** The answer rejects with a `ServiceError`, but never before this method returns. */
+  /** `answer` rejects with a `ServiceError`, but never before this method returns. */
   call(
     method: string,
     request: Buffer,

@@ -8,7 +8,7 @@ import type { NodeParts } from './parts.ts'
 const PLACED_POLLERS = 4
 /** A job runs for minutes, so one poll at a time starts them fast enough. */
 const JOB_POLLERS = 1
-/** One poll can wait while the other one is being answered. */
+/** One poll can wait while the other is being answered. */
 const WARM_POLLERS = 2
 /**
  * The largest number of loaded models whose queues are polled. Every poll is an open call at the gate, which admits a

@@ -44,8 +44,9 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
   },
 
   /**
-   * Assigns a step to a node that has room for the step's model; null while there is none. Steps without their own
-   * model go to the target model's node. Safe to repeat because a step belongs to the node it was last assigned to.
+   * Assigns a step to a node that has room for the step's model; returns null while no node has room. Steps without
+   * their own model go to the target model's node. Safe to repeat because a step belongs to the node it was last
+   * assigned to.
    */
   async placeEvaluation({ runId, step }: { runId: string; step: EvaluationStep }): Promise<string | null> {
     const run = await structuredRunRepository.findRun(db, runId)

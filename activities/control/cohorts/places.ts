@@ -115,8 +115,8 @@ export function choosePlace(
   const { constraints } = cohort.outline
   const occupied = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
-  // A stage that will be called again is placed to match this one, so it ties nothing yet; nor does a stage that ended
-  // on a lost node.
+  // A stage that will be called again is placed to match this one, so it doesn't constrain this one yet; neither does a
+  // stage that ended on a lost node.
   const tiedTo = occupied.find(
     (other) =>
       other.status !== 'pending' &&

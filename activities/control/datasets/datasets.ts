@@ -121,7 +121,7 @@ export const createDatasetActivities = (
   },
 
   /**
-   * Restarts the workflow of uploads that have none, for example because an operator terminated it. Safe to repeat
+   * Starts a workflow for each upload that has none, for example because an operator terminated it. Safe to repeat
    * because a running workflow is not started twice, and a closed upload is not read again.
    */
   async restartStalledIngests(): Promise<{ count: number }> {

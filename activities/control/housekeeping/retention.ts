@@ -17,7 +17,7 @@ import { removeUnnamed } from './unnamed-files.ts'
 
 /** The number of files that one step removes; each costs a round trip to the object store. */
 const FILE_BATCH = 200
-/** The numbers of imports (up to 1,000 files each) and of runs (one folder each) that one step examines. */
+/** How many imports (up to 1,000 files each) and how many runs (one folder each) one step examines. */
 const IMPORT_BATCH = 2
 const RUN_BATCH = 20
 
@@ -60,8 +60,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   },
 
   /**
-   * Re-encrypts secrets with the first key of the key ring, so that operators can remove earlier keys. Safe to repeat
-   * because it changes only secrets that another key encrypts.
+   * Re-encrypts secrets with the first key of the key ring, so that operators can remove older keys. Safe to repeat
+   * because it changes only secrets that are encrypted with another key.
    */
   async resealSecrets(): Promise<Step> {
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }

@@ -11,8 +11,8 @@ const RPC_TIMEOUT_MS = 3_000
 
 export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps) => ({
   /**
-   * Publishes why no node can run a job each time the reason changes: to the run's row, its log and its workflow. Safe
-   * to repeat because an unchanged reason is not published again.
+   * Each time the reason why no node can run a job changes, publishes it to the run's row, its log and its workflow.
+   * Safe to repeat because an unchanged reason is not published again.
    */
   async noteWaitingJobs(after: string | null): Promise<{ next: string | null }> {
     const jobs = await waitingJobRepository.listUnheldJobs(db, { after, limit: BATCH })

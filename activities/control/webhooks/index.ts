@@ -18,7 +18,7 @@ export type DeliveryStep =
   | { state: 'busy'; until: number }
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
-/** An attempt was made, or was rejected because its endpoint has too many attempts in flight. */
+/** Whether an attempt was made, or was rejected because its endpoint has too many attempts in flight. */
 export type DispatchOutcome = 'done' | 'crowded'
 
 /** Maximum later attempts in flight to one endpoint, so that one endpoint's workflows never occupy the whole worker. */

@@ -89,8 +89,8 @@ async function workOn(
     await unlessAborted(models.load(claim.model_key), signal)
     steps.tell('waiting')
   })
-  // Gathering the input may have taken hours, during which the model was unloaded as idle or to make room for another
-  // one.
+  // Gathering the input may have taken hours, and the model may have been unloaded because it was idle or to make room
+  // for another one.
   await unlessAborted(models.load(claim.model_key), signal)
 
   using use = models.use(claim.model_key)

@@ -149,7 +149,8 @@ export async function failLease(
 
 function failureOf(err: unknown, signal: AbortSignal): FailLease {
   const words = err instanceof Error ? err.message : String(err)
-  // The message may contain arbitrary model output, and the cut may split a character; the platform accepts neither.
+  // The message may contain arbitrary model output, and truncating it may split a character; the platform accepts
+  // neither.
   const message = storable(words.slice(0, 4_000)) || 'no reason given'
   if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
   if (err instanceof InferenceError) {

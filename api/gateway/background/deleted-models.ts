@@ -17,7 +17,7 @@ export interface DeletedModelsOptions {
 }
 
 const INTERVAL_MS = 30_000
-/** Endpoints are often deleted several in a row, so gather their deletions. */
+/** Several endpoints are often deleted in a row, so gather their deletions. */
 const GATHER_DELAY_MS = 1_000
 
 /**

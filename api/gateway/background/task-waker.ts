@@ -22,8 +22,8 @@ const MAX_WOKEN = 256
 const AT_ONCE = 16
 const RPC_TIMEOUT_MS = 3_000
 /**
- * The pause between two passes; all triggers during it count as one. The pause is `times` as long as the last pass,
- * within `least` and `most`.
+ * The pause between two passes; all triggers during it count as one. The pause is `times` times as long as the last
+ * pass, limited to the range from `least` to `most`.
  */
 const IDLE_DELAY_MS = { least: 200, times: 20, most: 2_000 }
 /** The pause after a pass that woke tasks or found another gateway's pass running, before we look at the new state. */

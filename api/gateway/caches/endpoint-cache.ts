@@ -6,7 +6,7 @@ import type { CallableEndpointRow } from '../../../db/repositories/endpoints/cal
 import type { Database } from '../../../db/tables.ts'
 
 /**
- * The size limit of the cache. A row counts half a kilobyte plus its schema, which can reach a megabyte for a wide
+ * The size limit of the cache. A row counts as half a kilobyte plus its schema, which can reach a megabyte for a wide
  * table.
  */
 const MAX_BYTES = 16 * 1024 * 1024

@@ -20,7 +20,7 @@ const METER_TTL_MS = 2 * MINUTE_MS
 /** This gateway's row. */
 interface Registration {
   readonly id: string
-  /** How often the row was created. */
+  /** How many times the row was created. */
   readonly registrations: number
 }
 

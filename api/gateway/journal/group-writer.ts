@@ -64,7 +64,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#options.patienceMs ?? TIMEOUT_MS
   }
 
-  /** True if no new work should be admitted. Items of work that was admitted earlier are always accepted. */
+  /** True if no new work should be admitted. Items from work that was admitted earlier are always accepted. */
   get isFull(): boolean {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
   }

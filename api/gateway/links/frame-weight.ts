@@ -1,7 +1,7 @@
 import { LinkProtocolError } from '../../../platform/link/codec.ts'
 import { weighJson } from '../../http/bodies/json-weight.ts'
 
-/** Shorter JSON can't contain enough names to cost a millisecond. */
+/** Shorter JSON can't contain enough names to take a millisecond to parse. */
 const WEIGHED_BYTES = 8 * 1024
 /** Reports have about forty distinct names; list entries repeat some of them. */
 const MAX_FRAME_NAMES = 1_000

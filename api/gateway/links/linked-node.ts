@@ -4,7 +4,7 @@ import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node
 import type { NodeDecisions } from './node-decisions.ts'
 import type { NodeLink } from './node-link.ts'
 
-/** Bytes of log lines and losses per node. */
+/** The rate limit and burst of a node's log lines and losses, in bytes. */
 const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const SOON = { perSecond: 10, burst: 40 }
 
@@ -32,7 +32,7 @@ export interface LinkedNode {
   soon: TokenBucket
   /** Limits the bytes of log lines and losses that are stored. */
   spooled: TokenBucket
-  /** Reported models without an order whose account we have already checked for the right to load them. */
+  /** Reported models without an order for which we have already checked whether the node's account may load them. */
   asked: Set<string>
 }
 

@@ -338,7 +338,7 @@ function readHead(frame: Frame): ResponseHead {
     throw new LinkError('unsupported', `the node responded with ${unknown}, which this gateway does not know`)
   }
   if (!Number.isInteger(status)) throw new LinkProtocolError('the response head has no valid status')
-  // The count goes into the database, where a non-number would fail all rows written along with it.
+  // The count goes into the database, where a non-number would make all rows in the same write fail.
   const isCount = frame.type === FRAME.end && isTokenCount(tokens)
   return {
     status: status as number,

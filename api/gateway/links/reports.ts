@@ -94,7 +94,9 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
   }
 }
 
-/** Returns whether a model can have this key. An invalid key would fail SQL statements that cover all nodes' models. */
+/**
+ * Returns whether a model can have this key. An invalid key would break SQL statements that cover all nodes' models.
+ */
 export const isModelKey = (key: string): boolean => key.length <= MAX_NAME && isStorable(key)
 
 /** Returns at most `MAX_MODELS` models of a report; models that are only on the node's disk are dropped first. */

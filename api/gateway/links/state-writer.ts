@@ -82,7 +82,7 @@ export class StateWriter implements AsyncDisposable {
       await nodeReportRepository.saveNodeStates(
         this.#db,
         this.#gatewayId,
-        // One statement stores the reports of all nodes, so no node's text may make it fail.
+        // One statement stores the reports of all nodes, so no text from a node must be able to make it fail.
         states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: storableJson(snapshot) })),
       )
       this.#onStates()

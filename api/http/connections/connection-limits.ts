@@ -5,12 +5,14 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { Config } from '../../../platform/config.ts'
 import { RemoteAddresses } from '../../../platform/remote-address.ts'
 
-/** Unidentified connections may use one in this many of all connections. */
+/** The limit for unidentified connections is the limit for all connections divided by this. */
 const UNAUTHENTICATED_FRACTION = 4
-/** One account may use one in this many of all connections, but at least `MIN_ACCOUNT_CONNECTIONS`. */
+/**
+ * One account's limit is the limit for all connections divided by this, or `MIN_ACCOUNT_CONNECTIONS` if that is more.
+ */
 const ACCOUNT_FRACTION = 10
 const MIN_ACCOUNT_CONNECTIONS = 16
-/** One in this many connections is reserved for operators and nodes; unidentified connections may pass through it. */
+/** The reserve for operators and nodes: all connections divided by this. Unidentified connections may use it. */
 const RESERVE_FRACTION = 20
 const RETRY_AFTER_S = 5
 
@@ -18,7 +20,7 @@ const RETRY_AFTER_S = 5
 export interface ConnectionOwner {
   /** The account or node whose connections count together; undefined for operators, who have no limit. */
   readonly key: string | undefined
-  /** The caller may use the reserve, as operators, evaluators and nodes may. */
+  /** True if the caller may use the reserve: operators, evaluators and nodes may. */
   readonly isPlatform: boolean
 }
 

@@ -77,7 +77,7 @@ const NOTHING: HeaderPresence = {
   contentLength: false,
 }
 
-/** Adds the handler's headers; returns which headers with a default it has set. */
+/** Adds the handler's headers, and returns the ones that replace a default. */
 function addHeaders(head: string[], headers: ReplyHeaders | undefined): HeaderPresence {
   if (!headers) return NOTHING
   const seen = { ...NOTHING }

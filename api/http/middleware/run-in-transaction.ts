@@ -12,7 +12,7 @@ import type { Middleware } from './middleware.ts'
 /**
  * Runs the handler of an idempotent route in a transaction, together with the key and the stored reply. A request with
  * a known key gets the stored reply without a call to its handler. After a deadlock the handler runs again, so this
- * must be the last middleware: `next` of a composed one can be called only once.
+ * must be the last middleware: a composed middleware can call `next` only once.
  */
 export function runInTransaction(
   operation: Operation,

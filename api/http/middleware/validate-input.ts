@@ -33,7 +33,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
   const body = route.body && jsonCheck('body', route.body)
   const isOfNode = route.auth === 'node-signature'
 
-  /** Reads the body in steps, each of which may take long. */
+  /** Reads the body in steps, each of which may take a long time. */
   function* readBody(state: RequestContext): Generator<void, void> {
     if (!body) return
     const { rawBody } = state
@@ -49,7 +49,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
       }
     }
     yield
-    // A client that failed to send its body must not reset what a PUT replaces.
+    // A PUT whose body is missing must not reset what it replaces.
     if (rawBody.length === 0 && route.method === 'PUT') throw invalid(['body'], 'Field required')
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
     yield

@@ -82,6 +82,6 @@ async function startOf(
   const { body } = await objects.get(key, { range: { start: 0, end }, signal: request.signal })
   const chunks: Buffer[] = []
   for await (const chunk of body as AsyncIterable<Buffer>) chunks.push(chunk)
-  // One line more than rows, for a CSV's header. An extra JSON line does no harm.
+  // Read one more line than rows, for a CSV's header. An extra JSON line does no harm.
   return firstLines(Buffer.concat(chunks).toString(), ROWS + 1, { format, isCut: size > START_BYTES })
 }

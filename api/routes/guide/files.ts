@@ -49,7 +49,7 @@ const read = (...path: string[]): Promise<Buffer | undefined> =>
   readFile(join(...path)).catch(() => undefined)
 
 export interface GuideRequest {
-  /** The segments of the path below `/docs/guide`. */
+  /** The segments of the path under `/docs/guide`. */
   names: readonly string[]
   /** True for a path that ends with a slash. */
   isFolder: boolean

@@ -15,7 +15,9 @@ interface PutUpload {
   options: Parameters<ObjectStore['put']>[2]
 }
 
-/** The error for a closed upload. Its files can't be committed anymore, and would not count toward any account. */
+/**
+ * The error for a closed upload. Its files can't be committed anymore, and would not count toward any account's quota.
+ */
 const closed = () =>
   new ApiError(
     'forbidden',

@@ -119,10 +119,11 @@ def read_csv(connection, notes):
     types |= unsure
     marked = {name: kind for name, kind in types.items() if kind not in ("VARCHAR", unmarked[name])}
     if marked:
-        notes.append(f"marks such as NA or - are not values in {', '.join(map(quoted, list(marked)[:5]))}")
+        notes.append(f"strings such as NA or - count as missing values in {', '.join(map(quoted, list(marked)[:5]))}")
     table = read({**types, **dict.fromkeys(marked, "VARCHAR")})
     own = {name: f"nullif(trim({quoted(name)}), '')" for name in spaced if types[name] == "VARCHAR"}
-    # A cell that is not a value of the type is a mark, and becomes null; NaN would be greater than every number.
+    # A cell that doesn't fit the type is a missing value: null. NaN, greater than every number, becomes null
+    # too.
     own |= {name: f"try_cast({quoted(name)} as {kind})" for name, kind in marked.items()}
     doubles = [name for name, kind in types.items() if kind == "DOUBLE"]
     own |= {name: f"nullif({own.get(name, quoted(name))}, 'nan'::double)" for name in doubles}
@@ -134,7 +135,9 @@ def texts_of(types):
 
 
 def spaced_marks(texts, names):
-    """Returns the missing-value marks that have blanks around them, including the blanks, as DuckDB compares them."""
+    """Returns the missing-value strings with spaces around them, spaces included, because DuckDB compares
+    whole cells.
+    """
     if not names:
         return []
     cells = texts.project(f"unnest([{', '.join(map(quoted, names))}]) as cell")
@@ -143,7 +146,7 @@ def spaced_marks(texts, names):
 
 
 def project(table, expressions):
-    """Returns a table with other expressions for some columns."""
+    """Returns a table in which the given expressions replace their columns."""
     if not expressions:
         return table
     return table.project(
@@ -200,7 +203,7 @@ def note_values_as_names(connection, types, notes):
 
 
 def spaced_columns(texts, names):
-    """Returns the columns in which text begins or ends with blanks: after each delimiter, or up to a fixed width."""
+    """Returns the columns whose text begins or ends with spaces, after each delimiter or up to a fixed width."""
     found = aggregates(texts, names, "bool_or(regexp_matches({0}, '^ | $'))")
     return [name for name, is_spaced in found.items() if is_spaced]
 
@@ -226,11 +229,11 @@ def sure_types(texts, types, delimiter, notes):
         return found
     shown = ", ".join(map(quoted, unclear[:5]))
     if not has_decimal_commas and (has_decimal_points or delimiter != ";"):
-        notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")
+        notes.append(f"points are read as decimal points in {shown}, where they may be thousands separators")
         return found
     first = quoted(unclear[0])
     notes.append(
-        f"points may be between thousands in {shown}, so these are text: "
+        f"points may be thousands separators in {shown}, so these are text:"
         f"cast replace({first}, '.', '') or {first} to double"
     )
     return {**found, **dict.fromkeys(unclear, "VARCHAR")}
@@ -304,8 +307,8 @@ def read_json(connection, _):
 
 
 def kinds_of(texts, types, pattern=YEAR_FIRST):
-    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The default pattern
-    is that of dates.
+    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The
+    default pattern matches dates.
     """
     found = aggregates(texts, types, f"coalesce(bool_and({fits(pattern)}), true)")
     return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}

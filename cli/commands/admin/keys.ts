@@ -77,7 +77,7 @@ export function keyCommands(keys: Command): void {
   keys
     .command('list [account_id]')
     .alias('ls')
-    .description('list keys, without the key texts')
+    .description('list keys, without the keys themselves')
     .action(async (accountId: string | undefined, _options: object, command: Command) => {
       const keyring = openKeyring(command, accountId)
       const list = await keyring.list()

@@ -60,8 +60,8 @@ export type InvocableEndpoint = Pick<
 >
 
 /**
- * Returns a page of the endpoints that this account may invoke, newest first: its own, and approved public ones of
- * others. Each part has its own index.
+ * Returns a page of the endpoints that this account may invoke, newest first: its own, and other accounts' approved
+ * public ones. Each part has its own index.
  */
 export function listInvocable(
   db: Kysely<Database>,

@@ -18,7 +18,7 @@ export function findCall(trx: Transaction<Database>, key: CallKey) {
     .executeTakeFirst()
 }
 
-/** Records a call that takes effect, with the response for repeats; null if a repeat returns the state at that time. */
+/** Records a call that takes effect, with the response for repeats; null if repeats get the current state instead. */
 export async function recordCall(
   trx: Transaction<Database>,
   key: CallKey,

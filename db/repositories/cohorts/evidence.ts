@@ -163,7 +163,7 @@ export async function supersedeOrphans(
     .execute()
 }
 
-/** Finds evidence and locks it, to end it. */
+/** Finds and locks evidence that is about to be revoked. */
 export function lockForRevocation(
   trx: Transaction<Database>,
   id: string,

@@ -18,7 +18,7 @@ export async function revokeStages(trx: Transaction<Database>, stageIds: readonl
 /**
  * Takes stages from their nodes. Each gateway notifies the nodes that are linked to it: the notification has four
  * words, `stage`, the stage's id, the lease's attempt and the node. A workflow that is about to end must not use this
- * for its stages, because the end of their calls would arrive between its last commands and their record.
+ * for its stages, because their calls would end before Temporal has recorded its last commands.
  */
 export async function recallStages(trx: Transaction<Database>, stageIds: readonly string[]): Promise<void> {
   await sql`

@@ -294,7 +294,7 @@ export async function completeStage(
 
 /**
  * Returns whether every stage of a cohort has succeeded. Call it after `completeStage`, which locks the cohort's row,
- * so that of the last two stages the later one sees the other.
+ * so that when the last two stages complete at once, the second sees the first.
  */
 export async function haveAllSucceeded(trx: Transaction<Database>, cohortId: string): Promise<boolean> {
   const other = await trx
@@ -329,7 +329,7 @@ export interface NextAttempt {
   endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
 }
 
-/** Resets a stage for another attempt, and revokes the lease of the last one. */
+/** Resets a stage for another attempt, and revokes the previous attempt's lease. */
 export async function retryStage(
   trx: Transaction<Database>,
   stage: StageFacts,

@@ -23,7 +23,7 @@ export interface IngestResult {
   columns: { name: string; type: string }[]
 }
 
-/** Marks an upload as being read, once; `false` means that another transaction has. The dataset must be locked. */
+/** Marks an upload as being read, once; `false` if another transaction already has. The dataset must be locked. */
 export async function beginIngest(
   trx: Transaction<Database>,
   { id, status }: Pick<DatasetRow, 'id' | 'status'>,
@@ -36,7 +36,7 @@ export async function beginIngest(
     .where('status', '=', 'initialised')
     .executeTakeFirst()
   if (numUpdatedRows === 0n) return false
-  // Data that is ready stays so until newer data has been read.
+  // A ready dataset stays ready until newer data has been read.
   if (status !== 'ready') {
     await trx
       .updateTable('dataset')
@@ -147,7 +147,7 @@ async function closeUpload(
     .executeTakeFirstOrThrow()
 }
 
-/** Lists uploads whose reading began over `olderThanS` ago, has not ended and has no start enqueued. */
+/** Lists uploads created more than `olderThanS` seconds ago that are still being read and have no start enqueued. */
 export function stalledIngests(
   db: Kysely<Database>,
   { olderThanS, limit }: { olderThanS: number; limit: number },

@@ -38,7 +38,7 @@ const COLUMNS = [
 ] as const satisfies (keyof EndpointRow)[]
 
 /**
- * Selects everything that an account sees: its own endpoints, and public approved ones of others. These are two
+ * Selects everything that an account sees: its own endpoints, and other accounts' approved public ones. These are two
  * disjoint parts, each with its own index, so the planner never reads rows that the account cannot see.
  */
 function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefined) {

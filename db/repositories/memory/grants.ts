@@ -111,7 +111,7 @@ export const readableBy = ({
     and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
   for share of g, n`
 
-/** Lists the live grants of a namespace, to keys that are not revoked. */
+/** Lists a namespace's live grants, except to revoked keys. */
 export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<MemoryGrantRow[]> {
   return db
     .selectFrom('memory_grant')

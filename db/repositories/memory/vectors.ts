@@ -76,7 +76,7 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Reschedules the embedding of a namespace's entries if another model made their vector, or refused them. */
+/** Reschedules the embedding of a namespace's entries if another model made their vectors or refused them. */
 export async function dropOtherModels(
   db: Kysely<Database>,
   { namespaceId, modelKey }: { namespaceId: string; modelKey: string },

@@ -17,8 +17,8 @@ const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.shar
 /**
  * Marks a version whose weights cannot be used, notifies every gateway, and returns whether it is marked now. Only
  * reports from nodes of the version's own account or of the operator count; otherwise any node could close a model to
- * all accounts. They are ignored if such a node has the model loaded or is known to have loaded it, because then the
- * reporting node is at fault. Safe to repeat, because the first reason stays.
+ * all accounts. Even these reports are ignored if such a node has the model loaded or is known to have loaded it,
+ * because then the reporting node is at fault. Safe to repeat, because the first reason stays.
  */
 export async function markUnusable(
   trx: Transaction<Database>,

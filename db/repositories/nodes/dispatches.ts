@@ -27,8 +27,8 @@ export async function recordDispatch(
 const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
 
 /**
- * Returns whether a node may claim a task or job: it was the last node to get it, no lease on it has ended since then,
- * and it still works for that account. If the task or job is locked, the result also holds for the claim.
+ * Returns whether a node may claim a task or job: the work was handed to this node last, no lease on it has ended since
+ * then, and the node still works for its account. If the task or job is locked, the result also holds for the claim.
  */
 export async function mayClaim(
   db: Kysely<Database>,

@@ -53,7 +53,7 @@ export async function openLease(
   return trx
     .insertInto('lease')
     .values({
-      // The token is not a UUIDv7, because it is a secret that must not be guessed from its age.
+      // The token is a secret, so it isn't a UUIDv7, which could be guessed from its age.
       token: randomUUID(),
       kind,
       subject_id: subjectId,

@@ -90,7 +90,7 @@ export function findModelNeeds(
 
 export type LoadSample = Pick<LoadTimeTable, 'model_key' | 'start_state' | 'hardware' | 'mean_ms'>
 
-/** Adds a load time to the mean. A sample that is recorded twice only moves the mean closer to itself. */
+/** Adds a load time to the mean. Recording a sample twice only moves the mean closer to that sample. */
 export async function recordLoad(db: Kysely<Database>, sample: LoadSample): Promise<void> {
   await db
     .insertInto('load_time')

@@ -32,8 +32,8 @@ export async function orderModel(
 }
 
 /**
- * Orders those of these models that a node's own account may use. The node may load them by itself, and the platform
- * then uses the loaded model. Safe to repeat.
+ * Of these models, orders the ones that the node's own account may use. The node may load them by itself, and the
+ * platform then uses the loaded model. Safe to repeat.
  */
 export async function joinOwnLoads(
   db: Kysely<Database>,

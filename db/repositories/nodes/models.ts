@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
 import { VERSION_FACTS, type VersionFacts } from '../models/version-facts.ts'
 
-/** Returns the task type of a version's endpoints; if they differ, that of the first one that is not deleted. */
+/** Returns the task type of a version's endpoints; if they differ, the type of the first one that is not deleted. */
 export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
   const endpoint = await db
     .selectFrom('endpoint')

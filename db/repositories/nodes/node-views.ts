@@ -94,7 +94,7 @@ export interface NodeLogLine {
   created_at: Date
 }
 
-/** The number of a node's latest jobs whose logs are read. */
+/** Logs are read for this many of a node's latest jobs. */
 const RECENT_JOBS = 20
 
 /** Returns the newest log lines of a node's latest jobs, oldest line first. */

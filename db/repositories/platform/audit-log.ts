@@ -60,9 +60,9 @@ export const listChanges = (...of: Parameters<typeof changesQuery>): Promise<Aud
   changesQuery(...of).execute()
 
 /**
- * Returns the query for a page. The list is ordered by the first filter given and the id; with the form of the filter's
- * condition, this makes the planner use that filter's index (see `ofAccount`). Ids sort by time, so time bounds become
- * id bounds.
+ * Returns the query for a page. The list is ordered by the first filter given and the id; together with how the
+ * filter's condition is written, this makes the planner use that filter's index (see `ofAccount`). Ids sort by time, so
+ * time bounds become id bounds.
  */
 export function changesQuery(
   db: Kysely<Database>,

@@ -84,7 +84,7 @@ export interface PlatformEventRow {
 }
 
 /**
- * Lists events of all accounts and their nodes, or of only one account, from an id on, oldest first. Tasks that
+ * Lists events of all accounts and their nodes, or of only one account, starting at an id, oldest first. Tasks that
  * succeeded are left out.
  */
 export async function listPlatformEventsSince(

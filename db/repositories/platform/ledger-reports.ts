@@ -3,7 +3,7 @@ import type { LedgerKind } from '../../../domain/ledger.ts'
 import { firstIdAt } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 
-/** A range of creation times of work; ledger entries count at the time when their work was created. */
+/** A range of work creation times; a ledger entry counts at the time when its work was created. */
 export interface Period {
   from: Date | undefined
   until: Date | undefined
@@ -15,7 +15,7 @@ const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 /** The period that covers all work. */
 export const ALWAYS: Period = { from: undefined, until: undefined }
 
-/** The bounds of the ids of a period: at or above `low`, below `high`. */
+/** The id bounds of a period: at or above `low`, below `high`. */
 export const boundsOf = ({ from, until }: Period): { low: string; high: string } => ({
   low: from ? firstIdAt(from) : FIRST_ID,
   high: until ? firstIdAt(until) : LAST_ID,
@@ -70,7 +70,7 @@ export async function listBooked(
   return rows
 }
 
-/** Returns what an account has spent on the work of a period, in micro-credits; holds count as spent. */
+/** Returns what an account has spent on work from a period, in micro-credits; holds count as spent. */
 export async function spentBy(db: Kysely<Database>, accountId: string, period: Period): Promise<number> {
   const { low, high } = boundsOf(period)
   const purse = purseOf(accountId)

@@ -31,7 +31,7 @@ const job = sql`
   ) as node_id
   from training_run where deleted_at is null`
 
-/** By kind. */
+/** The query for each kind. */
 const WORK = {
   task: sql`
     select id, account_id, status, model_key as subject, node_id, created_at,
@@ -47,7 +47,7 @@ const WORK = {
 } satisfies Record<WorkItemKind, unknown>
 
 const OPEN_JOB = sql`status in ('pending', 'running')`
-/** By kind; each query reads only an index of open rows. */
+/** The condition for open items of each kind; each query reads only an index of open rows. */
 const OPEN = {
   task: sql`status not in ('succeeded', 'failed')`,
   run: OPEN_JOB,

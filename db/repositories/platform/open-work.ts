@@ -15,7 +15,7 @@ interface PageRange {
   limit: number
 }
 
-/** Returns whether an endpoint has open tasks of accounts other than its owner's. */
+/** Returns whether an endpoint has open tasks from accounts other than its owner's. */
 export async function hasForeignTasks(
   db: Kysely<Database>,
   { id, account_id }: { id: string; account_id: string },

@@ -190,7 +190,10 @@ export async function listWaitingReasons(db: Kysely<Database>): Promise<WaitingR
   return rows
 }
 
-/** The tasks that no node can run, with the models that most of them need. A running batch waits for its own tasks. */
+/**
+ * The tasks that no node can run, and the models that most of them need. Leaves out tasks that only wait behind a
+ * running batch of their account and model.
+ */
 export interface UnplacedTasks {
   tasks: number
   oldest_s: number | null

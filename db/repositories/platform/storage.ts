@@ -51,8 +51,8 @@ export async function storageUse(
 }
 
 /**
- * The condition for the size of an upload `u` to count. A declared size counts until its URL expires; while bytes are
- * being PUT to the URL, their hold counts instead. Stored files count until they are committed or removed.
+ * The condition under which the size of an upload `u` counts. A declared size counts until its URL expires; while bytes
+ * are being PUT to the URL, their hold counts instead. Stored files count until they are committed or removed.
  */
 const isCounted = sql`u.status in ('initialised', 'ingesting') and (
   u.status = 'ingesting' or u.stored_at is not null
@@ -68,7 +68,7 @@ export async function lockStorage(
   accountId: string,
   defaultBytes: number,
 ): Promise<StorageUse> {
-  // Lock in a separate statement, so that the next one sees the rows of the transaction that held the lock before.
+  // Lock in a separate statement, so that the next one sees the rows written by the lock's previous holder.
   await lockAccount(trx, 'storage', accountId)
   await foldResults(trx, accountId)
   return storageUse(trx, accountId, defaultBytes)

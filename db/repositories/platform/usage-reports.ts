@@ -32,7 +32,7 @@ const GROUPS: Record<UsageGroup, { key: string; name: string }> = {
 /** Excludes groups without any usage, such as those of stages that never ran. */
 const IS_USED = sql`sum(request) > 0 or sum(tokens_in) > 0 or sum(tokens_out) > 0 or coalesce(sum(micro), 0) <> 0`
 
-/** Groupings in which each stage of a cohort counts by itself, and the cohort's task only through its stages. */
+/** Groupings that count each stage of a cohort by itself, and the cohort's task only through its stages. */
 const OF_STAGES: ReadonlySet<UsageGroup | PlatformUsageGroup> = new Set(['endpoint', 'model', 'node'])
 
 /** Counts the requests and failures of a row: a cohort is one request, or in `OF_STAGES` one per stage that ran. */

@@ -172,7 +172,7 @@ export async function lockTaskQuota(
   trx: Transaction<Database>,
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
-  // Lock in a separate statement, so that the next one sees the rows of the transaction that held the lock before.
+  // Lock in a separate statement, so that the next one sees the rows written by the lock's previous holder.
   await lockAccount(trx, 'task-quota', accountId)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
@@ -358,7 +358,9 @@ export async function findEnded(db: Kysely<Database>, ids: readonly string[]): P
   return rows.map(({ id }) => id)
 }
 
-/** How long gateways have to renew their leases after a database restart; every live gateway renews in that time. */
+/**
+ * How long gateways have to renew their leases after a database restart; every live gateway renews within that time.
+ */
 const LEASE_RENEWAL_TIMEOUT_S = 10
 
 /**

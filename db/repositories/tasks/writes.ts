@@ -40,7 +40,7 @@ const WRITE_EFFECTS = `ledger as (
 /** The sum of the inference times of all tasks that succeeded. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
 /**
- * The same without cohorts: a cohort's time covers its whole graph including loads, and its stages report their own
+ * The same sum without cohorts: a cohort's time covers its whole graph including loads, and its stages report their own
  * times.
  */
 const SETTLED_MS =
@@ -87,7 +87,7 @@ const INVOCATIONS = `, invocations as (
   ), invocation_events as (${insertInvocationEvents('ended_invocations')})`
 const WRITTEN = ' select count(*) as written from written'
 
-/** The starts' parameters follow the `count` parameters of the statement before them. */
+/** The starts' parameters follow the preceding statement's `count` parameters. */
 const enqueuing = (count: number) => `, enqueued as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
     select workflow_id, workflow, task_queue, args, options
@@ -205,7 +205,7 @@ export async function settleTasks(db: Executor, settlements: readonly Settlement
   ])
 }
 
-/** Returns the distinct values, and for every value the 1-based index of its copy among them. */
+/** Returns the distinct values, and each value's 1-based index among them. */
 function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
   const known = new Map<T, number>()
   const numbers = values.map((value) => {
@@ -216,7 +216,7 @@ function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
   return { list: [...known.keys()], numbers }
 }
 
-/** The first parameters of both statements. */
+/** The parameters for the effects, which come first in both the insert and the settle statement. */
 function effectParameters(list: readonly TaskEffects[]): unknown[] {
   const lines = list.flatMap(({ transfers }, i) => transfers.map((line) => ({ ...line, number: i + 1 })))
   return [

@@ -17,8 +17,8 @@ export interface RunEnding {
 }
 
 /**
- * Ends a run: status, event, notification and the end of its lease in one transaction. `undefined` when it had ended
- * before, which makes this safe to repeat.
+ * Ends a run: status, event, notification and the end of its lease in one transaction. `undefined` if it had already
+ * ended, which makes this safe to repeat.
  */
 export async function endRun(
   trx: Transaction<Database>,

@@ -129,8 +129,8 @@ export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Prom
 }
 
 /**
- * Returns the checkpoint to resume from: the job's own newest one, otherwise that of a failed or cancelled run of the
- * same account and configuration.
+ * Returns the checkpoint to resume from: the job's own newest one, otherwise the newest one from a failed or cancelled
+ * run of the same account and configuration.
  */
 export async function findResumePoint(
   db: Kysely<Database>,

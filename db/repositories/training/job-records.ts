@@ -52,7 +52,7 @@ export async function listJobEvents(db: Kysely<Database>, jobId: string): Promis
   return newest.toReversed()
 }
 
-/** The platform's lines precede those of all attempts. */
+/** The platform's first lines come before the lines of every attempt. */
 const PLATFORM_ATTEMPT = 0
 
 /** Writes the first lines of a job's log. */
@@ -147,7 +147,7 @@ export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promis
   }))
 }
 
-/** The platform's lines during an attempt follow those of its node, whose numbers stay below this. */
+/** The platform's lines during an attempt come after its node's lines, whose numbers stay below this. */
 export const AFTER_NODE_SEQ = 1_000_000_000
 
 /** Adds a platform line to the log of an attempt; the caller holds the lock on the job's row. */

@@ -35,8 +35,7 @@ export function listMergeSources(db: Kysely<Database>, jobId: string): Promise<M
 }
 
 /**
- * Finds the version from which a merged one copies its schemas, profile and config: the base,
- * otherwise the first source.
+ * Finds the version whose schemas, profile and config a merged version copies: the base, otherwise the first source.
  */
 export function findMergeModel(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
   return db

@@ -26,7 +26,7 @@ export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEli
   return rows
 }
 
-/** An open job that is not paused and that no node is running, or whose row still says so. */
+/** An open, unpaused job that no node is running, or that still has a waiting reason although a node is running it. */
 export type UnheldJob = Pick<JobRow, 'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'> & {
   is_held: boolean
 }
@@ -52,7 +52,7 @@ export async function listUnheldJobs(
 }
 
 /**
- * Stores why a job is waiting, or that it no longer is, with a log line (`over` if it no longer waits); false if
+ * Stores why a job is waiting, or that it no longer is, with a log line (`over` if it is no longer waiting); false if
  * unchanged.
  */
 export async function noteWaiting(

@@ -31,7 +31,10 @@ export async function cancelDeliveries(trx: Transaction<Database>, endpointId: s
   await cancelOpen(trx, endpointId, sql``)
 }
 
-/** Ends open redeliveries after the endpoint's URL has changed, because they are pinned to the URL at their creation. */
+/**
+ * Ends open redeliveries after the endpoint's URL has changed, because they are pinned to the URL they were created
+ * with.
+ */
 export async function cancelPinnedDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await cancelOpen(trx, endpointId, sql`and pinned_version is not null`)
 }

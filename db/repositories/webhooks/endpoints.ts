@@ -219,7 +219,7 @@ export interface ChallengeCounts {
   ofAccount: number
   /** Challenges to this origin, for any of the account's endpoints. */
   ofOrigin: number
-  /** Seconds since the last challenge of this endpoint; null without one in the last hour. */
+  /** Seconds since the last challenge of this endpoint; null if there was none in the last hour. */
   sinceLastS: number | null
 }
 

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** The number of events per account, and of all accounts, that one pass fans out; accounts take turns. */
+/** The number of events that one pass fans out, per account and across all accounts; accounts take turns. */
 const EVENTS_PER_ACCOUNT = 64
 const EVENTS_PER_PASS = 256
 /** The maximum number of open deliveries per endpoint; further events wait until some of them have ended. */

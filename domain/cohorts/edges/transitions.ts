@@ -29,7 +29,7 @@ export interface EdgeFacts {
   space?: { seen: string; expected: string }
   /** Why the two offers are incompatible. */
   disagreement?: EdgeFailure | undefined
-  /** The size in the producer's statement, and the limit of this edge. */
+  /** The size in the producer's statement, and this edge's limit. */
   room?: { bytes: number; limit: number } | undefined
   /** The state of the evidence that allows the edge; null when the spaces are equal. */
   evidence?: 'active' | 'expired' | 'revoked' | null

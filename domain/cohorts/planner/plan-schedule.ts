@@ -2,13 +2,13 @@ import { at, numberAt, getOrThrow } from '../../at.ts'
 import type { PlannerEdge, PlannerProblem, PlannerStage, Schedule } from './problem.ts'
 import { incomingOf, Timeline } from './timeline.ts'
 
-/** Nodes tried for a stage, in addition to those of its producers. */
+/** Nodes tried for a stage, in addition to its producers' nodes. */
 const CANDIDATES = 64
 /** Nodes tried for a stage when the schedule is improved. */
 const ALTERNATIVES = 12
 /** Nodes tried for the whole graph. */
 const WHOLE_GRAPH = 8
-/** Nodes tried when two stages swap theirs. */
+/** Nodes tried when two stages swap nodes. */
 const EXCHANGES = 5
 const MAX_MOVES = 12
 

@@ -1,4 +1,4 @@
-"""Judges a fitted map by the pairs that it has not seen."""
+"""Judges a fitted map on pairs that it has not seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .maps import LinearMap, Procrustes, Ridge
 # the null distribution is wider, so more maps are rejected.
 NULL_ROWS = 256
 _CKA_ROWS = 2000
-# The maximum p-value. It takes enough permutations for p to get this low.
+# The maximum p-value. Only with enough permutations can p get this low.
 MAX_P = 0.01
 _R2_SLACK = 0.05
 _MIN_TESTS = 200
@@ -152,7 +152,7 @@ def _decide(
 
 
 def _agreement(answers: dict[str, Any]) -> tuple[np.ndarray, None, np.ndarray]:
-    """Returns whether the consumer's answers agree for each pair. Answers are numbered so that equal ones
+    """Returns, for each pair, whether the consumer's answers agree. Answers are numbered so that equal ones
     have equal numbers.
     """
     native = np.array(answers["native"])

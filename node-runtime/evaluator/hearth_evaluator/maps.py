@@ -31,7 +31,7 @@ class Ridge:
         self._u, self._s, self._vt = np.linalg.svd(source - self._mean, full_matrices=False)
         scale = float((self._s**2).mean()) or 1.0
         self._shrinks = [self._s**2 / (self._s**2 + strength * scale) for strength in STRENGTHS]
-        # One minus the leverage of each row, which is that of the centered rows plus that of the mean.
+        # One minus each row's leverage: the centered row's leverage plus the mean's.
         self._free = [1.0 - (self._u**2 @ shrink) - 1.0 / len(self._u) for shrink in self._shrinks]
 
     def _left_out(self, target: np.ndarray, coded: np.ndarray) -> list[float]:

@@ -25,7 +25,7 @@ def cosines(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray | float = 0
 
 
 def errors(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the squared error of each pair, and that of a map that always predicts the mean."""
+    """Returns the squared error of each pair, and its error under a map that always predicts the mean."""
     return ((native - mapped) ** 2).sum(axis=1), ((native - mean) ** 2).sum(axis=1)
 
 
@@ -45,7 +45,7 @@ def neighbours(queries: np.ndarray, among: np.ndarray, own: np.ndarray | None) -
 
 
 def overlap(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the share of each row of neighbors that the other row also contains."""
+    """Returns, for each row of neighbors, the share that the same row of `others` also contains."""
     return (some[:, :, None] == others[:, None, :]).any(axis=2).mean(axis=1)
 
 

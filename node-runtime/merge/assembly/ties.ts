@@ -70,7 +70,7 @@ export function tiesAdd(
   return tiesTail(base, x, i, count, sums, threshold, quota, weight)
 }
 
-/** Returns a mask of the lanes of the lowest `quota` bits that are set in `mask`. */
+/** Returns a lane mask of the lowest `quota` bits that are set in `mask`. */
 function firstOf(mask: u32, quota: u32): v128 {
   let lanes = i16x8.splat(0)
   let left = quota

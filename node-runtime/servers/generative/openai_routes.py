@@ -15,7 +15,7 @@ from generative.job import Job
 Fields = Mapping[str, Any]
 SIZE = re.compile(r"(\d{2,4})x(\d{2,4})", re.ASCII)
 SIDES = {"width": "size", "height": "size"}
-# Our own fields, in addition to those of OpenAI.
+# Our own fields, in addition to OpenAI's.
 DIFFUSION = ("negative_prompt", "num_inference_steps", "guidance_scale", "strength", "seed")
 SPEECH_FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 

@@ -32,7 +32,7 @@ export async function openGguf(
   return { llama, model }
 }
 
-/** Finds the one GGUF file below a folder; for a split model, its first part. */
+/** Finds the one GGUF file under a folder; for a split model, its first part. */
 function findGguf(folder: string): string {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => name.endsWith('.gguf')).toSorted()

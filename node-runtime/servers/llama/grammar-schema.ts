@@ -210,7 +210,7 @@ class Translation {
     return this.#walk(own, at)
   }
 
-  /** Resolves a reference, including through other references; throws for a reference cycle. */
+  /** Resolves a reference, following any further references; throws for a reference cycle. */
   #target(schema: unknown): unknown {
     const ref = isSchema(schema) ? schema['$ref'] : undefined
     if (ref === undefined) return schema

@@ -189,8 +189,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def generate(self, generation: Generation, on_token: Callable[[int], bool], guide: Guided | None = None) -> None:
-        """Calls `on_token` with every token until it returns False, the model
-        ends, or the context is full."""
+        """Calls `on_token` with every token until it returns False, the model stops, or the context is full."""
         budget = self.remaining_tokens(generation)
         choose = _Chooser(generation.sampling, self._defaults, self.device)
         read = generation.read or self._read(generation, DynamicCache(config=self._model.config))

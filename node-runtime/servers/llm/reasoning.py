@@ -63,7 +63,7 @@ class ReasoningParser:
         return reasoning, ""
 
     def end(self) -> tuple[str, str]:
-        """Returns the text that is still held back when the model ends."""
+        """Returns the text that is still held back when the model stops."""
         rest, self._held = self._held, ""
         return (self._trimmed(rest.rstrip()), "") if self._closing else ("", rest)
 

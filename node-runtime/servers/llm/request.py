@@ -28,7 +28,7 @@ class ChatRequest:
     messages: list[dict[str, Any]]
     # The token ids of a prompt that replaces the messages.
     tokens: list[int] | None
-    # True if the response must include its token ids and those of the prompt.
+    # True if the response must include its token ids and the prompt's.
     with_ids: bool
     output: Output
     sampling: Sampling

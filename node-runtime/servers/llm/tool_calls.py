@@ -17,7 +17,7 @@ HEAD = re.compile(
 
 
 class CallReader:
-    """Reads one call, from its opening tag to its closing one."""
+    """Reads one call, from its opening tag to its closing tag."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -19,7 +19,7 @@ INFER = "/infer"
 
 
 class SpecialistApp(JsonApp):
-    """The application for encoders: `/infer` runs the weights' primary task, `/infer/<task type>` any of
+    """The application for encoders: `/infer` runs the weights' primary task; `/infer/<task type>` runs any of
     their tasks.
     """
 

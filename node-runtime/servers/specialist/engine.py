@@ -21,9 +21,9 @@ class ForwardLimits:
 
 
 # On a CPU, a larger forward pass takes as long per token, and padding takes as long as text
-# (bench/embeddings.ts). A forward pass takes about as long as its padded tokens and 7 more (22.7 million
-# parameters, 1 to 40 texts of 12 to 512 tokens). So two forward passes are faster than one with more padding
-# than this.
+# (bench/embeddings.ts). The time for a forward pass is roughly proportional to its padded tokens plus 7 (22.7
+# million parameters, 1 to 40 texts of 12 to 512 tokens). So two forward passes are faster than one with more
+# padding than this.
 ON_PROCESSOR = ForwardLimits(padded=512, padding=14)
 
 

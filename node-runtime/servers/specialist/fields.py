@@ -37,7 +37,7 @@ def list_of(value: Any, name: str) -> list[str]:
 
 
 def text_of(body: Mapping[str, Any], name: str) -> str:
-    """Returns a field that contains one text."""
+    """Returns a required string field."""
     value = body.get(name)
     if not isinstance(value, str):
         raise InputProblem(f"{name} must be a string", f"/{name}")
@@ -45,7 +45,7 @@ def text_of(body: Mapping[str, Any], name: str) -> str:
 
 
 def count_of(body: Mapping[str, Any], name: str) -> int | None:
-    """Returns a field that contains a count, if present."""
+    """Returns an optional field that contains a positive integer."""
     value = body.get(name)
     if value is None:
         return None

@@ -1,5 +1,5 @@
-"""Speech to text in the format of OpenAI's clients. Gateways convert their forms to JSON, with the file as a
-`data:` URL, and convert the verbose response to the other formats.
+"""Speech to text in the format of OpenAI's clients. Gateways convert the clients' forms to JSON, with the
+file as a `data:` URL, and convert the verbose response to the other formats.
 """
 
 from __future__ import annotations

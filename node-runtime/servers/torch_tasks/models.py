@@ -13,7 +13,7 @@ from json_values import is_object
 from sequential_app import SequentialApp, SequentialModel
 
 IMAGE_TO_TEXT = "vision-encoder-decoder"
-# Class names of encoders; those of writers end with ForConditionalGeneration or MTModel.
+# Class names of encoders; the class names of text generators end with ForConditionalGeneration or MTModel.
 ENCODERS = re.compile(r"(?:For(?:SequenceClassification|MaskedLM|PreTraining)|[a-z]Model)$")
 
 

@@ -94,8 +94,8 @@ class Reader:
 
 
 def _with_bars(image: Image.Image, seen_side: int) -> Image.Image:
-    """Pads a narrow image with black bars before its preparation does. The preparation would first enlarge
-    3000 x 8 pixels to gigabytes, and then shrink them to nothing.
+    """Pads a narrow image with black bars before its preparation, which would first enlarge 3000 x 8 pixels
+    to gigabytes, and then shrink them to nothing.
     """
     if max(image.size) <= MAX_ASPECT_RATIO * min(image.size):
         return image

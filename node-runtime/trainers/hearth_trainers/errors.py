@@ -89,7 +89,7 @@ def _free_bytes(folder: Path) -> int:
 def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobError:
     """Returns the error for data that exceeds the memory limit of the run."""
     needed = f" at least {needed_mb:,} MB for its dataset alone" if needed_mb else " more memory"
-    may = f": it may have {limit_mb:,} MB" if limit_mb else " than there is"
+    may = f": its limit is {limit_mb:,} MB" if limit_mb else " than there is"
     return JobError(f"The run needs{needed}{may}.", code="memory_exceeded")
 
 

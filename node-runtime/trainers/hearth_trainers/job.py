@@ -114,7 +114,7 @@ def read_job(path: Path) -> Job:
 
 def _settings(given: dict[str, Any], form: str) -> dict[str, Any]:
     """Returns the hyperparameters. CSV column names are trimmed, because profiles of older datasets kept the
-    blanks around them.
+    spaces around them.
     """
     if form != "csv":
         return dict(given)

@@ -13,7 +13,7 @@ _STATUS = "HEARTH_TRAINER_STATUS"
 
 
 def run_in_processes(job_file: Path, count: int) -> int:
-    """Runs the job in `count` processes; the exit status is that of the first of them."""
+    """Runs the job in `count` processes; returns the exit status of the first one."""
     with tempfile.TemporaryDirectory() as folder:
         status = Path(folder, "status")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]

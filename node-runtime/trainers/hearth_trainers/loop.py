@@ -77,7 +77,7 @@ class EpochLoop:
 
     @property
     def is_over(self) -> bool:
-        """True when no epoch is left, or the validation loss has not fallen for too long."""
+        """True when no epoch is left, or the validation loss has gone too long without falling."""
         if self.epoch >= self.epochs:
             return True
         return self._patience > 0 and self.epoch - self.best_epoch >= self._patience

@@ -126,5 +126,5 @@ def _start_of(value: str) -> str:
 
 
 def _length(schema: dict[str, Any]) -> int:
-    """Returns the length as JavaScript counts it; blanks may make it slightly too long."""
+    """Returns the length as JavaScript counts it; the added spaces may make it slightly too long."""
     return len(json.dumps(schema, ensure_ascii=False).encode("utf-16-le")) // 2

@@ -48,7 +48,7 @@ def train(run: Run) -> Outcome:
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
 
     longest = job.param("ngram_max")
-    # If both versions split the texts alike, nodes of earlier versions can serve the model too.
+    # If both versions split the texts alike, nodes that run earlier versions can serve the model too.
     version = WORDS_VERSION if any(map(has_new_words, texts)) else 1
     if version > 1:
         # Checkpoints from earlier versions count different words.

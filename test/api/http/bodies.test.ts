@@ -54,7 +54,7 @@ describe('JSON bodies', () => {
       headers: { 'content-type': 'application/json', ...headers },
     })
 
-  it('answer 400 when they are not valid JSON', async () => {
+  it('get 400 when they are not valid JSON', async () => {
     for (const raw of ['{"word":', '{"word": "a"} x', "{'word': 'a'}", 'NaN', ' ']) {
       const { status, body } = await send(raw)
 
@@ -63,13 +63,13 @@ describe('JSON bodies', () => {
     }
   })
 
-  it('answer 400 when they are not UTF-8', async () => {
+  it('get 400 when they are not UTF-8', async () => {
     const { status } = await send(Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]))
 
     assert.equal(status, 400)
   })
 
-  it('answer 415 for another content type, charset or encoding', async () => {
+  it('get 415 for any other content type, charset or encoding', async () => {
     const types = [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -122,7 +122,7 @@ describe('JSON bodies', () => {
     assert.ok(long.text.length < 3_000)
   })
 
-  it('answer 413 over the limit, declared or not, and keep the connection usable', async () => {
+  it('get 413 over the limit, declared or not, and leave the connection usable', async () => {
     const big = 'x'.repeat(5_000_000)
     const declared = await api.call('PUT', '/api/builder/v1/small', {
       raw: big,
@@ -137,7 +137,7 @@ describe('JSON bodies', () => {
     assert.equal(declared.body.error.details.max_bytes, 100)
   })
 
-  it('answer 413 before the body is sent when the client waits for 100-continue', async () => {
+  it('get 413 before the body is sent when the client waits for 100-continue', async () => {
     const socket = connectTo(api.baseUrl)
     socket.write(
       'PUT /api/builder/v1/small HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +

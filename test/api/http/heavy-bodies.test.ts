@@ -91,7 +91,7 @@ const CHEAP = {
   'rows with texts as keys': filled('[', ']', (nth) => `{"id":"A${nth}","v":1}`),
 }
 
-/** A body of one megabyte may block the thread for this long at a time (B 2). */
+/** A one-megabyte body may block the thread for at most this long at a time (B 2). */
 const MAX_TURN_MS = 50
 /** Parsing is one call that can't be interrupted; on a loaded machine it alone may exceed the limit. */
 const PARSE_FACTOR = 1.5

@@ -91,7 +91,7 @@ describe('multipart forms', () => {
     assert.deepEqual(body, { name: 'x', rows: 7, bytes: 8, filename: 'täble.csv', contentType: 'text/csv' })
   })
 
-  it('answer 422 to a missing or invalid field, and discard the processed file', async () => {
+  it('get 422 for a missing or invalid field, and the processed file is discarded', async () => {
     const missing = await send(form([file]))
     const wrong = await send(form([{ name: 'name', value: 'x' }, { name: 'rows', value: 'many' }, file]))
 
@@ -127,7 +127,7 @@ describe('multipart forms', () => {
     assert.equal((await sent(1, 64 * 1024 + 1)).status, 422)
   })
 
-  it('answer 422 without a file, and with two', async () => {
+  it('get 422 without a file, and with two', async () => {
     const none = await send(form([{ name: 'name', value: 'x' }]))
     const two = await send(form([{ name: 'name', value: 'x' }, file, file]))
 
@@ -153,7 +153,7 @@ describe('multipart forms', () => {
     assert.deepEqual(cut.body.detail[0].loc, ['body', 'data'])
   })
 
-  it('answer 413 with a hint to a file over the limit while the client is still sending', async () => {
+  it('get 413 with a hint for a file over the limit while the client is still sending', async () => {
     const head = form([{ name: 'name', value: 'x' }], '')
     const start = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n`
     async function* parts(): AsyncGenerator<Buffer> {
@@ -168,13 +168,13 @@ describe('multipart forms', () => {
     assert.equal(seen.failed, 1)
   })
 
-  it('answer 400 when truncated or without a boundary, and 415 when the body is not a form', async () => {
+  it('get 400 when truncated or without a boundary, and 415 when the body is not a form', async () => {
     assert.equal((await send(form([{ name: 'name', value: 'x' }, file], ''))).status, 400)
     assert.equal((await send(form([file]), 'multipart/form-data')).status, 400)
     assert.equal((await send(form([file]), 'application/json')).status, 415)
   })
 
-  it('are rejected with too many or too long fields', async () => {
+  it('are rejected when they have too many fields or a field that is too long', async () => {
     const many = Array.from({ length: 100 }, (_, i) => ({ name: `f${i}`, value: 'x' }))
     assert.equal((await send(form([...many, file]))).status, 422)
     assert.equal((await send(form([{ name: 'name', value: 'x'.repeat(100_000) }, file]))).status, 422)

@@ -99,7 +99,7 @@ describe('access to inference and uploads', () => {
     assert.deepEqual([status, body.size_bytes], [200, 52_428_800])
   })
 
-  it('rejects an upload of another type and one above 50 MB', async () => {
+  it('rejects an upload of any other type and one above 50 MB', async () => {
     const text = new File(['x'], 'a.txt', { type: 'text/plain' })
     const large = new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' })
 

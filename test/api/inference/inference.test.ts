@@ -249,7 +249,7 @@ describe('inference over HTTP', () => {
     }
   })
 
-  it('queues a task for a cold model, and answers `queued` when sync_timeout_s is over', async () => {
+  it('queues a task for a cold model, and answers `queued` when sync_timeout_s elapses', async () => {
     const { status, body } = await on.infer(cold.id, { input: { instances: [1] }, sync_timeout_s: 1 })
 
     assert.equal(status, 200)

@@ -196,7 +196,7 @@ describe('a model with more requests than it serves at once', function () {
     assert.equal((await nodesOf(atOnce)).size, 2)
   })
 
-  it("queues an infer as a task when its timeout is over or its account's share is used up", async () => {
+  it("queues an infer as a task when its timeout expires or its account's share is used up", async () => {
     const endpoint = await open()
     const infer = () =>
       chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {

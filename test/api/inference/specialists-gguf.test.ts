@@ -101,7 +101,7 @@ describe('specialists as GGUF files', function () {
     assert.deepEqual(cohere.body.results, [{ index: best[0], relevance_score: scores[best[0] ?? 0] }])
   })
 
-  it('answer OpenAI requests in floats, in base64 and for token ids', async () => {
+  it('answer OpenAI requests with floats or base64, and accept token ids', async () => {
     const plain = await ask('/v1/embeddings', { model: 'gguf-mean', input: ['the lazy dog', 'the fox'] })
     const coded = await ask('/v1/embeddings', {
       model: 'gguf-mean',

@@ -20,7 +20,7 @@ describe("a gateway's in-memory tools", () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** One random change to an endpoint, as requests make them. */
+  /** Makes one random change to an endpoint, as a request would. */
   async function change(accountIds: readonly string[], ids: string[]): Promise<void> {
     const { db } = database
     const kind = Math.random()

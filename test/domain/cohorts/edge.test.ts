@@ -13,7 +13,7 @@ const MAX_ATTEMPTS = 4
 const MAX_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
-/** The payload of a producer's first run, or the different one of its rerun; empty means no payload. */
+/** The payload from a producer's first run, or the different one from its rerun; empty means no payload. */
 type PayloadId = '' | 'one' | 'two'
 
 /** The state that decides what can happen next around one edge. */

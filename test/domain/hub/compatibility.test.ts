@@ -233,7 +233,7 @@ describe('checkHubRepo', () => {
     assert.equal(compatibility.status, 'incompatible')
   })
 
-  it('estimates parameters within 10 % from the config, and the memory of its KV cache', () => {
+  it('estimates parameters within 10% from the config, and the memory of its KV cache', () => {
     const shape = readModelShape(QWEN)
 
     assert.ok(shape)

@@ -83,7 +83,7 @@ describe('tuningMemoryMb', () => {
       near(mb({ isOptimizer8Bit: false, isCheckpointed: false, ...change }), peakMb)
     })
 
-  it('is also close to the measured peaks when it assumes the typical shape for this size', () => {
+  it('is close to the measured peaks even when it assumes the typical shape for this size', () => {
     const shape = typicalShape(1.24e9)
 
     near(mb({ shape }), 15_288)

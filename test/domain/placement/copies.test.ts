@@ -109,7 +109,7 @@ describe('the number of loaded copies of a model', () => {
   })
 
   it('keeps a copy that the next request would need', () => {
-    // A copy is released only if the load fits in 80 % of the remaining slots: 0.8 × 4 slots hold three requests, not
+    // A copy is released only if the load fits in 80% of the remaining slots: 0.8 × 4 slots hold three requests, not
     // four.
     assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 4)).steps), [1, 2])
     assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 3)).steps), [1, 2, 1])

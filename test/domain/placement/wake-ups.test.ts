@@ -41,7 +41,7 @@ const plan = (waiting: WaitingModel[], snapshots: NodeSnapshot[], situation: Par
   }).map(({ model_key, count }) => [model_key, count])
 
 describe('wake-up planning', () => {
-  it('wakes no task that no node can run', () => {
+  it('does not wake a task that no node can run', () => {
     assert.deepEqual(plan([buildWaiting()], []), [])
     assert.deepEqual(plan([buildWaiting()], [buildNode({ draining: true })]), [])
     assert.deepEqual(plan([buildWaiting()], [buildNode({ memory_free_mb: 500 })]), [])

@@ -98,7 +98,7 @@ describe('payloads that a node stores for later stages', () => {
     return event.created_at.getTime()
   }
 
-  it('are removed within a second of a cancel', async () => {
+  it('are removed within a second of a cancellation', async () => {
     const { cohort } = await keep()
     assert.equal(await kept(), 1)
 

@@ -43,7 +43,7 @@ describe('vector payloads', () => {
       assert.throws(() => writeVectors([[number]], SPACE), failsWith(/finite/))
   })
 
-  it('are rejected with non-finite numbers, whether from another node or from an adapter', () => {
+  it('are rejected if they contain non-finite numbers, whether from another node or from an adapter', () => {
     const vectors = (numbers: number[]) => fileOf({ vectors: { shape: [1, 2], numbers } })
     for (const number of [Number.NaN, -Infinity])
       assert.throws(() => readVectors(vectors([1, number])), failsWith(/finite/))

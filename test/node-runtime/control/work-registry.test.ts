@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
 
 describe('cancelled work on a node', () => {
-  it('continues when a late cancel names an earlier attempt', () => {
+  it('continues when a late cancellation names an earlier attempt', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-stage')
     work.claimed(2)
@@ -30,7 +30,7 @@ describe('cancelled work on a node', () => {
     ])
   })
 
-  it('ends on any attempt when the cancel names none', () => {
+  it('ends on any attempt when the cancellation names none', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-task')
     using other = registry.begin('another')

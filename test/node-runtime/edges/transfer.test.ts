@@ -283,7 +283,7 @@ describe('a direct edge transfer', () => {
     )
   })
 
-  it('accepts no byte beyond the available space', async () => {
+  it('accepts no bytes beyond the available space', async () => {
     await using small = await openTwoNodes({ limitMb: 2 })
     const peer = await nodes.offer(randomBytes(3 * MB))
     const receiving = (options: object) =>

@@ -10,7 +10,7 @@ import { addModel, startNode, type TestNode, until } from '../../support/servers
 /** Longer than the interval between two checks of a node. */
 const LOOKS_MS = 1_000
 
-/** An `nvidia-smi` of one GPU that prints the content of a file, and fails if the file does not exist. */
+/** A one-GPU `nvidia-smi` that prints the content of a file, and fails if the file does not exist. */
 class Driver implements Disposable {
   readonly #folder = temporaryFolder()
   readonly #path = process.env.PATH

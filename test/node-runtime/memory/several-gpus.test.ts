@@ -67,7 +67,7 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(new Set(seen), new Set(['GPU-aa', 'GPU-bb']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
-    // Neither is still protected from eviction, so the least recently used one is evicted.
+    // Neither is protected from eviction anymore, so the least recently used one is evicted.
     await sleep(loadsMs)
     await models.load(third)
     assert.deepEqual([reportOf(node, first)?.state, reportOf(node, third)?.gpus], ['evicted', [0]])

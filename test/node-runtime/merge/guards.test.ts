@@ -17,7 +17,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const QUERY = 'model.layers.0.self_attn.q_proj.weight'
 
-describe('merge guards', () => {
+describe('merges', () => {
   let folder: ReturnType<typeof temporaryFolder>
 
   beforeEach(() => {

@@ -297,7 +297,7 @@ describe('model manager', () => {
     let failures = 0
     await until(async () => {
       if ((await post(node, picky, { fail: true })) === 500) failures++
-      // A request may reach the server while it ends.
+      // A request may reach the server while it is exiting.
       return (await post(node, broken, { instances: [1] }).catch(() => 0)) === 200
     }, 20_000)
 

@@ -51,7 +51,7 @@ waiting.connect(sys.argv[1])
 print(os.getpid(), flush=True)
 sys.stdin.read()`
 
-describe('the kernel memory of a tool', function () {
+describe('kernel memory accounting for a tool', function () {
   this.timeout(120_000)
 
   it("counts its processes' locks, and no others", async () => {
@@ -73,7 +73,7 @@ describe('the kernel memory of a tool', function () {
 
       const usedMb = await its.usedMb([pid])
       assert.ok(usedMb >= 64, `${usedMb} MB`)
-      // Its own mappings are few, so it is charged for less than the growth.
+      // This process has few mappings, so it is charged for less than the whole growth.
       const ofOthers = await others.usedMb([process.pid])
       assert.ok(ofOthers < 10, `${ofOthers} MB`)
       // A connection that stays unaccepted for several checks may hold descriptors that no process has open.
@@ -137,12 +137,12 @@ describe('the kernel memory of a tool', function () {
     const [others] = await Promise.all([waiting, mapper])
     await third[Symbol.asyncDispose]()
 
-    // The machine's total equals that at the mapper's start, so the mapper does not count as grown.
+    // The machine's total is the same as when the mapper started, so the mapper does not count as grown.
     for (let n = 0; n < 12; n++) assert.equal(await neighbour.excess(others), undefined)
   })
 })
 
-/** Python programs that print their process ids and end with their input. */
+/** Python programs that print their process ids and exit when their input closes. */
 class Programs implements AsyncDisposable {
   readonly #started: ChildProcess[] = []
 

@@ -229,7 +229,7 @@ print(time.process_time())
     }
   })
 
-  it('splits text in any script into words, and keeps the old splitting for models of earlier versions', async () => {
+  it('splits text in any script into words, and keeps the old splitting for models from earlier versions', async () => {
     const texts = [
       'The Chair, naïve',
       '这个好iPhone 15',
@@ -275,7 +275,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
     assert.deepEqual(JSON.parse(runs), ['很', '好', 'ok', '很 好', '好 ok'])
   })
 
-  it('splits emoji and text without spaces as its trainer did, and leaves models of earlier versions unchanged', async () => {
+  it('splits emoji and text without spaces as its trainer did, and leaves models from earlier versions unchanged', async () => {
     using folder = temporaryFolder()
     const moods = { good: ['非常好', '😀'], bad: ['非常差', '😡'] }
     const rows = Array.from({ length: 120 }, (_, i) => {
@@ -346,7 +346,7 @@ print(json.dumps([has_new_words(text) for text in ["the chair", "Straße, дом
     assert.equal(await server.stop(), 0)
   })
 
-  it('refuses to start on an unknown kind of model', async () => {
+  it('refuses to start with an unknown kind of model', async () => {
     using folder = temporaryFolder()
     await writeFile(join(folder.path, 'manifest.json'), '{"format":"other/9"}')
 

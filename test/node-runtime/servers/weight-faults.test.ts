@@ -19,7 +19,7 @@ def judged(expression):
         return is_fault_of_weights(error)
 print(json.dumps([judged(expression) for expression in sys.argv[3:]]))`
 
-describe('weight faults', function () {
+describe('weight fault checks', function () {
   this.timeout(120_000)
   let python: string
   before(async function () {
@@ -40,7 +40,7 @@ describe('weight faults', function () {
     return JSON.parse(execFileSync(python, args, { encoding: 'utf8' })) as boolean[]
   }
 
-  it('never blame the weights for a fault of the environment', () => {
+  it('never blame the weights for an environment fault', () => {
     const faults = [
       "{}['torch._dynamo']",
       "{}['torchvision.ops.nms']",

@@ -264,7 +264,7 @@ while True: time.sleep(1)`
       assert.deepEqual(readdirSync(join(bench.folder, 'work')), [])
     })
 
-    /** Counts the processes below this one, and other processes whose command line names the bench's folder. */
+    /** Counts this process's descendants, and other processes whose command line names the bench's folder. */
     async function processes(): Promise<number> {
       const below = new Set(await treeOf(process.pid))
       const others = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && !below.has(Number(name)))
@@ -285,7 +285,7 @@ describe('a tool whose interpreter is in a folder where the tool has its own fil
   this.timeout(60_000)
 
   for (const parent of ['/tmp', '/dev/shm'])
-    it(`runs with an interpreter below ${parent}`, async function () {
+    it(`runs with an interpreter under ${parent}`, async function () {
       await using stack = new AsyncDisposableStack()
       const folder = mkdtempSync(join(parent, 'hearth-interpreter-'))
       stack.defer(() => rmSync(folder, { recursive: true, force: true }))

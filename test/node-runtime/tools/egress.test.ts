@@ -144,7 +144,7 @@ describe('a tool with external access', function () {
     assert.equal(many['truncated'], true)
   })
 
-  it('reads dates with the year first, and guesses no others', async () => {
+  it("reads dates with the year first, and doesn't guess at others", async () => {
     made('/dates.csv', 'import sys; open(sys.argv[1], "w").write("iso,us\\n2021-03-04,03/04/2021\\n")')
     const sql = `select iso + 1 as iso, us, strptime(us, '%m/%d/%Y')::date as read from data`
     const { rows } = await bench.run('query_table', { file_url: site.url('/dates.csv'), sql })

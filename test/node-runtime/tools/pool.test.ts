@@ -55,7 +55,7 @@ open("/tmp/seen", "w").close()`
       await until(async () => (await bench.leftovers()).length === 0, SOON_MS)
     })
 
-    /** Lists the processes that run the calculator, from outside. */
+    /** Lists the processes that run the calculator, as seen from outside. */
     const waitingIn = () =>
       readdirSync('/proc')
         .filter((name) => /^\d+$/.test(name))

@@ -120,7 +120,7 @@ describe('tuning text encoders', function () {
     [EMBEDDING, 'SIGKILL', {}],
     [CLASSIFIER, 'SIGTERM', { adapter: 'none' }],
   ] as const) {
-    it(`resumes ${model} after ${signal} with the weights of an uninterrupted run`, async () => {
+    it(`resumes ${model} after ${signal} and ends with the same weights as an uninterrupted run`, async () => {
       const job = {
         model,
         ...(model === CLASSIFIER && { file: files.labelled, baseDir: distilled }),

@@ -114,7 +114,7 @@ const SAME: [string, object, string][] = [
   ],
 ]
 
-/** A template that knows three roles, a system message only at the beginning, and text or calls. */
+/** A template that accepts three roles, a system message only at the start, and either text or calls. */
 const THREE_ROLES = [
   '{% for m in messages %}',
   "{% if m.role == 'system' %}{% if loop.first %}<system>{{ m.content | trim }}{% endif %}",
@@ -228,7 +228,7 @@ describe('chat rows for language model training', () => {
       rows(
         'threeRoles',
         [
-          // The template shows every text: quoted, trimmed or in capitals.
+          // The template shows all of the text: quoted, trimmed or in capitals.
           { messages: [says('system', ' Be brief. '), ...question, says('user', 'Sure?')] },
           // The tool's text also appears in another message.
           { messages: [...question, says('tool', 'dry')] },

@@ -60,7 +60,7 @@ describe('a dataset that is small on disk and large in memory', function () {
 
       assert.equal(run.code, 64)
       assert.equal(run.error?.code, 'memory_exceeded')
-      assert.match(run.error.message, /needs at least \d+ MB for its dataset alone: it may have 400 MB/)
+      assert.match(run.error.message, /needs at least \d+ MB for its dataset alone: its limit is 400 MB/)
     })
   }
 })

@@ -304,7 +304,7 @@ describe('several time columns', () => {
     target: 'v',
   })
 
-  it('cause no warning if only one differs in every row and follows the file, or if all have the same order', async () => {
+  it('cause no warning if only one differs in every row and is in file order, or if all have the same order', async () => {
     const hours = (i: number) => `${iso(Math.floor(i / 9))}T1${i % 9}:00`
     const cases = {
       'two timestamps': table('a,b', other, iso),

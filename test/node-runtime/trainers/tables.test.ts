@@ -108,7 +108,7 @@ describe('a trainer reading a table', () => {
     )
   })
 
-  it('drops rows without text or a class in text classification, following the CSV markers only', async () => {
+  it('drops text classification rows without text or a class, and applies missing value markers only to CSV', async () => {
     const hyperparameters = { text_column: 'text', target_column: 'label' }
     const rows = [
       ['a fox', 'animal'],

@@ -69,7 +69,7 @@ describe('the trainers', () => {
     assert.equal(epochs.at(-1)?.epoch, 4_001)
   })
 
-  it('train a regression on a table with text, missing values and booleans', async () => {
+  it('train a regression model on a table with text, missing values and booleans', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houseRows(400))
     const run = await runTrainer({
@@ -92,7 +92,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('train a classification with class labels of any JSON type', async () => {
+  it('train a classifier with class labels of any JSON type', async () => {
     using folder = temporaryFolder()
     const rows = houseRows(300)
     for (const target of ['town', 'garden'] as const) {
@@ -114,7 +114,7 @@ describe('the trainers', () => {
     }
   })
 
-  it('train a forecast that continues trend and season', async () => {
+  it('train a forecasting model that continues trend and season', async () => {
     using folder = temporaryFolder()
     const rows = salesRows(300)
     const file = await writeCsv(folder.path, rows.toReversed())
@@ -137,7 +137,7 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
-  it('train a text classification', async () => {
+  it('train a text classifier', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, reviewRows(240))
     const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })

@@ -3,7 +3,7 @@ import { TrainingPace } from '../../../node-runtime/training/training-pace.ts'
 import type { StatusDetail } from '../../../schemas/inference-task.ts'
 
 describe('training pace', () => {
-  it('counts from the first reported epoch, and is reported every few seconds and at the end', () => {
+  it('is measured from the first reported epoch, and is reported every few seconds and at the end', () => {
     const reports: StatusDetail[] = []
     const pace = new TrainingPace((detail) => reports.push(detail))
     const note = (epoch: number, atS: number) =>

@@ -328,7 +328,7 @@ describe('the weights cache', () => {
     for (const { path } of spec.files) await stat(join(directory, path))
   })
 
-  it('frees a shared file with its last model, and finishes a removal that a crash interrupted', async () => {
+  it('frees a shared file along with its last model, and finishes a removal that a crash interrupted', async () => {
     using own = temporaryFolder()
     const blobs = () => readdir(join(own.path, 'blobs'))
     const before = new WeightsCache({ dir: own.path, quotaMb: 10 })

@@ -91,7 +91,7 @@ describe('weights from the hub', () => {
     assert.equal(limited[0]?.state, 'downloading_model')
   })
 
-  it('of a gated repository are proxied by a gateway, so that the node never holds the token', async () => {
+  it('are proxied by a gateway if the repository is gated, so that the node never holds the token', async () => {
     await using guarded = await startApi({
       env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
     })
@@ -107,7 +107,7 @@ describe('weights from the hub', () => {
     assert.equal(forged.status, 403)
   })
 
-  it('of a gated repository are readable only by a node that needs them, and only while it does', async () => {
+  it('are readable, if gated, only by a node that needs them, and only while it does', async () => {
     await using guarded = await startApi({
       env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
     })

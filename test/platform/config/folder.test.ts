@@ -25,7 +25,7 @@ describe('the folder that a setting names', () => {
     assert.deepEqual(readdirSync(path), [])
   })
 
-  it('is rejected with one message when a file is in its place or above it', () => {
+  it('is rejected with one message when a file is in its place or in place of a parent', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'file')
     writeFileSync(file, '')
@@ -37,7 +37,7 @@ describe('the folder that a setting names', () => {
     )
   })
 
-  it('is rejected at once when the system lets no user create anything', function () {
+  it('is rejected at once where no user can create anything', function () {
     if (!existsSync('/proc/self')) return this.skip()
 
     for (const path of ['/proc/hearth', '/proc/hearth/below', '/proc']) {

@@ -96,7 +96,7 @@ describe('public sender', () => {
     assert.equal((await post(sender(to, ['127.0.0.3', '127.0.0.1']), to)).status, 200)
   })
 
-  it('follows no redirect', async () => {
+  it('does not follow redirects', async () => {
     const paths: string[] = []
     const to = await receiver((req, res) => {
       paths.push(req.url ?? '')
@@ -107,7 +107,7 @@ describe('public sender', () => {
     assert.deepEqual(paths, ['/'])
   })
 
-  it('reads at most 64 KB of an answer', async () => {
+  it('reads at most 64 KB of a response', async () => {
     const to = await receiver((_req, res) => {
       res.writeHead(200)
       const timer = setInterval(() => res.write(Buffer.alloc(32_768)), 1)
@@ -129,7 +129,7 @@ describe('public sender', () => {
     )
   })
 
-  it('reports a name without an answer', async () => {
+  it('reports a name that does not resolve', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal(await reasonOf(post(sender(to, []), to)), 'name_not_resolved')
@@ -150,7 +150,7 @@ describe('public sender', () => {
     assert.equal(questions, 1)
   })
 
-  it('gives up on an answer that trickles in byte by byte, and closes its connection', async () => {
+  it('gives up on a response that trickles in byte by byte, and closes its connection', async () => {
     let closed = 0
     const to = await receiver((_req, res) => {
       res.writeHead(200)
@@ -232,7 +232,7 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(to), to, '/', 'wrong.test')), 'tls_failed')
   })
 
-  it('distinguishes a connection closed before the answer from a garbage answer', async () => {
+  it('distinguishes a connection closed before the response from a garbage response', async () => {
     const closing = await receiver((req) => req.socket.destroy())
     const garbage = await receiver((req) => req.socket.end('nonsense\r\n\r\n'))
 

@@ -166,7 +166,7 @@ describe('the link channel', () => {
     await until(() => drained === 1)
   })
 
-  it('retains nothing of cancelled streams while the socket is blocked', async () => {
+  it('keeps no data from cancelled streams while the socket is blocked', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)

@@ -11,14 +11,14 @@ export interface JobSuite {
   readonly world: TrainingWorld
   readonly key: string
   readonly accountId: string
-  /** Returns the body of a GET below the runs route: `<id>`, `<id>/events`, ... */
+  /** Returns the body of a GET under the runs route: `<id>`, `<id>/events`, ... */
   readonly get: (path: string) => Promise<AnyBody>
   /** Returns the event types of a job, oldest first. */
   readonly types: (jobId: string) => Promise<string[]>
   /** Returns the log messages of a job, oldest first. */
   readonly messages: (jobId: string) => Promise<string[]>
   readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
-  /** Returns the body of a POST below the runs route: `<id>:pause`, ... */
+  /** Returns the body of a POST under the runs route: `<id>:pause`, ... */
   readonly post: (path: string) => Promise<AnyBody>
   readonly cancel: (jobId: string) => Promise<AnyBody>
   /** Waits until the lease is revoked and the node has reported that none of the work is still running. */

@@ -32,7 +32,7 @@ export class WebhookProbe {
     })
   }
 
-  /** Creates an endpoint and marks it as verified, whatever it answers to its challenge. */
+  /** Creates an endpoint and marks it as verified, whatever its response to the challenge. */
   async endpoint(url: string): Promise<{ id: string; secret: string }> {
     const { status, body, text } = await this.call('POST', '/webhook-endpoints', {
       name: 'probed',

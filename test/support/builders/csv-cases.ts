@@ -188,7 +188,7 @@ export const CSV_CASES: CsvCase[] = [
       ['# z', '#'],
     ],
   },
-  // Quotes and blanks.
+  // Quotes and spaces.
   {
     title: 'quotes, line breaks and delimiters in cells',
     text: joinLines('a,b', '"x\n""y"", ""z""",w', 'u,"v,\n\n,"'),

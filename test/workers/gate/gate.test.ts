@@ -55,7 +55,7 @@ describe('the Temporal gate', function () {
     world.api.call('DELETE', `/api/v1/admin/nodes/${nodeId}`, { key: OPERATIONS_KEY })
 
   describe('on calls from nodes', () => {
-    it('rejects listing, reading, starting, signalling, querying, ending and resetting workflows, and reading their history', async () => {
+    it('rejects listing, reading, starting, signaling, querying, ending and resetting workflows, and reading their history', async () => {
       await world.temporal.client.workflow.start(killSwitchStart.workflow, {
         workflowId: 'killswitch',
         taskQueue: 'nobody',

@@ -9,7 +9,7 @@ const UNHANDLED_COMMAND = 1
 const COHORTS = 10
 const STAGES = 6
 
-describe('cohorts whose stages fail simultaneously', function () {
+describe('cohort stage failures', function () {
   this.timeout(120_000)
   let world: CohortWorld
   before(async () => {
@@ -17,7 +17,7 @@ describe('cohorts whose stages fail simultaneously', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('end the same way, even when the server requires the workflow task to be decided again', async () => {
+  it('end the cohort the same way when simultaneous, even if the server requires the workflow task to be decided again', async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `failing-${newId()}` })
     const plan: PlanRequest = {
@@ -47,7 +47,7 @@ describe('cohorts whose stages fail simultaneously', function () {
     }
   })
 
-  it('do not include ones whose model was unloaded while a stage waited for its input', async () => {
+  it('do not include a model that is unloaded while its stage waits for its input', async () => {
     await using _control = await world.on.control()
     const { models } = world.node.parts
     const slow = await world.on.endpoint({ name: `slow-${newId()}` })

@@ -16,7 +16,7 @@ import {
 
 const MINUTE_AGO = () => new Date(Date.now() - 61_000)
 
-describe('stages and hand-overs that exceed their time (3)', function () {
+describe('stages and hand-overs that exceed their time limit (3)', function () {
   this.timeout(240_000)
   let world: InferenceWorld
   before(async () => {
@@ -55,7 +55,7 @@ describe('stages and hand-overs that exceed their time (3)', function () {
   /** Runs the housekeeping steps of one pass. */
   const sweep = () => createOverdueActivities(world.api.services).endOverdueWork()
 
-  it('end as timeout when their own node reports it', async () => {
+  it('end with a timeout when their own node reports it', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'slow' })
@@ -69,7 +69,7 @@ describe('stages and hand-overs that exceed their time (3)', function () {
     assert.match(seen.error.message, /longer than its timeout_s of 1 s/)
   })
 
-  it('end as timeout and run elsewhere when their node does not end them', async () => {
+  it('end with a timeout and run elsewhere when their node does not end them', async () => {
     await using _control = await world.control()
     const stuck: WorldNode = await world.node(
       {},

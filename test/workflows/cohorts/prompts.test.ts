@@ -20,7 +20,7 @@ const GREEDY = { max_tokens: 32, temperature: 0 }
 
 describe('a prompt prefilled on one node and decoded on another', function () {
   this.timeout(600_000)
-  /** Aborts what a lost node would wait for, so that the process can exit. */
+  /** Aborts whatever a lost node is still waiting for, so that the process can exit. */
   const over = new AbortController()
   after(() => over.abort())
   const folder = temporaryFolder()
@@ -99,7 +99,7 @@ describe('a prompt prefilled on one node and decoded on another', function () {
     assert.equal(status, 202, JSON.stringify(body))
     return body.task_id
   }
-  /** The text that a single node generates, with the tokens it reads and writes. */
+  /** Returns the text that a single node generates, and the number of tokens it reads and writes. */
   async function undivided(): Promise<{ answer: string; read: number; written: number }> {
     const headers = { authorization: `Bearer ${world.key}` }
     const body = { model: model.endpoint_id, messages: MESSAGES, ...GREEDY }

@@ -222,7 +222,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assertAlike(vectors)
   })
 
-  it('leave nothing behind after a cancel', async () => {
+  it('leave nothing behind after a cancellation', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
     const task = await run(planOf({ mode: 'session' }))
@@ -262,7 +262,7 @@ describe('vectors of many texts, handed over in frames', function () {
   it('go to another node when the first is lost in the meantime, without being recomputed', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
-    // The consumer's model is loaded only on the first of them.
+    // The consumer's model is loaded only on `b`.
     const task = await run(planOf({ mode: 'session' }, { to: [b, c] }))
     await until(() => pace.asked === 4 && frames.bytes > 0)
 
@@ -277,7 +277,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assertAlike(vectors)
   })
 
-  it('are recomputed when their node is lost in the meantime, and the consumer keeps its place', async () => {
+  it('are recomputed when their node is lost in the meantime, while the consumer continues on its node', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     b = await node()
     using frames = framesAt(b)

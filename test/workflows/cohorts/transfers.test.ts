@@ -120,7 +120,7 @@ describe('a hand-over between nodes', function () {
       }
     }
     const nothing = { sockets: 0, leases: 0, files: [], held: 0, work: 0 }
-    // Shorter than the idle timeout of a transfer, so only the cancel can have ended it.
+    // Shorter than the idle timeout of a transfer, so only the cancellation can have ended it.
     const deadline = performance.now() + SOON_MS
     while (!isDeepStrictEqual(await readRemaining(), nothing) && performance.now() < deadline) await sleep(50)
     assert.deepEqual(await readRemaining(), nothing)

@@ -71,7 +71,7 @@ describe('datasetIngest', () => {
     await on.fill(id, CSV)
 
     const measured = await datasetRepository.sizeOfDataset(db, id)
-    // Writes as a worker of a version without this column does.
+    // Writes as a worker from a version without this column does.
     const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
     await db.updateTable('dataset').set(other).where('id', '=', id).execute()
     const replaced = await datasetRepository.sizeOfDataset(db, id)

@@ -178,7 +178,7 @@ describe('a paused run', function () {
     assert.equal((await world.workflow(jobId).describe()).runId, runId)
   })
 
-  it('comes to rest even if its node is lost before stopping, and reconcile leaves it alone', async () => {
+  it('ends its workflow even if its node is lost before stopping, and reconcile leaves it alone', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -217,7 +217,7 @@ describe('a paused run', function () {
     assert.equal((await read(jobId)).paused, false)
   })
 
-  it('comes to rest even if its workflow misses the pause signal', async () => {
+  it('ends its workflow even if the workflow misses the pause signal', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const broken = ApplicationFailure.nonRetryable('broken', 'broken')
     const { promise: mayClaim, resolve: claimNow } = Promise.withResolvers<void>()

@@ -91,7 +91,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-completed', world.workflow(jobId))
   })
 
-  it('shows operators what the run is about, what it waits for and where it runs', async () => {
+  it('shows operators what the run is about, what it is waiting for and where it runs', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const details = async (): Promise<string> => {
       const metadata = await world

@@ -99,7 +99,7 @@ describe('webhookDelivery', () => {
     }
   })
 
-  it('continues after a failure, shows what it waits for, and keeps secrets out of its history', async () => {
+  it('continues after a failure, shows what it is waiting for, and keeps secrets out of its history', async () => {
     const { delivery, handle } = await retried()
     const about = await handle.describe()
     assert.equal(about.searchAttributes['HearthKind']?.[0], 'webhook-delivery')
@@ -248,7 +248,7 @@ describe('webhookDelivery', () => {
     }
   })
 
-  it('closes an attempt whose sender died as interrupted, and continues with the next number', async () => {
+  it('closes an attempt as interrupted when its sender has died, and continues with the next number', async () => {
     behaviour = answerWith(204)
     const { id } = await on.endpoint(receiver.url('/in'))
     const delivery = await on.diedSending(id)

@@ -26,7 +26,7 @@ export const getEndpoint = route({
   },
 })
 
-/** A user who has just called the endpoint checks whether the call was counted. */
+/** Adds usage that isn't folded yet, so that a user who has just called the endpoint sees the call counted. */
 function withUnfolded(
   row: EndpointRow,
   { requests, tokens, usedAt }: usageRepository.UnfoldedUse,

@@ -101,7 +101,7 @@ const isOwn = (body: RegisterForInference): boolean =>
   (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output ?? body.examples) !==
   undefined
 
-/** Takes fields from the caller, and all others from the training result. */
+/** Returns the caller's fields, and all others from the training result. */
 const listingOf = (body: RegisterForInference, version: versionRepository.VersionListing) => ({
   input_schema: body.input_schema ?? version.input_schema,
   output_schema: body.output_schema ?? version.output_schema,

@@ -38,17 +38,15 @@ export const cancelTask = route({
       const userId = headers['x-user-id']?.slice(0, USER_ID_LENGTH.maxLength)
       if (!cohort || !(await cancelCohort(services, cohort.id, { userId }))) {
         const { status } = (cohort && (await cohortRepository.readCohort(services.db, cohort.id))) ?? task
-        throw new ApiError(
-          'conflict',
-          `this task ${status === 'cancelled' ? 'was' : 'has'} ${status} already`,
-        )
+        throw endedError(status)
       }
       return { task_id: task.id, status: 'failed' as const }
     }
     const before = await cancel(services, task.id, CANCELLED_BY_CALLER)
-    if (!before || isTerminalTask(before.status)) {
-      throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)
-    }
+    if (!before || isTerminalTask(before.status)) throw endedError(before?.status ?? 'ended')
     return { task_id: task.id, status: 'failed' as const }
   },
 })
+
+const endedError = (status: string): ApiError =>
+  new ApiError('conflict', `this task ${status === 'cancelled' ? 'was' : 'has'} ${status} already`)

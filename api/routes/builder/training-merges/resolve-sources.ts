@@ -33,7 +33,7 @@ interface MergeInputs {
   sources: NewMergeSource[]
   /** The version whose description the result copies; undefined when no model is a version. */
   model: VersionFacts | undefined
-  /** The base as the caller named it, or as the adapters were trained on it; `undefined` for methods without one. */
+  /** The base that the caller named, or that the adapters were trained on; `undefined` for methods without one. */
   base: { ref: ArtifactRef; version: VersionFacts | undefined } | undefined
 }
 

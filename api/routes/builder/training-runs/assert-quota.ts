@@ -6,8 +6,9 @@ import { ApiError } from '../../../../domain/errors.ts'
 const RETRY_AFTER_S = 30
 
 /**
- * Checks the quota, which runs and merges share. Call this last before the insert, because it locks the account, and
- * requests that fail for other reasons should not wait for that. A run that is being resumed does not count itself.
+ * Checks the quota, which runs and merges share. Call this last, right before the insert, because it locks the account,
+ * and requests that fail for other reasons should not wait for that lock. A run that is being resumed does not count
+ * itself.
  */
 export async function assertQuota(
   trx: Transaction<Database>,

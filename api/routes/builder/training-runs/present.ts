@@ -62,7 +62,7 @@ export function baseOfRun({
   return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
 }
 
-/** Returns whether a run is paused. A run that was cancelled while paused no longer is. */
+/** Returns whether a run is paused. A run that was cancelled while it was paused is no longer paused. */
 export const isPaused = ({ status, paused_at }: Pick<JobView, 'status' | 'paused_at'>): boolean =>
   paused_at !== null && !isTerminal(status)
 

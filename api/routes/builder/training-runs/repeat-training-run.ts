@@ -33,11 +33,11 @@ export const repeatTrainingRun = route({
   },
 })
 
-/** Returns the request body that creates such a run. */
+/** Returns the request body that creates a run like the given one, with the changes. */
 function bodyOf(run: JobView, changes: RepeatTrainingRun): CreateTrainingRun {
   const base = run.base as ArtifactRef | null
   const { base_model, ...others } = run.hyperparameters
-  // With a different kind of base, `base_model` is the name of that base, which the request did not contain.
+  // If the base isn't a hub repository, `base_model` is just the base's name, which the request did not contain.
   const isGiven = base_model !== undefined && (base === null || base.type === 'hf')
   // A null means no change: some clients send it for omitted fields.
   const changed = Object.entries(changes.hyperparameters ?? {}).filter(([, value]) => value !== null)

@@ -14,7 +14,7 @@ import { webhookVerificationStart } from '../../../../workflows/contract/starts.
 
 /** How long an endpoint has to answer its challenge. */
 const VERIFICATION_TIMEOUT_MS = 15 * 60_000
-/** The number of hosts that an account may have challenged, each up to the limit per host. */
+/** The number of hosts to which an account can send challenges, each up to the limit per host. */
 const CHALLENGED_HOSTS = 3
 /** The `Retry-After` in seconds. */
 const CROWDED_RETRY_AFTER_S = 300

@@ -21,7 +21,7 @@ interface ModelRequest {
 
 /**
  * Returns the endpoint behind `model`, an id or a name: the account's own endpoint, or an approved public one of
- * another account. Returns no promise if the endpoint is cached.
+ * another account. Returns it synchronously if it is cached.
  */
 export function modelEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,

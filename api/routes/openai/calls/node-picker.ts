@@ -7,7 +7,7 @@ import type { ModelSlot } from '../../../inference/model-slots.ts'
 import type { Services } from '../../../services.ts'
 import type { ModelCall } from './model-call.ts'
 
-/** The number of nodes that may turn out to have evicted the model since their last report. */
+/** The maximum number of nodes that may turn out to have evicted the model since their last report. */
 const MAX_MISSED = 8
 /** After a node or model server breaks before the first byte, one more node is tried. */
 const MAX_BROKEN = 1

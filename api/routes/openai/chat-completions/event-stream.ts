@@ -48,7 +48,7 @@ export class EventStream {
     return this.#hold(bytes) ? undefined : this.#pass(this.#takeHeld(bytes))
   }
 
-  /** Returns the remaining bytes when the server has ended; an event without its blank line gets one. */
+  /** Returns the remaining bytes once the server has ended its stream; an event without its blank line gets one. */
   rest(): Buffer | undefined {
     if (this.#isDone || this.#heldBytes === 0) return undefined
     const last = this.#takeHeld()

@@ -15,7 +15,7 @@ import { refusalOf } from '../calls/model-call.ts'
 import { EventStream } from './event-stream.ts'
 import type { StreamClient } from './sse-client.ts'
 
-/** How a stream ended, for its row. */
+/** How a stream ended, as recorded in its row. */
 export interface StreamResult {
   tokens: TokenCounts
   /** Why the stream is incomplete. */

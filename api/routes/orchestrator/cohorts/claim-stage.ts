@@ -48,7 +48,7 @@ export const claimStage = route({
       const { stage } = locked
       const cohort = await cohortRepository.readCohort(trx, stage.cohort_id)
       if (!cohort || !cohortRepository.isOpenCohort(cohort)) throw conflict('this cohort has ended', 'closed')
-      if (!isOpenStage(stage)) throw conflict(`this stage has ${stage.status} already`, 'closed')
+      if (!isOpenStage(stage)) throw conflict(`this stage's status is already ${stage.status}`, 'closed')
       const leaseS = body.lease_s ?? LEASE_SECONDS.default
       const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')

@@ -20,7 +20,7 @@ export async function readAdapter(
   adapter: Adapter,
 ): Promise<Buffer> {
   if (adapter.size_bytes > MAX_ADAPTER_BYTES) {
-    throw refused('size_bytes', `may be ${MAX_ADAPTER_BYTES} at most`)
+    throw refused('size_bytes', `must be at most ${MAX_ADAPTER_BYTES}`)
   }
   const bytes = await bytesOf(services, adapter.uri)
   if (bytes.length !== adapter.size_bytes) throw refused('size_bytes', `the file has ${bytes.length} bytes`)
@@ -41,7 +41,7 @@ async function bytesOf(
 
   const root = `s3://${config.S3_BUCKET || LOCAL_BUCKET}/`
   if (!uri.startsWith(root + FOLDER)) {
-    throw refused('uri', `must be a data: URL in base64, or a URL below ${root}${FOLDER}`)
+    throw refused('uri', `must be a base64 data: URL, or a URL under ${root}${FOLDER}`)
   }
   try {
     const { info, body } = await objects.get(uri.slice(root.length))

@@ -106,7 +106,7 @@ export async function resolveConsumer(
       Array.from({ length: dimensions }, () => 0),
     ) === undefined
   ) {
-    throw invalid([...loc, 'input_path'], `leads to columns, but there are not ${dimensions} of them`)
+    throw invalid([...loc, 'input_path'], `leads to columns, but their number is not ${dimensions}`)
   }
   if (valueAt(endpoint.example_output, answer_path) === undefined) {
     throw invalid([...loc, 'answer_path'], "is not in the endpoint's example output")

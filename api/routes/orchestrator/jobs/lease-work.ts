@@ -13,7 +13,7 @@ import { assertStored } from './stored-file.ts'
 /** Failure codes that do not count against the run: another attempt follows. */
 const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled', DISK_FULL])
 
-const ROOM_AGAIN = 'There is room again.'
+const ROOM_AGAIN = 'There is enough space again.'
 
 /** The limit for the metrics and for each schema and example, because responses and lists contain them in full. */
 const MAX_RESULT_CHARS = 2 * 1024 * 1024

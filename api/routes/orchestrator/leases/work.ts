@@ -32,7 +32,7 @@ export interface LeaseWork<Checked = void, Locked = unknown> {
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
   /** Records the work's progress. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
-  /** Records that the work is waiting for room, or, with null, that it no longer is. */
+  /** Records that the work is waiting for storage space, or, with null, that it no longer is. */
   waits?: (services: Services, lease: LeaseRow, kind: StorageWait | null) => Promise<void>
   /** Returns whether the work is paused, in which case its node must stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>

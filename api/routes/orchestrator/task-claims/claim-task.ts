@@ -36,7 +36,8 @@ export const claimTask = route({
       if (!task || !(await dispatchRepository.mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
         throw new ApiError('not_found', 'no such task is assigned to this node')
       }
-      if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
+      if (isTerminalTask(task.status))
+        throw conflict(`this task's status is already ${task.status}`, 'closed')
       // A warm request belongs to the gateway that admitted it.
       if (task.gateway_id) throw conflict('a gateway already handles this task', 'held')
 

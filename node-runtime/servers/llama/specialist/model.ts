@@ -151,7 +151,7 @@ export class SpecialistModel {
       return [this.#tokenize(before, true), this.#tokenize(between, true), this.#tokenize(after, true)]
     }
     const { bos, eos, sep } = this.#model.tokens
-    // BERT has one token between the texts, XLM-RoBERTa two.
+    // BERT has one token between the texts; XLM-RoBERTa has two.
     if (this.#model.vocabularyType === 'wpm') return [listed(bos), listed(sep), listed(sep)]
     return [listed(bos), [...listed(eos), ...listed(sep ?? eos)], listed(eos)]
   }

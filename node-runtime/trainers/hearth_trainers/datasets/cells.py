@@ -41,7 +41,7 @@ class Numbers:
 
 
 def without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the values without blanks around them; those that mean a missing value in every column are
+    """Returns the values without spaces around them; those that mean a missing value in every column are
     null.
     """
     has_blanks = pc.or_(pc.starts_with(column, " "), pc.ends_with(column, " "))
@@ -199,7 +199,7 @@ def _common_symbol(texts: pa.ChunkedArray) -> str | None:
 
 
 def _without_gaps(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Removes blanks and apostrophes that separate thousands."""
+    """Removes spaces and apostrophes that separate thousands."""
     # Only if the whole value is one number: 10 2000 is two.
     is_number = pc.match_substring_regex(texts, f"^{_GAP_THOUSANDS}$")
     if not pc.any(is_number).as_py():

@@ -146,7 +146,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _cuts_brackets(one: _Candidate) -> bool:
-    """Returns whether a mark splits a pair of brackets, in lines without stray quotes."""
+    """Returns whether a delimiter splits a pair of brackets, in lines without stray quotes."""
     lines = (line for line in one.lines if '"' not in line and _is_balanced(line))
     return any(not all(map(_is_balanced, line.split(one.mark))) for line in lines)
 
@@ -174,7 +174,7 @@ def _is_spaced(one: _Candidate) -> bool:
 
 
 def _is_usual(mark: str, rows: list[str]) -> bool:
-    """Returns whether more than half of the rows contain a mark the same number of times."""
+    """Returns whether more than half of the rows contain a delimiter the same number of times."""
     counts = Counter(row.count(mark) for row in rows if mark in row)
     return any(2 * count > len(rows) for count in counts.values())
 

@@ -47,7 +47,7 @@ class CsvFile:
 
 
 def _is_unusual(path: Path, layout: CsvLayout) -> bool:
-    """Returns whether a file may have blanks around quoted cells or rows that end with a delimiter, which
+    """Returns whether a file may have spaces around quoted cells or rows that end with a delimiter, which
     pyarrow reads differently from other parsers.
     """
     if path.stat().st_size == 0:
@@ -61,7 +61,7 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
         )
         if ends or not any(content.find(sign) >= 0 for sign in signs):
             return ends
-        # The signs may all be inside quoted cells, which match as a whole: group 1 is then the blank after
+        # The signs may all be inside quoted cells, which match as a whole: group 1 is then the space after
         # the cell, or empty. Other matches have no group.
         mark = re.escape(mark)
         starts = rb'(?:(?<=\A")|(?<=\A\xef\xbb\xbf")|(?<=[' + mark + rb'\r\n]"))'
@@ -71,7 +71,7 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
 
 
 def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper[str]:
-    """Copies the records without blanks around quoted cells, and with as many fields as the header has."""
+    """Copies the records without spaces around quoted cells, and with as many fields as the header has."""
     copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115 (the caller closes it)
     with path.open(encoding="utf-8-sig", newline="") as stream:
         for record in records_of(stream, layout):
@@ -86,7 +86,7 @@ def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper
 
 
 def column_names(header: Sequence[str]) -> list[str]:
-    """Returns the column names without the blanks around them. Columns without a name are named as in pandas:
+    """Returns the column names without the spaces around them. Columns without a name are named as in pandas:
     the index that it writes is read back as `Unnamed: 0`.
     """
     written = [name.strip(" ") for name in header]

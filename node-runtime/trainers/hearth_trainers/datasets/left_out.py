@@ -38,7 +38,7 @@ def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[Left
 
 def other_columns(names: Sequence[str], target: str, features: Sequence[str]) -> list[str]:
     """Returns the columns of a table that a model neither uses nor predicts, for its manifest. The server
-    takes other names for misspelled ones if they resemble its features' names.
+    treats any other name as a misspelling if it resembles the name of a feature.
     """
     used = {target, *features}
     others = [name for name in names if name not in used and len(name) <= MAX_OTHER_COLUMN_CHARS]

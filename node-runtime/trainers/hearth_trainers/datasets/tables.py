@@ -95,8 +95,8 @@ def _refuse_duplicates(names: list[str]) -> None:
 
 
 def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) -> pa.Table:
-    # Everything is read as text first, because types guessed from the first block would
-    # fail on a late exception.
+    # Everything is read as text first, because types guessed from the first block would fail on a later value
+    # that doesn't fit.
     file = CsvFile(path)
     with file.open() as reader:
         header = reader.schema.names

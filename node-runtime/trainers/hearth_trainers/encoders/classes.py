@@ -21,7 +21,7 @@ from .texts import LabelledTexts
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows that go through the model at once. A batch that doesn't count has no loss."""
+    """Rows that go through the model at once. If `counts` is false, the batch adds nothing to the loss."""
 
     texts: list[Tokens]
     codes: torch.Tensor

@@ -21,7 +21,7 @@ from .pairs import Pair, Pairs
 @dataclass(frozen=True)
 class PairBatch:
     """Rows whose texts go through the model at once: the anchors, then the candidates (all positives, then
-    all negatives). A batch that doesn't count has no loss.
+    all negatives). If `counts` is false, the batch adds nothing to the loss.
     """
 
     texts: list[Tokens]

@@ -32,7 +32,7 @@ class Pairs:
     rows: list[int]
     learn: list[Pair]
     check: list[Pair]
-    # The columns that the run does not name, as its metrics name them.
+    # The columns that the run does not name, in the format of its metrics.
     left_out: list[dict[str, str]]
 
 
@@ -66,7 +66,7 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
 
 
 def columns_left_out(rows: list[dict[str, Any]], used: list[str]) -> list[dict[str, str]]:
-    """Logs the columns that the run does not name, and returns them as its metrics name them."""
+    """Logs the columns that the run does not name, and returns them in the format of its metrics."""
     names: dict[str, None] = {name: None for row in rows[:1000] for name in row}
     return describe_left_out(all_but(list(names), used, f"the model learns from {' and '.join(used)} alone"))
 

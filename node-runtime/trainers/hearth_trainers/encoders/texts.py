@@ -29,7 +29,7 @@ class LabelledTexts:
     labels: Labels
     learn: np.ndarray
     check: np.ndarray
-    # The columns that the run does not name, as its metrics name them.
+    # The columns that the run does not name, in the format of its metrics.
     left_out: list[dict[str, str]]
 
 
@@ -42,7 +42,7 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
         if not any(column in row for row in rows[:1000]):
             raise no_such_column(column, list(rows[0]), parameter)
     texts, names, places = [], [], []
-    # The rows without a value in each of the two columns; a row without a class needs no text.
+    # For each of the two columns, the rows without a value; a row without a class needs no text.
     lacking: dict[str, list[int]] = {column: [] for column in columns[::-1]}
     for place, row in enumerate(rows, 1):
         name = _label_in(row, columns[1], place, has_marks=job.format == "csv")
@@ -83,14 +83,14 @@ def _is_blank(value: Any) -> bool:
 
 
 def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) -> str | None:
-    """Returns a row's class, or None if it has none. With `has_marks`, marks for missing values are not
-    classes; other formats have null for that.
+    """Returns a row's class, or None if it has none. With `has_marks`, strings that mean a missing value are
+    not classes; other formats have null for that.
     """
     value = row.get(column)
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if has_marks and isinstance(value, str):
-        # In a CSV file a blank may follow each delimiter.
+        # In a CSV file a space may follow each delimiter.
         value = value.strip(" ")
         if value in MISSING:
             return None

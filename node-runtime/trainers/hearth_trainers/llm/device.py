@@ -35,7 +35,7 @@ def cuda_fault() -> str:
     """Returns why PyTorch sees no CUDA, in one line."""
     try:
         torch.cuda.init()
-    except Exception as error:  # An AssertionError without CUDA in the build, a RuntimeError of the driver.
+    except Exception as error:  # An AssertionError if the build lacks CUDA, a RuntimeError from the driver.
         [why, *_] = str(error).strip().splitlines() or [""]
         return f"{type(error).__name__}: {why[:200].rstrip('.')}"
     return "the driver lists no device"

@@ -55,7 +55,7 @@ class Notes:
             "cut_answer": (
                 f"Cut the end of the output in {{}}, because the model reads no more than {max_positions:,} tokens"
             ),
-            "tools": "The tools of {} are lost, because the chat template of the base model has none",
+            "tools": "The tools of {} are lost, because the base model's chat template doesn't support tools",
             "system": f"The system text of {{}} {lost}; write it at the beginning of the first user message",
             "reasoning": (
                 f"Reasoning in {{}} {lost}; choose a base model whose template shows it, even in earlier messages"

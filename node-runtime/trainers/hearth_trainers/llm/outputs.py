@@ -52,7 +52,7 @@ def report_files(directory: Path) -> None:
     """Writes one `artifact` line for each file."""
     for path in sorted(one for one in directory.rglob("*") if one.is_file()):
         with path.open("rb") as stream:
-            # The environment llm has Python 3.11 or newer.
+            # The `llm` environment has Python 3.11 or newer.
             hashed = hashlib.file_digest(stream, "sha256")  # pyright: ignore[reportAttributeAccessIssue]
             sha256 = hashed.hexdigest()
         emit(

@@ -59,7 +59,7 @@ class Plan:
             micro += [near[start : start + size] for start in range(0, len(near), size)]
         mixed = [micro[index] for index in rng.permutation(len(micro))]
         if epoch == 0:
-            # The longest rows come first, so that a run that lacks memory fails at the start.
+            # The longest rows come first, so that a run that would run out of memory fails at the start.
             longest = max(range(len(mixed)), key=lambda index: self._lengths[mixed[index][0]])
             mixed.insert(0, mixed.pop(longest))
         return mixed

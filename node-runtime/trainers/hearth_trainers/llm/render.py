@@ -54,8 +54,8 @@ class Renderer:
         self._render = {"alpaca": self._alpaca, "chat": self._chat, "text": self._text}[settings.dataset_type]
 
     def render(self, row: Row, number: int) -> Example | None:
-        """Returns the tokens of row `number` (from 1), or None if it has nothing to learn. Raises an error
-        that names the row if it cannot be trained on. `notes` counts what is lost.
+        """Returns the tokens of row `number` (from 1), or None if there is nothing to learn from it. Raises
+        an error that names the row if it cannot be trained on. `notes` counts what is lost.
         """
         return self._render(row, number)
 
@@ -81,7 +81,7 @@ class Renderer:
         return is_empty
 
     def _split_turn(self, asked: list[dict[str, Any]], output: str, number: int) -> tuple[str, str]:
-        """Returns the prompt in the form that chats will have, and the answer with its end mark."""
+        """Returns the prompt in the form that chats will have, and the answer with its end-of-sequence token."""
         prompt = self._template(asked, number, with_prompt=True)
         whole = self._template([*asked, {"role": "assistant", "content": output}], number)
         eos = self._tokenizer.eos_token or ""

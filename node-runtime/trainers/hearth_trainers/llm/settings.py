@@ -38,8 +38,9 @@ class LoopSettings:
     max_grad_norm: float
 
     def save_every(self, total_steps: int) -> int:
-        """Returns the steps between checkpoints: as requested, otherwise about a twentieth of
-        the run and at least 200. `auto` and 0 request nothing."""
+        """Returns the number of steps between checkpoints: as requested, or for `auto` and 0 about a
+        twentieth of the run, at least 200.
+        """
         requested = 0 if self.save_steps == "auto" else int(self.save_steps)
         return requested or max(200, round(total_steps / 20))
 

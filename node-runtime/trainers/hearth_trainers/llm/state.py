@@ -85,7 +85,7 @@ def write_state(
     os.replace(draft, path)
     _flush_directory(directory)
     with path.open("rb") as stream:
-        # The environment llm has Python 3.11 or newer.
+        # The `llm` environment has Python 3.11 or newer.
         hashed = hashlib.file_digest(stream, "sha256")  # pyright: ignore[reportAttributeAccessIssue]
         sha256 = hashed.hexdigest()
     emit("checkpoint", path=str(path), epoch=position.step, size_bytes=path.stat().st_size, sha256=sha256)

@@ -61,7 +61,7 @@ def read_base(run: Run, task: str) -> Base | None:
 
 def _without_blanks(base: Base) -> Base:
     """Returns the base with trimmed names and text, as CSV files are read now; earlier versions kept the
-    blanks around them.
+    spaces around them.
     """
     names = _trimmed([base.target, *(feature.name for feature in base.features)])
     features = [
@@ -72,7 +72,7 @@ def _without_blanks(base: Base) -> Base:
 
 
 def _trimmed(values: Sequence[Any]) -> list[Any]:
-    """Returns the values with strings trimmed, or unchanged if two of them differ only by blanks."""
+    """Returns the values with strings trimmed, or unchanged if two of them differ only in those spaces."""
     trimmed = [value.strip(" ") if isinstance(value, str) else value for value in values]
     return trimmed if len(set(trimmed)) == len(trimmed) else list(values)
 
@@ -110,8 +110,8 @@ def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> 
 
 def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
     """Warns about columns of the base that are empty in `table`, or contain text that the base did not learn.
-    Raises an error if the base knows no value in any of the columns from which it predicts. `x` contains
-    the encoded rows of `table`, and `written` is the whole dataset, for row numbers.
+    Raises an error if the base learned none of the values in the columns from which it predicts. `x`
+    contains the encoded rows of `table`, and `written` is the whole dataset, for row numbers.
     """
     at = 0
     without: list[tuple[Feature, range]] = []

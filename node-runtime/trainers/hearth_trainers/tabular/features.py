@@ -87,7 +87,7 @@ class RowEncoder:
 
 
 def _codes_of(categories: Sequence[str]) -> dict[str, float]:
-    """Returns the codes of categories. Surrounding blanks and the encoding of accents matter only if two
+    """Returns the codes of categories. Surrounding whitespace and the encoding of accents matter only if two
     categories differ in nothing else.
     """
     codes = {text: float(code) for code, text in enumerate(categories)}

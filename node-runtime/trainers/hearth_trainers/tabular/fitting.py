@@ -20,8 +20,8 @@ from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MAX_CATEGORIES = 500
-# A column contains free text if it has at least this many distinct texts, most of them with several words and
-# in few rows.
+# A column contains free text if it has at least this many distinct values, most of which have several words
+# and occur in few rows.
 MIN_FREE_TEXTS = 10
 MIN_FREE_TEXT_WORDS = 4
 MAX_RARE_ROWS = 3

@@ -33,7 +33,7 @@ class TabularData:
     features: list[Feature]
     x: np.ndarray
     categorical: list[int]
-    # As the run's metrics name them.
+    # In the format of the run's metrics.
     left_out: list[dict[str, str]]
 
     def manifest_fields(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def prepare(run: Run, target: str, base: Base | None) -> TabularData:
 def _columns_of(
     base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]
 ) -> tuple[list[Feature], list[LeftOut]]:
-    """Returns the base's columns, and those that it did not learn from."""
+    """Returns the base's columns, and the table's columns that the base did not learn from."""
     features = features_of(base, table, written, target, ignore)
     check_ignored(table, ignore)
     used = [target, *(feature.name for feature in features)]

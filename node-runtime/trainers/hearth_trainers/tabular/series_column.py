@@ -126,9 +126,9 @@ def _parts_of_times(
     table: pa.Table, numbers: dict[str, pa.ChunkedArray], timely: set[str], doubtful: set[str]
 ) -> set[str]:
     """Returns the columns with one part of the times in another column, such as the month. If no column alone
-    is certain to have a different date in each row, as with dates and hours, two more kinds are parts:
-    years that order the rows, and numbers that count in turn. `timely` names the columns of numbers that
-    are times.
+    is certain to have a different date in each row, as with a date and an hour column, two more kinds
+    count as parts: years that order the rows, and numbers that count up in turn. `timely` names the
+    columns of numbers that are times.
     """
     found = {name: small_numbers(column) for name, column in numbers.items() if name not in timely}
     small = {name: values for name, values in found.items() if values is not None}
@@ -144,7 +144,9 @@ def _parts_of_times(
 
 
 def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
-    """Returns whether a column of small whole numbers has a name that is a part of times, or ends with one."""
+    """Returns whether a column of small whole numbers is named for a part of a time, such as `month` or
+    `fiscal_year`.
+    """
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
     last = words[words.index("of") - 1] if "of" in words[1:] else words[-1] if words else ""
     if last not in _PART_NAMES or "per" in words:

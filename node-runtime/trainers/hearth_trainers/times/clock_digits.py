@@ -8,7 +8,7 @@ from .centuries import first_year_of, whole_year
 
 _DATES = ("YYYYMMDD", "DDMMYYYY", "MMDDYYYY", "DDMMYY", "MMDDYY", "YYMMDD")
 _CLOCKS = ("HH", "HHmm", "HHmmss")
-# Dates come before clocks, because most programs write them so.
+# Dates come before clocks, because most programs write them in that order.
 NOTATIONS = [date + clock for date in _DATES for clock in _CLOCKS] + [
     clock + date for date in _DATES if not date.startswith("Y") for clock in _CLOCKS
 ]

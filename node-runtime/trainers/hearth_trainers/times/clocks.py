@@ -10,7 +10,7 @@ _WITH_POINTS = re.compile(r"([01]?\d|2[0-4])\.([0-5]\d)\.([0-5]\d)")
 
 
 def is_clock(text: str) -> bool:
-    """Returns whether a text is a time of day and not a date."""
+    """Returns whether a string is a time of day and not a date."""
     if _CLOCK.fullmatch(text):
         return True
     found = _WITH_POINTS.fullmatch(text)
@@ -18,7 +18,7 @@ def is_clock(text: str) -> bool:
 
 
 def are_clocks(texts: list[str]) -> bool:
-    """Returns whether all texts in a column are times of day. Taken alone, some dotted ones could be dates."""
+    """Returns whether all values in a column are times of day. Taken alone, some dotted ones could be dates."""
     return any(map(is_clock, texts)) and all(_CLOCK.fullmatch(text) or _WITH_POINTS.fullmatch(text) for text in texts)
 
 

@@ -83,7 +83,7 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
             else ""
         )
         warn_about_data(
-            f"No column with times was found: the rows count as oldest first.{but} Name one as time_column."
+            f"No column with times was found: the rows are assumed to be oldest first.{but} Name one as time_column."
         )
     return None
 
@@ -135,7 +135,7 @@ def _choose(candidates: list[_Candidate], failures: dict[str, JobError]) -> _Can
         used, reason = min(proved, key=lambda one: int(one.times.missing.sum())), "the file is already in its order"
     elif in_order:
         used, reason = max(in_order, key=lambda one: one.moments), "the file is already in its order"
-        # A file sorted by day may have the times of each day in no order.
+        # A file sorted by day may have each day's times in any order.
         finer = [one for one in different if one.orders_alike(used)]
         used, reason = (finer[0], "it differs in every row") if finer else (used, reason)
     elif different:

@@ -1,4 +1,4 @@
-"""Text notations of times, and the moments they stand for. Each text is read without its column."""
+"""Text notations of times, and the moments they stand for. Each value is read without the rest of its column."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ def month_of(name: str) -> int | None:
 
 
 def is_time(text: str) -> bool:
-    """Returns whether a text is a time in some notation."""
+    """Returns whether a string is a time in some notation."""
     return (NUMERIC.fullmatch(text) is not None and not is_clock(text)) or clear_time(text) is not None
 
 
 def clear_time(text: str) -> int | None:
-    """Returns the microseconds since 1970 of an unambiguous text; None for any other."""
+    """Returns the microseconds since 1970 of an unambiguous string; None for any other."""
     found = clear_match(text)
     return clear_moment(found, POSIX_YEAR) if found else None
 
 
 def clear_match(text: str) -> re.Match[str] | None:
-    """Returns the match of a text in an unambiguous notation."""
+    """Returns the match of a string in an unambiguous notation."""
     return next((found for pattern in _CLEAR if (found := pattern.fullmatch(text))), None)
 
 

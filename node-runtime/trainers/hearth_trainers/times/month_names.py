@@ -29,7 +29,7 @@ def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarr
     and the order of the rows depends on it.
     """
     in_turn = None if days is None else _across_new_year(days)
-    # Days that repeat in no order may be from several years, which can't be distinguished.
+    # Days that repeat in no particular order may be from several years, which can't be distinguished.
     has_order = in_turn is not None or (days is not None and len(np.unique(days)) == len(days))
     if has_order and rank_alike([years, days if in_turn is None else in_turn]):
         either = f"they may be {DAYS_WITHOUT_YEAR}, but the order of the rows is the same either way"

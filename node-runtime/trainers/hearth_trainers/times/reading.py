@@ -33,8 +33,8 @@ _MAX_EPOCH = 41.024448
 @dataclass(frozen=True)
 class Times:
     """The time of each row. `unit` is the length of a value's unit in microseconds, or 0 for numbers without
-    one. `how` says how the values were read, and `assumed` why no other reading was chosen if they allow
-    several. `is_number` marks numbers that were not read as dates, and `notations` lists the date
+    one. `how` says how the values were read, and `assumed` says why no other reading was chosen if several
+    were possible. `is_number` marks numbers that were not read as dates, and `notations` lists the date
     notations that fit all of them, although nothing proves one. Times without `has_year` are days whose
     weekdays and distance across February 29 aren't known.
     """
@@ -54,7 +54,7 @@ class DoubtfulMonths(JobError):
 
 
 def looks_like_times(column: pa.ChunkedArray) -> bool:
-    """Returns whether nearly all of a column's first texts are times in some notation."""
+    """Returns whether nearly all of a column's first values are times in some notation."""
     texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
     known = sum(is_time(text) for text in texts)
     return len(texts) > 1 and known >= 0.9 * len(texts)
@@ -97,8 +97,8 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
 
 
 def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: str) -> str | None:
-    """Returns the date notation that the digits prove (years of four digits do) or the order of the file
-    proves; None if the numbers may be something else.
+    """Returns the date notation that is proven by the digits (as by years of four digits) or by the order of
+    the file; None if the numbers may be something else.
     """
     if (known != np.floor(known)).any():
         return None
@@ -235,7 +235,7 @@ def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: st
 
 
 def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:
-    """Returns the times, with month names and two digits read as the whole column proves."""
+    """Returns the times; the whole column decides how month names with two digits are read."""
     short = [(row, one) for row, one in enumerate(clear) if one and one.re is NAME_AND_NUMBER and len(one["y"]) == 2]
     if not short:
         return times
@@ -259,7 +259,7 @@ Parts = dict[int, tuple[tuple[str, str, str], str, re.Match[str]]]
 
 
 def _parsed(texts: list[str | None]) -> tuple[list[re.Match[str] | None], Parts]:
-    """Returns the matches of unambiguous texts, and the parts of the others by row."""
+    """Returns the matches of unambiguous values, and the parts of the other values by row."""
     clear: list[re.Match[str] | None] = []
     parts: Parts = {}
     for row, text in enumerate(texts):

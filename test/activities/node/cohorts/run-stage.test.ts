@@ -105,7 +105,7 @@ describe('cohort stages on a node', () => {
     )
   })
 
-  it('are all accepted from a worker of an earlier version, which does not place them again', async () => {
+  it('are all accepted from an older worker, which does not place them again', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 

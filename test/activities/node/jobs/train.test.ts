@@ -77,7 +77,7 @@ describe('training on a node', function () {
         TIMEOUT_MS,
       )
       await until(() => node.trainers().length === 0, TIMEOUT_MS)
-      // The result now has to wait for longer than a transfer is retried.
+      // The result now has to wait longer than a transfer keeps retrying.
       await sleep(3_000)
       const waiting = await get(jobId)
       assert.deepEqual([waiting.status, waiting.error_message ?? null], ['running', null])

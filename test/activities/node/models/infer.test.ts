@@ -172,7 +172,7 @@ describe('a task on a node', () => {
     assert.equal(node.claims, 7)
   })
 
-  it("transfers its input and result under its claim's turn on a shared node", async () => {
+  it("passes its claim's turn when it fetches its input and reports its result, on a shared node", async () => {
     using gateway = await gatewayAwayFor(0, /^$/, { turn: 'quiet' })
     const control = controlOf(gateway.origin)
     const turns: (string | undefined)[] = []

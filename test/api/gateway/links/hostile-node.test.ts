@@ -209,7 +209,7 @@ describe('a hostile node', () => {
     assert.equal(status, 200, 'the memory of answers was not given back')
   })
 
-  it('cannot block the thread with an answer of many names; its client gets an error', async () => {
+  it('cannot block the thread with an answer that has many names; its client gets an error', async () => {
     using link = await linked()
     const names = Array.from({ length: 24_000 }, (_, nth) => `"${nth.toString(36)}":0`)
     const body = Buffer.from(`{"choices":[],${names.join()}}`)
@@ -324,7 +324,7 @@ describe('a hostile node', () => {
     }
     await until(async () => Boolean((await storedOf(other.nodeId)) && (await storedOf(node.nodeId))))
 
-    // Ensures that each write has a report from both.
+    // Ensures that each write has a report from both nodes.
     const flooding = setInterval(
       () => link.send(FRAME.state, 0, {}, { report: reportOf(models, { gpu_fault: fault }) }),
       5,

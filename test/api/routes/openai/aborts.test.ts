@@ -83,7 +83,7 @@ describe('chats whose clients disconnect', () => {
 
       await leave(endpoint, leaving)
 
-      // This request comes after all others, none of which can reach the model server any more.
+      // This request comes after all others, none of which can still reach the model server.
       assert.equal((await chat.chat(endpoint.id)).status, 200)
       await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
       const { aborted, requests } = await chat.stats(endpoint)

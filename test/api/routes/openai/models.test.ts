@@ -128,7 +128,7 @@ describe('chat models (4.7)', () => {
     })
   }
 
-  it('are found by name on every route, including those of another account (4.7)', async () => {
+  it("are found by name on every route, including another account's models (4.7)", async () => {
     const stranger = await api.account()
     const bodies: Record<string, [taskType: string, body: object]> = {
       '/v1/completions': ['code', { prompt: 'x' }],

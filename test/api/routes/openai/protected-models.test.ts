@@ -68,7 +68,7 @@ describe('a chat whose model needs the memory of a recently loaded one', functio
     assert.deepEqual(await samples(endpoint), [1, 1])
   })
 
-  it('gets an immediate 503 with the protected time left if that exceeds the maximum wait, while the load continues', async () => {
+  it('gets an immediate 503 with the remaining protected time if that exceeds the maximum wait, while the load continues', async () => {
     const chat = await open()
     await using _node = chat.node
     await using worker = loadPromised(chat)

@@ -139,7 +139,7 @@ describe('the admin API', () => {
       platform: 20,
       [`owner:${accountId}`]: 80,
     })
-    // From before the introduction of transfers.
+    // These entries predate the introduction of transfers.
     const old = ['platform', 'escrow'] as const
     for (const [i, purse] of old.entries()) {
       await sql`insert into ledger_entry (id, task_id, kind, purse, amount_micro)

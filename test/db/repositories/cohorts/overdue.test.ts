@@ -17,7 +17,7 @@ describe('overdue stages and hand-overs', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('are signalled in turn, even if the workflows of earlier ones do not respond', async () => {
+  it('are signaled in turn, even if the workflows of earlier ones do not respond', async () => {
     const { db } = api.database
     const cohort = await buildCohort(db, (await api.account()).accountId)
     for (let position = 0; position < PAGE + 20; position++)

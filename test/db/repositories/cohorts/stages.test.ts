@@ -44,7 +44,7 @@ describe('cohort stages', () => {
     assert.deepEqual((await readStage(stage.id)).loaded_at, loaded_at)
   })
 
-  it('receive nothing after they are given up', async () => {
+  it('receive nothing after they are abandoned', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const producer = await buildStage(db, cohort, { status: 'succeeded' })
@@ -71,7 +71,7 @@ describe('cohort stages', () => {
     ])
   })
 
-  it('hand over their default output in the template of each edge whose path exists in it', async () => {
+  it("hand over their default output, in the edge's template, along each edge whose path exists in it", async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const stage = await buildStage(db, cohort, { status: 'waiting' })

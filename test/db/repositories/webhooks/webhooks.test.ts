@@ -43,7 +43,7 @@ describe('webhook rows', () => {
     return id
   }
 
-  it('are kept as long as the contract requires: attempts 14 days, events and deliveries 30, open ones to their deadline', async () => {
+  it('are kept as long as the contract requires: attempts 14 days, events and deliveries 30, open ones until their deadline', async () => {
     const { db } = on.api.database
     const id = await destination()
     const ages = [13, 15, 29, 31, 36, 38, 38, 38]

@@ -37,7 +37,7 @@ describe('a llama.cpp conversation', () => {
       assert.throws(() => historyOf([call, stray]), /must name a call that was made before it/)
   })
 
-  it('rejects an unknown role instead of treating it as the system', () => {
+  it('rejects an unknown role instead of treating it as the system role', () => {
     assert.throws(() => historyOf([{ role: 'observation', content: 'x' }]), { field: 'messages[0].role' })
     assert.deepEqual(historyOf([{ role: 'developer', content: 'x' }])[0], { type: 'system', text: 'x' })
   })

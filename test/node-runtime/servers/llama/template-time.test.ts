@@ -6,7 +6,7 @@ import { UnusableWeightsError } from '../../../../node-runtime/servers/llama/unu
 
 const STATE = { contextText: { values: ['hi'], tokenize: () => [] }, stopGenerationTriggers: [] }
 
-/** Nested ranges that imitate an endless template; libraries catch the errors of templates. */
+/** Imitates an endless template in a library that catches the template's errors. */
 function spin(): never {
   for (;;) {
     try {
@@ -21,14 +21,14 @@ const wrapperOf = (generateContextState: () => typeof STATE): ChatWrapper => ({ 
 describe('the chat template of a GGUF', function () {
   this.timeout(60_000)
 
-  it('makes the weights unusable if it does not end while the model loads', () => {
+  it('makes the weights unusable if it loops forever while the model loads', () => {
     assert.throws(
       () => resolveInTime(() => spin(), { timeoutMs: 300 }),
       (err) => err instanceof UnusableWeightsError && /chat template takes more than 0.3 s/.test(err.message),
     )
   })
 
-  it('rejects a conversation for which it does not end, and serves the next one', () => {
+  it('rejects a conversation that makes it loop forever, and serves the next one', () => {
     let isEndless = true
     const wrapper = resolveInTime(() => wrapperOf(() => (isEndless ? spin() : STATE)), { timeoutMs: 300 })
     const generate = () => wrapper.generateContextState({ chatHistory: [] })

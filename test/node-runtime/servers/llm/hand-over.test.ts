@@ -19,7 +19,7 @@ const MESSAGES = [
 ]
 const GREEDY = { max_tokens: 48, temperature: 0 }
 
-/** Writes a model of each form; the other model has the same number of layers, but different heads. */
+/** Writes a model in each format; `other` writes one with as many layers, but different heads. */
 const FORMS = {
   gguf: {
     make: (folder: string) => writeTinyGguf(join(folder, 'model.gguf'), { context: 4_096 }),

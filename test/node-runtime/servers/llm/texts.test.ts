@@ -105,7 +105,7 @@ for (const [server, form, require] of [
       }
     })
 
-    it('becomes a call if it is the JSON of one, as Llama 3 writes it, and a tool was given', async () => {
+    it('becomes a call if it is the JSON that Llama 3 writes for a call, and a tool was given', async () => {
       const says = [
         '\n',
         '{"name": "get_wea',

@@ -239,7 +239,7 @@ export function writeAdapter(
   return factors
 }
 
-/** Reads every file below a folder by its relative path. */
+/** Reads every file under a folder, keyed by relative path. */
 export function filesBelow(dir: string): Map<string, Buffer> {
   const names = readdirSync(dir, { recursive: true, encoding: 'utf8' })
   const files = names.map((name) => join(dir, name)).filter((path) => statSync(path).isFile())

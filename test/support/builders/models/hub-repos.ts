@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { HubRepo } from '../../servers/hub-server.ts'
 
-/** Reads every file below a folder by its relative path. */
+/** Reads every file under a folder, keyed by relative path. */
 export async function filesOf(folder: string): Promise<Record<string, Buffer>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))

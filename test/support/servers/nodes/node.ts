@@ -37,7 +37,7 @@ export interface TestNodeOptions {
   concurrency?: number
   /** The number of placed work items that it runs at a time. */
   slots?: number
-  /** The number of slots that tools and stages share; by default that of a real node. */
+  /** The number of slots that tools and stages share; by default the same as on a real node. */
   sharedSlots?: number
   /** True to poll the queues of jobs as well, in worlds with queues. */
   jobs?: boolean

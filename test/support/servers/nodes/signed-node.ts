@@ -18,7 +18,7 @@ export interface SignedNode {
 interface SignedNodeOptions {
   accountId?: string
   sharing?: NodeSharing
-  /** Records all work that the node claims as dispatched by the gate. */
+  /** True (the default) to record each task or job that the node claims as dispatched by the gate. */
   isHanded?: boolean
 }
 

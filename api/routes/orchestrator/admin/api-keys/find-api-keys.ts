@@ -6,7 +6,7 @@ import { presentApiKey } from '../../../../keys/present.ts'
 
 export const findApiKeys = route({
   operationId: 'findApiKeys',
-  summary: 'Find keys of all accounts that end in these four characters, newest first, at most 100',
+  summary: 'Find keys in all accounts by their last four characters, newest first, at most 100',
   method: 'GET',
   path: '/admin/keys',
   auth: 'operations-key',

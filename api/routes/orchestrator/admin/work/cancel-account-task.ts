@@ -38,11 +38,11 @@ export const cancelAccountTask = route({
       if (cohort && (await cancelCohort(services, cohort.id, request))) {
         return { task_id, status: 'failed' as const }
       }
-      throw new ApiError('conflict', `this task has ${task.status} already`)
+      throw new ApiError('conflict', `this task's status is already ${task.status}`)
     }
     const before = await cancelTask(services, task_id, CANCELLED_BY_OPERATOR, record)
     if (!before || isTerminalTask(before.status)) {
-      throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)
+      throw new ApiError('conflict', `this task's status is already ${before?.status ?? 'ended'}`)
     }
     return { task_id, status: 'failed' as const }
   },

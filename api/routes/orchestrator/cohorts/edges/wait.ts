@@ -1,6 +1,6 @@
 import type { Services } from '../../../../services.ts'
 
-/** A lost NOTIFY delays the response by at most this time. */
+/** A lost NOTIFY delays the response by at most this long. */
 const REREAD_INTERVAL_MS = 5_000
 
 interface EdgeWait {

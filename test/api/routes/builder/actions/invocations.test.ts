@@ -103,7 +103,7 @@ describe('invocations of endpoints', () => {
     )
   })
 
-  it('answer 202 when the model exceeds the timeout, and can be read later', async () => {
+  it('get 202 when the model exceeds the timeout, and can be read later', async () => {
     const { status, body } = await invoke(warm.name, { input: { wait_s: 2 }, sync_timeout_s: 1 })
 
     assert.equal(status, 202)

@@ -138,7 +138,7 @@ describe('dataset upload', () => {
     assert.deepEqual(await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`)), [])
   })
 
-  it('answers 400 to a form that cannot be parsed and 415 to another content type', async () => {
+  it('answers 400 to a form that cannot be parsed and 415 to any other content type', async () => {
     const cut = (await form({ name: 'x', storage_format: 'csv' }, { text: CSV })).raw.slice(0, -40)
     const { headers } = await form({ name: 'x' })
     const url = `${DATASETS}/upload`

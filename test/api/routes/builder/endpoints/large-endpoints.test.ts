@@ -23,20 +23,20 @@ describe('an endpoint with a large listing', () => {
     return status
   }
 
-  it('is deleted without reading it', async () => {
+  it('is deleted without its listing being read', async () => {
     const { id } = await build()
 
     assert.equal(await call('DELETE', `${ENDPOINTS}/${id}`), 204)
   })
 
-  it('replaces another endpoint without reading it', async () => {
+  it('replaces another endpoint without its listing being read', async () => {
     const [old, next] = [await build({}), await build()]
 
     const change = { status: 'deprecated', replaced_by: next.name }
     assert.equal(await call('PATCH', `${ENDPOINTS}/${old.id}`, change), 200)
   })
 
-  it('shows operators which nodes have it loaded without reading it', async () => {
+  it('reports its nodes to operators without its listing being read', async () => {
     const { id } = await build()
 
     const path = `/api/v1/admin/endpoints/${id}/min-warm`

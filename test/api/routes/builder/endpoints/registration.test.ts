@@ -77,7 +77,7 @@ describe('register-for-inference (4.4)', () => {
     const { run, version } = await completedRun()
     const { body: made } = await register(run.id, { name: 'mislabelled' })
     const row = api.database.db.updateTable('endpoint').where('id', '=', made.endpoint_id)
-    // As an earlier release allowed it to be registered.
+    // An earlier release allowed this registration.
     await row.set({ task_type: 'chat' }).execute()
     const patch = (task_type: string, key = mine.key) =>
       api.call('PATCH', '/api/builder/v1/endpoints/mislabelled', { key, body: { task_type } })

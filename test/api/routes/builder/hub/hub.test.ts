@@ -214,7 +214,7 @@ describe('the model hub', () => {
     }
   })
 
-  it('is the only host that receives its token, not its CDN', () => {
+  it('receives its token, while its CDN does not', () => {
     const shown = hub.requests.filter(({ headers }) => headers.authorization !== undefined)
 
     assert.ok(shown.length > 0)

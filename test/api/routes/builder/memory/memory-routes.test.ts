@@ -33,7 +33,7 @@ describe('memory routes', () => {
     return caller
   }
 
-  it('answer 404 without HEARTH_MEMORY, as opposed to a disabled memory', async () => {
+  it('answer 404 without HEARTH_MEMORY, but return a status for a disabled memory', async () => {
     await using other = await startApi()
     const { key } = await other.account()
 

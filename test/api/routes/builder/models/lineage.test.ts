@@ -106,7 +106,7 @@ describe('lineage is correct (4.4)', function () {
     await check(await tune(own, merged, { base: refOf(merged, 'job') }))
   })
 
-  it('for a chain of retrains, each run with its name, even if only named as a parent', async () => {
+  it("for a chain of retrains, with each run's name, even if it appears only as a parent", async () => {
     const dataset = await world.dataset(own, 'table', 'private')
     const first = await world.run(own, { dataset, base: null, body: {} })
     const second = await world.run(own, { dataset, base: first, body: { base: refOf(first, 'job') } })

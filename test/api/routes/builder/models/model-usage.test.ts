@@ -74,7 +74,7 @@ describe("a model's usage", () => {
     assert.deepEqual(body.others, { endpoints: 0, versions: 0, jobs: 0 })
   })
 
-  it("counts other accounts' usage without naming it", async () => {
+  it("counts other accounts' usage without revealing details", async () => {
     const [own, stranger] = [await api.account(), await api.account()]
     const made = await modelOf(own)
     const theirs = await addRun(stranger, made.versionId, 'running')

@@ -41,7 +41,7 @@ describe('a task with a large input or result', () => {
     return [row?.status, row?.error]
   }
 
-  it('is cancelled without reading them, whether or not it has ended', async () => {
+  it('is cancelled without either being read, whether or not it has ended', async () => {
     const ended = await build({ status: 'succeeded', input: null, result: LARGE })
     const open = await build({})
 
@@ -49,7 +49,7 @@ describe('a task with a large input or result', () => {
     assert.equal((await lean(() => cancel(open))).status, 200)
   })
 
-  it('is placed, and abandoned, without reading them', async () => {
+  it('is placed, and abandoned, without either being read', async () => {
     const activities = createInferenceActivities(api.services)
     const id = await build({ error: 'the last node was lost' })
 
@@ -60,7 +60,7 @@ describe('a task with a large input or result', () => {
     assert.deepEqual(await statusOf(id), ['failed', 'the last node was lost'])
   })
 
-  it('is claimed, renewed, failed and completed without reading them', async () => {
+  it('is claimed, renewed, failed and completed without either being read', async () => {
     const id = await build({})
 
     const first = await lean(() => claim(id))
@@ -74,7 +74,7 @@ describe('a task with a large input or result', () => {
     assert.deepEqual(await statusOf(id), ['succeeded', null])
   })
 
-  it('fails along with its gateway without reading them', async () => {
+  it('fails along with its gateway without either being read', async () => {
     const id = await build({ status: 'running', gateway_id: newId() })
 
     await lean(() => reapOrphans(api.services.db, new Date()))

@@ -120,8 +120,7 @@ describe('a long result', () => {
 
     const [one, other] = ends.toSorted((a, b) => a.at - b.at)
     assert.ok(one && other && one.bytes > 2 << 20, JSON.stringify(ends))
-    // The bodies of both requests took turns as well, so without turns the second answer would follow soon after the
-    // first.
+    // The request bodies took turns as well; if the answers didn't, the second one would follow soon after the first.
     assert.ok(other.at - one.at > one.bytes / (8 * 1024) / 2, JSON.stringify(ends))
   })
 
@@ -156,7 +155,7 @@ describe('a long result', () => {
   const get = (id: string) => fetch(urlOf(id), { headers: { 'x-api-key': caller.key } })
   const urlOf = (id: string) => new URL(`${BUILDER}/tasks/${id}`, api.baseUrl)
 
-  it('is sent as stored, without parsing it', async () => {
+  it('is sent as stored, without being parsed', async () => {
     const result = `{ "values": [${'1.50,'.repeat(100_000)} 2e0] }`
     const id = await buildHeldTask(api.database.db, caller.accountId, {
       status: 'succeeded',

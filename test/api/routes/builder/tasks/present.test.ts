@@ -53,7 +53,7 @@ async function detailOf(row: TaskRow, model?: Partial<NodeModel>, environment?: 
 }
 
 describe("a task's progress", () => {
-  it('is that of the environment when nothing is left to download, even during a conversion', async () => {
+  it("is the environment's when nothing is left to download, even during a conversion", async () => {
     for (const bytes of [{}, { bytes_total: 10, bytes_downloaded: 10 }]) {
       const detail = await detailOf(ROW, { state: 'downloading_model', ...bytes }, INSTALLING)
 

@@ -107,7 +107,7 @@ describe('the base models of runs, merges and endpoints', function () {
     }
   })
 
-  it('are the models that adapters were trained on when a merge folds these in, wherever they are stored', async () => {
+  it("are the models that a merge's adapters were trained on, wherever they are stored", async () => {
     const stored = await world.store(own)
     const onStored = await tuned(stored, { base: refOf(stored) })
     const fetched = world.advance('acme/fetched')

@@ -27,7 +27,7 @@ describe('a run with large metrics and a large model description', () => {
     return (await on.lean(() => on.api.call(method, `/api/builder/v1${path}`, call))).status
   }
 
-  it('rejects state changes without reading them', async () => {
+  it('rejects state changes without its large fields being read', async () => {
     const { runId } = await build()
 
     const statuses: number[] = []
@@ -37,7 +37,7 @@ describe('a run with large metrics and a large model description', () => {
     assert.deepEqual(statuses, [409, 409, 409])
   })
 
-  it('shows its files, events and logs without reading them', async () => {
+  it('shows its files, events and logs without its large fields being read', async () => {
     const { runId } = await build()
 
     const statuses: number[] = []
@@ -47,7 +47,7 @@ describe('a run with large metrics and a large model description', () => {
     assert.deepEqual(statuses, [200, 200, 200, 200])
   })
 
-  it('adds its version to a model and removes it without reading them', async () => {
+  it('adds its version to a model and removes it without its large fields being read', async () => {
     const { runId } = await build()
     const name = `model-${newId()}`
 
@@ -58,7 +58,7 @@ describe('a run with large metrics and a large model description', () => {
     assert.equal(await statusOf('DELETE', `/models/${model?.id}`), 204)
   })
 
-  it('is deleted with its version without reading them', async () => {
+  it('is deleted with its version without its large fields being read', async () => {
     const { runId, versionId } = await build()
 
     assert.equal(await statusOf('DELETE', `/training/runs/${runId}`), 204)

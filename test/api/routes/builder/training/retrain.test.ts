@@ -169,7 +169,7 @@ describe('retraining (2.4, 4.3)', () => {
     }
   })
 
-  it("reads stored files only below the account's own folder", async () => {
+  it("reads stored files only under the account's own folder", async () => {
     const folder = `accounts/${accountId}/models/mine`
     for (const name of ['config.json', 'model.safetensors']) {
       await api.services.objects.put(`${folder}/${name}`, Buffer.from('x'), { contentType: 'text/plain' })

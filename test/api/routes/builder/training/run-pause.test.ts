@@ -69,7 +69,7 @@ describe('pausing a training run', () => {
     assert.equal((await on.claim(on.node, runId)).status, 200)
   })
 
-  it('is signalled to the node with the next renewal and checkpoint, which ends the attempt', async () => {
+  it('is signaled to the node with the next renewal and checkpoint, which ends the attempt', async () => {
     const runId = await on.newJob()
     const { lease_token } = await claimJob(on.node, runId)
     assert.equal('pause' in (await on.lease(on.node, lease_token, 'renew')).body, false)

@@ -30,7 +30,7 @@ describe("a training run's stream", () => {
       .where('status', '=', 'pending')
       .execute()
     runId = await createRun(api, key, { dataset_id: await readyDataset(api, accountId) })
-    // Removes the log line that no node is available.
+    // Removes the log line saying that no node is available.
     await db.deleteFrom('job_log').where('job_id', '=', runId).execute()
   })
 

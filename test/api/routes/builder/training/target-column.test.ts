@@ -95,7 +95,7 @@ describe('the target column of a training run', () => {
     assert.deepEqual([named[0], byDefault[0], classes[0], fine[0]], [422, 422, 422, 202])
     assert.match(
       named[1],
-      /^hyperparameters\.target: the column city is of type string, but .* numbers; columns that it can predict: size; write numbers as 1234\.5, without thousands separators and units$/,
+      /^hyperparameters\.target: the column city is of type string, but .* numbers; columns that it can predict: size; write numbers as 1234\.5, without thousands separators or units$/,
     )
     assert.match(byDefault[1], /^hyperparameters\.target_column: .*the request names no target_column/)
     assert.match(classes[1], /the column parts is of type list.*: size, city$/)

@@ -111,7 +111,7 @@ describe('training merges (4.3)', () => {
     }
   })
 
-  it('use the base that the adapters were trained on by default', async () => {
+  it('use by default the base that the adapters were trained on', async () => {
     const jobId = await createMerge(api, key, { adapters: [adapter] })
 
     const node = await signedNode(api)
@@ -132,7 +132,7 @@ describe('training merges (4.3)', () => {
       ingredients[0].names.includes(`hearth://model_version/${base.version_id}`),
       String(ingredients[0].names),
     )
-    // Its chunks and, for a tiny adapter, one more.
+    // 160 MB of chunks, plus 1 MB for the tiny adapter.
     assert.equal(body.merge.memory_mb, 161)
   })
 

@@ -116,7 +116,7 @@ describe('training runs', () => {
     ])
   })
 
-  it('are rejected with missing fields and fields of the wrong type', async () => {
+  it('are rejected when fields are missing or of the wrong type', async () => {
     for (const field of ['job_name', 'dataset_id']) {
       const { status, body } = await create({ [field]: undefined })
       assert.equal(status, 422)

@@ -242,7 +242,7 @@ describe('cohort plans', () => {
     ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
   ]
   for (const [what, body, faultPath] of FAULTS) {
-    it(`answer 422 with the path of ${what}`, async () => {
+    it(`get 422 with the path of ${what}`, async () => {
       const answer = await call('/cohorts:plan', body)
       assert.equal(answer.status, 422, JSON.stringify(answer.body))
       const places = answer.body.detail.map(({ loc }: AnyBody) => loc.join('.'))

@@ -69,7 +69,7 @@ describe('task claims', () => {
     )
   })
 
-  it('work for a task that is dispatched again, even after the database clock went back', async () => {
+  it('work for a task that is dispatched again, even after the database clock is set back', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body
     await lease(node, lease_token, 'fail', { code: 'model_failed', message: 'x', retryable: true })

@@ -202,7 +202,7 @@ describe('edge attempts (3)', () => {
     assert.deepEqual(restarted, [world.stages[0].id])
   })
 
-  it('fail when only the consumer keeps calling after both sides had agreed', async () => {
+  it('fail when only the consumer keeps calling after both sides have agreed', async () => {
     const ago = (seconds: number) => new Date(Date.now() - seconds * 1_000)
     const after = async (aloneS: number, calledS: number, { isProducerThere = false } = {}) => {
       const world = await edgeWorld(api)

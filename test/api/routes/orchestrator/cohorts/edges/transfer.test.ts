@@ -262,15 +262,15 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal((await by.consumer.negotiate({}, 1_000)).body.failure, 'no_room')
   })
 
-  describe('failures as in vllm#52234, each with its own code', () => {
-    it('reports an unknown reference', async () => {
+  describe('failures as in vllm#52234', () => {
+    it('have their own code for an unknown reference', async () => {
       const world = await agreed()
       const elsewhere = await agreed()
       const { status } = await elsewhere.consumer.as({ token: world.consumer.token }).consume()
       assert.equal(status, 404)
     })
 
-    it('reports a different shape', async () => {
+    it('have their own code for a different shape', async () => {
       const world = await agreed()
       await listen(world)
       await transfer(world.consumer, 'begin')
@@ -279,7 +279,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.equal((await world.consumer.consume({ shape: [1, 32] })).body.failure, 'shape_mismatch')
     })
 
-    it('reports a reference that was consumed', async () => {
+    it('have their own code for a reference that was consumed', async () => {
       const world = await agreed()
       await listen(world)
       await world.producer.negotiate(PAYLOAD_FIELDS)
@@ -292,7 +292,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.deepEqual([status, body.error.details.state], [409, 'consumed'])
     })
 
-    it('reports a stale reference', async () => {
+    it('have their own code for a stale reference', async () => {
       const world = await agreed()
       const { db } = api.database
       const next = { attempt: 2, state: 'planned' as const }
@@ -303,7 +303,7 @@ describe('transfers between nodes (2.5)', () => {
       assert.deepEqual([status, body.error.details], [409, next])
     })
 
-    it('reports a hold that has expired', async () => {
+    it('have their own code for a hold that has expired', async () => {
       const world = await agreed()
       await listen(world)
       const past = new Date(Date.now() - 1_000)
