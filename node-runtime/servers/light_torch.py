@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import torch
 
 COMPILER = "torch._dynamo"
+BITSANDBYTES = "bitsandbytes"
 
 # A server is one process. With this setting, transformers does not import its code for tensors that span
 # several devices.
@@ -35,6 +36,19 @@ def without_compiler() -> Iterator[None]:
         marks.remove()
 
 
+@contextmanager
+def without_quantization() -> Iterator[None]:
+    """In this context, libraries behave as if bitsandbytes were not installed. It needs a GPU and imports the compiler."""
+    if BITSANDBYTES in sys.modules:
+        yield
+        return
+    sys.modules[BITSANDBYTES] = cast(ModuleType, None)
+    try:
+        yield
+    finally:
+        del sys.modules[BITSANDBYTES]
+
+
 def _mark(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any:
     return function or (lambda marked: marked)
 
@@ -43,6 +57,8 @@ class _Marks(ModuleType):
     """No-ops instead of the compiler's decorators: a function that is never compiled does not need them."""
 
     allow_in_graph = assume_constant_result = disable = staticmethod(_mark)
+    # Libraries look for compiled modules; this class has no instances among modules.
+    eval_frame = SimpleNamespace(OptimizedModule=type(None))
 
     def __init__(self) -> None:
         super().__init__(COMPILER)

@@ -9,14 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    AutoTokenizer,
-    MusicgenForConditionalGeneration,
-    StoppingCriteria,
-    StoppingCriteriaList,
-    VitsModel,
-)
-from transformers.utils import logging
 
 from accelerator import is_on_gpu
 from answers import InputProblem
@@ -24,6 +16,17 @@ from generative.audio_files import AUDIO_FORMATS, audio_output
 from generative.base import BadModel, GenerationOutput, GenerativeModel, Prepare
 from generative.fields import choice_of, number_of, optional_text_of, text_of
 from generative.job import Job
+from light_torch import without_compiler
+
+with without_compiler():
+    from transformers import (
+        AutoTokenizer,
+        MusicgenForConditionalGeneration,
+        StoppingCriteria,
+        StoppingCriteriaList,
+        VitsModel,
+    )
+    from transformers.utils import logging
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
