@@ -38,7 +38,9 @@ def without_compiler() -> Iterator[None]:
 
 @contextmanager
 def without_quantization() -> Iterator[None]:
-    """In this context, libraries behave as if bitsandbytes were not installed. It needs a GPU and imports the compiler."""
+    """In this context, libraries behave as if bitsandbytes were not installed. It is for GPUs and imports the
+    compiler.
+    """
     if BITSANDBYTES in sys.modules:
         yield
         return
