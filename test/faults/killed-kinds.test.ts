@@ -14,7 +14,7 @@ import {
 import { importKinds, type Kind, serversOfKind } from './kinds.ts'
 import { type SubmittedTask, checkBooks, endings, persistently } from './work.ts'
 
-const NODE_MEMORY = { HEARTH_NODE_MEMORY_MB: '6000' }
+const NODE_MEMORY = { HEARTH_NODE_MEMORY_MB: '12000' }
 
 interface Task {
   task_id: string
