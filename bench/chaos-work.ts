@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openChat } from '../test/faults/chats.ts'
 import { inferLater, inferNow, putTable } from '../test/faults/work.ts'
+import { regressionTable } from '../test/support/builders/tables.ts'
 import { runCohort } from './chaos-cohorts.ts'
 import { type Customer, postOnce, type Run, type Shift } from './chaos-customer.ts'
 import { sendAtOnce } from './chaos-keyed.ts'
@@ -43,7 +44,7 @@ export async function work(customer: Customer, shift: Shift, seed: number, weigh
 
 async function upload({ platform, datasets }: Customer, shift: Shift, random: Random): Promise<void> {
   const rows = oneOf(random, [200, 5_000, 60_000]) ?? 200
-  const put = await shift.tally.attempt('upload', () => putTable(platform, rows))
+  const put = await shift.tally.attempt('upload', () => putTable(platform, regressionTable(rows)))
   if (!put) return
   datasets.push({ datasetId: put.datasetId, rows })
   const commit = () => platform.api.post<{ status: string; num_samples: number }>(put.commit)

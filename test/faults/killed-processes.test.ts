@@ -13,6 +13,7 @@ import {
   burst,
   checkBooks,
   endings,
+  inferLater,
   makeModel,
   persistently,
   putTable,
@@ -23,6 +24,9 @@ import type { SubmittedTask, Model } from './work.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
 const INGEST_ROWS = 250_000
+/** Direct requests that the restarted platform must accept: several from each lane. */
+const DIRECT_AFTERWARDS = 12
+const CHAT_INPUT = { messages: [{ role: 'user', content: 'hi' }] }
 
 interface Run {
   status: string
@@ -36,20 +40,23 @@ describe('running work', function () {
   let platform: TestPlatform
   let warm: Model
   let trainingTable: string
-  const cold = new Map<Process, Model>()
+  let ingestTable: Buffer
   let warmLlm: ChatModel
   const coldLlms = new Map<Victim, ChatModel>()
+  /** Models that only a queued request loads. */
+  const queuedLlms = new Map<Process, ChatModel>()
 
   before(async () => {
     data = dataDirectory()
     platform = await startTestPlatform(data.path, { env: FAKE_LLM_ENV })
     trainingTable = (await uploadTable(platform.api, regressionTable(3000))).dataset_id
+    ingestTable = regressionTable(INGEST_ROWS)
     warm = await makeModel(platform, 'warm', 7)
-    for (const [index, victim] of VICTIMS.entries())
-      cold.set(victim, await makeModel(platform, `cold-${victim}`, index + 20))
     warmLlm = await importChatModel(platform, 'warm-llm')
     for (const [index, victim] of [...VICTIMS, 'model server' as const].entries())
       coldLlms.set(victim, await importChatModel(platform, `cold-llm-${index}`, { load_s: 2 }))
+    for (const [index, victim] of VICTIMS.entries())
+      queuedLlms.set(victim, await importChatModel(platform, `queued-llm-${index}`, { load_s: 2 }))
   })
   after(async () => {
     await platform?.stop()
@@ -58,10 +65,10 @@ describe('running work', function () {
 
   for (const victim of VICTIMS) {
     it(`ends correctly when ${victim} is killed, and nothing is charged twice`, async () => {
-      const untouched = cold.get(victim)
+      const queuedLlm = queuedLlms.get(victim)
       const untouchedLlm = coldLlms.get(victim)
-      assert.ok(untouched && untouchedLlm)
-      const { datasetId, commit } = await putTable(platform, INGEST_ROWS)
+      assert.ok(queuedLlm && untouchedLlm)
+      const { datasetId, commit } = await putTable(platform, ingestTable)
       const run = await startRun(platform, trainingTable)
       await eventually('the run', async () => (await epochsOf(run)) > 0 || undefined)
       await endings(platform, [await accepted(warm)])
@@ -69,7 +76,7 @@ describe('running work', function () {
       // All kinds of work at once: chats, an ingest, a run, a cold load, queued and direct requests.
       const chats = await ChatsInFlight.begin(platform, warmLlm, untouchedLlm)
       const ingest = persistently('the ingest', () => platform.api.post<{ num_samples: number }>(commit))
-      const first = await accepted(untouched)
+      const first = await inferLater(platform, queuedLlm, CHAT_INPUT)
       const direct = burst(platform, warm, 4)
       const queued = await Promise.all(Array.from({ length: 8 }, () => accepted(warm)))
       await sleep(250)
@@ -84,7 +91,11 @@ describe('running work', function () {
         (task) => task !== undefined,
       )
       await eventually(`another ${victim}`, () => (isNew(victim, killed) ? true : undefined))
-      await sleep(1500)
+      const before = direct.accepted.length
+      await eventually(
+        'direct requests',
+        () => direct.accepted.length >= before + DIRECT_AFTERWARDS || undefined,
+      )
       await direct.end()
 
       assert.equal((await ingest).num_samples, INGEST_ROWS)

@@ -58,10 +58,10 @@ export async function makeModel({ api }: PlatformAccess, name: string, seed: num
 /** Uploads a file to a signed URL, ready to be committed. */
 export async function putTable(
   { api }: PlatformAccess,
-  rows: number,
+  table: Buffer,
 ): Promise<{ datasetId: string; commit: string }> {
   const dataset = {
-    dataset_name: `table-${rows}`,
+    dataset_name: 'table',
     description: '',
     storage_format: 'csv',
     visibility: 'private',
@@ -74,7 +74,7 @@ export async function putTable(
   const put = await request(url, {
     method: 'PUT',
     headers: { 'content-type': 'text/csv' },
-    body: regressionTable(rows),
+    body: table,
   })
   await put.body.dump()
   assert.ok(put.statusCode < 300, `PUT returned ${put.statusCode}`)
@@ -116,8 +116,12 @@ export function persistently<T>(what: string, call: () => Promise<T>): Promise<T
 }
 
 /** Sends one asynchronous request. */
-export async function inferLater({ api }: PlatformAccess, model: Model): Promise<SubmittedTask> {
-  const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
+export async function inferLater(
+  { api }: PlatformAccess,
+  model: Model,
+  input: object = INPUT,
+): Promise<SubmittedTask> {
+  const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input })
   return { taskId: answer.task_id }
 }
 
