@@ -65,7 +65,7 @@ export function gatewayAttacks({ accountId, key, endpointId, send, sockets, padd
       harmless,
     },
     {
-      name: 'keys created in parallel under idempotency keys',
+      name: 'keys created in parallel with idempotency keys',
       perSecond: 50,
       bytes: 100,
       act: () => post('/api/builder/v1/keys', { name: 'loud' }, { 'idempotency-key': randomUUID() }),

@@ -98,7 +98,7 @@ async function joinAs({ baseUrl, operationsKey, accountId }: BenchPlatform, inde
   })
 }
 
-/** Returns the CPU of both processes while all pollers poll. */
+/** Returns the CPU usage of both processes while all pollers are polling. */
 async function measure(pollers: Poller[]): Promise<{ gate: number; temporal: number }> {
   const over = new AbortController()
   const each = POLLERS / NODES

@@ -62,7 +62,7 @@ interface Context {
 
 /** The time in ms that each kind of process has to stop, in stopping order; the last one gets the remaining time. */
 const STOP_ORDER = [
-  // The node stops first, so that its trainers' checkpoints can still be stored over the API.
+  // The node stops first, so that its trainers' checkpoints can still be stored through the API.
   ['node', 4000],
   ['gate', 500],
   ['api', 1500],

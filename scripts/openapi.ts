@@ -17,6 +17,6 @@ const text = `${JSON.stringify(toOpenApi(FAMILIES, { features: values.feature })
 if (values.write) writeFileSync(CHECKED_IN, text)
 else if (!values.check) process.stdout.write(text)
 else if (text !== readFileSync(CHECKED_IN, 'utf8')) {
-  process.stderr.write('docs/openapi/hearth.json is not what the routes say; run npm run openapi:write\n')
+  process.stderr.write('docs/openapi/hearth.json does not match the routes; run npm run openapi:write\n')
   process.exitCode = 1
 }

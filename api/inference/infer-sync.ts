@@ -65,7 +65,7 @@ export async function inferSync(
     if (answer === LATE)
       return await answerRunning(services, draft, { inference, work }, { ...options, began })
     if (!answer && disconnect.aborted)
-      throw new ClientGoneError('the client disconnected before its response')
+      throw new ClientGoneError('the client disconnected before it received its response')
     if (!answer) return await answerFromTask(services, draft, options, began)
     if (answer.room.isHeld) disconnect.whenOver(() => answer.room.release())
     return await answerEnded(services, draft, answer, began)
@@ -77,7 +77,7 @@ export async function inferSync(
       () => {},
     )
     if (!disconnect.aborted) throw err
-    throw new ClientGoneError('the client disconnected before its response')
+    throw new ClientGoneError('the client disconnected before it received its response')
   } finally {
     isWaiting = false
   }
@@ -224,7 +224,7 @@ async function cancelUnlessReported(
   const cancel = () => cancelTask(services, taskId, 'the caller disconnected before the result')
   if (disconnect.aborted) {
     await cancel()
-    throw new ClientGoneError('the client disconnected before its response')
+    throw new ClientGoneError('the client disconnected before it received its response')
   }
   const leave = () =>
     void cancel().catch((err: unknown) => emit(services.log, 'task.abandon_failed', { err, task_id: taskId }))

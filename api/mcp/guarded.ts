@@ -4,8 +4,8 @@ import { toApiError } from '../http/errors.ts'
 import { logCause } from '../http/log-cause.ts'
 
 /**
- * Runs a method's handler and lets only public messages into its error: the protocol's server would otherwise send the
- * message of anything thrown.
+ * Runs a method's handler and lets only public messages into its error: otherwise the MCP server would send the client
+ * the message of any error that is thrown.
  */
 export async function guarded<T>(log: Logger, handle: () => T | Promise<T>): Promise<T> {
   try {

@@ -28,7 +28,7 @@ const UNREADABLE: Readonly<Record<string, string>> = {
 
 const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string => UNREADABLE[code] ?? message
 
-/** Matches text that starts like JSON. To pass a file with such a name, write `./5`. */
+/** Matches text that starts like JSON. To pass a file whose name looks like JSON, such as `5`, write `./5`. */
 const JSON_TEXT = /^\s*(?:[{["]|(?:-?\d+(?:\.\d+)?|true|false|null)\s*$)/
 
 /** Reads the input of a run, given as JSON or as the name of a JSON file. */

@@ -41,7 +41,7 @@ export interface FileSources {
 export interface FilesOfInput {
   /** The fields that contain addresses, with the URLs of uploads. */
   files: readonly InputFile[]
-  /** The account whose host names are resolved. */
+  /** The account, task or stage whose limit on concurrent DNS look-ups applies to these addresses. */
   owner: string
 }
 

@@ -38,7 +38,7 @@ export interface PreparedModel {
   environmentMs: number
   /** The folder of the model's conversion, if there is one. */
   convertedDir: string | undefined
-  /** The required or optional conversion before the server starts. */
+  /** A conversion, required or optional, to run before the server starts. */
   pending: PendingConversion | undefined
 }
 
@@ -47,7 +47,10 @@ export interface PendingConversion {
   convert: Convert
   /** The interpreter of its environment. */
   converter: string
-  /** False if the model already has the file that the server reads, which is then only compared. */
+  /**
+   * False if the model already has the files that the server reads. The conversion then runs only to compare them with
+   * the original weights, and may fail.
+   */
   isNeeded: boolean
 }
 

@@ -17,7 +17,7 @@ interface ProgressLine {
 }
 
 /**
- * Runs containers through the engine's API. They carry this node's label, by which its next run finds and removes
+ * Runs containers through the engine's API. They carry this node's label, so that its next run can find and remove
  * leftovers.
  */
 export class ContainerDriver {
@@ -31,7 +31,7 @@ export class ContainerDriver {
     this.#owner = createHash('sha256').update(resolve(stateDir)).digest('hex').slice(0, 12)
   }
 
-  /** Connects to the engine at a Unix socket; undefined if none responds. */
+  /** Connects to the engine at a Unix socket; returns undefined if no engine responds. */
   static async connect(options: {
     socketPath: string
     stateDir: string

@@ -267,7 +267,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
     if (record.isOpen) continue
     ending ??= itsEnding
     if (ending !== itsEnding) {
-      throw refusedLine(line, `ends in ${itsEnding} while the lines before end in ${ending}`)
+      throw refusedLine(line, `ends in ${itsEnding}, but the lines before it end in ${ending}`)
     }
   }
   record.end()

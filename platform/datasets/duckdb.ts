@@ -106,7 +106,10 @@ export function columnType(duckdb: string): ColumnType {
 
 /** DuckDB's messages for the most common faults, reworded for the owner of the file. */
 const FAULTS: readonly [RegExp, string][] = [
-  [/magic bytes|too small to be a Parquet/i, 'it does not begin and end like one; was it truncated?'],
+  [
+    /magic bytes|too small to be a Parquet/i,
+    'it does not begin and end like a Parquet file; was it truncated?',
+  ],
   [/Footer length/i, 'its footer is damaged; was it truncated?'],
   [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data is damaged'],
 ]

@@ -89,7 +89,7 @@ describe('hearth listen', () => {
     assert.match(listener.output(), /webhook\[2J e-2 r-1 1A/)
   })
 
-  it('answers with the status in --answer, to show retries', async () => {
+  it('answers with the status given by --answer, so that retries can be observed', async () => {
     await using listener = await listen(['--http', '--answer', '503'])
 
     assert.equal((await listener.post(BODY, {})).status, 503)

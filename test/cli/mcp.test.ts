@@ -50,7 +50,7 @@ describe('hearth mcp', () => {
   }
 
   for (const revision of REVISIONS) {
-    it(`bridges a desktop client of ${revision} to the platform, with progress and safe tool names`, async () => {
+    it(`bridges a desktop client that speaks ${revision} to the platform, with progress and safe tool names`, async () => {
       await using mcp = await connect(revision)
       const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
       const progressMessages: string[] = []

@@ -198,7 +198,7 @@ describe('a cohort on three nodes', function () {
   const nodeIds = async (): Promise<string[]> =>
     (await admin('GET', '/admin/nodes')).nodes.map(({ node_id }: AnyBody) => node_id)
 
-  /** Starts another node of the account, as an operator does. */
+  /** Starts another node for the account, as an operator would. */
   async function startNode(name: string): Promise<void> {
     const earlierIds = await nodeIds()
     const { node_token: token } = await admin('POST', '/admin/node-tokens', {

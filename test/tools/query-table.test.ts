@@ -36,7 +36,7 @@ describe('query_table on CSV files', function () {
       [lines('a\tb', '1\t"x', 'y"', '2'), 'line 4: 1 fields where the header has 2'],
       [lines('a,b', '1,"2', '3,4'), 'line 2: a quote is opened and never closed'],
       [lines('a,b', '1,"2"3'), 'line 2: text after the closing quote of a field'],
-      [lines('a,b', '1,2\r', '3,4'), 'line 2: ends in CRLF while the lines before end in LF'],
+      [lines('a,b', '1,2\r', '3,4'), 'line 2: ends in CRLF, but the lines before it end in LF'],
     ]
 
     const found = await runQueries(
@@ -101,7 +101,7 @@ describe('query_table on CSV files', function () {
     const cases = await query(lines('ID,id', '1,2'))
 
     assert.deepEqual([years.rows, rows.rows], [[{ s: 4 }], [{ '1.5': 2.5, x: 'y' }]])
-    assert.match(String(rows.note), /^the first line is read as the names of the columns/)
+    assert.match(String(rows.note), /^the first line is read as the column names/)
     assert.deepEqual([years.note, named.note], [undefined, undefined])
     assert.deepEqual(cases.rows, [{ ID: 1, id_1: 2 }])
   })
@@ -301,7 +301,7 @@ describe('query_table on CSV files', function () {
       { text: lines('a;b', '1.234;x', '980;y'), sql: 'select avg(a) from data' },
     ])
 
-    assert.match(String(found?.error), /^sql: .*avg.*; points may be thousands separators in "a"/)
+    assert.match(String(found?.error), /^sql: .*avg.*; dots in "a" may be thousands separators/)
   })
 
   it('reads numbers with possible thousands separators as text, or adds a note about how it reads them', async () => {
@@ -309,20 +309,20 @@ describe('query_table on CSV files', function () {
       [
         lines('a;b', '1.234;x', '980;y'),
         '1.234',
-        /^points may be thousands separators in "a", so these are text: cast /,
+        /^dots in "a" may be thousands separators, so these columns are text: cast /,
       ],
       [
         lines('a;b;c', '126.949;118,69;48.3984', '980;3,2;47.5'),
         '126.949',
-        /points may be thousands separators in "a"/,
+        /dots in "a" may be thousands separators/,
       ],
       [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
-      [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /points may be thousands separators in "a"/],
-      [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /points may be thousands separators in "a"/],
-      [lines('a,b', '1.234,"$1,250"', '980,"$2,500"'), 1.234, /points are read as decimal points in "a"/],
-      [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
-      [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /points are read as decimal points/],
-      [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, /points are read as decimal points in "a"/],
+      [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /dots in "a" may be thousands separators/],
+      [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /dots in "a" may be thousands separators/],
+      [lines('a,b', '1.234,"$1,250"', '980,"$2,500"'), 1.234, /dots in "a" are read as decimal points/],
+      [lines('a,b', '1.234,x', '980,y'), 1.234, /^dots in "a" are read as decimal points/],
+      [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /dots in "a" are read as decimal points/],
+      [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, /dots in "a" are read as decimal points/],
       [lines('a,b', '1.234,1.5', '980,2.25'), 1.234, undefined],
       [lines('a;b', '1.234;x', '0.980;y'), 1.234, undefined],
       [lines('a;b', '1.2345;x', '98;y'), 1.2345, undefined],

@@ -12,7 +12,7 @@ import { NodePermissionCache } from './permission-cache.ts'
 import { Upstream } from './upstream.ts'
 
 const DATABASE_CONNECTIONS = 4
-/** A hand-over waits for its record, so a missing connection must fail quickly. */
+/** A hand-over waits until it is recorded, so a failure to get a connection must be reported quickly. */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /** A listening gate. */

@@ -1,6 +1,9 @@
 import { setMaxListeners } from 'node:events'
 
-/** Watches one subject from creation, so a caller misses no change between its read and its wait. */
+/**
+ * Watches one subject from the moment the watch is created, so a caller misses no change between reading the subject
+ * and waiting.
+ */
 export interface Watch extends Disposable {
   /** Resolves at the next change, or when the time is up, the signal aborts or the watches are closed. */
   next(timeoutMs: number, signal: AbortSignal): Promise<void>

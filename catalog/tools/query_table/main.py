@@ -24,10 +24,10 @@ ENDINGS = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 GUESSED_TYPES = ("DATE", "TIMESTAMP")
 MARKS = MISSING + MISSING_AMONG_VALUES
 ANY_MARK = "|".join(map(re.escape, MARKS))
-# DuckDB recognizes dates with points, but cannot read them.
+# DuckDB detects dates written with dots (such as 2021.04.03), but cannot parse them.
 YEAR_FIRST = r"\d{4}[-/].*"
 BOOLEANS = "(?i:true|false)"
-# Points in these may be decimal points or thousands separators; a leading zero proves a decimal point.
+# A dot in these is a decimal point or a thousands separator; after a leading zero, it is a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
 BLANKS = r"[\s\x{a0}\x{202f}]*"
 # In a column of numbers as people write them, every value matches NUMBERS and at least one contains NOTATIONS. Codes
@@ -122,8 +122,8 @@ def read_csv(connection, notes):
         notes.append(f"strings such as NA or - count as missing values in {', '.join(map(quoted, list(marked)[:5]))}")
     table = read({**types, **dict.fromkeys(marked, "VARCHAR")})
     own = {name: f"nullif(trim({quoted(name)}), '')" for name in spaced if types[name] == "VARCHAR"}
-    # A cell that doesn't fit the type is a missing value: null. NaN, greater than every number, becomes null
-    # too.
+    # A cell that doesn't fit the type is a missing value: null. NaN becomes null too, because DuckDB treats it as
+    # greater than every number.
     own |= {name: f"try_cast({quoted(name)} as {kind})" for name, kind in marked.items()}
     doubles = [name for name, kind in types.items() if kind == "DOUBLE"]
     own |= {name: f"nullif({own.get(name, quoted(name))}, 'nan'::double)" for name in doubles}
@@ -181,7 +181,7 @@ def header_of(layout):
                     rows.write(layout.delimiter.join(f"c{index}" for index in range(layout.columns)) + "\n")
                     rows.writelines(record.text.rstrip("\r\n") + "\n" for record in records)
             except OSError as error:
-                raise Refused("file_url: line 1: write names without line breaks, and no byte order mark") from error
+                raise Refused("file_url: line 1: remove line breaks from the names, and the byte order mark") from error
     # SQL names are case-insensitive.
     return distinct([name.strip(" ") or f"column{index}" for index, name in enumerate(written)], str.casefold), is_odd
 
@@ -197,21 +197,19 @@ def note_values_as_names(connection, types, notes):
     casts = ", ".join(f"try_cast({literal(name)} as {kind}) is not null" for name, kind in others.items())
     [found] = connection.execute(f"select {casts}").fetchall()
     if all(found):
-        notes.append(
-            "the first line is read as the names of the columns; if it is a row, put a line of names before it"
-        )
+        notes.append("the first line is read as the column names; if it is a row, put a line of names before it")
 
 
 def spaced_columns(texts, names):
-    """Returns the columns whose text begins or ends with spaces, after each delimiter or up to a fixed width."""
+    """Returns the columns whose text begins or ends with spaces: padding, or a space after each delimiter."""
     found = aggregates(texts, names, "bool_or(regexp_matches({0}, '^ | $'))")
     return [name for name, is_spaced in found.items() if is_spaced]
 
 
 def sure_types(texts, types, delimiter, notes):
     """Returns the types of columns that DuckDB only guesses. It may read 03/04/2021 as March or April depending on
-    other rows, so dates must start with the year. T and no remain text, and so do numbers such as 1.234 if their points
-    may be thousands separators.
+    other rows, so dates must start with the year. Values such as `T` and `no` remain text, and so do numbers
+    such as 1.234 if their dots may be thousands separators.
     """
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
     found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
@@ -229,11 +227,11 @@ def sure_types(texts, types, delimiter, notes):
         return found
     shown = ", ".join(map(quoted, unclear[:5]))
     if not has_decimal_commas and (has_decimal_points or delimiter != ";"):
-        notes.append(f"points are read as decimal points in {shown}, where they may be thousands separators")
+        notes.append(f"dots in {shown} are read as decimal points, although they may be thousands separators")
         return found
     first = quoted(unclear[0])
     notes.append(
-        f"points may be thousands separators in {shown}, so these are text:"
+        f"dots in {shown} may be thousands separators, so these columns are text: "
         f"cast replace({first}, '.', '') or {first} to double"
     )
     return {**found, **dict.fromkeys(unclear, "VARCHAR")}
@@ -282,7 +280,7 @@ def fault_of_csv():
             ending = record.text[len(bare) :] or first
             first = first or ending
             if ending != first:
-                return f"line {record.line}: ends in {ENDINGS[ending]} while the lines before end in {ENDINGS[first]}"
+                return f"line {record.line}: ends in {ENDINGS[ending]}, but the lines before it end in {ENDINGS[first]}"
     return None
 
 
@@ -307,9 +305,7 @@ def read_json(connection, _):
 
 
 def kinds_of(texts, types, pattern=YEAR_FIRST):
-    """Returns the types of columns in which all values fit the pattern, and VARCHAR for the others. The
-    default pattern matches dates.
-    """
+    """Returns the types of columns whose values all fit the pattern (by default, dates), and VARCHAR for others."""
     found = aggregates(texts, types, f"coalesce(bool_and({fits(pattern)}), true)")
     return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}
 

@@ -18,8 +18,8 @@ export interface NewCohortEvent {
 const PROGRESS_LIMIT = 5_000
 
 /**
- * Appends events to a cohort, numbered under the lock of its row, so that a follower that has read up to a number
- * misses none before it. A transaction locks this row last, after any edges, stages or leases.
+ * Appends events to a cohort and numbers them while holding its row lock, so that a follower that has read up to a
+ * number has missed no earlier event. A transaction locks this row last, after any edges, stages or leases.
  */
 export async function appendCohortEvents(
   trx: Transaction<Database>,
@@ -39,7 +39,7 @@ export async function appendCohortEvents(
     JSON.stringify(event.data ?? {}),
   ])
   const column = (index: number) => columns.map((row) => row[index])
-  // Take the time while the lock is held, so that times increase with the numbers.
+  // Read the clock while the lock is held, so that times increase with the numbers.
   const { numAffectedRows } = await sql`
     with numbered as (
       update cohort set event_sequence = event_sequence + ${events.length}

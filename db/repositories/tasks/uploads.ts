@@ -25,8 +25,8 @@ export interface UnsweptTask {
 }
 
 /**
- * Returns ended tasks whose folder must be swept: failed ones immediately, and all of them again once nothing more can
- * be PUT into it.
+ * Returns ended tasks whose folders must be swept: failed tasks immediately, and every task (failed ones again) once
+ * nothing more can be PUT into its folder.
  */
 export async function unsweptTasks(db: Kysely<Database>, limit: number): Promise<UnsweptTask[]> {
   const { rows } = await sql<{ id: string; account_id: string; outputs: TaskOutputFile[] | null }>`

@@ -110,7 +110,7 @@ describe('database connections', () => {
     assert.equal(status, 200)
     const { rows } = await sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
       where datname = current_database() and wait_event_type = 'Lock'`.execute(db)
-    assert.ok((rows[0]?.n ?? 0) <= 5, `${rows[0]?.n} connections wait for the account`)
+    assert.ok((rows[0]?.n ?? 0) <= 5, `${rows[0]?.n} connections are waiting for the account's lock`)
     held.resolve()
     await lock
     for (const { status, text } of await Promise.all(keys)) assert.equal(status, 201, text)

@@ -60,7 +60,7 @@ def verdict(a: np.ndarray, b: np.ndarray, metric: str, method: str) -> dict:
 
 
 def consumer(a: np.ndarray, b: np.ndarray, mapped: np.ndarray, native: np.ndarray) -> dict:
-    """Judges by the given answers; the null answers are drawn at random from the native ones."""
+    """Fits a map and judges it by the given answers; the null answers are drawn at random from the native ones."""
     pairs = Pairs(a, b, FIT)
     fitted, found = fit_map(pairs.source_fit, pairs.target_fit, method="ridge", metric="cosine", seed=1)
     rng = np.random.default_rng(5)

@@ -68,7 +68,7 @@ describe('a tool with external access', function () {
   after(() => stack.disposeAsync())
   afterEach(() => bench && until(async () => (await bench.leftovers()).length === 0, SOON_MS))
 
-  /** Creates a file with the tools' libraries. */
+  /** Creates a file with the tools' Python libraries, and serves it at `path`. */
   const made = (path: string, code: string) => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'made')
@@ -118,7 +118,7 @@ describe('a tool with external access', function () {
       { city: 'Basel', mean: 10 },
       { city: 'Bern', mean: 2.5 },
     ])
-    // Its rows are copied within the confinement.
+    // The rows of the next file are copied inside the confinement.
     files.set('/excel.csv', Buffer.from('Ort;"Menge\n(kg)"\r\nBern;2\r\nBern;3\r\n'))
     const excel = await bench.run('query_table', {
       file_url: site.url('/excel.csv'),
@@ -203,7 +203,7 @@ describe('a tool with external access', function () {
     assert.deepEqual(rows, [{ id: 1, id_2: 2, id_1: 3, id_3: 4, ID: 'x' }])
   })
 
-  it('rejects queries that leave the table', async () => {
+  it('rejects queries that reach outside the table', async () => {
     const ask = (sql: string, path = '/prices.csv') =>
       bench.run('query_table', { file_url: site.url(path), sql })
     await assert.rejects(ask("select * from read_text('/etc/passwd')"), { message: /^sql: Permission Error/ })
@@ -280,7 +280,7 @@ describe('a tool with external access', function () {
     )
   }
 
-  it('scales 16-bit grayscale', async () => {
+  it('scales 16-bit grayscale images to 8 bits', async () => {
     made(
       '/grey.png',
       `import sys; from PIL import Image; image = Image.new("I;16", (256, 1))

@@ -5,14 +5,14 @@ import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const CATALOG = join(import.meta.dirname, '..', '..', '..', 'catalog')
-/** The profiles of models that are not served as tables. */
+/** The runtime profiles of the models that do not use the `tabular` profile. */
 const PROFILES = new Map([
   ['llm-qlora-finetune', 'llm-transformers'],
   ['embedding-finetune', 'specialist-onnx'],
   ['text-classification-finetune', 'specialist-onnx'],
 ])
 
-/** The defaults from the contract's table, except those that it does not spell out. */
+/** The defaults that the contract's table spells out. */
 const TABLE = {
   adapter: 'qlora',
   epochs: 3,
@@ -81,7 +81,7 @@ describe('the model catalog', () => {
     assert.deepEqual(resolved.issues.map(({ path }) => path).toSorted(), ['/eta', '/ignore_columns/1'])
   })
 
-  it('accepts every default and every named value of the fine-tuning table (4.3)', () => {
+  it("accepts every default and every value that the contract's fine-tuning table (section 4.3) names", () => {
     const model = loadCatalog().model('llm-qlora-finetune')
     assert.ok(model)
     const { base_model: _, chat_template: __, ...defaults } = model.resolveHyperparameters({}).values
@@ -106,7 +106,7 @@ describe('the model catalog', () => {
     }
   })
 
-  it('reads null as the default, and uses the alias when the proper name is null', () => {
+  it('treats null as the default, and uses the alias when the canonical name is null', () => {
     for (const model of loadCatalog().models) {
       const { values: defaults } = model.resolveHyperparameters({})
       const nulls = Object.fromEntries(Object.keys(defaults).map((name) => [name, null]))
@@ -119,7 +119,7 @@ describe('the model catalog', () => {
     assert.deepEqual(resolved.warnings, [])
   })
 
-  it('resolves "auto" for a node, under every spelling of the checkpoint interval', () => {
+  it('resolves "auto" to the value that nodes expect, under every name of the checkpoint interval', () => {
     for (const model of loadCatalog().models) {
       const [name] = model.config.auto ?? []
       assert.ok(name, model.config.model_id)
@@ -132,7 +132,7 @@ describe('the model catalog', () => {
     }
   })
 
-  it('prefers the proper name over its alias', () => {
+  it('prefers the canonical name over its alias', () => {
     const model = loadCatalog().model('tabular-regression')
 
     const resolved = model?.resolveHyperparameters({ epochs: 3, n_estimators: 500 })
@@ -161,7 +161,11 @@ describe('the model catalog', () => {
       (config) => (config['aliases'] = { a: 'b' }),
       /\/aliases\/a names an unknown hyperparameter/,
     ],
-    ['another name', (config) => (config['model_id'] = 'other'), /\/model_id differs from the file name/],
+    [
+      'a model_id that differs from its name',
+      (config) => (config['model_id'] = 'other'),
+      /\/model_id differs from the file name/,
+    ],
   ]
   for (const [fault, change, expected] of faults) {
     it(`rejects a file with ${fault}, naming the file and the path`, async () => {

@@ -103,7 +103,10 @@ describe('reading parquet', () => {
       /^the file is not Parquet: it does not begin/,
     )
     const cut = String(await readBytes(bytes.subarray(0, -100)))
-    assert.match(cut, /^the file is not Parquet: it does not begin and end like one; was it truncated\?$/)
+    assert.match(
+      cut,
+      /^the file is not Parquet: it does not begin and end like a Parquet file; was it truncated\?$/,
+    )
     assert.match(String(await readBytes(Buffer.alloc(0))), /^the file is not Parquet/)
     assert.match(String(await readBytes(await parquet('select 1 as a where false'))), /no rows/)
   })

@@ -38,8 +38,8 @@ describe('reading csv', () => {
       { rows: 2, i: 'integer', n: 'number', b: 'boolean', d: 'date', t: 'timestamp', s: 'string', e: 'any' },
     ],
     ['recognizes a byte order mark', '\ufeffa,b\n1,2\n', { rows: 1, a: 'integer', b: 'integer' }],
-    ['takes CRLF', 'a,b\r\n1,x\r\n2,y\r\n', { rows: 2, a: 'integer', b: 'string' }],
-    ['accepts a last line without a line end', 'a\n1\n2', { rows: 2, a: 'integer' }],
+    ['accepts CRLF', 'a,b\r\n1,x\r\n2,y\r\n', { rows: 2, a: 'integer', b: 'string' }],
+    ['accepts a last line without a line ending', 'a\n1\n2', { rows: 2, a: 'integer' }],
     [
       'accepts newlines, commas and quotes inside quotes',
       'a,b\n1,"x\ny, ""z"""\n2,w\n',
@@ -70,12 +70,12 @@ describe('reading csv', () => {
       { rows: MANY + 1, a: 'number', b: 'string' },
     ],
     [
-      'treats the same values as missing as the trainers do',
+      'treats as missing the same values that the trainers do',
       'a,b,c\n1,NA,null\nN/A,"?",\nNaN,2.5,NULL\n',
       { rows: 3, a: 'integer', b: 'number', c: 'any' },
     ],
     [
-      'names the index of pandas and unnamed inner columns like pandas does',
+      'names a pandas index column and unnamed inner columns as pandas does',
       ',a,,Unnamed: 2\n0,5,x,1\n1,6,y,2\n',
       { rows: 2, 'Unnamed: 0': 'integer', a: 'integer', 'Unnamed: 2_': 'string', 'Unnamed: 2': 'integer' },
     ],
@@ -90,12 +90,12 @@ describe('reading csv', () => {
       { rows: 1, a: 'integer', b: 'number' },
     ],
     [
-      'accepts that line after a byte order mark, with any delimiter',
+      "accepts Excel's delimiter line after a byte order mark, with any delimiter",
       '\ufeff"sep=|"\na,b|c\n1|x\n',
       { rows: 1, 'a,b': 'integer', c: 'string' },
     ],
     [
-      'reads numbers with currencies, percent signs and thousands separators',
+      'reads numbers with currency symbols, percent signs and thousands separators',
       'a|b|c|d|e|f\n$1,200|12 %|1.234,5|1 234|5\u00a0€|1,234\n$3.50|3.5 %|7|2|7,5\u202f€|999\n',
       { rows: 2, a: 'number', b: 'number', c: 'number', d: 'number', e: 'number', f: 'string' },
     ],
@@ -105,7 +105,7 @@ describe('reading csv', () => {
       { rows: 3, a: 'integer', b: 'string', c: 'date', d: 'any' },
     ],
     [
-      'falls back to text on a late word among other number notations',
+      'falls back to text when a word appears late in a column of numbers in another notation',
       `a;b\n${rows((i) => `${i},5;$1,00${i % 10}`)}\nx;$2\n`,
       { rows: MANY + 1, a: 'string', b: 'number' },
     ],
@@ -131,7 +131,7 @@ describe('reading csv', () => {
     ['text after a closing quote', 'a,b\n1,"2"3\n', /^line 2: text after the closing quote/],
     ['bytes that are not UTF-8', Buffer.concat([Buffer.from('a\nok\n'), LATIN1]), /^line 3: not valid UTF-8/],
     ['UTF-16', Buffer.from('\ufeffa,b\n1,2\n', 'utf16le'), /UTF-16/],
-    ['changing line ends', 'a,b\n1,2\n3,4\r\n5,6\n', /^line 3: ends in CRLF/],
+    ['inconsistent line endings', 'a,b\n1,2\n3,4\r\n5,6\n', /^line 3: ends in CRLF/],
     ['a row of more than 8 MB', `a,b\n1,2\n3,${'x'.repeat(9 << 20)}\n`, /^line 3: longer than 8 MB/],
   ]
   for (const [title, content, expected] of bad) {
@@ -157,7 +157,7 @@ describe('reading csv with thousands of columns', () => {
   const wide = (row: (cell: number) => string | undefined) => columns.map((cell) => row(cell)).join(';')
   const header = columns.map((_, i) => `c${i}`).join(';')
 
-  it('infers the same types as for few columns', async () => {
+  it('infers the same types as with only a few columns', async () => {
     const content = `sep=;\r\n${header}\r\n${wide((cell) => cells[cell])}\r\n${wide(() => '')}\r\n`
 
     const found = (await read('csv', content)) as Record<string, unknown>
@@ -214,7 +214,7 @@ describe('reading jsonl', () => {
     ['recognizes a byte order mark', '\ufeff{"a":1}\r\n{"a":2.5}', { rows: 2, a: 'number' }],
     ['joins rows with different keys', '{"a":1}\n{"b":"x"}\n', { rows: 2, a: 'integer', b: 'string' }],
     [
-      'accepts CRLF, blank lines and a last line without a line end',
+      'accepts CRLF, blank lines and a last line without a line ending',
       '{"a":1}\r\n\r\n  \n {"a":2}',
       { rows: 2, a: 'integer' },
     ],
@@ -319,7 +319,7 @@ describe('the reader process', () => {
     }
   })
 
-  it('is ended when it exceeds its memory limit, with a rejection that says so', async () => {
+  it('is killed when it exceeds its memory limit, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
       name: 'DatasetRefused',
       message: /^the file cannot be read within the limits: it used \d+ MB of memory; its limit is 20 MB$/,
@@ -332,7 +332,7 @@ describe('the reader process', () => {
     assert.deepEqual(times, [2, 2.15, 7, 15, 15])
   })
 
-  it('is ended when it exceeds its time limit, with a rejection that says so', async () => {
+  it('is killed when it exceeds its time limit, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
       name: 'DatasetRefused',
       message: 'the file cannot be read within the limits: it took longer than 0.001 minutes',
@@ -351,7 +351,7 @@ async function readerOfThis(): Promise<{ pid: number; environment: string } | un
       const isReader = !program.endsWith('unshare') && rest.some((word) => word.endsWith('reader-child.ts'))
       if (isReader) return { pid, environment: readFileSync(`/proc/${pid}/environ`, 'utf8') }
     } catch {
-      // It has ended in the meantime.
+      // The process has since exited.
     }
   }
   return undefined

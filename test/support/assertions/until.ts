@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * The time that tests allow for events that the contract promises within a second, because the machine may be busy.
- * It's shorter than any timeout of the platform.
+ * How long tests wait for events that the contract promises within a second: longer, because the machine may be busy,
+ * but shorter than any timeout of the platform.
  */
 export const SOON_MS = 5_000
 
@@ -33,7 +33,7 @@ export async function eventually<T>(
     const answer = await ask()
     if (answer !== undefined) return answer
     const sinceMs = Date.now() - startedAt
-    if (sinceMs > timeoutMs) throw new Error(`${what}: not within ${timeoutMs / 1000} s`)
+    if (sinceMs > timeoutMs) throw new Error(`${what}: no result within ${timeoutMs / 1000} s`)
     await pause(sinceMs, 50)
   }
 }

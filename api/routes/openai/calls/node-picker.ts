@@ -45,7 +45,7 @@ export class NodePicker {
   /** Records a node's failure; throws the error for the client when there is nothing left to try. */
   failed(nodeId: string, err: unknown): void {
     if (this.#call.disconnect.aborted)
-      throw new ClientGoneError('the client disconnected before the response')
+      throw new ClientGoneError('the client disconnected before it received its response')
     if (!(err instanceof LinkError)) throw err
     ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1

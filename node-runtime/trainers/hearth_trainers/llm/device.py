@@ -20,19 +20,20 @@ def device_kind() -> str:
 
 def own_device(gpus: int = 0) -> torch.device:
     """Returns the device of this process; accelerators have one process each. Raises `NodeFault` if `gpus`
-    are reserved and PyTorch sees no CUDA: the run would take days on the CPU, for no visible reason."""
+    are reserved and PyTorch finds no CUDA device: the run would take days on the CPU, for no visible reason.
+    """
     kind = device_kind()
     if gpus > 0 and kind != "cuda":
         raise NodeFault(
-            f"This run was placed on a GPU, but PyTorch cannot use it ({cuda_fault()}). Nothing was trained on the "
-            "CPU instead. Run `npx hearth doctor` to see what is wrong with the node, and check its NVIDIA driver.",
+            f"This run was placed on a GPU, but PyTorch cannot use it ({cuda_fault()}). Training did not fall "
+            "back to the CPU. Run `npx hearth doctor` to see what is wrong with the node, and check its NVIDIA driver.",
             code="no_cuda",
         )
     return torch.device(kind) if kind == "cpu" else torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def cuda_fault() -> str:
-    """Returns why PyTorch sees no CUDA, in one line."""
+    """Returns a one-line reason why PyTorch finds no CUDA device."""
     try:
         torch.cuda.init()
     except Exception as error:  # An AssertionError if the build lacks CUDA, a RuntimeError from the driver.

@@ -115,7 +115,7 @@ describe('the official openai client', () => {
     })
   })
 
-  it('raises the error of a stream that is cut off', async () => {
+  it('raises an error when a stream is cut off', async () => {
     const broken = await chat.warm()
     const stream = await client().chat.completions.create({
       model: broken.id,

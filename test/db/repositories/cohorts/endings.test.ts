@@ -11,7 +11,7 @@ import { startDatabase, type TestDatabase } from '../../../support/servers/datab
 import { until } from '../../../support/servers/nodes/node.ts'
 import { type RawNode, rawNode } from '../../../support/servers/nodes/raw-node.ts'
 
-describe('the end of a cohort with large results', function () {
+describe('a cohort that ends with large results', function () {
   this.timeout(60_000)
   let database: TestDatabase
   let accountId: string
@@ -66,7 +66,7 @@ describe('the end of a cohort with large results', function () {
     }
   }
 
-  it('fails with the reason and without charges if the outputs exceed 64 MiB', async () => {
+  it('fails with the reason and is not charged if the outputs exceed 64 MiB', async () => {
     const whole = await ended({ stage_id: 'a', path: '' }, { stage_id: 'b', path: '' })
     const twice = await ended({ stage_id: 'a', path: '' }, { stage_id: 'a', path: '/large' })
 
@@ -80,7 +80,7 @@ describe('the end of a cohort with large results', function () {
     }
   })
 
-  it('succeeds with smaller parts of the results', async () => {
+  it('succeeds if it outputs smaller parts of them', async () => {
     const { status, task } = await ended(
       { stage_id: 'a', path: '/small' },
       { stage_id: 'a', path: '/absent' },

@@ -112,7 +112,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     }
 
     for (const [what, begin] of Object.entries({ 'a run': run, 'a merge': merge })) {
-      it(`keep the completed content of ${what}, whatever is PUT before and after it`, async () => {
+      it(`keep the content with which ${what} was completed, whatever is PUT before or after completion`, async () => {
         const jobId = await begin()
         const { lease_token: token } = await claimJob(node, jobId)
         const [good, evil] = [await artifact(token, GOOD), await artifact(token, EVIL)]
@@ -120,7 +120,11 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         assert.equal(await put(good, EVIL), 400, 'the store reads the bytes itself')
         assert.equal((await complete(token, GOOD)).status, 409)
         assert.equal(await put(evil, EVIL), 200)
-        assert.equal((await complete(token, GOOD)).status, 409, 'the other bytes do not stand for them')
+        assert.equal(
+          (await complete(token, GOOD)).status,
+          409,
+          'the other bytes are not accepted in place of the good ones',
+        )
         assert.equal(await put(good, GOOD), 200)
         assert.equal((await complete(token, GOOD)).status, 200)
 
@@ -138,7 +142,11 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
 
       assert.equal((await register(token, EVIL)).status, 409)
       assert.equal((await register(token, GOOD)).status, 200)
-      assert.equal((await register(token, GOOD)).status, 200, 'again, for the first answer may be lost')
+      assert.equal(
+        (await register(token, GOOD)).status,
+        200,
+        'a retry succeeds, because the first response may have been lost',
+      )
       assert.notEqual(await put(target, EVIL), 200)
 
       assert.equal(await stored('job_checkpoint', jobId), GOOD)
@@ -190,7 +198,8 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         .execute()
 
       const folder = jobFileRepository.jobFolder({ account_id: accountId, id: jobId })
-      if (name === 'S3') assert.equal(await put(places[0]!, GOOD), 200, 'the bucket knows of no lease')
+      if (name === 'S3')
+        assert.equal(await put(places[0]!, GOOD), 200, 'the bucket knows nothing about leases')
       else assert.equal(await put(places[1]!, EVIL), 403)
       const late = jobFileRepository.attemptFile(
         { account_id: accountId, id: jobId },
