@@ -93,7 +93,7 @@ export interface Services {
   readonly schemaChecks: SchemaChecks
   /** Validates inference inputs, mostly without a child process. */
   readonly inputChecks: InputChecks
-  /** Plans graphs of models; large graphs in a worker thread. */
+  /** Plans graphs of models; uses a worker thread for large graphs. */
   readonly planner: Pick<Planner, 'order' | 'plan'>
   /** Builds each account's long responses one at a time. */
   readonly longAnswers: LongResponses
@@ -114,7 +114,7 @@ export interface Services {
   readonly eventFollowers: Followers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
-  /** The request slots of loaded models; requests take turns for them. */
+  /** The request slots of loaded models, for which accounts take turns. */
   readonly places: ModelSlots
   /** Model loads that requests are waiting for. */
   readonly loads: ModelLoads

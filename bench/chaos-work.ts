@@ -16,8 +16,8 @@ const ENDED = new Set(['completed', 'failed', 'cancelled'])
 const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
 
 /**
- * Runs every kind of work at once, with random pauses; resolves when all requests have a response. `weight` 1 is a busy
- * account.
+ * Runs every kind of work at once, with random pauses; resolves when all requests have a response. A `weight` of 1
+ * makes the account busy.
  */
 export async function work(customer: Customer, shift: Shift, seed: number, weight = 1): Promise<void> {
   const lane = async (number: number, pauseMs: number, step: (random: Random) => Promise<void>) => {

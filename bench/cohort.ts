@@ -1,7 +1,7 @@
 // Compares a chain of three warm stages as a cohort with a client that calls the same three endpoints in sequence
-// through `infer`: npm run bench:cohort [-- --runs 40]. The two alternate. Gateway, control worker and nodes share one
-// process; Temporal, PostgreSQL and the model servers have their own. Prints where a run spends its time, and how long
-// its history is.
+// through `infer`: npm run bench:cohort [-- --runs 40]. The two alternate. The gateway, control worker and nodes share
+// one process; Temporal, PostgreSQL and the model servers have their own. Prints where a run spends its time, and how
+// long its history is.
 import { parseArgs } from 'node:util'
 import type { CohortEvent, CohortSummary } from '../schemas/cohorts/cohort.ts'
 import type { PlanRequest } from '../schemas/cohorts/plan.ts'

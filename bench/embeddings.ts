@@ -105,7 +105,7 @@ const shown = (figures: readonly Figure[]) =>
   `${middle(figures, (one) => one.cpuMs).toFixed(1)} ms CPU`
 const goal = (text: string, isMet: boolean) => `${text}: ${isMet ? 'met' : 'MISSED'}`
 
-/** Compares with a server that implements OpenAI's API. */
+/** Compares the server with a peer that implements OpenAI's API. */
 async function overHttp(server: SpecialistServer, name: string, peer: EmbeddingsPeer): Promise<void> {
   const pool = new Pool(peer.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
   const callPeer = async (text: string) => {

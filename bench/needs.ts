@@ -1,7 +1,7 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** How to get the programs that benches start. npm has no version of them that measures the same. */
+/** How to get the programs that benches start. npm has no equivalents that measure the same way. */
 const SOURCES: Readonly<Record<string, string>> = {
   wrk: 'the Debian package wrk (`apt-get install wrk`)',
   taskset: 'the Debian package util-linux (`apt-get install util-linux`)',

@@ -17,7 +17,7 @@ const ROUNDS = isShort ? 1 : 2
 const PHASE_DELAY_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
-/** The maximum number of open requests; more count as unanswered, because an attacker doesn't wait forever. */
+/** The maximum number of open requests; any others count as unanswered, because an attacker doesn't wait forever. */
 const MAX_OPEN = 400
 const TIMEOUT_MS = 10 * 60_000
 

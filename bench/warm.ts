@@ -32,7 +32,7 @@ async function sendRequest({ pool, path, headers, body }: Target): Promise<void>
   if (statusCode !== 200 || text.includes('"failed"')) throw new Error(`answered ${statusCode}: ${text}`)
 }
 
-/** Returns the milliseconds of sequential requests. */
+/** Returns the median time of sequential requests in milliseconds. */
 async function oneByOne(target: Target, count: number): Promise<number> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {

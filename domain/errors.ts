@@ -63,7 +63,8 @@ export const STORAGE_FULL = 'storage_full'
 export const DISK_FULL = 'disk_full'
 
 /**
- * Creates the 503 for a write that failed for lack of space. `what` names the full system: `object store`, `database`.
+ * Creates the 503 for a write that failed for lack of space. `what` names the system that is full: `object store`,
+ * `database`.
  */
 export const storageFull = (what: string, cause?: unknown): ApiError =>
   temporaryError(

@@ -90,7 +90,7 @@ export function uploadOfKey(key: string): DatasetUpload | undefined {
 /** Returns the key of the stored preview of a dataset's first rows, next to its file. */
 export const previewKey = (objectKey: string): string => objectKey.replace(/[^/]*$/, 'preview.json')
 
-/** Returns the account that owns the object; operators' imports have their own owner. */
+/** Returns the account that owns the object; `imports` for models that operators imported. */
 export function accountOfKey(key: string): string {
   const [stage = '', accountId = ''] = key.split('/')
   return stage === 'imports' ? stage : accountId

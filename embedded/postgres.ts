@@ -54,7 +54,7 @@ async function binaries(): Promise<Binaries> {
 
 /**
  * Creates the cluster on the first start; returns whether it did. `initdb` writes `PG_VERSION` early, so it runs in a
- * temporary folder that becomes the cluster by one rename. Throws the signal's reason on abort.
+ * temporary folder that becomes the cluster in a single rename. Throws the signal's reason on abort.
  */
 export async function initPostgres(
   { dataDir, password }: PostgresCluster,

@@ -30,7 +30,7 @@ export interface DiskSpace {
   totalBytes: number
 }
 
-/** Reads the space that unprivileged processes have on a folder's disk. */
+/** Returns the space that is available to unprivileged processes on a folder's disk. */
 export async function readDiskSpace(folder: string): Promise<DiskSpace> {
   const { bavail, blocks, bsize } = await statfs(folder)
   return { freeBytes: bavail * bsize, totalBytes: blocks * bsize }

@@ -8,7 +8,7 @@ import {
   verify,
 } from 'node:crypto'
 
-/** The largest difference between a node's clock and ours. */
+/** The largest accepted difference between a node's clock and ours. */
 export const MAX_SKEW_MS = 300_000
 
 /** The signed parts of a node's request. `path` is as sent on the request line, with its query. */

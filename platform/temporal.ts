@@ -74,7 +74,7 @@ export function temporalAccess(config: Config): TemporalAccess {
   }
 }
 
-/** Returns the same for a plain gRPC channel. */
+/** Returns the same TLS options for a plain gRPC channel. */
 export function channelCredentials(config: Config): {
   credentials: ChannelCredentials
   options: ChannelOptions

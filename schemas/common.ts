@@ -14,8 +14,8 @@ export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
 export const valuesOf = (vocabulary: TSchema): string[] => (vocabulary as { enum?: string[] }).enum ?? []
 
 /**
- * Options of an object that needs at least one of these members. A request without any gets this error together with
- * all its other errors.
+ * Options of an object that needs at least one of these members. A request without any of them gets this error together
+ * with all its other errors.
  */
 export const EitherOf = (...names: string[]) => ({ anyOf: names.map((name) => ({ required: [name] })) })
 

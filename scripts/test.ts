@@ -111,7 +111,7 @@ async function runAll(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
 
 /** Passes the arguments of `npm test -- ...` to mocha, such as a file or --grep. */
 function runNamed(env: NodeJS.ProcessEnv): Promise<TestEnding[]> {
-  return runSuite({ name: 'the files named', specs: [], minutes: 30 }, { env, args: ARGUMENTS })
+  return runSuite({ name: 'the named files', specs: [], minutes: 30 }, { env, args: ARGUMENTS })
 }
 
 function alone(file: string, env: NodeJS.ProcessEnv): Promise<TestEnding[]> {

@@ -53,7 +53,7 @@ export interface NodeDeps {
   readonly stopping: () => AbortSignal
   /** The running jobs and tasks. A cancellation sent over the link looks up its target here. */
   readonly work: WorkRegistry
-  /** Limits the slots that the tasks and stages of one account occupy. */
+  /** Limits the slots that one account's tasks and stages occupy. */
   readonly slotShares: SlotShares
   /**
    * Returns the path of a locked environment's Python interpreter, which the first call installs. The second argument

@@ -14,7 +14,7 @@ export const allowsAction = async (
   slug: string,
 ): Promise<boolean> => !caller.tools || (await findTool(services, caller, slug)) !== undefined
 
-/** Returns whether a caller's key may see an invocation; its endpoint may no longer accept requests. */
+/** Returns whether a caller's key may see an invocation, even one whose endpoint no longer accepts requests. */
 export function maySeeInvocation(
   db: Services['db'],
   caller: AccountCaller,

@@ -64,7 +64,7 @@ interface StreamBody {
   contentTypes: readonly string[]
   /** The schema of the form's parts, for the OpenAPI document. */
   schema?: TSchema
-  /** The limit of the form's file; a larger declared length gets a 413 before a byte is read. */
+  /** The size limit for the form's file; a larger declared length gets a 413 before a byte is read. */
   file?: FileLimit
 }
 
@@ -94,7 +94,7 @@ export interface Route<
   /** A JSON body, without coercion. A missing body counts as `{}`. */
   body?: B
   stream?: StreamBody
-  /** The limit of a JSON body; a larger one gets a 413 before it is in memory. Default: 1 MiB. */
+  /** The size limit for a JSON body; a larger one gets a 413 before it is in memory. Default: 1 MiB. */
   maxBodyBytes?: number
   /** The usual response. Without `schema` it has no body (204). Set `contentType` if the response isn't JSON. */
   success: {

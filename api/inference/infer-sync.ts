@@ -121,7 +121,7 @@ async function answerEnded(
   }
 }
 
-/** A loaded model takes longer than the client waits: writes the row now; this gateway settles the task later. */
+/** If a loaded model takes longer than the client waits, writes the row now; this gateway settles the task later. */
 async function answerRunning(
   services: Services,
   draft: TaskDraft,

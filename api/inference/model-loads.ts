@@ -196,7 +196,7 @@ export class ModelLoads implements Disposable {
   /** Rejects a waiter after `timeoutMs`. The node's delay doesn't count unless it is far longer than expected. */
   #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
     const before = load.delayedMs
-    // Allow a delay that starts later at most `timeoutMs`, then reject the waiter.
+    // Cap the total wait: a delay may start later, or last longer than expected.
     const longestMs = 2 * timeoutMs + 2 * (this.#delay(load)?.ms ?? 0) + DEFAULT_LOAD_TIMEOUT_MS
     let counted = timeoutMs
     const look = () => {

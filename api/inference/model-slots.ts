@@ -373,8 +373,8 @@ const flexOf = (accountId: string): string => `${accountId} flex`
 const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 * out || undefined
 
 /**
- * `flex` requests have their own share, a quarter of an account's. Tier `priority` only gets more turns among the
- * requests of the same account, so any account may use it.
+ * `flex` requests have their own share, a quarter of the account's share. Tier `priority` only gets more turns among
+ * the requests of the same account, so any account may use it.
  */
 function requesterOf({ account_id, key_id, tier = 'default' }: SlotRequest): Requester {
   if (tier === 'default') return { accountId: account_id, keyId: key_id }

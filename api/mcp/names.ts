@@ -5,7 +5,7 @@ const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 const TAIL = 8
 
 /**
- * Returns a name for each slug that every client accepts: letters, digits, `_` and `-`, at most 64 characters. A slug
+ * Returns, for each slug, a name that every client accepts: letters, digits, `_` and `-`, at most 64 characters. A slug
  * that is already such a name keeps it. A name that would be too long or taken ends in digits of the slug's hash
  * instead, so it doesn't depend on the order of the slugs.
  */

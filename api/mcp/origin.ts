@@ -6,7 +6,7 @@ const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/i
 
 /**
  * Rejects requests from web pages, except this gateway's own pages; programs send no Origin. Also guards against DNS
- * rebinding, which shows in the Host: a gateway with a local address accepts only local names.
+ * rebinding, which shows in the `Host` header: a gateway with a local address accepts only local names.
  */
 export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void {
   const baseAddress = new URL(baseUrl)

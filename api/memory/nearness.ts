@@ -12,7 +12,7 @@ import type { Embeddings } from './embeddings.ts'
 import type { AccountMemoryView } from './memory-registry.ts'
 
 const MAX_BYTES = 256 * 1024 * 1024
-/** A larger index would crowd out the others, so that memory is read newest first instead. */
+/** A larger index would crowd out the others, so a memory that needs one is read newest first instead. */
 const MAX_INDEX_BYTES = 96 * 1024 * 1024
 const TOO_LARGE_TTL_MS = 10 * 60_000
 /** How many indexes load at once; in the meantime, other requests get the newest entries. */

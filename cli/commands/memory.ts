@@ -145,7 +145,7 @@ function faultOf({ issues, message }: CliError, file: string, entries: readonly 
   return message
 }
 
-/** Control characters other than tab and line ends; no text file contains them. */
+/** Control characters other than tabs and line breaks; no text file contains them. */
 // oxlint-disable-next-line no-control-regex -- the expression looks for control characters
 const CONTROL = /[\u0000-\u0008\u000E-\u001F\u007F]/
 

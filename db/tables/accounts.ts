@@ -39,7 +39,7 @@ export interface ApiKeyTable {
 }
 export type ApiKeyRow = Selectable<ApiKeyTable>
 
-/** What gateways have admitted for a limited key in a minute. */
+/** The requests and tokens that gateways have admitted for a limited key in a minute. */
 export interface KeyMinuteTable {
   key_id: string
   minute: Date

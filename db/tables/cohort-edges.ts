@@ -58,7 +58,7 @@ export interface EdgeRateTable {
   to_node_id: string
   ewma_mb_s: Optional<number>
   samples: WithDefault<number>
-  /** Until then, the payloads of a pair that could not connect are sent through the object store. */
+  /** Until this time, the payloads of a pair that could not connect are sent through the object store. */
   unreachable_until: Optional<Date>
 }
 

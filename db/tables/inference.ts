@@ -52,7 +52,7 @@ export interface TaskOutputFile {
   address?: string
 }
 
-/** A task for whose lease upload URLs were signed. */
+/** A task with upload URLs that were signed for its lease. */
 export interface TaskUploadTable {
   task_id: string
   account_id: string

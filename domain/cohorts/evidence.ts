@@ -33,7 +33,7 @@ export function faultsOfEvidence(
     [
       chance.p_value > MAX_P,
       ['null_model', 'p_value'],
-      `must be at most ${MAX_P}: above it, broken pairs score as well`,
+      `must be at most ${MAX_P}: above it, broken pairs score just as well`,
     ],
     [chance.upper_95 >= score, ['null_model', 'upper_95'], `must be below the score, ${score}`],
     [until <= 0, ['valid_until'], 'must be in the future'],

@@ -9,7 +9,7 @@ import type { PairRates } from './transfers.ts'
 export interface PlanInput {
   graph: Graph
   accountId: string
-  /** By `stage_id`. A stage without a model has its own reason. */
+  /** By `stage_id`. For a stage without a model, `reasons` says why. */
   models: ReadonlyMap<string, StageModel>
   /**
    * Models called after the last attempt of a stage, by `stage_id`; the most expensive one counts toward the budget.

@@ -35,7 +35,7 @@ export function issuesOf(
         ['stages', i, 'stage_id'],
         `must not be "${RUN_INPUT}", which is reserved for the input of the run`,
       )
-    // Clients that serialize every field send null for no default.
+    // Clients that serialize every field send null when there is no default.
     if (required && default_output !== undefined && default_output !== null)
       fault(['stages', i, 'default_output'], 'is only allowed for a stage with "required": false')
     if (default_output !== undefined && sizeOf(default_output) > COHORT_LIMITS.inlineBytes)

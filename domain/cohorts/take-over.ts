@@ -13,7 +13,7 @@ export interface FinishedCohort {
 export interface TakeOverPlan {
   /** The stages whose results are reused, by name. */
   standing: Set<string>
-  /** Stages without a result that nothing needs: their consumers continued without them. */
+  /** Stages that have no result and need none, because their consumers continued without them. */
   spare: Set<string>
 }
 

@@ -1,7 +1,7 @@
 import { Cron } from 'croner'
 import { LRUCache } from 'lru-cache'
 
-/** Wants at least this many copies from each time that the expression matches, until another entry matches. */
+/** Sets this minimum number of copies from each time that the expression matches until another entry matches. */
 export interface ScheduleEntry {
   /** Five fields: minute, hour, day of the month, month, day of the week. */
   readonly cron: string

@@ -22,7 +22,7 @@ export interface WarmRequirement {
 export interface WarmPin {
   readonly model_key: string
   readonly node_id: string
-  /** Since when the node has had no link. */
+  /** The time since which the node has had no link. */
   readonly missing_since: Date | null
 }
 

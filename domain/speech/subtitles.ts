@@ -24,7 +24,7 @@ export const toVtt = (segments: readonly SpokenSegment[]): string =>
     .map(({ start, end, text }) => `${clock(start, '.')} --> ${clock(end, '.')}\n${escaped(text)}\n\n`)
     .join('')}`
 
-/** A segment without visible text gets no cue, because players treat an empty line as the end of one. */
+/** A segment without visible text gets no cue, because players treat an empty line as the end of a cue. */
 const cuesOf = (segments: readonly SpokenSegment[]): Cue[] =>
   segments.flatMap(({ start, end, text }) => {
     const line = oneLine(text)

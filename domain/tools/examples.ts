@@ -49,7 +49,7 @@ function chatExamples({ task_type, input_schema }: ExampleSource): Example[] {
   return isUsual ? [INSTRUCTED_CHAT] : []
 }
 
-/** A trained model that predicts row by row predicts the first row alone just as it does among others. */
+/** A trained model that predicts row by row returns the same prediction for the first row, alone or among others. */
 function rowExamples({ source, example_input, example_output }: ExampleSource): Example[] {
   const { instances, ...more } = example_input
   const { predictions, ...others } = example_output

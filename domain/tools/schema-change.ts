@@ -149,7 +149,7 @@ function compareProperties(before: unknown, after: unknown): Effects {
   return effects
 }
 
-/** Compares schemas by name. The effect of an added or removed one is unknown. */
+/** Compares schemas by name. The effect of an added or removed schema is unknown. */
 function compareNamed(before: unknown, after: unknown): Effects {
   const [from, to] = [isObject(before) ? before : ANYTHING, isObject(after) ? after : ANYTHING]
   let effects = Object.keys(to).every((name) => Object.hasOwn(from, name)) ? SAME : BROKEN

@@ -40,8 +40,8 @@ export interface NextAttempt {
 
 /**
  * Returns when an attempt is due, in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's
- * Retry-After may postpone an attempt. One beyond the deadline is ignored: maintenance pages name distant dates, and
- * giving up because of one would lose every event in the meantime.
+ * Retry-After may postpone an attempt. A Retry-After beyond the deadline is ignored: maintenance pages name distant
+ * dates, and giving up because of such a date would lose every event in the meantime.
  */
 export function attemptDueAt(next: NextAttempt): number | undefined {
   const { createdAt, attempt, now, retryAfterMs = 0, random } = next

@@ -28,7 +28,7 @@ export function importTinyModel(platform: Platform): Promise<string> {
   })
 }
 
-/** Sends a chat over the OpenAI-compatible API and passes on its text as it arrives. */
+/** Sends a chat over the OpenAI-compatible API and passes on the response text as it arrives. */
 export async function chat(
   { base_url, api_key }: Platform,
   question: { model: string; content: string },

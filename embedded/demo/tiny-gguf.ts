@@ -107,7 +107,8 @@ function tensorsOf(tokens: number, pieces: number): Tensor[] {
   const ones = (name: string): Tensor => ({ name, dims: [WIDTH], data: new Float32Array(WIDTH).fill(1) })
   const embedding = zeros('token_embd.weight', WIDTH, tokens)
   const output = zeros('output.weight', WIDTH, tokens)
-  // Each token that can follow gets its own direction; after the norm its length is sqrt(WIDTH).
+  // Each piece gets its own direction, and all other tokens share one. After the norm, each vector has length
+  // sqrt(WIDTH).
   for (let token = 0; token < tokens; token++) {
     const piece = token >= FIRST ? token - FIRST + 1 : 0
     embedding.data[token * WIDTH + piece] = 1

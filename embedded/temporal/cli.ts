@@ -130,7 +130,7 @@ const lastLineOf = (cause: unknown): string => (cause as Error).message.trim().s
 
 const draftOf = (target: string, way: string): string => `${dirname(target)}.${way}-${process.pid}`
 
-/** Publishes the program by an atomic rename, so that no process finds a partial file. */
+/** Publishes the program with an atomic rename, so that no process finds a partial file. */
 function publish(program: string, target: string): void {
   mkdirSync(dirname(target), { recursive: true })
   renameSync(program, target)

@@ -56,7 +56,7 @@ export class Spool {
   #file: { fd: number; bytes: number } | undefined
   #inFlight: { ackedThrough: number; sink: SpoolSink } | undefined
   #scheduled = false
-  /** When to retry a disk that failed. */
+  /** When to try the disk again after a failure. */
   #diskAt = Number.NEGATIVE_INFINITY
 
   constructor({ dir, maxBytes = 32 * 1024 * 1024 }: { dir: string; maxBytes?: number }) {

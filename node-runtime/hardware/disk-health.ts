@@ -85,8 +85,8 @@ export class DiskHealth implements Disposable {
   }
 
   /**
-   * Records that an attempt at a job filled the disk. Its files are gone by now, so the free space is the space that it
-   * had: little if other programs filled the disk, and much if the job needs more than this node has.
+   * Records that an attempt at a job filled the disk. Its files are gone by now, so the space that is free now is what
+   * the job had: little if other programs filled the disk, and much if the job needs more than this node has.
    */
   async filled(jobId: string): Promise<void> {
     const freeBytes = await this.check()

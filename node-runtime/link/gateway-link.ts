@@ -51,8 +51,8 @@ const HANDSHAKE_TIMEOUT_MS = 10_000
 /** A shorter link outage deserves no warning: gateways restart, and send a notice when they close a link. */
 const WARNING_DELAY_MS = 10_000
 /**
- * Gateways respect a model's concurrency, so requests rarely queue here: only when several gateways start some at the
- * same time, or durable work runs too. Older gateways send any number.
+ * Gateways respect a model's concurrency, so requests queue here only when several gateways start some at the same
+ * time, or when durable work is running too. Older gateways send any number.
  */
 const MAX_WAITING = 32
 /** The limit for the log lines in a frame's body, without the JSON around them. */

@@ -32,7 +32,7 @@ export async function fetchIngredients(
   return found
 }
 
-/** A version has its model at the top level or in this folder. */
+/** Returns the folder of a version's model: `MODEL_FOLDER`, or the version's folder itself. */
 const modelFolder = (folder: string): string => within(folder, MODEL_FOLDER, 'config.json')
 
 const adapterFolder = (folder: string): string => within(folder, 'adapter', 'adapter_config.json')

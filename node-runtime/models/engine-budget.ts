@@ -8,8 +8,8 @@ const MAX_BYTES = 4 * 1024 * 1024
 /** The growth of a fully used budget per step, relative to itself. */
 const GROWTH = 1 / 4
 /**
- * The lower bound of the budget per step, relative to itself: counts are only snapshots, so one must not shrink it
- * further.
+ * The lower bound of the budget per step, relative to itself: counts are only snapshots, so a single one must not
+ * shrink it further.
  */
 const MAX_SHRINK = 1 / 2
 /**

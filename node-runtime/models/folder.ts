@@ -31,7 +31,7 @@ async function checkDescription(path: string): Promise<void> {
   try {
     content = JSON.parse(await readFile(path, 'utf8'))
   } catch {
-    // The library that needs this file reports the error better.
+    // The library that needs this file reports a clearer error.
     return
   }
   if (namedFiles(content).every(isPlainName)) return

@@ -39,7 +39,7 @@ export class LoadDeadline implements Disposable {
     return this.#controller.signal
   }
 
-  /** Begins to check a server whose process ids `pidsOf` returns. */
+  /** Starts checking a server whose process ids `pidsOf` returns. */
   watch(pidsOf: () => Promise<readonly number[]>): void {
     this.#timer = setInterval(() => void this.#look(pidsOf), Math.min(POLL_INTERVAL_MS, this.#stallMs / 4))
     this.#timer.unref()

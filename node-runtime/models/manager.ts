@@ -394,6 +394,6 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/** Returns whether a load failed because of the model's files, according to a server or a link that leaves the folder. */
+/** Returns whether a load failed because of the model's files: a server rejects them, or they point outside the folder. */
 const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

@@ -298,7 +298,7 @@ def without(path: str, hidden: str) -> Iterator[str]:
 
 def allow(ruleset: int, path: str, rights: int) -> None:
     """Adds a rule for a path and everything below it to the ruleset of this descriptor; skips paths that
-    don't open.
+    can't be opened.
     """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

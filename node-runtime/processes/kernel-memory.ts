@@ -29,8 +29,8 @@ const MAX_IN_FLIGHT = 16
  */
 const MAX_MOVES = 3
 /**
- * Each round stops the processes that started since the last one. Except for such a chain, a program stops within a
- * few.
+ * Each round stops the processes that started since the last one. Except for such a chain (`MAX_MOVES`), a program
+ * stops within a few rounds.
  */
 const MAX_STOP_ROUNDS = 20
 /**
@@ -184,7 +184,8 @@ export class KernelMemory implements Disposable {
   }
 
   /**
-   * Updates the others with the growth that this sandbox sees. Those that started before a third one ended see less.
+   * Updates the other sandboxes with the growth that this one sees. Those that started before a third sandbox ended see
+   * less growth.
    */
   async #lookAtOthers(grownMb: number): Promise<void> {
     const others = [...KernelMemory.#atWork].filter((other) => other !== this)

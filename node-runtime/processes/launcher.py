@@ -35,11 +35,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def load_prctl() -> Callable[..., int] | None:
-    """Returns the C library's prctl; None if it has none."""
+    """Returns the C library's prctl, or None if the library lacks it."""
     try:
         return ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
-        return None  # Not Linux: the lifeline and the process group remain.
+        return None  # Not on Linux; only the lifeline and the process group remain.
 
 
 def start(command: list[str], order: Confinement | SandboxOrder | None, prctl: Callable[..., int] | None) -> int:
@@ -84,7 +84,7 @@ def start(command: list[str], order: Confinement | SandboxOrder | None, prctl: C
 
 
 def descendants(root: int) -> list[int]:
-    """Returns the process ids below `root`; empty without /proc."""
+    """Returns the process ids of all descendants of `root`; empty without /proc."""
     children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")

@@ -9,7 +9,7 @@ interface ContainerParts {
   name: string
   container: Docker.Container
   output: { stdout: PassThrough; stderr: PassThrough }
-  /** The folder of its socket on this machine. */
+  /** The folder on this machine that contains the container's socket. */
   socketDir: string
 }
 

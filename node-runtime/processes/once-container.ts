@@ -16,7 +16,7 @@ export class OnceContainer {
   readonly stdout: Readable
   readonly stderr: Readable
   readonly exited: Promise<{ code: number }>
-  /** Settles once the engine has removed it. */
+  /** Settles once the engine has removed the container. */
   readonly gone: Promise<void>
   /** The message that explains why the engine ended it. */
   excess: string | undefined

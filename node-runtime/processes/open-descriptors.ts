@@ -10,7 +10,7 @@ export interface DescriptorCounts {
   watches: number
   /** Descriptors sent to a socket but not received yet. No process has them open. */
   inFlight: number
-  /** True if the node may not read a process's table. */
+  /** True if the node is not allowed to read a process's table. */
   isHidden: boolean
   /** True if a process ended before its table was read: another process may have its descriptors. */
   isMoving: boolean
@@ -26,7 +26,7 @@ export async function countDescriptors(
     const home = await folderOf(pid, await readStatus(`/proc/${pid}`))
     const folder = `${home}/fd`
     const fds = await readdir(folder).catch(async (err: NodeJS.ErrnoException) => {
-      // A zombie process belongs to root too, but has no memory and no descriptors.
+      // A zombie's folder also belongs to root, but a zombie has no memory and no descriptors.
       const isRefused = err.code === 'EACCES' || err.code === 'EPERM'
       if (!isRefused) counts.isMoving = true
       else if (/^VmSize:/m.test(await readStatus(home))) counts.isHidden = true

@@ -156,7 +156,8 @@ export class ManagedProcess {
   }
 
   /**
-   * Records an excess if the group was full: the kernel kills its processes, and others may then exit by themselves.
+   * Records an excess if the kernel killed a process because the group was full; the others may then exit by
+   * themselves.
    */
   async #checkGroup(): Promise<void> {
     const { limitMb, group } = this.#limits ?? { limitMb: 0, group: undefined }

@@ -163,7 +163,7 @@ def write(path: str, text: str) -> None:
 
 
 def set_limits(order: Sandbox) -> None:
-    """Sets the limits that an unprivileged process can set; the limit on processes follows with the user."""
+    """Sets the limits that an unprivileged process can set; the process limit is set along with the user."""
     for limit, most in (
         # Not 0: the kernel would still start the program that core_pattern names.
         (resource.RLIMIT_CORE, 1),
@@ -230,7 +230,7 @@ def new_root(order: Sandbox) -> None:
     # One quota for all files that the tool writes. The link is relative, because it is also followed from
     # outside the root.
     os.symlink("../tmp", f"{root}/dev/shm")
-    # An interpreter may be below /tmp or /dev/shm of this machine.
+    # The interpreter may be under this machine's /tmp or /dev/shm.
     for source, target in order["mounts"]:
         bind(source, root + target)
     os.mkdir(f"{root}/proc")

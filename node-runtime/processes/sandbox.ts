@@ -6,7 +6,7 @@ export interface Sandbox {
   /** Files and folders that are mounted read-only, with their paths in the sandbox. */
   mounts: readonly (readonly [source: string, target: string])[]
   env: Readonly<Record<string, string>>
-  /** The memory limit for its processes together; the command is killed if they exceed it. */
+  /** The total memory limit for its processes; the command is killed if they exceed it. */
   memoryMb: number
   /** The size of `/tmp`, which is in memory. */
   temporaryMb: number
@@ -16,7 +16,7 @@ export interface Sandbox {
   cpuS: number
 }
 
-/** Sandboxes with fewer CPUs than the machine get them round-robin. */
+/** Assigns CPUs round-robin to sandboxes that have fewer CPUs than the machine. */
 let turn = 0
 /** Gives priority to chats and other work on the node. */
 const NICE = 5

@@ -59,7 +59,7 @@ class _Marks(ModuleType):
     """No-ops instead of the compiler's decorators: a function that is never compiled does not need them."""
 
     allow_in_graph = assume_constant_result = disable = staticmethod(_mark)
-    # Libraries look for compiled modules; this class has no instances among modules.
+    # Libraries check for compiled modules with isinstance; no module is an instance of this class.
     eval_frame = SimpleNamespace(OptimizedModule=type(None))
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ MIN_RATIO = 0.8
 MAX_NAMES = 50
 MAX_NAME_CHARS = 200
 MAX_PAIRS = 50_000
-# A ratio takes time proportional to the product of both lengths; one million takes about 0.1 s.
+# A ratio takes time proportional to the product of both lengths; a product of one million takes about 0.1 s.
 MAX_RATIO_CHARS = 40
 MAX_RATIO_WORK = 1_000_000
 
@@ -40,9 +40,8 @@ class MisspeltColumns:
         return row.keys() >= self._optional
 
     def first_in(self, row: Mapping[str, Any], checked: dict[str, bool]) -> tuple[str, str] | None:
-        """Returns a name from the row that the model doesn't know and the column that it probably means,
-        which the row lacks. `checked` collects the unknown names of one request, and whether they are
-        compared by ratio.
+        """Returns an unknown name from the row, and the column that it probably means, which the row lacks.
+        `checked` collects the unknown names of one request, and whether they are compared by ratio.
         """
         for name in row:
             if name in self._known or len(name) > MAX_NAME_CHARS:

@@ -8,7 +8,7 @@ import { machineMounts, machineRoot } from './machine-root.ts'
 export interface ContainerToolsOptions {
   containers: ContainerDriver
   python: FindPython
-  /** The image with the interpreters of the catalog's tools; without one, those of this machine are mounted. */
+  /** The image with the interpreters of the catalog's tools; if unset, this machine's interpreters are mounted. */
   image: string | undefined
 }
 
@@ -109,7 +109,7 @@ function confined(
     Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${limits.temporary_mb}m,mode=1777` },
     ShmSize: Math.min(limits.temporary_mb, 64) * MB,
     Memory: memory,
-    // Memory plus swap, so this allows no swap.
+    // This is memory plus swap, so no swap is allowed.
     MemorySwap: memory,
     NanoCpus: limits.cpus * 1e9,
     PidsLimit: limits.processes,

@@ -42,7 +42,7 @@ export interface ToolDriver {
   start(run: ToolRun): Promise<StartedTool>
 }
 
-/** Variables that every tool has. */
+/** The environment variables of every tool. */
 export const TOOL_ENV: Readonly<Record<string, string>> = {
   PATH: '/hearth/bin:/usr/local/bin:/usr/bin:/bin',
   HOME: '/tmp',

@@ -20,7 +20,7 @@ export interface EgressAccess {
 }
 
 const MB = 2 ** 20
-/** How long the platform's storage may send nothing. A whole file may take longer over a slow line. */
+/** The maximum time without data from the platform's storage. A whole file may take longer over a slow line. */
 const STORAGE_IDLE_TIMEOUT_MS = 120_000
 
 /** Opens a run's egress proxy if its tool may reach public addresses. */

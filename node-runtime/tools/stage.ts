@@ -60,7 +60,7 @@ export class Stage implements AsyncDisposable {
     stack.defer(() => rm(folder, { recursive: true, force: true }))
     const input = join(folder, 'input')
     await mkdir(input)
-    // The sandbox's user must be able to read it, and can reach it only through its mount.
+    // The sandbox's user must be able to read this folder, and can reach it only through its mount.
     await chmod(input, 0o755)
     const socket = join(folder, SOCKET)
     const proxy = stack.use(await openEgress(options.outside, installed.tool, socket))

@@ -21,7 +21,7 @@ export class ToolTurns {
     this.#slots = new FairSemaphore({
       most,
       mostPerKey,
-      // An account may be alone in the queue, so this is what remains of its share.
+      // A single account may fill the queue, so the queue holds only the rest of its share.
       mostWaiting: MAX_SLOTS_PER_ACCOUNT - mostPerKey,
     })
   }

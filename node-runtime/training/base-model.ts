@@ -85,7 +85,7 @@ function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<voi
   return pRetry(async () => linkInto(folder, await find()), {
     retries: MAX_TRIES - 1,
     minTimeout: 0,
-    // The cache removed it between `find` and the link.
+    // The cache removed the model between `find` and the link.
     shouldRetry: ({ error }) => 'code' in error && error.code === 'ENOENT',
   })
 }

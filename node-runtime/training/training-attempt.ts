@@ -129,7 +129,7 @@ async function attempt(
       }),
       base_dir: base,
       base_revision: spec.base_revision ?? null,
-      // Outside the folders of attempts, because those are removed with the attempts.
+      // This folder is outside the attempts' folders, because those are removed with the attempts.
       cache_dir: await tokenizedDatasetFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
       hardware: tools.inventory.hardware,

@@ -262,7 +262,7 @@ export class WeightsCache {
       }
       await mkdir(join(part, 'files'), { recursive: true })
       await writeFile(join(part, SPEC_FILE), JSON.stringify(stored))
-      // An existing folder is unreadable, due to a power loss or an earlier version of this program.
+      // If the folder already exists, it is unreadable, due to a power loss or an earlier version of this program.
       await this.#takeAway(spec.model_key)
       await rename(part, directory)
     })

@@ -31,7 +31,7 @@ interface KeyQueue {
 export class FairSemaphore {
   readonly #options: FairSemaphoreOptions
   readonly #lines = new Map<string, KeyQueue>()
-  /** Numbers arrivals and grants. */
+  /** A counter that numbers arrivals and grants. */
   #clock = 0
   #atWork = 0
   #waiting = 0

@@ -64,7 +64,7 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
 
 const number = (pattern: string) => new RegExp(`^[+-]?${pattern}$`)
 const NOTATIONS = { '.': number(POINTS), ',': number(COMMAS) } as const
-// Numbers whose point or comma may be a decimal mark or a thousands separator. A leading zero proves a decimal mark.
+// Numbers whose dot or comma may be a decimal mark or a thousands separator. A leading zero proves a decimal mark.
 const OPEN = {
   '.': number(String.raw`[1-9]\d{0,2}(?:\.\d{3})+`),
   ',': number(String.raw`[1-9]\d{0,2}(?:,\d{3})+`),
@@ -96,7 +96,7 @@ export function readValues(
   const rows = cells.map((row) => row.map((cell) => withoutBlanks(cell)))
   const bare = columns.map((_, i) => bareOf(rows.map((row) => row[i] ?? '')))
   const hasPoints = bare.some((column) => proves(column, '.'))
-  // Files with semicolons use decimal commas, but files with 12'500 don't separate thousands with points.
+  // Files with semicolons use decimal commas, but files with 12'500 don't separate thousands with dots.
   const isSign = delimiter === ';' && !bare.some((column) => column.hasGaps && all(column, /^[+-]?\d+$/))
   const hasCommas = bare.some((column) => proves(column, ','))
   // Coordinates have decimal points even in files with decimal commas.
@@ -133,7 +133,7 @@ function bareOf(cells: readonly string[]): StrippedColumn {
 
 /** Returns the decimal mark of all values; undefined if they are not numbers in one notation. */
 function decimalOf(bare: StrippedColumn, areThousands: boolean): '.' | ',' | undefined {
-  // A second point, as in 1.234.567, proves that points separate thousands.
+  // A second dot, as in 1.234.567, proves that dots separate thousands.
   if (has(bare, '.') && all(bare, OPEN_POINTS)) {
     // A number such as 1500 shows that thousands are not separated.
     const isPlain = bare.texts.some((text) => /^[+-]?\d{4,}$/.test(text))

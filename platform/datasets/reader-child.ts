@@ -13,8 +13,8 @@ import {
 } from './profile.ts'
 import type { PreviewAnswer, ReadAnswer, ReadOrder } from './reader.ts'
 
-// Reads one dataset in its own process, so that the memory and the crashes of native readers end with it. Each reader
-// is imported only when needed, because importing all of them takes longer than reading a typical file.
+// Reads one dataset in its own process, which confines the memory use and crashes of native readers. Each reader is
+// imported only when needed, because importing all of them takes longer than reading a typical file.
 
 const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetProfile>> = {
   csv: async ({ path }) => (await import('./csv.ts')).readCsv(path),

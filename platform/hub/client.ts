@@ -20,7 +20,7 @@ const MAX_REDIRECTS = 5
 /** The maximum page size for commits on a hub. */
 const COMMITS_PER_PAGE = 1_000
 const MAX_COMMIT_PAGES = 5
-/** How many commits back a search goes at most. */
+/** The maximum number of commits that a search goes back. */
 export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {

@@ -11,7 +11,7 @@ import { DiskReserve } from './disk-reserve.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
 
-/** The memory of one write: a few chunks on their way from the socket to the disk. */
+/** The memory that one write uses: a few chunks on their way from the socket to the disk. */
 const PUT_BYTES = 256 * 1024
 
 const OCTETS = 'application/octet-stream'
@@ -21,8 +21,8 @@ export interface LocalObjectStoreOptions {
   /** Created if absent; all processes of the platform may share it. */
   directory: string
   /**
-   * Returns the base of signed URLs. It is called for each signature, because the port may be known only after the
-   * server listens.
+   * Returns the base of signed URLs. It is called for each signature, because the port may not be known until the
+   * server is listening.
    */
   baseUrl: () => string
   /** The free space in bytes that uploads must leave; at most a twentieth of the disk. */
@@ -39,9 +39,9 @@ export interface LocalObjectStore extends ObjectStore {
 export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => 'authorize' in store
 
 /**
- * Stores objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types,
- * `digests/` their SHA-256, `incoming/` files that are still being written. A write becomes visible by one rename,
- * after its bytes are on disk.
+ * Stores objects as files in one directory: `objects/` holds the bytes under their keys, `types/` the content types,
+ * `digests/` their SHA-256, `incoming/` files that are still being written. A write becomes visible through a single
+ * rename, after its bytes are on disk.
  */
 export async function openLocalObjectStore({
   directory,
@@ -202,7 +202,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
   }
   for (const root of rootsOf(at)) {
     await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
-      // Another process may be moving the same object; if so, a retry succeeds by the check above.
+      // Another process may be moving the same object; if so, a retry succeeds because of the check above.
       if (root === at.objects) throw err
       ignoreMissing(err)
     })

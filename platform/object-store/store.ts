@@ -77,7 +77,7 @@ export interface ObjectStore {
   head(key: string): Promise<ObjectInfo | undefined>
   list(prefix: string): AsyncIterable<ObjectInfo>
   /**
-   * Moves an object to another key, for which `head` returns its digest. Safe to repeat. Throws `not_found` when the
+   * Moves an object to another key, where `head` then returns its digest. Safe to repeat. Throws `not_found` when the
    * object is under neither key.
    */
   move(from: string, to: string): Promise<void>

@@ -13,9 +13,9 @@ export function createLockFile(file: string, holder: string): boolean {
 }
 
 /**
- * Removes a lock file whose holder has exited. If several processes do so at once, a later one may move aside the file
- * of the first one's new lock; it then puts that file back. Throws when the file cannot be moved, so that a caller that
- * retries does not loop forever.
+ * Removes a lock file whose holder has exited. If several processes do so at once, a later one may move aside the first
+ * one's new lock file; it then puts that file back. Throws when the file cannot be moved, so that a caller that retries
+ * does not loop forever.
  */
 export function removeAbandonedLock(file: string, isAbandoned: (file: string) => boolean): void {
   const aside = `${file}.${randomUUID()}`

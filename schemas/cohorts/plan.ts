@@ -50,7 +50,7 @@ export const Stage = Type.Object(
     required: Type.Optional(Type.Boolean()),
     /** The value that a skipped stage's edges and outputs get; only for a stage that isn't required. */
     default_output: Type.Optional(Type.Unknown()),
-    /** Endpoints tried in order after the last attempt at the stage's own. */
+    /** Endpoints to try, in order, after the last attempt at the stage's own endpoint. */
     fallbacks: Type.Optional(Type.Array(EndpointRef, { maxItems: 4 })),
     /** Starts the stage once this many incoming edges have their value; the others are cancelled. */
     quorum: Type.Optional(Type.Integer({ minimum: 1, maximum: COHORT_LIMITS.edges })),
@@ -131,7 +131,7 @@ export const PlanRequest = Type.Object(
       ),
     ),
     constraints: Type.Optional(Constraints),
-    /** The expected bytes of edges, by edge id. */
+    /** The expected payload sizes of edges in bytes, by edge id. */
     sample_sizes: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 0, maximum: 2 ** 40 }))),
   },
   { $id: 'PlanRequest', additionalProperties: false },

@@ -44,7 +44,7 @@ export const StageClaim = Type.Object(
     /** The known input: the static part plus the values from the input of the run. */
     input: Type.Record(Type.String(), Type.Unknown()),
     incoming: Type.Array(IncomingEdge),
-    /** How many incoming edges must have a value; when absent, all that aren't closed. */
+    /** How many incoming edges must have a value; if absent, every edge that isn't closed. */
     quorum: Type.Optional(Type.Integer({ minimum: 1 })),
     outgoing: Type.Array(OutgoingEdge),
     /** The time limit of the work itself. */

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox'
 import { Vocabulary } from '../common.ts'
 
-/** The kinds of value that an edge carries: by value (`text`, `json`, `media`) or between model spaces. */
+/** The kinds of data that an edge carries: values (`text`, `json`, `media`) or representations (the other kinds). */
 export const SpaceKind = Vocabulary(
   'text',
   'json',

@@ -36,7 +36,7 @@ export const GpuRestriction = Type.Object({
   cuda_visible_devices: Nullable(Type.String({ maxLength: 1_000 })),
   /** The indexes and names of the GPUs that the node doesn't use. */
   left_out: Type.Array(Type.String({ maxLength: 300 }), { maxItems: 64 }),
-  /** The variable's entries from the first invalid one onward, which name no GPU. */
+  /** The variable's entries from the first one that names no GPU onward; CUDA ignores them. */
   ignored: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
 })
 export type GpuRestriction = Static<typeof GpuRestriction>

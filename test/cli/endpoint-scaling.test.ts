@@ -52,7 +52,7 @@ describe('hearth endpoints scale', () => {
     assert.deepEqual(stored, [])
   })
 
-  it('changes only the given options, and replaces one target with the other', async () => {
+  it('changes only the given options, and replaces one kind of target with the other kind', async () => {
     const schedule = ['--schedule', '0 8 * * 1-5 Europe/Berlin 2', '--schedule', ' 0  20 * * *  UTC 0 ']
     const entries = [
       { cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 2 },

@@ -170,7 +170,7 @@ describe('hearth', () => {
     assert.match((await run(['endpoints', 'reject', bad!.id, '--note', 'no'])).out, /bad is rejected/)
   })
 
-  it('finds the local platform and its account by the ready file', async () => {
+  it('finds the local platform and its account through the ready file', async () => {
     const { accountId } = await api.account()
     await writeFile(
       join(folder.path, 'ready.json'),

@@ -17,7 +17,7 @@ const UP_MINUTES = 10
 
 /** The services of `docker-compose.yml`, running under a separate project name. */
 export interface Deployment extends AsyncDisposable {
-  /** Runs `docker compose` on it; returns its output. */
+  /** Runs `docker compose` on this deployment; returns the output. */
   compose(...args: string[]): Promise<string>
   /** Kills the first process of a service from outside its container, as a crash would. */
   crash(service: string): Promise<void>

@@ -136,7 +136,7 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('shows a viewer no button whose request would be rejected', async () => {
+  it('hides from viewers every button whose request would be rejected', async () => {
     const { modelId } = await registered('seen')
     const key = await on.api.key(on.caller.accountId, 'viewer')
     await using tab = await on.open(`/models/${modelId}`, key)

@@ -98,7 +98,7 @@ describe('playground form', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('starts with one row, adds others, and keeps the typed values for the code view', async () => {
+  it('starts with one row, adds more, and keeps the typed values for the code view', async () => {
     await using tab = await on.open(path)
     await field(tab, 'rooms').fill('7')
     await tab.page.getByRole('button', { name: 'Add a row' }).click()
@@ -186,7 +186,7 @@ describe('playground text helpers', () => {
     assert.equal(at('Something else.', '#').stack, 'The input is not right: Something else.')
   })
 
-  it('show a label with its probability, and round numbers', () => {
+  it('show a label with its probability, and rounded numbers', () => {
     assert.equal(
       formatPrediction({ label: true, probabilities: { true: 0.97123, false: 0.02877 } }),
       'true (97.1 %)',

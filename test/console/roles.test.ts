@@ -104,7 +104,7 @@ describe('roles in the console', function () {
     return { seen: [...seen], refused }
   }
 
-  it('show a viewer no button that changes anything or whose request is rejected', async () => {
+  it('hide from viewers every button that changes anything or whose request is rejected', async () => {
     const { seen, refused } = await pressAll('viewer')
 
     assert.deepEqual(
@@ -115,7 +115,7 @@ describe('roles in the console', function () {
     assert.ok(seen.length > 5, String(seen))
   })
 
-  it('show an operator no button whose request is rejected', async () => {
+  it('hide from operators every button whose request is rejected', async () => {
     const { seen, refused } = await pressAll('operator')
 
     assert.deepEqual(refused, [])

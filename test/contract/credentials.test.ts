@@ -46,7 +46,7 @@ describe('route credentials', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('lists a required credential for every served route and no other', () => {
+  it('are listed for every served route and for no other', () => {
     const served = SERVED.map(({ route }) => route.operationId)
 
     assert.deepEqual(served.toSorted(), Object.keys(CREDENTIALS).toSorted())
@@ -54,7 +54,7 @@ describe('route credentials', () => {
 
   for (const served of SERVED) {
     const { operationId, method } = served.route
-    it(`accepts only the required credential for ${operationId} (${method} ${served.path})`, async () => {
+    it(`are enforced: ${operationId} (${method} ${served.path}) accepts only the required one`, async () => {
       const needed = CREDENTIALS[operationId]
       assert.ok(needed, 'not in the table')
 

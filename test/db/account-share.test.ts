@@ -10,7 +10,7 @@ import { createLogger } from '../../platform/log.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const SHARE = 2
-/** Each of these queries holds a connection of the account's share. */
+/** How long each slow query holds a connection from the account's share. */
 const SLOW_S = 0.5
 const SOON_MS = 400
 const log = createLogger('test', 'silent')

@@ -62,7 +62,7 @@ describe('listener', () => {
     assert.equal((await connections()).length, 1)
   })
 
-  it('keeps trying while the database is unreachable, without blocking its starter', async () => {
+  it('keeps trying while the database is unreachable, without blocking startup', async () => {
     const { calls, listener } = listening('postgres://nobody@127.0.0.1:1/none')
 
     await listener.start()
@@ -106,7 +106,7 @@ describe('listener', () => {
     return { url: way.href, sockets, [Symbol.dispose]: close }
   }
 
-  it('does not block its starter when the server accepts the connection and then hangs', async () => {
+  it('does not block startup when the server accepts the connection and then hangs', async () => {
     using way = await wayUntil('listen')
     const { calls, listener } = listening(way.url, 200)
     await using _ = listener

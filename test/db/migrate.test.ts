@@ -26,7 +26,7 @@ describe('migrate', () => {
     return folder
   }
 
-  it('applies nothing to a database that is already migrated', async () => {
+  it('leaves a database that is already migrated unchanged', async () => {
     assert.deepEqual(await migrate(database.db), [])
   })
 
@@ -77,7 +77,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: other.path }), ['9002-second'])
   })
 
-  it('reports the error of a migration, and applies no part of it', async () => {
+  it("reports a migration's error without applying any part of the migration", async () => {
     using broken = await version((folder) =>
       writeFile(join(folder, '9004-broken.sql'), 'create table whole (id integer); create table;'),
     )

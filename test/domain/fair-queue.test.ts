@@ -121,7 +121,7 @@ describe('the fair queue', () => {
     assert.equal(queue.isIdle, false)
   })
 
-  it('starves no account when accounts come and go at random', () => {
+  it('does not starve any account when accounts come and go at random', () => {
     let seed = 7
     const random = () => (seed = (seed * 16_807) % 2_147_483_647) / 2_147_483_647
     const queue = new FairQueue<{ account: string; since: number }>()

@@ -29,7 +29,7 @@ const CLASSIFIER = {
     micro_batch_size: 8,
   },
 }
-/** Floating-point differences between ONNX Runtime and PyTorch on tiny models. */
+/** Tolerance for floating-point differences between ONNX Runtime and PyTorch on tiny models. */
 const CLOSE = 1e-4
 
 interface Run {
@@ -171,7 +171,7 @@ describe('fine-tuning an encoder, from rows to inference', function () {
     assert.ok(nodes.some(({ id }) => id === `version:${base.version_id}`))
   })
 
-  it('tunes a classifier on a hub encoder that returns the same labels as transformers', async () => {
+  it('tunes a hub encoder into a classifier that returns the same labels as transformers', async () => {
     const jobId = await start('labelled', CLASSIFIER)
     const { metrics } = await completed(jobId)
     await served(jobId, 'tuned-classifier')

@@ -150,7 +150,7 @@ describe('fine-tuning a language model, from rows to a chat', function () {
     assert.ok(usage.completion_tokens > 0)
   })
 
-  it('continues training from the result, with its weights as the start', async () => {
+  it('continues training from the weights of the result', async () => {
     const base = await ended(tuned)
     retrained = await start({ base: { type: 'job', job_id: tuned } })
     const run = await ended(retrained)

@@ -25,7 +25,7 @@ export interface Kind extends Model {
 }
 
 interface Recipe extends Pick<Kind, 'name' | 'long' | 'short'> {
-  /** Returns the folder of the model, which may be below the scratch folder. */
+  /** Returns the folder of the model, which may be inside the scratch folder. */
   folder: (scratch: string) => Promise<string>
 }
 

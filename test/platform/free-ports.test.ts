@@ -31,7 +31,7 @@ describe('a stored port', () => {
     }
   })
 
-  it('is chosen again when the file contains none', async () => {
+  it('is chosen again when the file contains no port', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'port')
     for (const text of ['', 'abc', '80', '99999']) {

@@ -251,7 +251,7 @@ describe('reconcile', function () {
         })),
       )
       .execute()
-    // The reaper handles open tasks of a dead gateway; once they have ended it no longer needs the row.
+    // The reaper handles open tasks of a dead gateway; once they have ended, the gateway's row is no longer needed.
     const taskId = await buildTask({ gateway_id: owner, status: 'succeeded' })
     const node = newId()
     await db

@@ -315,7 +315,7 @@ function methodsOfTemporal(): Record<string, string[]> {
   }
 }
 
-/** Returns whether a node may poll a queue now: only its own queue while draining, and none once removed. */
+/** Returns whether a node may poll a queue now: only its own queue while draining, and no queue once removed. */
 function mayPoll(
   { id, account_id, status, sharing, hardware, ordered }: NodePermissions,
   queue: string,

@@ -137,7 +137,7 @@ export class ActivityQueues implements AsyncDisposable {
   }
 }
 
-/** Switches a worker to another connection; returns false for a worker that has just ended and needs none. */
+/** Switches a worker to another connection; returns false if the worker has just ended and needs no connection. */
 function moveWorker(worker: Worker, connection: NativeConnection): boolean {
   try {
     worker.connection = connection

@@ -96,7 +96,7 @@ export const POLICY = {
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
-  /** One load of a model. The node reports progress, and aborts the load when there is none. */
+  /** One load of a model. The node reports progress, and aborts the load when there is no progress. */
   load: {
     scheduleToStartTimeout: '30s',
     startToCloseTimeout: WHILE_ALIVE,

@@ -123,7 +123,7 @@ export function choosePlace(
       (isOpenStage(other) || isThere(other.node_id)) &&
       areTied(cohort.outline, other, stage),
   )
-  // As in a plan, tied stages share a node even when all others must be apart.
+  // As in a plan, tied stages share a node even when all others must be on separate nodes.
   const apart = constraints.spread
     ? occupied.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
     : []

@@ -50,7 +50,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
   const { stage } = locked
-  // A repeated call returns what the call that gave up the stage returned.
+  // A repeated call returns the same verdict as the call that gave up the stage.
   if (stage.status === 'failed' && stage.error)
     return { verdict: 'failed', fault: { code: stage.error.code, stage_id: stage.name } }
   if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }

@@ -86,7 +86,7 @@ export class Dispatcher {
     this.#isWoken = false
   }
 
-  /** Aborts the attempts in flight and records their outcome, because the process is about to end. */
+  /** Aborts the attempts in flight and records their outcomes, because the process is about to end. */
   async stop(): Promise<void> {
     this.#stop.abort()
     while (this.#sending.size > 0 || this.#settling) await Promise.all([...this.#sending, this.#settling])

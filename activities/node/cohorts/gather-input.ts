@@ -33,7 +33,7 @@ export async function gatherInput(
 ): Promise<StageInputs> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
-  /** How each hand-over changes the input; applied in the order of the edges, not of arrival. */
+  /** How each hand-over changes the input; applied in edge order, not arrival order. */
   const writes = new Map<IncomingEdge, (known: StageInputs['input']) => StageInputs['input']>()
   const caller = {
     control: deps.control,

@@ -211,7 +211,7 @@ export class CopyPlanner implements AsyncDisposable {
       const before = scales.get(modelKey) ?? NO_COPIES
       const supply = this.#supply(model, snapshots, loadMs)
       const used = demands.get(modelKey) ?? { inFlight: 0, waiting: 0, serviceMs: 0 }
-      // Tasks do not pass through a gateway.
+      // Tasks do not pass through a gateway, so the gateways' own counts miss them.
       const demand = { ...used, inFlight: Math.max(used.inFlight, supply.inFlight) }
       const elapsedS = elapsedSince(scales.get(modelKey), now)
       const { scale, reason } = decideCopies(want, supply, { demand, before, now: now.getTime(), elapsedS })

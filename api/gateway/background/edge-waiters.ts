@@ -40,7 +40,7 @@ export class EdgeWaiters implements AsyncDisposable {
     return this.#listener.start()
   }
 
-  /** Watches an edge from now on, so a caller misses no change between its read and its wait. */
+  /** Watches an edge from now on, so a caller misses no change between reading the edge and waiting. */
   watch(edgeId: string): Watch {
     return this.#watches.watch(edgeId)
   }

@@ -32,7 +32,9 @@ export class GatewayLease implements AsyncDisposable {
     this.#loop.start()
   }
 
-  /** How many times the row was created. Above 1, the rows that referred to an earlier row were lost with it. */
+  /**
+   * How many times the row was created. If more than once, the rows that referred to an earlier one were lost with it.
+   */
   get registrations(): number {
     return this.#registrations
   }

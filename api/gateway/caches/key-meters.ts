@@ -125,8 +125,8 @@ export class KeyMeters implements AsyncDisposable {
       const remainingMicro = creditsToMicro(budget) - meter.spentMicro - meter.pendingMicro
       if (endpoint.price_micro > remainingMicro)
         throw exceeded('budget_credits_per_month', `${budget} credits a month`, nextMonth(now))
-      // Failing requests release their holds, and a cost that another gateway has booked may still be counted as its
-      // hold as well.
+      // Failing requests release their holds, and a cost that another gateway has booked may still be counted in that
+      // gateway's holds too.
       if (endpoint.price_micro > remainingMicro - meter.heldMicro - meter.othersMicro)
         throw budgetHeld(budget)
     }

@@ -10,7 +10,7 @@ export class ClientGoneError extends Error {
 const EMPTY = Buffer.alloc(0)
 const DRAIN_TIMEOUT_MS = 30_000
 const MIB = 1024 * 1024
-/** The default limit of JSON bodies. */
+/** The default size limit for JSON bodies. */
 export const MAX_JSON_BYTES = MIB
 /** The largest JSON body takes this long at 2 Mbit/s. Without a limit, a slow client would hold its memory forever. */
 const BODY_TIMEOUT_MS = 5 * 60_000

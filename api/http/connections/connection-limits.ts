@@ -73,7 +73,7 @@ class ConnectionLimits {
     const open = key === undefined ? 0 : (this.#byOwner.get(key) ?? 0)
     if (open >= this.#perOwner)
       throw tooMany(`an account or node may have at most ${this.#perOwner} connections`)
-    // Connections of the platform don't count against the accounts' share.
+    // Platform connections don't count against the accounts' share.
     const ofAccounts = this.#open - this.#unidentified.size - this.#ofPlatform
     if (!isPlatform && ofAccounts >= this.#most - this.#reserve)
       throw tooMany('this gateway has no free connections')
@@ -112,7 +112,7 @@ class ConnectionLimits {
     })
     closeOldest(here, this.#perAddress)
     closeOldest(this.#unidentified, Math.ceil(this.#most / UNAUTHENTICATED_FRACTION))
-    // Leave one free for the next connection, or the operating system would refuse an operator's.
+    // Leave one free, or the operating system would refuse the next connection, even an operator's.
     const identified = this.#open - this.#unidentified.size
     closeOldest(this.#unidentified, Math.max(1, this.#most - identified - 1))
   }

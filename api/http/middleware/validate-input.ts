@@ -20,8 +20,8 @@ import type { Middleware } from './middleware.ts'
 /** Weighing costs microseconds. A shorter body can't contain enough names to cost more than a few milliseconds. */
 const WEIGHED_BYTES = 16 * 1024
 /**
- * In memory, a result's values may take this many times the size of the largest body. A list of numbers takes half the
- * size of its text.
+ * In memory, a result's values can take at most this many times the size of the largest body. A list of numbers takes
+ * half the size of its text.
  */
 const RESULT_FACTOR = 4
 

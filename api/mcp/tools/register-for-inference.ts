@@ -39,7 +39,7 @@ export const registerForInferenceTool: Tool = {
 const register = (on: CallContext, run_id: string, body: Listing & { name: string }) =>
   operate<Endpoint>(registerForInference, on, { params: { run_id }, body })
 
-/** Registers a run under a name derived from its job's. If the run already has that name, this is a repeat. */
+/** Registers a run under a name derived from its job's name. If the run already has that name, this is a repeat. */
 async function registerUnderFreeName(context: CallContext, run_id: string, body: Listing): Promise<Endpoint> {
   const run = await operate<TrainingRun>(getTrainingRun, context, { params: { run_id } })
   const [short, long] = endpointNamesOf(run.job_name, run.job_id)

@@ -30,8 +30,8 @@ BOOLEANS = "(?i:true|false)"
 # A dot in these is a decimal point or a thousands separator; after a leading zero, it is a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
 BLANKS = r"[\s\x{a0}\x{202f}]*"
-# In a column of numbers as people write them, every value matches NUMBERS and at least one contains NOTATIONS. Codes
-# such as 02134 and telephone numbers never contain the latter.
+# In a column of numbers as people write them, every value matches NUMBERS and at least one contains a match
+# for NOTATIONS. Codes such as 02134 and telephone numbers never contain one.
 NUMBERS = (
     rf"[+-]?{BLANKS}[€$£¥₹]?{BLANKS}[+-]?(\d+|\d{{1,3}}([.,'’\s\x{{a0}}\x{{202f}}]\d{{3}})+|)([.,]\d*)?([eE][+-]?\d+)?"
     rf"{BLANKS}[€$£¥₹%]?{BLANKS}|[+-]?(?i:inf|infinity)"

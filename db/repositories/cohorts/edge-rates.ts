@@ -11,7 +11,7 @@ export interface NodePair {
 /** The weight of the newest transfer in the mean. */
 const NEWEST = 0.2
 
-/** Returns whether a pair of nodes may try to connect; false for a while after no address answered. */
+/** Returns whether a pair of nodes may try to connect; false for a while after none of the addresses responded. */
 export async function isReachable(db: Kysely<Database>, { from, to }: NodePair): Promise<boolean> {
   const pair = await db
     .selectFrom('edge_rate')

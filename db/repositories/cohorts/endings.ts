@@ -266,7 +266,7 @@ async function paidMeanwhile(
   return paidElsewhere(trx, taken)
 }
 
-/** Returns, by stage id, the owner of the node that produced the stage's result, even if in an earlier run. */
+/** Returns, by stage id, the owner of the node that produced the stage's result, even if an earlier run produced it. */
 async function ownersOf(
   trx: Transaction<Database>,
   stages: readonly EndedStage[],

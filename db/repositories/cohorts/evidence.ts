@@ -24,8 +24,8 @@ interface SpacePair {
 }
 
 /**
- * Finds the newest evidence per metric that the first space can replace the second. Equal spaces share their evidence,
- * so we search by their fingerprints.
+ * Finds, per metric, the newest evidence that the first space can replace the second. Equal spaces share their
+ * evidence, so we search by their fingerprints.
  */
 export function findEvidence(
   db: Kysely<Database>,

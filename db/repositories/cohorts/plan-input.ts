@@ -87,7 +87,7 @@ const pricesOf = ({ fallbacks }: StageModels): NonNullable<PlanInput['fallbacks'
     [...fallbacks].map(([id, models]) => [id, models.map(({ price_micro }) => ({ price_micro }))] as const),
   )
 
-/** Returns reasons for operations that the servers of the models, or of their fallbacks, do not support. */
+/** Returns a reason for each operation that the servers of the models, or of their fallbacks, do not support. */
 const unsupported = ({ stages }: Graph, { models, fallbacks }: StageModels): PlanReason[] =>
   stages.flatMap(({ stage_id, operation }) => {
     if (operation === 'layers') {

@@ -10,7 +10,7 @@ import * as evidenceRepository from './evidence.ts'
 import * as spaceRepository from './spaces.ts'
 
 export interface EvidenceToRegister {
-  /** The id of the evidence unless the registration is a repeat. */
+  /** The id for the new evidence; unused if the registration is a repeat. */
   id: string
   body: CompatibilityEvidenceRegistration
   /** The platform's copy of the map. */

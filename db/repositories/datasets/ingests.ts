@@ -48,8 +48,8 @@ export async function beginIngest(
 }
 
 /**
- * Counts the files of an account that are being read or waiting to be read, and locks the account against counting or
- * adding further ones.
+ * Counts an account's files that are being read or waiting to be read, and locks the account so that no other
+ * transaction can count or add files.
  */
 export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
   await lockAccount(trx, 'unread', accountId)

@@ -125,8 +125,8 @@ export interface ListedEndpoint extends Pick<EndpointRow, (typeof SHOWN)[number]
 }
 
 /**
- * True when a row's schemas and examples fit into the page. The smallest come first, so that one large endpoint does not
- * empty all others. The page keeps every row, because its reader continues at an offset.
+ * True when a row's schemas and examples fit into the page. The smallest come first, so that one large endpoint does
+ * not crowd out all others. The page keeps every row, because its reader continues at an offset.
  */
 const FITS = sql<boolean>`sum(endpoint.listing_bytes) over (order by endpoint.listing_bytes, endpoint.id) <= ${sql.lit(MAX_PAGE_BYTES)}`
 

@@ -11,7 +11,7 @@ export async function readMemoryVersion(db: Kysely<Database>): Promise<number> {
   return version
 }
 
-/** Records that a gateway no longer reads memory by grants older than this version. */
+/** Records that a gateway no longer reads memory under grants older than this version. */
 export async function acknowledgeMemory(
   db: Kysely<Database>,
   gatewayId: string,

@@ -59,7 +59,7 @@ export async function supersedeEntry(
   return numUpdatedRows > 0n
 }
 
-/** Pages of an account's entries, newest first, including superseded ones. */
+/** Lists a page of an account's entries, newest first, including superseded ones. */
 export function listEntries(
   db: Kysely<Database>,
   accountId: string,

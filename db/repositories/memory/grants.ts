@@ -111,7 +111,7 @@ export const readableBy = ({
     and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
   for share of g, n`
 
-/** Lists a namespace's live grants, except to revoked keys. */
+/** Lists a namespace's live grants, except those to revoked keys. */
 export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<MemoryGrantRow[]> {
   return db
     .selectFrom('memory_grant')

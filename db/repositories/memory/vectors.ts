@@ -52,7 +52,7 @@ export interface UnembeddedEntry {
 
 /**
  * Claims entries without a vector for a while, so that gateways share the work. All belong to one account, drawn at
- * random among accounts that have any and are not excluded, so that a large import does not delay other accounts.
+ * random from the accounts that have any and are not excluded, so that a large import does not delay other accounts.
  */
 export async function claimUnembedded(
   db: Kysely<Database>,
@@ -76,7 +76,7 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Reschedules the embedding of a namespace's entries if another model made their vectors or refused them. */
+/** Reschedules the embedding of a namespace's entries that another model embedded, or that a model refused. */
 export async function dropOtherModels(
   db: Kysely<Database>,
   { namespaceId, modelKey }: { namespaceId: string; modelKey: string },

@@ -21,7 +21,7 @@ interface Change {
   changes: Changes
 }
 
-/** Records a change in its own transaction, so that neither commits without the other. */
+/** Records a change in the transaction that makes it, so that neither commits without the other. */
 export async function recordChange(
   trx: Transaction<Database>,
   { actor, action, subject, accountId, changes }: Change,

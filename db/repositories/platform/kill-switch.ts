@@ -70,7 +70,7 @@ export function writeKillSwitch(
       accountId: null,
       changes: {
         ...changesBetween({ active: current.active, reason: current.reason }, { active, reason }),
-        // The history shows the reason of each order, even if it is the same as the previous one.
+        // The history shows the reason for each order, even if it is the same as the previous one.
         ...(current.active !== active && { reason: { from: current.reason, to: reason } }),
       },
     })

@@ -42,7 +42,7 @@ export async function resumeRun(
   }
 }
 
-/** Returns whether a run is paused and no node is working on it; none will until the run is resumed. */
+/** Returns whether a run is paused and no node is working on it; it then rests until it is resumed. */
 export async function isAtRest(db: Kysely<Database>, id: string): Promise<boolean> {
   const { rows } = await sql`
     select 1 from training_run where id = ${id}::uuid and paused_at is not null and not exists (

@@ -52,8 +52,8 @@ export async function listUnheldJobs(
 }
 
 /**
- * Stores why a job is waiting, or that it no longer is, with a log line (`over` if it is no longer waiting); false if
- * unchanged.
+ * Stores why a job is waiting, or that it no longer is, and adds a log line (`over` if it is no longer waiting);
+ * returns false if nothing changed.
  */
 export async function noteWaiting(
   trx: Transaction<Database>,

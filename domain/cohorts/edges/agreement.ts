@@ -4,7 +4,7 @@ import type { EdgeFailure, EdgeMode, Transport } from '../../../schemas/cohorts/
 /** The graph's terms, which apply to every attempt. */
 export interface EdgeTerms {
   mode: EdgeMode
-  /** Null for all. */
+  /** The transports that the graph allows; null for all. */
   transports: readonly Transport[] | null
   maxBytes: number
   sourceFingerprint: string

@@ -226,8 +226,8 @@ function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Gener
 }
 
 /**
- * Returns the stages whose times decide the makespan, walking back from the last stage through the ones that each
- * waited for.
+ * Returns the stages whose times decide the makespan: the last stage, the one that it waited for, and so on back to the
+ * start.
  */
 function criticalPath(
   { problem: { stages }, incoming }: Pick<Search, 'problem' | 'incoming'>,
@@ -242,7 +242,7 @@ function criticalPath(
       const arrival = numberAt(endMs, from) + transferMs(numberAt(nodes, from), node)
       if (arrival >= latest) [before, latest] = [from, arrival]
     }
-    // A stage that began later than its inputs arrived waited for another one on its node.
+    // A stage that began after its inputs had arrived was waiting for another stage on its node.
     if (numberAt(startMs, stage) > latest) {
       for (let other = 0; other < stages.length; other++)
         if (nodes[other] === node && endMs[other] === startMs[stage]) before = other

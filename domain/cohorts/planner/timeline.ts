@@ -10,7 +10,7 @@ export function incomingOf({ stages, edges }: PlannerProblem): PlannerEdge[][] {
 
 const NOWHERE = -1
 
-/** A stage, and where and when it runs while it is placed. */
+/** A stage and, while it is placed, its node and times. */
 interface Placement {
   readonly stage: PlannerStage
   readonly inputs: { readonly producer: Placement; readonly transferMs: PlannerEdge['transferMs'] }[]
@@ -117,7 +117,7 @@ export class Timeline {
   }
 }
 
-/** Returns whether no stage placed before this one on its node has its model. */
+/** Returns whether this is the first stage on its node that uses its model. */
 function isFirstOfModel(here: readonly Placement[], placement: Placement): boolean {
   const { model } = placement.stage
   for (const other of here) {

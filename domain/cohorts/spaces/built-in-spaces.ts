@@ -73,7 +73,7 @@ function embedding({ configs }: ModelFacts): ModelSpace[] {
       dimensions: Number(dimensions),
       dtype: 'f32',
       pooling,
-      // Servers normalize the vectors of an encoder that has no such layout.
+      // Without the sentence-transformers layout, servers normalize the encoder's vectors.
       normalized: kinds?.includes('Normalize') ?? true,
     },
   ]
@@ -93,7 +93,7 @@ function poolingOf(modules: readonly Json[], configs: ModelFacts['configs']): Mo
   return wanted.length === 1 ? POOLINGS[only as keyof typeof POOLINGS] : undefined
 }
 
-/** The tokens of a language model whose tokenizer is in its own file. */
+/** The tokens of a language model that has a separate tokenizer file. */
 function tokens({ files }: ModelFacts): ModelSpace[] {
   const tokenizer = tokenizerIn(files)
   if (!tokenizer) return []

@@ -2,8 +2,8 @@ import type { StageOperation } from '../../../schemas/cohorts/plan.ts'
 import { isTokenCount, NO_TOKENS, type TokenCounts, tokensIn } from '../../chat/chat.ts'
 
 /**
- * Returns the tokens that count for a stage. A prompt counts only if a model reads it. A stage that continues from its
- * cache reports the prompt in its usage, as every response does, but computed none of it.
+ * Returns the tokens that count for a stage. A prompt counts only if a model reads it. A stage that continues from a
+ * handed-over cache reports the prompt in its usage, as every response does, but computed none of it.
  */
 export function tokensOfStage(
   operation: StageOperation,

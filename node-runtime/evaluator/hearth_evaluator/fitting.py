@@ -20,7 +20,7 @@ _QUERIES = 1000
 def fit_map(
     source: np.ndarray, target: np.ndarray, *, method: str, metric: str, seed: int
 ) -> tuple[LinearMap, dict[str, Any]]:
-    """Returns the map fitted to these pairs, and its method, relation and left-out R²."""
+    """Returns the map fitted to these pairs, and its method, relation and cross-validated R²."""
     chosen = choose(source, target, metric, seed) if method == "auto" else method
     if chosen == "ridge":
         fitted, left_out = Ridge(source).fit(target)

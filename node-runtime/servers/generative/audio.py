@@ -96,7 +96,9 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 def speaker_of(fields: Mapping[str, Any], speakers: int) -> int:
-    """Returns a speaker's number; a name selects the first speaker, because these models have no names."""
+    """Returns a speaker's number; a name selects the first speaker, because these models don't name their
+    speakers.
+    """
     voice = optional_text_of(fields, "voice_preset") or "0"
     if not (voice.isascii() and voice.isdecimal()):
         return 0

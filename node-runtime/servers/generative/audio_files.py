@@ -15,7 +15,7 @@ from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
 MAX_SAMPLE = 32_767
-# Samples without a header have no rate; OpenAI's clients play them at this one, as a single channel.
+# Raw samples have no header to give the rate; OpenAI's clients play them at this rate, as a single channel.
 PCM_RATE = 24_000
 
 

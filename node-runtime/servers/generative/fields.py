@@ -9,7 +9,7 @@ from typing import Any
 from answers import InputProblem
 
 MAX_TEXT = 10_000
-# JSON numbers are exact up to here in every language.
+# JSON numbers are exact up to this value in every language.
 MAX_SEED = 2**53 - 1
 MIN_SIDE, MAX_SIDE = 16, 2_048
 MAX_STEPS = 1_000

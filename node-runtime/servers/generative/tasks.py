@@ -26,7 +26,7 @@ from generative.files import SCENE_TYPES, image_files, scene_file, video_file
 from generative.job import Job, UnusableOutput
 from images import fitted, image_of
 
-# The maximum side of an image if the request does not set its size.
+# The maximum side length of an image if the request does not set its size.
 MAX_SIDE = 1_024
 MAX_IMAGES = 10
 # The limit on the total pixels of a request's images, which must fit into one response.

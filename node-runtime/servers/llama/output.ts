@@ -105,7 +105,7 @@ function functionOf(tool: unknown, index: number): NamedFunction {
   }
 }
 
-/** Translates parameters. Unless it is strict, one odd schema among an agent's many tools must not fail its chats. */
+/** Translates parameters. One odd schema among an agent's many tools must not fail its chats, unless it is strict. */
 function paramsOf(parameters: object, options: GrammarSchemaOptions): GrammarSchema {
   try {
     return grammarSchema(parameters, options)

@@ -7,7 +7,7 @@ import { UnusableWeightsError } from './unusable-weights.ts'
 const TEMPLATE_TIMEOUT_MS = 10_000
 /**
  * A template counts as spinning if its CPU time exceeds this share of the time limit; on a busy machine, it may get
- * less.
+ * less CPU time.
  */
 const SPINNING_SHARE = 0.1
 

@@ -24,7 +24,7 @@ const MAX_DETAIL = 300
 const LOG_TIMEOUT_MS = 1_000
 const POLL_INTERVAL_MS = 50
 
-/** `GGUF`, the version, the number of tensors and the number of metadata entries. */
+/** The size of the header: `GGUF`, the version, the number of tensors and the number of metadata entries. */
 const HEADER_BYTES = 24
 const MIN_TENSOR_BYTES = 24
 const MIN_ENTRY_BYTES = 13

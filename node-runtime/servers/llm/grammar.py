@@ -67,8 +67,8 @@ class Grammars:
             try:
                 schema = self._checked(tool.parameters, tool.field, tool.strict)
             except Unusable:
-                # One odd schema among an agent's many tools must not fail its chats, unless the request
-                # insists on it.
+                # One odd schema among an agent's many tools must not fail its chats, unless that tool is
+                # strict.
                 if tool.strict:
                     raise
                 schema = self._checked(ANY_OBJECT, tool.field, strict=False)

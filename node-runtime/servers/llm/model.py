@@ -170,7 +170,7 @@ class LanguageModel:
         return closing_tag_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
 
     def hidden_tokens(self, shown: tuple[str, ...]) -> frozenset[int]:
-        """Returns the special tokens, which are not text, except those in `shown`."""
+        """Returns the special tokens, except those in `shown`; they are not part of the text."""
         return frozenset(token for token, text in self._specials.items() if text not in shown)
 
     def remaining_tokens(self, generation: Generation) -> int:

@@ -48,7 +48,7 @@ class RawCallReader:
 
     @property
     def failed_mark(self) -> str:
-        """The mark that opened the calls, if none followed."""
+        """The mark that opened the calls, if no call followed it."""
         return "" if self.streamed else self._mark
 
     def add(self, text: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from .tool_calls import TOOL_OPEN, CallReader
 # The marks that open a tool call in a model's text.
 CALL_MARKS = (TOOL_OPEN, *RAW_CALL_MARKS)
 
-# Bytes that form no character after this many tokens never will.
+# Bytes that don't form a character after this many tokens never will.
 MAX_CHARACTER = 6
 
 

@@ -50,7 +50,7 @@ def _key(waiting: _Waiting) -> tuple[int, int]:
 class Batcher:
     """One queue for all requests. Each forward pass takes the text whose turn is next, and the waiting texts
     closest to it in length. Turns are ordered by how many tokens of a request have already been processed,
-    so that a request with many texts never delays the first text of another.
+    so that a request with many texts never delays the first text of another request.
     """
 
     def __init__(self, forward: Forward, limits: ForwardLimits) -> None:

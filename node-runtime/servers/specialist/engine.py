@@ -16,7 +16,7 @@ class ForwardLimits:
     """The maximum size of a forward pass, in tokens."""
 
     padded: int
-    # How many of them may be padding.
+    # How many of these tokens may be padding.
     padding: int
 
 

@@ -15,7 +15,7 @@ MAX_TEXTS = 2_048
 
 
 def texts_of(body: Mapping[str, Any], name: str) -> tuple[list[str], bool]:
-    """Returns the texts of a field, and whether it contains a single one instead of a list."""
+    """Returns the texts of a field, and whether it contains a single text instead of a list."""
     value = body.get(name)
     if isinstance(value, str):
         return [value], True

@@ -146,7 +146,7 @@ class TextModel:
         harmful = {
             label: score for label, score in zip(labels, scores.tolist(), strict=True) if not _is_harmless(label)
         }
-        # Mutually exclusive classes have one winner; others are independent.
+        # Mutually exclusive classes have one winner; other classes are independent.
         categories = {label: label == best if excludes else score >= FLAGGED_FROM for label, score in harmful.items()}
         return {"flagged": any(categories.values()), "categories": categories, "scores": harmful}
 

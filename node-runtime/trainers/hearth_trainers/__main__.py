@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if is_launched():
         if code == EXIT_UNTRAINABLE and os.environ["RANK"] != "0":
             # The first process hit the same error and reports it for all. Without this wait, torchrun would
-            # stop that process before it could.
+            # stop that process before it had reported the error.
             time.sleep(10)
         # torch's threads can abort a normal exit of the interpreter, after which torchrun also stops the
         # other processes.

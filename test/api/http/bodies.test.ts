@@ -111,7 +111,7 @@ describe('JSON bodies', () => {
     assert.equal(body.said.slice(0, 3), 'a\u0000b')
   })
 
-  it('get a single validation error when large, quickly and with long names truncated', async () => {
+  it('quickly get a single validation error when they are large, with long names truncated', async () => {
     const startedAt = performance.now()
     const many = await send(`{"word":[${'0,'.repeat(400_000)}0]}`)
     const long = await api.call('PUT', '/api/builder/v1/closed', { body: { ['x'.repeat(50_000)]: 1 } })

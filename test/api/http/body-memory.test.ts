@@ -96,7 +96,7 @@ describe('the memory of request bodies', () => {
       [theirs, MIB - 4_000],
       [third, MIB / 2],
     ]
-    // One after the other, because each may reserve as much as the earlier ones have left.
+    // One after the other, because each can reserve at most what the earlier ones have left.
     for (const [key, sent] of sizes) {
       open.push(begin(key, { sent, length: sent + 399 }).socket)
       await sleep(300)

@@ -41,7 +41,7 @@ describe('account connections', () => {
     return socket
   }
 
-  it('are limited per account: one too many gets 429 and is closed', async () => {
+  it('are limited per account: one connection too many gets 429 and is closed', async () => {
     const [loud, quiet] = [await api.account(), await api.account()]
     for (let nth = 0; nth < 16; nth++) assert.equal(statusOf(await get(connect(), ME, loud.key)), 200)
     const refused = connect()
@@ -52,7 +52,7 @@ describe('account connections', () => {
     assert.match(answer, /retry-after: 5/i)
     assert.match(answer, /an account or node may have at most 16 connections/)
     await closed
-    // Its other connections still work.
+    // The account's other connections still work.
     assert.equal(statusOf(await get(open[0] as Socket, ME, loud.key)), 200)
     assert.equal(statusOf(await get(connect(), ME, quiet.key)), 200)
     open.shift()?.destroy()

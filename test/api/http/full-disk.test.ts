@@ -87,7 +87,7 @@ describe('a full object store', function () {
 
   it('answers 503 with Retry-After to a signed PUT, a dataset and an input, and leaves no files behind', async () => {
     const url = await signedUrl()
-    // Both with no space and with only the reserve, which an upload doesn't touch while the disk has room.
+    // Test both with no free space and with only the reserve left, which uploads must not use.
     for (const freeBytes of [0, 2 * MB]) {
       disk.fill(freeBytes)
 

@@ -47,7 +47,7 @@ const families: Family[] = [
 describe('form files in memory', () => {
   let api: TestApi
   before(async () => {
-    // Callers without an account share a small part of it.
+    // Callers without an account share a small part of the memory.
     api = await startApi({ families, env: { HEARTH_BODY_MEMORY_MB: '64' } })
   })
   after(() => api[Symbol.asyncDispose]())

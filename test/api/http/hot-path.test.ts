@@ -32,7 +32,7 @@ const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [say, tell] },
 ]
 
-/** The same request, once bypassing Koa and once through it, as the query selects. */
+/** Query strings that send the same request past Koa or through it. */
 const WAYS = ['', '?through=koa']
 
 describe('the hot path', () => {

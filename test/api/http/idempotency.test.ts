@@ -43,7 +43,7 @@ const createThing = route({
   },
 })
 
-/** Locks two accounts in the order of the request, and counts how often its after-commit step runs. */
+/** Locks two accounts in the order that the request gives, and counts how often its after-commit step runs. */
 const lockBoth = route({
   operationId: 'lockBoth',
   summary: 'Lock two accounts',
@@ -111,7 +111,7 @@ describe('idempotency', () => {
     return n
   }
 
-  it('answers a repeated request with the identical first reply, marked as replayed', async () => {
+  it('answers a repeated request with the first reply unchanged, marked as replayed', async () => {
     const id = randomUUID()
     const first = await create(id, { name: 'once' })
     const again = await create(id, { name: 'once' })
@@ -228,7 +228,7 @@ describe('idempotency', () => {
     assert.deepEqual(new Set(answers.map(({ body }) => body)), new Set(['1']))
   })
 
-  it('stores no failures: the next attempt with the key does the work', async () => {
+  it('does not store failures: the next attempt with the key does the work', async () => {
     for (const outcome of ['conflict', 'reply-404']) {
       const id = randomUUID()
       const failed = await create(id, { name: `retry-${outcome}`, outcome })

@@ -222,7 +222,7 @@ describe('the HTTP kernel', () => {
     assert.equal((await api.call('GET', '/api/builder/v1/things/first')).status, 405)
   })
 
-  it('matches a path only up to where a route leads, and validates the encoding only there', async () => {
+  it('validates the encoding of a path only as far as a route matches it, and matches paths exactly', async () => {
     const statusOf = async (path: string) => (await api.call('GET', path)).status
 
     assert.equal(await statusOf('/api/builder/v1/things/%zz/more'), 400)

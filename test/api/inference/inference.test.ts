@@ -329,7 +329,7 @@ describe('inference over HTTP', () => {
 })
 
 describe('infer without a node', () => {
-  it('reports after the timeout that no node is connected, or none that works for the account', async () => {
+  it('reports after the timeout that no node is connected, or that no connected node works for the account', async () => {
     await using api = await startApi()
     const { accountId, key } = await api.account()
     const { db } = api.database

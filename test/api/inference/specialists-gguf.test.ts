@@ -169,7 +169,7 @@ describe('specialists as GGUF files', function () {
     ] as const)
       await assert.rejects(imports('gguf-other', path, { task }), sentence)
 
-    // Imports it as a client would that doesn't inspect the files.
+    // Imports it the way a client that doesn't inspect the files would.
     const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     const inBlindness: Pick<AdminClient, 'call'> = {
       call: (method, path, body) =>

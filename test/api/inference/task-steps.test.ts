@@ -3,7 +3,7 @@ import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { addModel } from '../../support/servers/nodes/node.ts'
 
 describe('the steps of a task (3.4)', () => {
-  it('start with `preparing`: the node has claimed the task but not started to fetch or load the model', async () => {
+  it('start with `preparing`: the node has claimed the task but has not started to fetch or load the model', async () => {
     await using on = await InferenceApi.start()
     const { db } = on.api.database
     const endpoint = await on.endpointOver(await addModel(on.api, { name: 'not yet' }))

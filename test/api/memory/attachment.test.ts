@@ -194,7 +194,7 @@ describe('memory in requests', () => {
     await until(async () => (await audit(inferred, inferred.body.task_id)).outcome === 'refused')
   })
 
-  it('appears in no error, row or event when a model quotes its request', async () => {
+  it('never appears in an error, row or event, even when a model quotes its request', async () => {
     const { key, accountId } = await accountWithMemory('the quoted fact')
     const errors: string[] = []
     for (const echoes of ['message', 'body']) {
@@ -242,7 +242,7 @@ describe('memory in requests', () => {
     assert.equal((await audit(answer)).reason, 'unreadable')
   })
 
-  it('is not read after a revocation has returned on any gateway', async () => {
+  it('is no longer read once a revocation on any gateway has returned', async () => {
     const { key } = await accountWithMemory('the revoked fact')
     await using other = await startApi({ env: { HEARTH_MEMORY: '1' }, database: chat.api.database })
     const bodies: { at: number; has: boolean }[] = []

@@ -92,7 +92,7 @@ describe('memory ordered by similarity', () => {
     })
   }
 
-  it('returns no entry that is newer than the snapshot, deleted, superseded or of another account', async () => {
+  it('returns no entry that is newer than the snapshot, deleted, superseded or from another account', async () => {
     const mine = await accountWith(['the cat eats tuna', 'the dog eats beef'])
     const other = await accountWith(['the cat of others eats mice'])
     await until(async () => (await embedded(mine.accountId)) === 2 && (await embedded(other.accountId)) === 1)

@@ -43,7 +43,7 @@ describe('taking over the results of an earlier cohort', () => {
     assert.deepEqual(sets(PANEL, { kept: 'q a judge', missing: 'tail' }), ['a q', ''])
   })
 
-  it('takes over no consumer whose producer has changed, nor any stage downstream of it', () => {
+  it('does not take over a consumer whose producer has changed, or any stage downstream of it', () => {
     for (const changed of ['b', 'q']) {
       const now = graph('q a b judge tail', 'q>b a>judge b>judge judge>tail', 'tail', {
         [changed]: { input: { x: 1 } },

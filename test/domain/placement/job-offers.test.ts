@@ -36,7 +36,7 @@ describe('job offers', () => {
     assert.deepEqual(queues([gpu, shared], 'a', 'train.gpu'), ['train.gpu.a'])
   })
 
-  it('wait long only when a single kind of node exists and may be busy', () => {
+  it('wait a long time only when a single kind of node exists and may be busy', () => {
     const waits = (nodes: NodeSnapshot[]) =>
       jobOffers(nodes, { account_id: 'a', task_queue: 'train.cpu' }).map(({ waitS }) => waitS)
 

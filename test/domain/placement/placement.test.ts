@@ -41,7 +41,7 @@ const buildNeed = (overrides: Partial<PlacementNeed> = {}): PlacementNeed => ({
 const half = () => 0.5
 
 describe('placement', () => {
-  it('prefers a busy node that has the model loaded over an idle one with its weights, and that over an empty one', () => {
+  it('prefers a busy node that has the model loaded over an idle one with its weights, and the idle one over an empty one', () => {
     const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
     const cached = buildNode({ node_id: 'cached', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
     const cold = buildNode({ node_id: 'cold' })
@@ -56,7 +56,7 @@ describe('placement', () => {
     assert.equal(place([], buildNeed(), half).chosen, undefined)
   })
 
-  it("loads no model that needs VRAM on a node that can't use its GPUs", () => {
+  it("does not load a model that needs VRAM on a node that can't use its GPUs", () => {
     const gpus = [{ memory_mb: 1_000, free_mb: 1_000 }]
     const gpu = { hardware: 'gpu' as const, gpus }
     const gpu_fault = { since: '2026-11-27T00:00:00Z', code: 999, reason: 'cuInit fails' }

@@ -58,7 +58,7 @@ describe('wake-up planning', () => {
     assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * (SHARE + WARM_SLOTS)]])
   })
 
-  it('limits an account to its share of slots, but not other accounts or loaded models', () => {
+  it('limits an account to its share of slots without limiting other accounts or loaded models', () => {
     const [own, others] = ['tenant', 'other'].map((account_id) =>
       buildWaiting({ account_id, waiting: 1_000 }),
     )

@@ -118,7 +118,7 @@ describe('payloads that a node stores for later stages', () => {
     assert.ok(took <= AT_MOST_MS, `${took} ms`)
   })
 
-  it('are removed when their hand-over is closed, but not when another one is', async () => {
+  it('are removed when their hand-over is closed, but not when a different hand-over is', async () => {
     const { cohort, stages, edge } = await keep()
     const other = await buildEdge(api.database.db, stages, { kind: 'embedding', to_path: '/other' })
     const close = (closed: typeof edge) =>

@@ -91,7 +91,7 @@ describe('the spool', () => {
     spool.close()
   })
 
-  it('keeps batches within one frame', async () => {
+  it('keeps each batch within one frame', async () => {
     const spool = new Spool({ dir: folder.path })
     const sink = new Sink()
     const report = spool.job('j', 1)

@@ -158,7 +158,7 @@ describe('results that a node uploads over a slow connection', function () {
     assert.deepEqual(gateway.arrived.toSorted(), ['a', 'b'])
   })
 
-  it('leave a failed gateway even if the order of the gateways has changed', async () => {
+  it('are moved away from a failed gateway even if the order of the gateways has changed', async () => {
     let requestCount = 0
     const { promise, resolve: lost } = Promise.withResolvers<void>()
     const dead = createServer((_, res) => {
@@ -186,7 +186,7 @@ describe('results that a node uploads over a slow connection', function () {
     assert.deepEqual([gateway.arrived, requestCount], [['a', 'b'], 1])
   })
 
-  it('stay at a responsive gateway that temporarily rejects another call', async () => {
+  it('stay with a responsive gateway that temporarily rejects another call', async () => {
     using frozen = await startFrozen()
     let refusals = 1
     const busy = createServer((req, res) => {
@@ -212,7 +212,7 @@ describe('results that a node uploads over a slow connection', function () {
     }
   })
 
-  it('return to a gateway that broke a connection once the other one rejects them', async () => {
+  it('return to a gateway that broke a connection once the other gateway rejects them', async () => {
     let breaks = 1
     const restarted = createServer(
       (req, res) => void (breaks-- > 0 ? res.destroy() : req.resume().on('end', () => res.end())),

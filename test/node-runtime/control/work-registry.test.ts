@@ -14,7 +14,7 @@ describe('cancelled work on a node', () => {
     assert.deepEqual([before, work.signal.aborted], [false, true])
   })
 
-  it('ends when claimed if that attempt was cancelled, but not if the attempt is a later one', () => {
+  it('ends when claimed if that attempt was cancelled, but not if a later attempt is claimed', () => {
     const registry = new WorkRegistry()
     const ends = [1, 2].map((attempt) => {
       using work = registry.begin('a-stage')
@@ -30,7 +30,7 @@ describe('cancelled work on a node', () => {
     ])
   })
 
-  it('ends on any attempt when the cancellation names none', () => {
+  it('ends at any attempt when the cancellation does not name one', () => {
     const registry = new WorkRegistry()
     using work = registry.begin('a-task')
     using other = registry.begin('another')

@@ -139,7 +139,7 @@ describe("a node's payloads", () => {
     await assert.rejects(store.adopt(join(folder.path, 'link')))
   })
 
-  it('get another name for a consumer on the same node', async () => {
+  it('are linked to a new path for a consumer on the same node', async () => {
     const at = newAttempt()
     const bytes = randomBytes(1000)
     {

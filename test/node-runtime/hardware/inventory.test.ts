@@ -161,7 +161,7 @@ describe('the inventory', () => {
     assert.equal(await hasNvidiaDevice(join(folder.path, 'none')), false)
   })
 
-  it('measures the VRAM that a model uses, and none for CPU models', async () => {
+  it('measures the VRAM that a model uses, and counts none for CPU models', async () => {
     using folder = temporaryFolder()
     fakeDriver(folder.path, process.pid)
     process.env.PATH = `${folder.path}:${PATH}`

@@ -89,7 +89,7 @@ esac`
       })
     })
 
-  it('are none if the variable is empty or -1', async () => {
+  it('are an empty list if the variable is empty or -1', async () => {
     for (const variable of ['', ' ', '-1']) {
       const { devices, restriction } = await find(variable)
       assert.deepEqual([devices, restriction?.left_out.length, restriction?.ignored], [[], 4, []], variable)

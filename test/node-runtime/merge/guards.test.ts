@@ -58,7 +58,7 @@ describe('merges', () => {
       })
     }
 
-    it('are rejected for an adapter of another model', async () => {
+    it('are rejected when an adapter belongs to another model', async () => {
       writeCheckpoint(at('base'))
       writeAdapter(at('adapter'), { modules: { 'model.layers.0.self_attn.q_proj': [32, 32] } })
 
@@ -67,7 +67,7 @@ describe('merges', () => {
       await assert.rejects(merge(spec), /adapter adds 32 x 32 to .*q_proj\.weight, which is 24 x 24 in base/)
     })
 
-    it('are rejected for an adapter that is more than LoRA', async () => {
+    it('are rejected when an adapter is more than LoRA', async () => {
       writeCheckpoint(at('base'))
       writeAdapter(at('adapter'), { config: { bias: 'all' } })
 
@@ -115,7 +115,7 @@ describe('merges', () => {
       })
     }
 
-    it('are rejected for an embedding saved in full when the base ties its embeddings', async () => {
+    it('are rejected when an embedding is saved in full but the base ties its embeddings', async () => {
       writeCheckpoint(at('base'), { tied: true })
       writeAdapter(at('adapter'), { saved: { 'model.embed_tokens': [50, 24] } })
 
@@ -124,7 +124,7 @@ describe('merges', () => {
       await assert.rejects(merge(spec), /saved model\.embed_tokens\.weight whole, but base uses one tensor/)
     })
 
-    it('are rejected for a quantized base', async () => {
+    it('are rejected when the base is quantized', async () => {
       writeCheckpoint(at('base'), { config: { quantization_config: { load_in_4bit: true } } })
       writeAdapter(at('adapter'))
 

@@ -132,7 +132,7 @@ describe('model merges', () => {
       const all = [...(await result()).values()].flatMap((values) => [...values])
       assert.deepEqual(new Set(all), new Set([0, 1]))
       const share = all.filter((one) => one === 1).length / all.length
-      // Five standard deviations of that many independent draws.
+      // Allow five standard deviations for that many independent draws.
       assert.ok(Math.abs(share - 0.25) < 5 * Math.sqrt((0.25 * 0.75) / all.length), String(share))
     })
 

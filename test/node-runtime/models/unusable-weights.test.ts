@@ -78,12 +78,12 @@ for (const [server, require, make, cases] of [
     after(() => world?.[Symbol.asyncDispose]())
 
     for (const [file, spoil] of cases) {
-      it(`are permanently reported as unusable: ${file}`, async () => {
+      it(`are reported as permanently unusable: ${file}`, async () => {
         const path = world.pathOf(file)
         await make(path)
         const admin = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
-        // The import checks the file in its first call and reads it again to send it. Corrupting it in between lets
-        // files reach the node that an import would reject, as uploads can.
+        // The import checks the file in its first call and reads it again to send it. We corrupt it in between so that
+        // the node receives a file that an import would reject, as can happen with uploads.
         const client: Pick<AdminClient, 'call'> = {
           async call<T>(...call: Parameters<AdminClient['call']>): Promise<T> {
             const answer = await admin.call<T>(...call)

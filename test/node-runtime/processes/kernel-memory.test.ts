@@ -125,7 +125,7 @@ describe('kernel memory accounting for a tool', function () {
     assert.ok(usedMb >= 64, `${usedMb} MB`)
   })
 
-  it('charges no other tool for mappings made while a third one ended', async () => {
+  it('charges no other tool for mappings made while a third tool ended', async () => {
     using folder = temporaryFolder()
     await using programs = new Programs()
     using neighbour = new KernelMemory({ list: () => waiting, maxHiddenMb: 64 })

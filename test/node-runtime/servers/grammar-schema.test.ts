@@ -35,7 +35,7 @@ describe('a schema for a llama.cpp grammar', () => {
     })
   })
 
-  it('allows any members if it names none', () => {
+  it('allows any members if it declares no properties', () => {
     const any = { type: 'object', properties: {}, additionalProperties: true }
 
     assert.deepEqual(strict({ type: 'object' }), any)

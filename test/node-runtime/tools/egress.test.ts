@@ -295,7 +295,7 @@ image.save(sys.argv[1], "PNG")`,
     )
   })
 
-  it('keeps the frames of an animation, or reports that it used the first', async () => {
+  it('keeps the frames of an animation, or reports that it used only the first frame', async () => {
     const frames = `import sys; from PIL import Image
 frames = [Image.new("RGBA", (50, 20)) for n in range(5)]
 for n in range(5): frames[n].paste((50 + 40 * n, 0, 0, 255), (10 * n, 0, 10 * n + 10, 20))`

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer, treesOf } from '../../support/servers/nodes/trainer.ts'
 
 describe('a trainer that reads data differently from how it was written', () => {
-  it('sorts times in any notation, and reports it in the run', async () => {
+  it('sorts times in any notation, and reports this in the run', async () => {
     using folder = temporaryFolder()
     const train = async (name: string, lines: string[], hyperparameters = {}) => {
       const file = join(folder.path, `${name}.csv`)

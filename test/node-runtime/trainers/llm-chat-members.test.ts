@@ -20,7 +20,7 @@ const template = (...shown: string[]) =>
   ].join('')
 const VLLM = template('m.reasoning_content')
 const GPT_OSS = template("m['thinking']")
-/** A template with a variable of that name, which is not a message member. */
+/** A template with a variable named `thinking`, which is not a message member. */
 const SWITCH = `{% if thinking %}!{% endif %}${VLLM}`
 const OPEN_ROUTER = template("m['reasoning']")
 const NONE = template()
@@ -126,7 +126,7 @@ describe('members of chat messages', () => {
     assert.deepEqual(seen.none.notes, { reasoning: [4, 1] })
   })
 
-  it('are noted by name if they are not learned, once per row, and not if they are empty', () => {
+  it('are noted by name once per row if they are not learned, unless they are empty', () => {
     assert.deepEqual(seen.members.notes, {
       'member reasoning': [1, 2],
       'member train': [1, 2],

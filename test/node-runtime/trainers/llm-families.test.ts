@@ -7,7 +7,7 @@ interface TrainingResult {
   difference: number
 }
 
-/** Some of these compute attention only in plain PyTorch, and Mamba has none. */
+/** Some of these compute attention only in plain PyTorch, and Mamba has no attention layers. */
 const FAMILIES = 'bloom codegen falcon gemma2 gpt2 gpt_neo gpt_oss gptj mamba mpt'.split(' ')
 /** Settings other than LoRA with automatic flash attention. */
 const OTHERWISE = [

@@ -158,7 +158,7 @@ describe('row preparation for language model training', () => {
     assert.ok(rows[0]!.learnt.every(Boolean))
   })
 
-  it("uses a plain template if there is none; no row exceeds the model's positions", () => {
+  it("uses a plain template if the model has none; no row exceeds the model's positions", () => {
     const { rows, eos } = seen.plain
 
     assert.equal(learntText(rows[0]!), `Answer${eos}`)

@@ -99,7 +99,7 @@ describe('fine-tuning a language model', function () {
       assert.ok(difference < 0.02 && moved > 10 * difference, `${moved}`)
   })
 
-  it('stops after max_steps, whatever the epochs, and keeps a constant rate if configured', async () => {
+  it('stops after max_steps, whatever the number of epochs, and keeps a constant rate if configured', async () => {
     const run = await train('steps', {
       adapter: 'lora',
       max_steps: 3,

@@ -64,7 +64,7 @@ describe('time order of series', () => {
       points?.series,
       dates('.').map((_, i) => i),
     )
-    assert.match(String(points?.warnings[0]), /day first: no value decides .* points have the day first/)
+    assert.match(String(points?.warnings[0]), /day first: no value decides .* dots have the day first/)
     assert.equal(dashes?.error?.[0], 'ambiguous_time')
     assert.match(String(dashes?.error?.[1]), /may have the day or the month or the year first/)
   })

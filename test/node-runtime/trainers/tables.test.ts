@@ -8,39 +8,39 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 const two = (value: number): string => String(value).padStart(2, '0')
 
 describe('a trainer reading a table', () => {
-  it('reads points as thousands separators if the file proves it, and warns otherwise', async () => {
+  it('reads dots as thousands separators if the file proves it, and warns otherwise', async () => {
     const cases: [csv: string, numbers: string[], warning: RegExp | undefined][] = [
       [
         'a;b\n850;x\n1.234;y\n12.345;z',
         ['850', '1234', '12345'],
-        /points between thousands: '1\.234' in row 2 is 1234/,
+        /dots between thousands: '1\.234' in row 2 is 1234/,
       ],
-      ['a;b\n€ 1.234;0,5\n€ 12.345;1,25', ['1234', '12345'], /points between thousands/],
-      ['a,b\n-1.234,"0,5"\n850,"1,25"', ['-1234', '850'], /points between thousands/],
-      ['a,b\n1.234.567,x\n1.234,y', ['1234567', '1234'], /points between thousands/],
+      ['a;b\n€ 1.234;0,5\n€ 12.345;1,25', ['1234', '12345'], /dots between thousands/],
+      ['a,b\n-1.234,"0,5"\n850,"1,25"', ['-1234', '850'], /dots between thousands/],
+      ['a,b\n1.234.567,x\n1.234,y', ['1234567', '1234'], /dots between thousands/],
       ['a,b\n1.234,x\n5.678,y', ['1.234', '5.678'], /decimal point, which may be a thousands separator/],
       ['a;b\n1.234;2.5\n5.678;0.25', ['1.234', '5.678'], /decimal point, which may be/],
       ['a;b\n0.234;x\n5.678;y', ['0.234', '5.678'], undefined],
       ['a;b\n1.2345;x\n5.678;y', ['1.2345', '5.678'], undefined],
-      ['a\tb\n1.234\t12,50 €\n2.500\t7,25 €', ['1234', '2500'], /points between thousands/],
+      ['a\tb\n1.234\t12,50 €\n2.500\t7,25 €', ['1234', '2500'], /dots between thousands/],
       ['a;b\n1.234;$1.50\n2.500;$7.25', ['1.234', '2.5'], /decimal point, which may be/],
       ['a;b\n1.234;-\n2.500;12.5 %', ['1.234', '2.5'], /decimal point, which may be/],
-      ['a|b\n1.234|1 234,5\n2.500|12,25', ['1234', '2500'], /points between thousands/],
+      ['a|b\n1.234|1 234,5\n2.500|12,25', ['1234', '2500'], /dots between thousands/],
       ['a,b\n1.234,"1,250 €"\n2.500,"3,500 €"', ['1.234', '2.5'], /decimal point, which may be/],
       ['a,b\n1.234,"11,682"\n2.500,"959"', ['1.234', '2.5'], /decimal point, which may be/],
       ['a,b,c\n1.234,"11,682",19.36\n2.500,"959",7.5', ['1.234', '2.5'], undefined],
       ['a|b\n1.234|1,234.50\n2.500|959', ['1.234', '2.5'], undefined],
-      ['a\tb\n1.234\t0,125\n2.500\t12', ['1234', '2500'], /points between thousands/],
-      ['a\tb\n1.234\t1.250,125\n2.500\t12', ['1234', '2500'], /points between thousands/],
+      ['a\tb\n1.234\t0,125\n2.500\t12', ['1234', '2500'], /dots between thousands/],
+      ['a\tb\n1.234\t1.250,125\n2.500\t12', ['1234', '2500'], /dots between thousands/],
       ['a\tb\tc\n1.234\t12,5\t0.5\n2.500\t7,25\t1.5', ['1.234', '2.5'], /decimal point, which may be/],
-      ['a;b;c\n1.234;12,5;0.5\n980;7,25;1.5', ['1234', '980'], /points between thousands/],
-      ['a;b;c\n126.949;118,69;48.3984\n980;3,2;47.5', ['126949', '980'], /points between thousands/],
+      ['a;b;c\n1.234;12,5;0.5\n980;7,25;1.5', ['1234', '980'], /dots between thousands/],
+      ['a;b;c\n126.949;118,69;48.3984\n980;3,2;47.5', ['126949', '980'], /dots between thousands/],
       ["a;b;c;d\n1.234;12,5;0.5;1'500\n2.500;7,25;1.5;7", ['1.234', '2.5'], /decimal point, which may be/],
       ['a;b\n1.234;x\n-1500;y', ['1.234', '-1500.0'], /decimal point, which may be/],
       ["a;b\n46.948;134'591\n7.447;980", ['46.948', '7.447'], /decimal point, which may be/],
       ['a;b\n1.234;12 500 €\n2.500;9 000 €', ['1.234', '2.5'], /decimal point, which may be/],
-      ["a;b;c\n1.234;12'500;7,5\n2.500;980;1,25", ['1234', '2500'], /points between thousands/],
-      ["a;b\n1.234;rock'n'roll\n2.500;079 123 456", ['1234', '2500'], /points between thousands/],
+      ["a;b;c\n1.234;12'500;7,5\n2.500;980;1,25", ['1234', '2500'], /dots between thousands/],
+      ["a;b\n1.234;rock'n'roll\n2.500;079 123 456", ['1234', '2500'], /dots between thousands/],
     ]
 
     const found = await probeTables(cases.map(([csv]) => ({ text: csv })))

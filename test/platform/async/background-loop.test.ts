@@ -49,7 +49,7 @@ describe('a background loop', () => {
     await until(() => errors.length >= 3)
   })
 
-  it('waits for the current run on disposal, and runs no more', async () => {
+  it('waits for the current run on disposal, and does not run again', async () => {
     let runs = 0
     const loop = new BackgroundLoop(
       async () => {

@@ -59,7 +59,7 @@ describe('dataset preview', () => {
     assert.deepEqual(rows, [[-25.58], [-1.5], [-3]])
   })
 
-  it('drops points from CSV numbers when the file proves that they are thousands separators', async () => {
+  it('drops dots from CSV numbers when the file proves that they are thousands separators', async () => {
     const semicolons = await previewOfFile('csv', 'a;b\n1.234;x\n980;y\n')
     const commas = await previewOfFile('csv', 'a|b\n1.234|1,5\n-12.000|2,25\n')
     const points = await previewOfFile('csv', 'a;b\n1.234;0.5\n980;0.25\n')

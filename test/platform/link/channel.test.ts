@@ -150,7 +150,7 @@ describe('the link channel', () => {
     assert.ok(!sender.stalled.includes(2))
   })
 
-  it('calls the producer back when there is room again', async () => {
+  it('calls the producer back when space is available again', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)

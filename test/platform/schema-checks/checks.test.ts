@@ -98,7 +98,7 @@ describe('checks of caller input', () => {
     })
   })
 
-  it('end slow checks, keep this thread free and leave capacity for others', async () => {
+  it('are stopped when they are slow, keep this thread free and leave capacity for others', async () => {
     await using checks = new SchemaChecks({ deadlineMs: 1_500, restMs: 1_000 })
     const small = { schema: { type: 'object' }, value: json({}) }
     await checks.check({ owner: 'quiet', key: 'small', ...small })

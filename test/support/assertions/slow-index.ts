@@ -22,7 +22,7 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
 export interface SlowEnvironment extends AsyncDisposable {
   locksDir: string
   cacheDir: string
-  /** How often its package was downloaded. */
+  /** How many times its package was downloaded. */
   readonly fetched: number
 }
 

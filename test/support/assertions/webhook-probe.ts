@@ -65,7 +65,7 @@ export class WebhookProbe {
     )
   }
 
-  /** Emits an event, and returns its delivery to an endpoint that had none before. */
+  /** Emits an event, and returns its delivery to an endpoint that had no deliveries before. */
   async emitOne(endpointId: string): Promise<string> {
     await this.emit()
     return this.deliveryTo(endpointId)

@@ -80,7 +80,7 @@ describe("a node's task queues", () => {
     return queues.polled
   }
 
-  it("are its own and its hardware's until it has a model", async () => {
+  it('are its own queue and its hardware queues until it has a model', async () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu'])
   })
 
@@ -148,7 +148,7 @@ describe("a node's task queues", () => {
     assert.ok(models.report().every((model) => !model.unpolled))
   })
 
-  it('are only its own while it is draining', async () => {
+  it('include only its own queue while it is draining', async () => {
     assert.deepEqual(await polled({ draining: true }), [`node.${node.nodeId}`])
     assert.equal((await polled()).length, 4)
   })

@@ -15,7 +15,7 @@ import {
 
 const PRICE = 500
 
-describe('operator actions during a cohort', function () {
+describe('operator actions during a cohort:', function () {
   this.timeout(200_000)
   let world: InferenceWorld
   let cohorts: CohortCaller

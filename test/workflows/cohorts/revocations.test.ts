@@ -203,7 +203,7 @@ describe('stages whose evidence is revoked during a run', function () {
     assert.equal(await spent(run), PRICE)
   }
 
-  it('continue with a fallback that accepts the vectors directly, while they wait for them', async () => {
+  it('continue, while they wait for the vectors, with a fallback that accepts them directly', async () => {
     const evidenceId = await show('second')
     using vectors = holdVectors()
     const run = await cohorts.run(planOf([takes.own]), { texts: TEXTS })
@@ -217,7 +217,7 @@ describe('stages whose evidence is revoked during a run', function () {
     await assertFellBack(run, null)
   })
 
-  it('continue with a fallback that has its own evidence, after they consumed the vectors', async () => {
+  it('continue with a fallback that has its own evidence after they have consumed the vectors', async () => {
     const evidenceId = await show('second')
     const another = await show('third')
     using answer = holdFirstAnswer()

@@ -73,10 +73,7 @@ describe('stages that wait in node slots (3)', function () {
     ],
   })
 
-  /**
-   * Asserts that only the producer used a second attempt: a stage that is put back, or that the node declines, uses
-   * none.
-   */
+  /** Asserts that only the producer used a second attempt: a stage that is put back or declined does not use one. */
   const assertRepeated = async (accepted: AnyBody): Promise<AnyBody> => {
     const seen = await ended(accepted)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
@@ -90,7 +87,7 @@ describe('stages that wait in node slots (3)', function () {
     return seen
   }
 
-  it('yield them to their producers, which would otherwise wait for them', async () => {
+  it('yield the slots to their producers, which would otherwise wait for a slot', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ slots: 1 }, failingOnce(new Set()))
     const { id } = await world.endpoint({ name: 'slots' })
@@ -100,7 +97,7 @@ describe('stages that wait in node slots (3)', function () {
     for (const one of accepted) await assertRepeated(one)
   })
 
-  it("yield them to their producers when they use the account's whole share", async () => {
+  it("yield the slots to their producers when they use the account's whole share", async () => {
     await using _control = await world.control()
     const ends: string[] = []
     await using _node = await world.node({ sharedSlots: 2 }, (activities) => {

@@ -130,7 +130,7 @@ describe('a hand-over between nodes', function () {
     assert.deepEqual(await Array.fromAsync(relayed), [])
   })
 
-  it('falls back to the object store when the producer is unreachable, and the next one does so right away', async () => {
+  it('falls back to the object store when the producer is unreachable, and the next hand-over does so right away', async () => {
     const [closed = 0] = await freePorts(1)
     using _advertised = advertise(closed)
     const probed: EdgeCall[] = []

@@ -43,7 +43,7 @@ describe('structuredEvaluation', function () {
       source: side(halved),
       target: side(native),
       anchors: { dataset_id, ...COUNTS },
-      // CPUs round halves differently: on some the score is below 0.8.
+      // CPUs round half-precision numbers differently: on some CPUs the score is below 0.8.
       threshold: 0.7,
     })
 

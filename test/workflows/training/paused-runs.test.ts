@@ -81,7 +81,7 @@ describe('a paused run', function () {
       temporal: world.temporal.client,
     }).reconcileJobs(null)
 
-  it('has no workflow after its attempt ended; resuming starts another one from the checkpoint', async () => {
+  it('has no workflow after its attempt has ended; resuming starts another one from the checkpoint', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work((input) =>
@@ -125,7 +125,7 @@ describe('a paused run', function () {
     await is(waiting, 'completed')
   })
 
-  it('is offered to no node if it is paused between two attempts', async () => {
+  it('is not offered to any node if it is paused between two attempts', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -200,7 +200,7 @@ describe('a paused run', function () {
     await is(jobId, 'completed')
   })
 
-  it('completes if its result arrives before it could stop', async () => {
+  it('completes if its result arrives before it can stop', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const { promise: mayEnd, resolve: endNow } = Promise.withResolvers<void>()
     await using _workers = await world.work(async (input) => {

@@ -56,7 +56,7 @@ describe('trainingRun', () => {
   const fails = (type: string, nonRetryable = false) =>
     ApplicationFailure.create({ message: type, type, nonRetryable })
 
-  it('completes a run: a version with its files, an event and a notification', async () => {
+  it('completes a run with a version, its files, an event and a notification', async () => {
     const jobId = await createRun(world.api, key, { dataset_id, job_name: 'House prices' })
     await using _workers = await world.work(completes)
 

@@ -139,7 +139,7 @@ describe('a delivery over 48 hours', () => {
     await assertSchedule(id, SCHEDULE)
   })
 
-  it('is signed with both secrets during a graceful rotation, and with the new one only after it', async () => {
+  it('is signed with both secrets during a graceful rotation, and only with the new one afterwards', async () => {
     const { id, endpoint } = await begun()
     let fresh = ''
 
@@ -185,7 +185,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual(verified, [true, true, false, false, false, false, false, false])
   })
 
-  it('is signed with the current secrets when it is resent, unless an emergency ended them', async () => {
+  it('is signed with the secrets that were current when it was resent, unless an emergency rotation ended them', async () => {
     const { id, endpoint } = await begun()
     await days.follow(id)
     const { body: again } = await days.call('POST', `/webhook-deliveries/${id}/redeliver`)
@@ -219,7 +219,7 @@ describe('a delivery over 48 hours', () => {
       },
     ],
   ] as const) {
-    it(`is cancelled if its endpoint is ${what} in mid-schedule`, async () => {
+    it(`is cancelled if its endpoint is ${what} mid-schedule`, async () => {
       const { id, endpoint } = await begun()
 
       const delivery = await days.follow(id, async (attempt) => {

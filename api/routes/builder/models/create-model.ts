@@ -42,6 +42,6 @@ export const createModel = route({
   },
 })
 
-/** The schema requires exactly one of the two. */
+/** The schema requires exactly one of the two ids. */
 const versionIn = ({ version_id, job_id = '' }: Static<typeof CreateModel>) =>
   version_id === undefined ? { job_id } : { version_id }

@@ -7,8 +7,7 @@ const RETRY_AFTER_S = 30
 
 /**
  * Checks the quota, which runs and merges share. Call this last, right before the insert, because it locks the account,
- * and requests that fail for other reasons should not wait for that lock. A run that is being resumed does not count
- * itself.
+ * and requests that fail for other reasons should not wait for that lock. A run that is being resumed is not counted.
  */
 export async function assertQuota(
   trx: Transaction<Database>,

@@ -26,7 +26,7 @@ export async function chooseModel(
 ): Promise<ModelChoice> {
   const { model_config_id, model, base } = body
   const field = model_config_id === undefined ? 'model' : 'model_config_id'
-  // The schema requires one of the two.
+  // The schema requires one of the two fields.
   const name = model_config_id ?? model ?? ''
   if (model !== undefined && model !== name) {
     throw invalid(['body', 'model'], 'names a different model config than model_config_id')

@@ -52,7 +52,7 @@ export async function startRun(
   const hardware_preference = body.hardware_preference ?? 'auto'
   const operating_mode = body.operating_mode ?? 'balanced'
   const gpuPreferred = prefersGpu(model, hardware_preference)
-  // A preference alone does not wait for a GPU if no node offers one now.
+  // A preference alone does not make a run wait for a GPU if no node offers one now.
   const onGpu = { account_id: accountId, task_queue: QUEUES.train('gpu') }
   const gpuOnline = gpuPreferred && (await jobWaitOf(trx, onGpu, now())).reason === null
   const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {

@@ -23,7 +23,7 @@ export interface ModelCall {
   readonly memory: RequestMemory | undefined
   /** Reports that the client disconnected before its response was complete. */
   readonly disconnect: ClientDisconnect
-  /** Returns the key by which a chat prefers one of several nodes. */
+  /** Returns the key that determines which of several nodes a chat prefers. */
   readonly affinity?: (() => string) | undefined
 }
 

@@ -67,7 +67,7 @@ export class SseClient implements StreamClient {
     this.#res.end()
   }
 
-  /** Ends the stream with an error event, which clients raise. */
+  /** Ends the stream with an error event, which clients raise as an exception. */
   fail(error: ApiError): void {
     this.stopKeepAlive()
     this.#send(`data: ${JSON.stringify(ERROR_BODIES.openai(error))}\n\n`)

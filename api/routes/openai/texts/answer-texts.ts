@@ -41,7 +41,7 @@ function read({ head: { status, tokens }, body }: NodeResponse): ClientResponse 
 
 /**
  * Returns the tokens that a large response reports in its last member, without parsing the vectors before it. Returns
- * none if the usage is elsewhere.
+ * `NO_TOKENS` if the usage is elsewhere.
  */
 function usageTokens(answer: Buffer): TokenCounts {
   const at = answer.lastIndexOf(USAGE)

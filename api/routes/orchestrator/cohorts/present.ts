@@ -104,7 +104,7 @@ function presentEdge(edge: ShownEdge, stages: ReadonlyMap<string, StageFacts>): 
   const { transfer_ms, size_bytes } = edge
   const bytes = size_bytes === null ? null : Number(size_bytes)
   const mode = edge.agreed_mode ?? edge.mode
-  // A session takes as long as its producer works, so its time is not a transfer time.
+  // A session takes as long as its producer works, so its duration is not a transfer time.
   const isMeasured = transfer_ms && bytes !== null && mode === 'transfer'
   return {
     edge_id: edge.id,

@@ -115,7 +115,7 @@ export async function hubRepository(
   try {
     const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
     const first = await pin(revision)
-    // Two gateways that resolve it at the same time may get different commits; the commit stored first wins.
+    // Two gateways that resolve the revision at the same time may get different commits; the commit stored first wins.
     if (first !== revision) {
       return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
     }

@@ -60,9 +60,9 @@ def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = None) -> str | None:
-    """Returns what points mean in a table's text columns if that is ambiguous in any of them. It is
-    `DECIMALS` or `THOUSANDS`, as another column or a CSV file's `delimiter` shows; None if nothing shows
-    it or columns contradict each other.
+    """Returns what dots in numbers mean if that is ambiguous in any of a table's text columns: `DECIMALS` or
+    `THOUSANDS`, as shown by another column or a CSV file's `delimiter`; None if nothing shows it or
+    columns contradict each other.
     """
     # One column at a time, because copies of all columns would take as much memory as a second table.
     if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
@@ -131,10 +131,10 @@ def why_not_numbers(column: pa.ChunkedArray) -> str | None:
 def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | None:
     row = pc.index(pc.match_substring(bare, "."), True).as_py()
     if are_thousands:
-        return Numbers(_cast(pc.replace_substring(bare, ".", "")), "numbers with points between thousands", row)
+        return Numbers(_cast(pc.replace_substring(bare, ".", "")), "numbers with dots between thousands", row)
     numbers = _cast(bare)
     if numbers is None:
-        # A second point, as in 1.234.567, proves thousands.
+        # A second dot, as in 1.234.567, proves that dots separate thousands.
         return _read_open_points(bare, True)
     return Numbers(
         numbers, "numbers with a decimal point, which may be a thousands separator (write those without it)", row
@@ -142,7 +142,7 @@ def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | N
 
 
 def _has_open_points(bare: pa.ChunkedArray) -> bool:
-    """Returns whether the points in a column may be either decimal points or thousands separators."""
+    """Returns whether the dots in a column may be either decimal points or thousands separators."""
     return _has_point(bare) and _all(bare, f"{_WHOLE}|{_OPEN_POINTS}")
 
 

@@ -158,8 +158,9 @@ def _is_padding(one: _Candidate) -> bool:
 
 
 def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
-    """Returns whether the other delimiter splits the header and the commas look like cell text: few of
-    them (at most one per cell, or no more than delimiters), and all decimal or, unlike the other, spaced.
+    """Returns whether the other delimiter splits the header and the commas look like cell text: there are few
+    (at most one per cell, or no more commas than other delimiters), and all are decimal commas or, unlike
+    the other delimiter, followed by a space.
     """
     mark = other.mark
     splits_names = any(name.strip() for name in other.lines[0].split(mark)[1:])

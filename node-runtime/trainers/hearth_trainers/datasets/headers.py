@@ -48,7 +48,7 @@ def _is_value(name: str, texts: pa.ChunkedArray) -> bool:
     if re.match(_DATE, name):
         first = next((text for text in texts.slice(0, 10).to_pylist() if text is not None), "")
         return re.match(_DATE, first) is not None
-    # One letter is often a name and a value: 'y' and 'n' in 'y'.
+    # A single letter is often both a name and a value: a column 'y' may contain 'y' and 'n'.
     return len(name.strip()) > 1 and _repeats(texts, name)
 
 

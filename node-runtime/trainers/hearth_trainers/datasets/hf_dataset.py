@@ -58,7 +58,7 @@ def _members(path: Path, archives: ExitStack) -> Iterator[tuple[str, Member]]:
 
 
 def _tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, Member]]:
-    # Members are not extracted to disk by name, so none can be written outside.
+    # Members are not extracted to disk by name, so none can escape to another folder.
     for member in archive:
         if member.isfile() and member.name.endswith(_SUFFIXES):
             stream = archive.extractfile(member)

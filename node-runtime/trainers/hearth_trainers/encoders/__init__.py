@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-# Importing it prepares the libraries.
+# This import prepares the libraries.
 from .. import llm as llm
 
 # A run reads a model's folder and text with the server's code, so that it trains what will be served.

@@ -43,7 +43,7 @@ def cuda_fault() -> str:
 
 
 def peak_memory_mb(device: torch.device) -> int:
-    """Returns the peak memory of this process: on the accelerator, otherwise in RAM."""
+    """Returns the peak memory of this process: on the accelerator if there is one, otherwise in RAM."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) >> 20
     if device.type == "xpu":

@@ -43,7 +43,8 @@ def train_job(job: Job, stop: StopSignal) -> None:
     tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, group=group)
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
-    # A checkpoint saves the training before the result is assembled, which needs additional memory.
+    # A checkpoint preserves the training progress before the result is assembled, which needs additional
+    # memory.
     tuning.save()
     group.shutdown()
     stop.at_once = True

@@ -58,7 +58,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def max_positions(folder: Path) -> int:
-    """Returns the longest sequence of the model in tokens; a large number if the config does not state it."""
+    """Returns the model's maximum sequence length in tokens; a large number if the config does not state it."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     for part in (config, config.get("text_config") or {}):
         for name in _POSITIONS:

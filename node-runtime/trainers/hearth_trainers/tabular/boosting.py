@@ -111,7 +111,7 @@ def _params(job: Job, objective: dict[str, Any], rows: int) -> dict[str, Any]:
         "learning_rate": job.param("learning_rate"),
         "num_leaves": job.param("num_leaves"),
         "max_depth": job.param("max_depth") or -1,
-        # With the default of 20 rows, a table of 50 would get no split at all.
+        # With the default of 20 rows, a table of 50 rows would not be split at all.
         "min_data_in_leaf": max(1, min(int(job.param("min_child_samples")), rows // 20)),
         "min_data_per_group": max(1, min(100, rows // 20)),
         "feature_fraction": job.param("colsample_bytree"),

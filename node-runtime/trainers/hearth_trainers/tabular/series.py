@@ -1,5 +1,4 @@
-"""Encodes the past of a series as numbers. The trainer and the model server use
-it, so it needs NumPy only."""
+"""Encodes the past of a series as numbers. The trainer and the model server use it, so it needs only NumPy."""
 
 from __future__ import annotations
 

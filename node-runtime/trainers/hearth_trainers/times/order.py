@@ -63,8 +63,8 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
 
 
 def _may_be_dates_with_points(numbers: np.ndarray) -> bool:
-    """Returns whether some number may be a date with a point, such as 31.01, 2021.10, 52.2021 or
-    31122021.2359. Seconds, Julian days and similar numbers have other digits in some row.
+    """Returns whether some number may be a date with a dot, such as 31.01, 2021.10, 52.2021 or 31122021.2359.
+    Seconds, Julian days and similar numbers have other digits in some row.
     """
     whole = np.floor(numbers)
     if (numbers == whole).all():

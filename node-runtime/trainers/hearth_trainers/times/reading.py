@@ -156,8 +156,8 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
 
 
 def _of_months(values: np.ndarray, missing: np.ndarray) -> Times | None:
-    """Reads numbers that are months: 202112, 12.2021 (with the point of a date), or 1221 without a leading
-    zero; None for other numbers.
+    """Reads numbers that are months: 202112, 12.2021 (dotted, as in dates), or 1221 without a leading zero;
+    None for other numbers.
     """
     known = values[~missing]
     if (known == np.floor(known)).all():
@@ -306,7 +306,7 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
     undecided = f"no value decides between day and month{' and year' if 'year first' in values else ''}"
     if rank_alike(list(known.values())):
         return order, f"{undecided}, but the order of the rows is the same either way"
-    by_points = f"{undecided}, and dates with points have the day first"
+    by_points = f"{undecided}, and dates with dots have the day first"
     has_points = all(mark == "." for _, mark, _ in parts.values()) and "day first" in values
     if has_points and all(max(len(numbers[0]), len(numbers[2])) == 4 for numbers, _, _ in parts.values()):
         return "day first", by_points

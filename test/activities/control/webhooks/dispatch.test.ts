@@ -164,7 +164,7 @@ describe('webhook dispatch', () => {
     assert.equal(open.length, 0)
   })
 
-  it('cancels the deliveries of a disabled endpoint, and plans no attempt', async () => {
+  it('cancels the deliveries of a disabled endpoint instead of planning another attempt', async () => {
     const { id } = await destination()
     await on.emit()
     const { db } = on.api.database

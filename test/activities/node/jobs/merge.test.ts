@@ -124,7 +124,7 @@ describe('merging on a node', function () {
       const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'ties',
         base: await addLarge(0),
-        // Enough arithmetic to be interrupted halfway, over files that are fetched once.
+        // Enough arithmetic to be interrupted halfway, on files that are fetched only once.
         sources: [...pair, ...pair, ...pair, ...pair],
       })
       await until(async () => (await messages(jobId)).some((line) => line.startsWith('ties:')))

@@ -69,7 +69,7 @@ describe('a task on a node', () => {
       this.#activities = createInferActivities({ ...deps, stopping } as unknown as NodeDeps)
     }
 
-    /** Returns how many slots of the node's queue tasks occupy, for one turn or in total. */
+    /** Returns how many slots of the node's queue are occupied by tasks, for one turn or in total. */
     occupied = (turn?: string): number =>
       turn === undefined ? this.#occupied : (this.#occupiedBy.get(turn) ?? 0)
 
@@ -106,7 +106,7 @@ describe('a task on a node', () => {
   }
 
   for (const atOnce of [4, 16, 128])
-    it(`leaves slots for other accounts while many of one account's tools sleep, on a node that runs ${atOnce}`, async () => {
+    it(`leaves slots for other accounts while many of one account's tools sleep, on a node that runs ${atOnce} at a time`, async () => {
       using gateway = await gatewayAwayFor(0, /^$/)
       await using node = new ToolNode(gateway.origin, atOnce)
 
@@ -172,7 +172,7 @@ describe('a task on a node', () => {
     assert.equal(node.claims, 7)
   })
 
-  it("passes its claim's turn when it fetches its input and reports its result, on a shared node", async () => {
+  it('passes on the turn key from its claim when it fetches its input and reports its result, on a shared node', async () => {
     using gateway = await gatewayAwayFor(0, /^$/, { turn: 'quiet' })
     const control = controlOf(gateway.origin)
     const turns: (string | undefined)[] = []

@@ -324,7 +324,7 @@ describe('a hostile node', () => {
     }
     await until(async () => Boolean((await storedOf(other.nodeId)) && (await storedOf(node.nodeId))))
 
-    // Ensures that each write has a report from both nodes.
+    // The flood ensures that each write has a report from both nodes.
     const flooding = setInterval(
       () => link.send(FRAME.state, 0, {}, { report: reportOf(models, { gpu_fault: fault }) }),
       5,

@@ -208,7 +208,7 @@ describe('a link', () => {
     assert.equal((await ask({ instances: [1] })).head.status, 200)
   })
 
-  it('reports an internal error when a model server dies, and the model as evicted', async () => {
+  it('reports an internal error when a model server dies, and reports the model as evicted', async () => {
     const mortal = await addModel(api, { name: 'mortal' })
     await node.parts.models.load(mortal)
     await until(() => stateOf(mortal)?.state === 'warm')
@@ -283,7 +283,7 @@ describe('a link', () => {
         await recallStages(trx, [stageId])
       })
 
-    // The node has ended the first attempt itself, and runs the second one when the recall arrives.
+    // The node has ended the first attempt itself, and is running the second one when the recall arrives.
     work.claimed(2)
     await recalled(1)
     await sleep(300)

@@ -138,7 +138,7 @@ describe("an account's API keys", () => {
     await until(async () => (await statusOf(body.api_key)) === 200, SOON_MS)
   })
 
-  it('show when they were last used, written at most once a minute', async () => {
+  it('show when they were last used, which is recorded at most once a minute', async () => {
     const { key } = await api.account()
     const read = async () => (await api.call('GET', KEYS, { key })).body.keys[0].last_used_at
     assert.equal(await read(), null)
@@ -150,7 +150,7 @@ describe("an account's API keys", () => {
     assert.equal(await read(), first)
   })
 
-  it('can be created by operators with the same terms', async () => {
+  it('can be created by operators with the same limits and expiry', async () => {
     const { accountId } = await api.account()
     const operator = { key: OPERATIONS_KEY }
     const path = `/api/v1/admin/accounts/${accountId}/keys`

@@ -46,7 +46,7 @@ describe('a chat with a cold model', () => {
 
     await first
     assert.equal(answer.status, 200)
-    // By the time the next load is recorded, an earlier one would have been too.
+    // By the time the next load is recorded, an earlier one would have been recorded too.
     const next = await chat.cold({ name: 'next' })
     assert.equal((await chat.chat(next.id)).status, 200)
     const measured = async ({ model_key }: EndpointRow) =>

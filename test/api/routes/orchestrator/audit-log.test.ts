@@ -179,7 +179,7 @@ describe('the audit log', () => {
     assert.equal(foreign.status, 422)
   })
 
-  it('commits together with the change or not at all', async () => {
+  it('is committed together with the change or not at all', async () => {
     const { db } = api.database
     const id = newId()
     const failing = db.transaction().execute(async (trx) => {

@@ -255,7 +255,7 @@ describe('operator actions', function () {
       assert.equal(order.changes.ordered_eviction.to, modelKey)
     })
 
-    it('evicts a model in use from a draining node, and loads none there', async () => {
+    it('evicts a model in use from a draining node, and refuses to load one there', async () => {
       const modelKey = await on.loadedModel()
       using _use = on.node.parts.models.use(modelKey)
       await setDraining('drain')

@@ -44,7 +44,7 @@ describe('overdue stages and hand-overs', () => {
     assert.equal(await pass(), PAGE, 'and again after a while')
   })
 
-  it('are searched only among hand-overs with both sides ready', async () => {
+  it('are searched for only among hand-overs with both sides ready', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     /** Builds a hand-over to a consumer that has been loaded for a long time. */

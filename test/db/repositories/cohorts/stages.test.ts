@@ -18,7 +18,7 @@ describe('cohort stages', () => {
   const readStage = (id: string) =>
     database.db.selectFrom('cohort_stage').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
 
-  it('are marked loaded when they run, unless the node reported it earlier', async () => {
+  it('are marked as loaded when they run, unless the node reported the load earlier', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const loadedAt = new Date(Date.now() - 5_000)
@@ -33,7 +33,7 @@ describe('cohort stages', () => {
     assert.deepEqual(first.loaded_at, first.started_at)
     assert.deepEqual(second.loaded_at, loadedAt)
   })
-  it('are taken once, however often the node calls', async () => {
+  it('are claimed only once, however often the node calls', async () => {
     const { db } = database
     const stage = await buildStage(db, await buildCohort(db, accountId), { status: 'called' })
     const take = () => db.transaction().execute((trx) => takeLoaded(trx, stage.id))

@@ -48,7 +48,7 @@ export async function buildFolders(python: string, makings: readonly FolderRecip
     })
   }
   for (const [folder, draft] of drafts) {
-    // If two processes create it at once, the later one discards its copy.
+    // If two processes create the same folder at once, the later one discards its copy.
     await rename(draft, folder).catch(() => rm(draft, { recursive: true }))
   }
   return kept

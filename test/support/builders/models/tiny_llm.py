@@ -57,7 +57,9 @@ def make(options: argparse.Namespace) -> None:
 
 
 def _teach(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, says: list[str]) -> None:
-    """Computes weights that make each piece predict the next one, and anything else the first piece."""
+    """Computes weights that make each piece predict the next one, and any other token predict the first
+    piece.
+    """
     width = model.config.hidden_size
     pieces = tokenizer.convert_tokens_to_ids(says)
     with torch.no_grad():

@@ -95,7 +95,7 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   if (fake.status && fake.echoes) return answer(res, { error: { message: body, param: body } }, fake.status)
   if (fake.status)
     return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)
-  // Only the first request after a load names no model.
+  // Every request names a model, except the first one after a load.
   if (weights.served !== undefined && ![weights.served, ''].includes(model)) {
     return answer(res, { error: { message: `the model ${model} does not exist` } }, 404)
   }

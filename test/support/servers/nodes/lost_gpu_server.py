@@ -1,6 +1,6 @@
 """Runs model server programs on a machine without a GPU, and simulates CUDA failures that a request names.
 
-A lost GPU behaves as with CUDA: that call fails, and so does every later call in the process.
+A lost GPU behaves as with CUDA: the current call fails, and so does every later call in the process.
 """
 
 import os

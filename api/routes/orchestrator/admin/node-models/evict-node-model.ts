@@ -53,9 +53,7 @@ export const evictNodeModel = route({
   },
 })
 
-/**
- * Sends the eviction to a node. Returns neither field if the node unloaded the model, otherwise its reason or an error.
- */
+/** Sends the eviction to a node. Returns neither field on success, otherwise the node's reason or an error. */
 async function askNode(
   services: Pick<Services, 'links'>,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },

@@ -80,7 +80,7 @@ async function end(step: EdgeStep, body: EdgeAttemptRequest): Promise<void> {
     data: { transport: edge.transport, bytes, ms },
   })
   const { producer_node_id: from, consumer_node_id: to } = attempt
-  // A session takes as long as the producer works, so its time says nothing about the connection.
+  // A session takes as long as the producer works, so its duration says nothing about the connection.
   const isAsOne = edge.transport === 'direct' && attempt.agreed?.mode === 'transfer'
   const isMeasured = isAsOne && bytes >= MIN_MEASURED_BYTES && ms >= MIN_MEASURED_MS
   if (isTaken && from && to && isMeasured)

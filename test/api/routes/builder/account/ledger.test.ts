@@ -68,7 +68,7 @@ describe("an account's ledger", () => {
     assert.deepEqual(period, { spent_micro: 2 * PRICE, spent_credits: 0.002 })
   })
 
-  it('covers the requested period, and shows nothing of other accounts', async () => {
+  it('covers the requested period, and shows nothing from other accounts', async () => {
     const { key } = await on.api.account()
     const before = new Date().toISOString()
     await on.infer(endpoint.id, { input: { instances: [1] } }, key)

@@ -50,7 +50,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.equal((await toolOf(next.name)).deprecation, null)
   })
 
-  it('can be changed while its replacement is deleted: neither request fails because of the other', async () => {
+  it('can be changed while its replacement is being deleted: neither request fails because of the other', async () => {
     const [old, next] = [await build(), await build()]
     await patch(old.id, { status: 'deprecated', replaced_by: next.name })
     const { db } = api.database

@@ -68,7 +68,7 @@ describe('pages of rows with large text fields', () => {
     assert.ok(bytesOf(whole) > LARGE_BYTES)
   })
 
-  it('list fewer endpoints for review than the limit, each complete and once', async () => {
+  it('list fewer endpoints for review than the limit, each of them complete and only once', async () => {
     const seen: string[] = []
     for await (const page of pagesOf('/api/v1/admin/endpoints?limit=100', OPERATIONS_KEY)) {
       assert.ok(bytesOf(page) < MAX_PAGE_BYTES + LARGE_BYTES + 100_000, `${bytesOf(page)} bytes`)
@@ -84,7 +84,7 @@ describe('pages of rows with large text fields', () => {
     ['desc', 'created_at'],
     ['asc', 'name'],
   ] as const) {
-    it(`list fewer runs than the limit, each once by ${by}, without per-epoch losses`, async () => {
+    it(`list fewer runs than the limit, sorted by ${by}, each only once and without per-epoch losses`, async () => {
       const { accountId, key } = await api.account()
       const { db } = api.database
       const runs: string[] = []

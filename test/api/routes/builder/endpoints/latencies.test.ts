@@ -56,7 +56,7 @@ describe("an endpoint's estimated latency (2.8)", () => {
     assert.equal(await estimate(endpoint), 400)
   })
 
-  it('ignores counts without a duration, as older gateways append them', async () => {
+  it('ignores counts without a duration, such as those that older gateways append', async () => {
     const { db } = on.api.database
     const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
     const unmeasured = await estimate(endpoint)

@@ -238,7 +238,7 @@ describe('register-for-inference (4.4)', () => {
     await until(async () => (await manifest('wordy')).version === '2.0.0')
   })
 
-  it('assigns a name once to concurrent requests', async () => {
+  it('assigns a name to only one of several concurrent requests', async () => {
     const { run } = await completedRun()
     const { body } = await register(run.id, { name: 'contended' })
     await remove(body.endpoint_id)

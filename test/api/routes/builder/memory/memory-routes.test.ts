@@ -287,7 +287,7 @@ describe('memory routes', () => {
     assert.ok(rows.every((reply) => !reply.includes('only once')))
   })
 
-  it("restore nothing when an account's memory is deleted and re-created", async () => {
+  it("do not restore anything when an account's memory is deleted and re-created", async () => {
     const caller = await accountWithMemory()
     await remember(api, caller.key, 'from before')
     await buildSnapshots(api)

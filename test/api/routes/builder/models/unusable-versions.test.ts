@@ -71,7 +71,7 @@ describe('a version whose weights are reported as unusable', () => {
       body: { input: { messages: [{ role: 'user', content: 'hi' }] }, sync: false },
     })
 
-  it("is marked on reports of its own account's nodes and of shared nodes only", async () => {
+  it('is marked only on reports from nodes of its own account and from shared nodes', async () => {
     const cases = [
       [await node(owner.accountId, 'dedicated'), true],
       [await node(other.accountId, 'shared'), true],

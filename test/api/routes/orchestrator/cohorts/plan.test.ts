@@ -263,7 +263,7 @@ describe('cohort plans', () => {
     )
   })
 
-  it('suggest another endpoint of the account, but never one of other accounts', async () => {
+  it("suggest another endpoint of the account, but never another account's endpoint", async () => {
     const { db } = api.database
     await buildEndpoint(db, caller.accountId, { name: 'mail-judge' })
     await buildEndpoint(db, (await api.account()).accountId, { name: 'secret-draft' })

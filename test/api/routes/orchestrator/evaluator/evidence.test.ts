@@ -83,7 +83,7 @@ describe('evidence', () => {
     assert.deepEqual([old.status, old.body.error.details.status], [409, 'superseded'])
   })
 
-  it('cannot be registered again once revoked, and is expired after its end date', async () => {
+  it('cannot be registered again once revoked, and counts as expired after its end date', async () => {
     const { ids } = await pair()
     const body = evidenceBody(ids)
     const { body: first } = await register(body)

@@ -63,7 +63,7 @@ describe('the registration of evidence', function () {
       assert.ok(status < 500, text.slice(0, 300))
     })
 
-  it('accepts twenty concurrent requests for one pair, and keeps one of them active', async () => {
+  it('accepts twenty concurrent requests for one pair, and keeps the evidence of only one active', async () => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, seed) => evaluate(api, 'evidence', { ...evidenceBody(ids), seed })),
     )

@@ -141,7 +141,7 @@ describe('job claims (10.10)', () => {
     assert.equal(different.checkpoint, null)
   })
 
-  it('make an eco run yield at a checkpoint once a run in a higher-priority mode has waited', async () => {
+  it('make an eco run yield at a checkpoint once a run in a higher-priority mode has waited long enough', async () => {
     // Otherwise jobs of earlier tests would wait as well.
     await on.api.database.db
       .updateTable('training_run')

@@ -53,7 +53,7 @@ describe('job leases (10.10)', () => {
     assert.equal((await completeJob(on.node, lease_token)).status, 200)
   })
 
-  it('are useless to other nodes, like invented tokens', async () => {
+  it('are useless to other nodes, and invented tokens are useless to any node', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     for (const verb of ['renew', 'fail', 'urls', 'complete', 'checkpoint']) {
@@ -97,7 +97,7 @@ describe('job leases (10.10)', () => {
     assert.equal((await completeJob(on.node, lease_token)).status, 200)
   })
 
-  it('are completed once: an identical repeat succeeds, a claim or another result does not', async () => {
+  it('are completed once: an identical repeat succeeds, but a claim or a different result does not', async () => {
     const jobId = await newJob()
     const { lease_token } = await claimJob(on.node, jobId)
     const result = await resultOf(on.node, lease_token)

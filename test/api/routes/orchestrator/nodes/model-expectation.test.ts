@@ -40,7 +40,7 @@ describe("the reference for a version's logits", () => {
     return body.ingredients
   }
 
-  it("is a merge's base under its adapters, with their weights", async () => {
+  it("is a merge's base and its adapters, with their weights", async () => {
     const base = await add({ model: {} })
     const adapters = [await add({ adapter: {} }), await add({ adapter: { seed: 2 } })]
     const job_id = await createMerge(api, key, {
@@ -62,7 +62,7 @@ describe("the reference for a version's logits", () => {
     )
   })
 
-  it("is a retrained version's base under the adapter that it produced", async () => {
+  it("is a retrained version's base and the adapter that its run produced", async () => {
     const base = await add({ model: {} })
     const job_id = await createRun(api, key, {
       model_config_id: 'llm-qlora-finetune',

@@ -201,7 +201,7 @@ describe('a node that exceeds its dispatched work', () => {
     socket.terminate()
   })
 
-  it('cannot block the usage counts of others by reporting absurd numbers', async () => {
+  it("cannot block other accounts' usage counts by reporting absurd numbers", async () => {
     const endpoint = await chat.cold({ name: 'fake' })
     const honest = await signedNode(chat.api, 'honest')
     const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${await queueTask(endpoint)}/claim`)
@@ -216,7 +216,7 @@ describe('a node that exceeds its dispatched work', () => {
     const done = await complete(5, { total_tokens: 9_000_000_000_000_000 })
     assert.equal(done.status, 200, done.text)
 
-    // A count that an older version accepted doesn't block the others either.
+    // A count that an older version accepted doesn't block other counts either.
     const { id: endpoint_id, account_id } = endpoint
     const other = await chat.cold({ name: 'fake' })
     const absurd = { account_id, endpoint_id, succeeded: 1, tokens: 9_000_000_000_000_000 }

@@ -174,7 +174,7 @@ describe('edge attempts (3)', () => {
     assert.equal((await edgeOf(arrived)).state, 'failed')
   })
 
-  /** Sets both models as ready for longer than an attempt may take. */
+  /** Marks both models as having been ready for longer than an attempt may take. */
   const readyLongAgo = ({ stages }: EdgeWorld) =>
     api.database.db
       .updateTable('cohort_stage')

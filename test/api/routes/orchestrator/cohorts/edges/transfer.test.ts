@@ -81,7 +81,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.deepEqual(near.body.candidates, candidates('127.0.0.1', '10.0.0.7'))
   })
 
-  it("are direct: the consumer gets address, key and ticket, and the producer gets the ticket's digest", async () => {
+  it("are direct: the consumer gets the address, key and ticket, and the producer gets the ticket's digest", async () => {
     const world = await agreed()
 
     const negotiation = ask(world)
