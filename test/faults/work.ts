@@ -139,7 +139,7 @@ export const ask = (platform: PlatformAccess, model: Model): Promise<SubmittedTa
   inferLater(platform, model).catch(() => undefined)
 
 /** Sends requests to a warm model, `width` at a time, until stopped; returns the accepted ones. */
-export function burst(platform: PlatformAccess, model: Model, width: number) {
+export function burst(platform: PlatformAccess, model: Model, width: number, pauseMs = BURST_PAUSE_MS) {
   const accepted: SubmittedTask[] = []
   let stopped = false
   let refused = 0
@@ -147,7 +147,7 @@ export function burst(platform: PlatformAccess, model: Model, width: number) {
     while (!stopped) {
       try {
         accepted.push(await inferNow(platform, model))
-        await sleep(BURST_PAUSE_MS)
+        await sleep(pauseMs)
       } catch {
         refused++
         await sleep(50)

@@ -81,6 +81,8 @@ export class Fleet implements AsyncDisposable {
       HEARTH_PORT: '0',
       HEARTH_GATE_URL: `http://127.0.0.1:${gatePort}`,
       HEARTH_NODE_MEMORY_MB: '2000',
+      // A release may have other environments than this checkout; installing PyTorch would outlast the test.
+      HEARTH_NODE_PREPARE: 'none',
     }
     mkdirSync(env.HEARTH_OBJECT_DIR)
     const fleet = new Fleet(stack.move(), { database, temporal, env, folder })

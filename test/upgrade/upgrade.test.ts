@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { ask, burst, checkBooks, endings, type Model, makeModel, startRun } from '../faults/work.ts'
 import { eventually } from '../support/assertions/until.ts'
-import { regressionTable } from '../support/builders/tables.ts'
+import { wideTable } from '../support/builders/tables.ts'
 import { uploadTable } from '../support/servers/clients/builder-client.ts'
 import { skipBecause } from '../support/skip.ts'
 import { type Checkout, checkOutRelease, makeLaterVersion, RELEASES } from './checkouts.ts'
 import { Fleet } from './fleet.ts'
 
-const ROWS = 40_000
+/** The ledger of every request is checked, and requests continue for as long as a version takes to start. */
+const BURST_PAUSE_MS = 200
+const [ROWS, COLUMNS] = [2_000, 60]
 /** A run with this many epochs outlasts the switch between versions on any machine. */
 const EPOCHS_WITHOUT_END = 20_000
 /** Kept short, because the long run may wait for the node that this run occupies. */
@@ -26,6 +27,7 @@ for (const release of RELEASES) {
     this.timeout(900_000)
     let older: Checkout
     let later: Checkout
+    let fleet: Fleet
     before(async function () {
       try {
         older = await checkOutRelease(release)
@@ -34,27 +36,29 @@ for (const release of RELEASES) {
         return skipBecause(this, `this clone does not hold the commit ${release.commit}`)
       }
       later = await makeLaterVersion()
+      fleet = await Fleet.open()
     })
-    after(() => {
+    after(async () => {
+      await fleet?.[Symbol.asyncDispose]()
       older?.[Symbol.dispose]()
       later?.[Symbol.dispose]()
     })
 
-    it('hand over all work when the later version replaces the older one', () => moveToWorkflow(older, later))
+    it('hand over all work when the later version replaces the older one', () =>
+      moveWork(fleet, older, later))
 
     it('hand over all work when the older version returns, with the later migration in place', () =>
-      moveToWorkflow(later, older))
+      moveWork(fleet, later, older))
   })
 }
 
 /** Starts one version's processes alongside the other's, then stops the other's, while work continues. */
-async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> {
-  await using fleet = await Fleet.open()
-  await fleet.start(first)
+async function moveWork(fleet: Fleet, first: Checkout, second: Checkout): Promise<void> {
+  if (!fleet.runs(first, 'api')) await fleet.start(first)
   const model = await makeModel(fleet, 'model', 3)
-  const { dataset_id: table } = await uploadTable(fleet.api, regressionTable(ROWS))
+  const { dataset_id: table } = await uploadTable(fleet.api, wideTable(ROWS, COLUMNS))
   const queuedTasks = [...(await queue(fleet, model, 8))]
-  const direct = burst(fleet, model, 2)
+  const direct = burst(fleet, model, 2, BURST_PAUSE_MS)
   const long = await startRun(fleet, table, EPOCHS_WITHOUT_END)
   // A node trains one run at a time, so this run is either waiting or running at the change.
   const short = await startRun(fleet, table, SHORT_EPOCHS)
@@ -63,12 +67,15 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
   await fleet.start(second)
   assert.ok(fleet.runs(first, 'api') && fleet.runs(second, 'api'))
   queuedTasks.push(...(await queue(fleet, model, 8)))
-  // Let both versions serve requests, report states and poll for a while.
-  await sleep(4_000)
+  // Both versions serve requests, report states and poll for a while.
+  await accepts(direct, 10)
+  await trainsBeyond(fleet, long, lastEpoch(await readRun(fleet, long)))
   await fleet.stop(first)
   const changedAt = Date.now()
   const epochAtChange = lastEpoch(await readRun(fleet, long))
   queuedTasks.push(...(await queue(fleet, model, 8)))
+  await accepts(direct, 4)
+  await direct.end()
   await trainsBeyond(fleet, long, epochAtChange)
   await fleet.api.post(`/training/runs/${long}/cancel`, {})
   await eventually(
@@ -77,7 +84,6 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
   )
   const untouched = await makeModel(fleet, 'afterwards', 4)
   queuedTasks.push(...(await queue(fleet, untouched, 2)))
-  await direct.end()
 
   const ends = await endings(fleet, [...queuedTasks, ...direct.accepted])
   for (const { taskId } of queuedTasks) assert.equal(ends.get(taskId), 'succeeded', fleet.errors().join('\n'))
@@ -105,6 +111,12 @@ async function trainsBeyond(fleet: Fleet, run: string, epoch: number): Promise<v
     return lastEpoch(now) > epoch || undefined
   }
   await eventually(`an epoch of the run after ${epoch}`, isBeyond, 240_000)
+}
+
+/** Waits until the platform has accepted this many further direct requests. */
+async function accepts({ accepted }: ReturnType<typeof burst>, count: number): Promise<void> {
+  const enough = accepted.length + count
+  await eventually('direct requests', () => accepted.length >= enough || undefined)
 }
 
 async function queue(fleet: Fleet, model: Model, count: number) {
