@@ -5,8 +5,8 @@ import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../support/builders/models/merges.ts'
 import type { NodeProcess } from '../../../support/servers/nodes/node-process.ts'
 
-/** Enough weights to be interrupted halfway: 200 MB each. */
-const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
+/** Enough weights to be interrupted halfway: 71 MB each. */
+const LARGE = { hidden: 1_024, inner: 2_048, layers: 3, vocab: 2_000 }
 
 describe('merging on a node', function () {
   this.timeout(300_000)
