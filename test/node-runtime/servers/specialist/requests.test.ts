@@ -3,10 +3,12 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   convertSpecialist,
+  convertSpecialists,
   makeTinySpecialist,
   requireSpecialist,
   type TinySpecialist,
   tinySpecialist,
+  tinySpecialists,
 } from '../../../support/builders/models/tiny-specialist.ts'
 import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import {
@@ -19,6 +21,17 @@ import {
 const PROMPT_TOKENS = 3
 const LONG = 'the lazy dog '.repeat(400)
 
+const PROMPTS = { query: 'Letters: ' }
+/** All that can be converted. Building them together imports PyTorch once for all of them. */
+const MODELS: readonly TinySpecialist[] = [
+  {},
+  { kind: 'rerank' },
+  { dimensions: [16, 32] },
+  { prompts: PROMPTS },
+  { prompts: PROMPTS, promptExcluded: true },
+  { broken: 100 },
+]
+
 async function serve(model: TinySpecialist = {}): Promise<SpecialistServer> {
   const folder = await tinySpecialist(model)
   return startSpecialist(folder, await convertSpecialist(folder))
@@ -29,6 +42,7 @@ const lengthOf = (vector: readonly number[]) => Math.hypot(...vector)
 describe('a specialist server', function () {
   this.timeout(600_000)
   before(requireSpecialist)
+  before(async () => void (await convertSpecialists(await tinySpecialists(MODELS))))
 
   it("names the field of an input that it can't use", async () => {
     await using embeddings = await serve()
@@ -97,7 +111,7 @@ describe('a specialist server', function () {
   })
 
   it('prepends a prompt to the text, and excludes it from the mean if the model requires that', async () => {
-    const prompts = { query: 'Letters: ' }
+    const prompts = PROMPTS
     const [folder, excluding] = [
       await tinySpecialist({ prompts }),
       await tinySpecialist({ prompts, promptExcluded: true }),
