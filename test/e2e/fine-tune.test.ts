@@ -198,21 +198,15 @@ describe('fine-tuning a language model, from rows to a chat', function () {
     assert.equal((await chat('blended-chat')).choices[0]?.message.role, 'assistant')
   })
 
-  it('resumes from the last checkpoint of a cancelled identical run, and again after its node is killed', async () => {
-    const cancelled = await start({}, { seed: 8, num_epochs: 10 })
-    assert.match(await happened(cancelled, 'checkpoint'), /^step \d+$/)
-    await platform.api.post(`/training/runs/${cancelled}/cancel`)
-
-    const again = await start({}, { seed: 8, num_epochs: 10 })
-    await happened(again, 'checkpoint')
+  it('resumes from the last checkpoint after its node is killed', async () => {
+    const jobId = await start({}, { seed: 8, num_epochs: 6 })
+    assert.match(await happened(jobId, 'checkpoint'), /^step \d+$/)
     platform.kill('node')
-    const run = await ended(again)
+    const run = await ended(jobId)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
-    const logs = await logsOf(again)
-    assert.match(logs, new RegExp(`checkpoint after step \\d+ of the identical run ${cancelled}`))
-    assert.match(logs, /Training resumes after step \d+\./)
-    assert.equal(run.metrics.epochs.length, 10)
+    assert.match(await logsOf(jobId), /Training resumes after step \d+\./)
+    assert.equal(run.metrics.epochs.length, 6)
   })
 
   it('fails a run with a one-sentence reason when its base model is not available', async () => {
