@@ -4,6 +4,11 @@ import { debug, defineEvents, error, info, warn } from '../platform/events.ts'
 export const emit = defineEvents({
   'model.loaded': info('loaded a model', { model_key: 'string', ms: 'number' }),
   'model.load_failed': warn('could not load a model', { model_key: 'string', err: 'string' }),
+  'model.engine_failed': warn('a preferred engine could not serve a model: trying the next one', {
+    model_key: 'string',
+    profile: 'string',
+    err: 'string',
+  }),
   'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
   'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
     err: 'error',

@@ -1,6 +1,6 @@
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
-import { ModelUnavailableError } from '../models/manager.ts'
 import { durableOf } from '../models/server-turns.ts'
+import { ModelUnavailableError } from '../models/unavailable.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import type { EvaluationTools } from './workbench.ts'
 

@@ -11,6 +11,13 @@ export interface MemoryMeter {
   estimateMb(spec: NodeModelSpec, profile: RuntimeProfile): number
   /** Returns the RAM limit of a container for which `heldMb` are reserved. */
   ramLimitMb(spec: NodeModelSpec, profile: RuntimeProfile, heldMb: number): number
+  /** Returns whether this node could hold the model with this profile if it held nothing else. */
+  fits(spec: NodeModelSpec, profile: RuntimeProfile): boolean
+  /**
+   * Returns the share of each of these GPUs that a server with this reservation may claim, rounded down to three decimals;
+   * undefined for servers that claim no share.
+   */
+  shareOf(heldMb: number, gpus: readonly number[], profile: RuntimeProfile): number | undefined
   /** Returns the memory that the processes of a running model use; 0 when it is unknown. */
   measureMb(pids: readonly number[], profile: RuntimeProfile): Promise<number>
   /** Returns whether the memory of these processes is free again after their exit; undefined when it is unknown. */
@@ -24,22 +31,33 @@ const ramMeter: MemoryMeter = {
   estimateMb: ramMb,
   // A peak observed under light load doesn't bound a heavier one.
   ramLimitMb: (spec, profile, heldMb) => Math.max(heldMb, ramMb(spec, profile)),
+  fits: () => true,
+  shareOf: () => undefined,
   measureMb: (pids) => peakMb(pids),
   // The kernel frees RAM when the process exits.
   isBack: async () => true,
 }
 
 /** Models that run on the CPU use no VRAM. Their RAM is not counted, because a GPU node runs few of them. */
-const vramMeter = (gpus: readonly Gpu[]): MemoryMeter => ({
+const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[]): MemoryMeter => ({
   estimateMb: (spec, profile) => {
     if (profile.vram_mb === 0) return 0
-    const { vram_share = 0, tensor_parallel = 1 } = profile
-    const sizes = gpus.map(({ memory_mb }) => memory_mb)
-    const share = vram_share * freeMemoryOn(sizes, tensor_parallel)
-    const estimate = estimateMb({ ...profile, memory_mb: profile.vram_mb }, sizeOf(spec))
-    return Math.max(spec.memory_mb, estimate, Math.ceil(share))
+    if (profile.vram_share === undefined) return Math.max(spec.memory_mb, minVramMb(spec, profile))
+    // A server that claims a share gets a KV cache of a useful size, as far as the GPU allows.
+    const { mb = 0, per_weights_mb = 0 } = profile.kv_cache ?? {}
+    const wanted =
+      minVramMb(spec, profile) +
+      estimateMb({ memory_mb: mb, memory_per_weights_mb: per_weights_mb }, sizeOf(spec))
+    return Math.max(minVramMb(spec, profile), Math.min(wanted, maxVramMb(budgets, profile)))
   },
   ramLimitMb: ramMb,
+  fits: (spec, profile) => minVramMb(spec, profile) <= maxVramMb(budgets, profile),
+  shareOf: (heldMb, indexes, { vram_share }) => {
+    if (vram_share === undefined || indexes.length === 0) return undefined
+    const smallest = Math.min(...indexes.map((gpu) => gpus[gpu]?.memory_mb ?? 0))
+    const share = heldMb / indexes.length / smallest
+    return Number.isFinite(share) ? Math.floor(Math.min(share, vram_share) * 1_000) / 1_000 : undefined
+  },
   measureMb: async (pids, profile) => (profile.vram_mb > 0 ? ((await gpuMemoryMb(pids)) ?? 0) : 0),
   isBack: async (pids) => {
     const mb = await gpuMemoryMb(pids)
@@ -47,8 +65,26 @@ const vramMeter = (gpus: readonly Gpu[]): MemoryMeter => ({
   },
 })
 
+/** Returns the least GPU memory with which a profile can serve a model. */
+function minVramMb(
+  spec: NodeModelSpec,
+  { vram_mb, vram_per_weights_mb, memory_per_weights_mb }: RuntimeProfile,
+): number {
+  const perWeights = vram_per_weights_mb ?? memory_per_weights_mb ?? 0
+  return estimateMb({ memory_mb: vram_mb, memory_per_weights_mb: perWeights }, sizeOf(spec))
+}
+
+/** Returns the most GPU memory that a profile may use with this budget for each GPU. */
+const maxVramMb = (
+  budgets: readonly number[],
+  { vram_share = 1, tensor_parallel = 1 }: RuntimeProfile,
+): number => Math.ceil(vram_share * freeMemoryOn(budgets, tensor_parallel))
+
 const sizeOf = ({ files }: NodeModelSpec): number =>
   files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
 
-export const memoryMeter = ({ hardware, gpus }: Pick<NodeInventory, 'hardware' | 'gpus'>): MemoryMeter =>
-  hardware === 'gpu' ? vramMeter(gpus) : ramMeter
+/** @param budgets The MB of each GPU that the node may use; by default all of them. */
+export const memoryMeter = (
+  { hardware, gpus }: Pick<NodeInventory, 'hardware' | 'gpus'>,
+  budgets: readonly number[] = gpus.map(({ memory_mb }) => memory_mb),
+): MemoryMeter => (hardware === 'gpu' ? vramMeter(gpus, budgets) : ramMeter)

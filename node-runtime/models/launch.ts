@@ -56,6 +56,8 @@ export interface ModelServerSpec {
   ramMb: number
   /** The `device` of each GPU on which memory is reserved for the model. */
   gpus?: readonly string[]
+  /** The share of each GPU that the server may claim; by default the profile's maximum. */
+  vramShare?: number | undefined
 }
 
 export interface LaunchedServer {
@@ -117,6 +119,7 @@ export function processCommand(
     modelDir,
     convertedDir = '',
     gpus = [],
+    vramShare,
   }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
     port = 0,
@@ -135,6 +138,7 @@ export function processCommand(
     port: String(port),
     socket,
     exchange_dir: exchangeDir,
+    ...(vramShare !== undefined && { vram_share: String(vramShare) }),
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
   return {
@@ -169,7 +173,12 @@ async function launchContainer(
   const { profile, modelDir } = spec
   if (!drivers.container) throw new Error('no container engine is available on this node')
   if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} has no image`)
-  const fill = filler(profile, { model_dir: '/model', socket: '/run/hearth/server.sock', port: '0' })
+  const fill = filler(profile, {
+    model_dir: '/model',
+    socket: '/run/hearth/server.sock',
+    port: '0',
+    ...(spec.vramShare !== undefined && { vram_share: String(spec.vramShare) }),
+  })
   const child = await drivers.container.start({
     name: spec.name,
     image: profile.image,
@@ -190,11 +199,11 @@ async function launchContainer(
 
 function filler(profile: RuntimeProfile, values: Record<string, string>): (text: string) => string {
   const all: Record<string, string> = {
+    ...(profile.vram_share !== undefined && { vram_share: String(profile.vram_share) }),
     ...values,
     threads: String(threadsOf(profile)),
     concurrency: String(profile.max_concurrency),
     tensor_parallel: String(profile.tensor_parallel ?? 1),
-    ...(profile.vram_share !== undefined && { vram_share: String(profile.vram_share) }),
   }
   return (text) => text.replace(/\{(\w+)\}/g, (whole, name: string) => all[name] ?? whole)
 }

@@ -8,6 +8,7 @@ import { withoutPaths } from './without-paths.ts'
 const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
 /** The maximum time for which a recently loaded model is protected from other loads. */
 export const MAX_PROTECTION_TTL_MS = 300_000
+const ENGINE_RETRY_TTL_MS = 3_600_000
 /**
  * The maximum length of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's
  * size.
@@ -43,12 +44,18 @@ export class LoadedModel {
   isUnpolled = false
   /** True while its new server runs the first inference. */
   isWarmingUp = false
+  /** True when its server runs on another engine than the one that its version names. */
+  isReplaced = false
+  /** True once it had work that only the engine of its version can do. */
+  needsOwnEngine = false
   error: string | undefined
   /** True when the last load failed because of the weights, although their bytes are correct. */
   isUnusable = false
   retryAt = 0
   #state: NodeModelState
   #failures = 0
+  /** By profile, the `performance.now` time until which it is not tried again. */
+  readonly #avoided = new Map<string, number>()
   readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
 
   constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has' | 'isRetiring'>) {
@@ -97,6 +104,15 @@ export class LoadedModel {
     if (pids.length > 0) this.pids = pids
   }
 
+  /** Skips an engine that failed to serve this model, for a while. */
+  avoidEngine(profileId: string): void {
+    this.#avoided.set(profileId, performance.now() + ENGINE_RETRY_TTL_MS)
+  }
+
+  avoidsEngine(profileId: string): boolean {
+    return this.needsOwnEngine || (this.#avoided.get(profileId) ?? 0) > performance.now()
+  }
+
   succeed(): void {
     this.#failures = 0
     this.error = undefined
@@ -119,7 +135,10 @@ export class LoadedModel {
       model_key: this.modelKey,
       state: this.state,
       in_flight: this.inFlight,
-      ...(this.server && { max_concurrency: this.server.concurrency }),
+      ...(this.server && {
+        max_concurrency: this.server.concurrency,
+        runtime_profile: this.server.profile.profile_id,
+      }),
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),

@@ -6,6 +6,7 @@ import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
+import { enginesOf, implementsModel } from './engines.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import { ModelServer, NoGpuError } from './server.ts'
@@ -26,6 +27,21 @@ export interface ModelLoaderOptions {
   hasPython: (environment: string) => Promise<boolean>
   /** Returns the folder of a locked set of npm packages; the first call installs them. */
   packagesOf: (environment: string) => Promise<string>
+  /** The ids of the profiles that this machine can run. */
+  runnable: readonly string[]
+  /** Returns whether the memory of this node can hold a model with a profile. */
+  fits: (spec: NodeModelSpec, profile: RuntimeProfile) => boolean
+}
+
+/** Thrown if the environment of an engine other than the version's own can't be installed. */
+export class EnvironmentError extends Error {
+  override readonly name = 'EnvironmentError'
+  readonly profileId: string
+
+  constructor(profileId: string, cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.profileId = profileId
+  }
 }
 
 /** Everything that a model server needs on this machine. */
@@ -66,6 +82,8 @@ export interface PrepareOptions {
   signal: AbortSignal
   /** Models whose weights must stay on the disk. */
   keep: ProtectedModels
+  /** Returns whether a profile other than the version's own must not be used. */
+  isAvoided: (profileId: string) => boolean
   onDownload: (progress?: DownloadProgress) => void
 }
 
@@ -74,6 +92,8 @@ export interface StartOptions {
   ramMb: number
   /** The `device` of each GPU that the server may use. */
   gpus: readonly string[]
+  /** The share of each GPU that a server may claim; undefined for profiles without one. */
+  vramShare?: number | undefined
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
@@ -100,29 +120,39 @@ export class ModelLoader {
 
   /** Prepares the weights and the environment. The load deadline does not cover these steps. */
   async prepare(modelKey: string, options: PrepareOptions): Promise<PreparedModel> {
-    const { cache, catalog, modelSpec, pythonOf, packagesOf } = this.#options
+    const { cache, modelSpec, pythonOf } = this.#options
     const found = await cache.find(modelKey)
     const spec = found?.spec ?? (await modelSpec(modelKey, { signal: options.signal }))
-    const profile = catalog.profile(spec.runtime_profile)
-    if (!profile) throw new Error(`this node does not know the runtime profile ${spec.runtime_profile}`)
-
-    const environment = Promise.all([
-      profile.python_env === null ? undefined : pythonOf(profile.python_env),
-      profile.npm_env === undefined ? undefined : packagesOf(profile.npm_env),
-    ])
+    const engines = enginesOf(spec, this.#options)
+    const own = engines.at(-1)
+    // Without a choice, the environment is installed during the download.
+    const early = engines.length === 1 && own ? this.#environmentOf(own) : undefined
     // The promise is awaited below; an earlier rejection must not count as unhandled.
-    environment.catch(() => {})
+    early?.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
+    const profile = await firstFit(engines, cached.directory, options)
+    const environment = early ?? this.#environmentOf(profile)
+    environment.catch(() => {})
     const cachedAt = performance.now()
     const { convertedDir, missing } = await this.#conversionOf(cached, profile, { isNew: !found })
     const converter = missing && pythonOf(missing.convert.python_env)
     converter?.catch(() => {})
     // After an abort the installation continues in the background, for the next load.
-    const [python, packages] = await unlessAborted(environment, options.signal)
+    const [python, packages] = await unlessAborted(environment, options.signal).catch((err: unknown) => {
+      throw profile === own || options.signal.aborted ? err : new EnvironmentError(profile.profile_id, err)
+    })
     const pending = missing &&
       converter && { ...missing, converter: await unlessAborted(converter, options.signal) }
     const environmentMs = performance.now() - cachedAt
     return { cached, profile, python, packages, environmentMs, convertedDir, pending }
+  }
+
+  #environmentOf({ python_env, npm_env }: RuntimeProfile): Promise<[string | undefined, string | undefined]> {
+    const { pythonOf, packagesOf } = this.#options
+    return Promise.all([
+      python_env === null ? undefined : pythonOf(python_env),
+      npm_env === undefined ? undefined : packagesOf(npm_env),
+    ])
   }
 
   /** Runs the conversion of a model, once per set of files, and returns its folder. Aborts a stalled conversion. */
@@ -171,7 +201,7 @@ export class ModelLoader {
   /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
     { cached, profile, python, packages, convertedDir }: PreparedModel,
-    { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,
+    { ramMb, gpus, vramShare, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = sizeOf(cached)
     const onTaken = (taken: number) =>
@@ -186,6 +216,7 @@ export class ModelLoader {
       convertedDir,
       ramMb,
       gpus,
+      vramShare,
     }
     const server = await ModelServer.start(this.#options.drivers, spec, {
       deadline,
@@ -230,6 +261,19 @@ export class ModelLoader {
       clearTimeout(timer)
     }
   }
+}
+
+/** Returns the first profile that implements a model and isn't avoided; the last one always qualifies. */
+async function firstFit(
+  [...engines]: readonly RuntimeProfile[],
+  modelDir: string,
+  { isAvoided }: Pick<PrepareOptions, 'isAvoided'>,
+): Promise<RuntimeProfile> {
+  const own = engines.pop()
+  for (const profile of engines)
+    if (!isAvoided(profile.profile_id) && (await implementsModel(profile, modelDir))) return profile
+  if (!own) throw new Error('there is no profile to choose from')
+  return own
 }
 
 const sizeOf = ({ spec }: CachedModel): number =>

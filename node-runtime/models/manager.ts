@@ -1,20 +1,21 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isToolKey } from '../../domain/tools/catalog.ts'
-import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
-import { MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
+import { MemoryAllocator } from '../memory/allocator.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
+import { BringUp, blamesWeights } from './bring-up.ts'
 import { DiskModels } from './disk-models.ts'
-import { StrayFileError } from './folder.ts'
 import { LoadedModel } from './loaded-model.ts'
-import { ModelLoader, type ModelLoaderOptions, type PreparedModel } from './loader.ts'
+import { ModelLoader, type ModelLoaderOptions } from './loader.ts'
 import type { Pins } from './pins.ts'
 import { reportOf } from './report.ts'
-import { type ModelServer, ModelServerError } from './server.ts'
+import type { ModelServer } from './server.ts'
+import { ModelUnavailableError } from './unavailable.ts'
 import { ROUND_INTERVAL_MS, Upkeep } from './upkeep.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
@@ -27,22 +28,14 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
   log: Logger
 }
 
-/** Thrown if a model is not available on this node now. */
-export class ModelUnavailableError extends Error {
-  override readonly name = 'ModelUnavailableError'
-  readonly code: 'no_capacity' | 'load_failed' | 'unusable' | 'backing_off' | 'stopping'
-
-  constructor(code: ModelUnavailableError['code'], message: string, cause?: unknown) {
-    super(message, { cause })
-    this.code = code
-  }
-}
-
 /** The right to use a loaded model. The model can't be evicted until this is disposed of. */
 export interface ModelUse extends Disposable {
   readonly server: ModelServer
 }
 
+/** The time for which a change of engines waits for the requests in flight. */
+const OWN_ENGINE_WAIT_TIMEOUT_MS = 60_000
+const OWN_ENGINE_POLL_INTERVAL_MS = 100
 /** The grace period for requests in flight when the node stops. */
 const STOP_GRACE_TIMEOUT_MS = 500
 
@@ -56,7 +49,7 @@ export class ModelManager implements AsyncDisposable {
   readonly memoryAllocator: MemoryAllocator
   readonly disk: DiskModels
   readonly #options: ModelManagerOptions
-  readonly #loader: ModelLoader
+  readonly #bringUp: BringUp
   readonly #models = new Map<string, LoadedModel>()
   readonly #listeners = new Set<(model: NodeModel) => void>()
   readonly #stopping = new AbortController()
@@ -64,7 +57,6 @@ export class ModelManager implements AsyncDisposable {
 
   constructor(options: ModelManagerOptions) {
     this.#options = options
-    this.#loader = new ModelLoader(options)
     this.memoryAllocator = new MemoryAllocator({
       ...options,
       models: () => this.#models.values(),
@@ -77,6 +69,16 @@ export class ModelManager implements AsyncDisposable {
       add: (modelKey) => this.#move(this.#add(modelKey, 'evicted'), 'evicted'),
       onGone: (model) => this.#move(model, 'cold'),
       unload,
+    })
+    this.#bringUp = new BringUp({
+      ...options,
+      loader: new ModelLoader(options),
+      memoryAllocator: this.memoryAllocator,
+      stopping: this.#stopping.signal,
+      inUse: () => this.inUse(),
+      onDisk: () => this.disk.sync(),
+      onMove: (model, state) => this.#move(model, state),
+      measure: (model, server) => this.#measure(model, server),
     })
     const { pins, idleUnloadS } = options
     this.#upkeep = new Upkeep({
@@ -146,11 +148,15 @@ export class ModelManager implements AsyncDisposable {
     return Math.round(this.#models.get(modelKey)?.delayMs ?? 0)
   }
 
-  /** Loads a model unless it is loaded. Concurrent callers share one load, which continues if a caller disconnects. */
-  async load(modelKey: string): Promise<void> {
+  /**
+   * Loads a model unless it is loaded. Concurrent callers share one load, which continues if a caller disconnects. With
+   * `isOwnEngine`, the model is served with the profile of its version from now on, even if this node prefers another.
+   */
+  async load(modelKey: string, { isOwnEngine = false } = {}): Promise<void> {
     if (isToolKey(modelKey))
       throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
+    if (isOwnEngine) await this.#returnToOwnEngine(model)
     if (model.server) {
       // The caller is about to use it, so it must not be unloaded as idle in between.
       model.lastUsed = Date.now()
@@ -201,6 +207,17 @@ export class ModelManager implements AsyncDisposable {
     )
   }
 
+  /** Stops a server that runs on another engine than the version's own, once its requests have ended. */
+  async #returnToOwnEngine(model: LoadedModel): Promise<void> {
+    model.needsOwnEngine = true
+    await model.loading?.catch(() => {})
+    if (!model.server || !model.isReplaced) return
+    const until = performance.now() + OWN_ENGINE_WAIT_TIMEOUT_MS
+    while (model.inFlight > 0 && performance.now() < until)
+      await sleep(OWN_ENGINE_POLL_INTERVAL_MS, undefined, { ref: false })
+    await this.memoryAllocator.evict(model)
+  }
+
   #add(modelKey: string, state: NodeModel['state']): LoadedModel {
     const model = new LoadedModel(modelKey, state, this.#options.pins)
     this.#models.set(modelKey, model)
@@ -213,8 +230,9 @@ export class ModelManager implements AsyncDisposable {
     const startedAt = performance.now()
     try {
       // The model's last server may still be stopping and use its memory.
-      await this.#getRoom(this.memoryAllocator.whenGone(model))
-      await this.#bringUp(model)
+      await this.#bringUp.getRoom(this.memoryAllocator.whenGone(model))
+      const server = await this.#bringUp.run(model)
+      void server.exited.then((exit) => this.#died(model, server, exit))
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
       const isUnusable = blamesWeights(err)
@@ -234,130 +252,10 @@ export class ModelManager implements AsyncDisposable {
     emit(log, 'model.loaded', { model_key: modelKey, ms: Math.round(performance.now() - startedAt) })
   }
 
-  /**
-   * When a load fails because of the weights, their digests are checked. Damaged files are downloaded again, once; if
-   * the files are intact, the model is unusable.
-   */
-  async #bringUp(model: LoadedModel, { isAgain = false } = {}): Promise<void> {
-    const { cache, log } = this.#options
-    const { modelKey } = model
-    try {
-      const prepared = await this.#prepare(model)
-      model.delayMs = prepared.environmentMs
-      const convertedDir = await this.#convert(model, prepared)
-      await this.#makeRoom(model, prepared)
-      await this.#start(model, { ...prepared, convertedDir })
-    } catch (err) {
-      if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
-      if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
-      emit(log, 'model.weights_damaged', { model_key: modelKey })
-      await this.#bringUp(model, { isAgain: true })
-    }
-  }
-
-  async #prepare(model: LoadedModel): Promise<PreparedModel> {
-    try {
-      return await this.#loader.prepare(model.modelKey, {
-        signal: this.#stopping.signal,
-        keep: () => this.inUse(),
-        onDownload: (progress) => {
-          model.progress = progress
-          this.#move(model, 'downloading_model')
-        },
-      })
-    } finally {
-      await this.disk.sync()
-    }
-  }
-
   /** Returns the models whose weights must stay on the disk. */
   inUse(): ReadonlySet<string> {
     const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
     return new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys])
-  }
-
-  /**
-   * Runs the conversion for a model's server with its own memory reservation. An optional conversion may fail.
-   */
-  async #convert(model: LoadedModel, prepared: PreparedModel): Promise<string | undefined> {
-    const { pending, profile, cached } = prepared
-    if (!pending) return prepared.convertedDir
-    const { meter, log } = this.#options
-    const { modelKey } = model
-    const holder = `conversion of ${modelKey}`
-    const program = { ...profile, ...pending.convert }
-    const needed = meter.estimateMb(cached.spec, program)
-    model.loadPercent = 0
-    this.#move(model, 'loading_model')
-    try {
-      const options = { signal: this.#stopping.signal, model }
-      await this.#getRoom(this.memoryAllocator.reserve(holder, needed, options))
-      return await this.#loader.convert(prepared, pending, {
-        ramMb: meter.ramLimitMb(cached.spec, program, needed),
-        keep: () => this.inUse(),
-        stopping: this.#stopping.signal,
-        onProgress: (percent) => (model.loadPercent = Math.min(99, Math.floor(percent))),
-        onCompared: ({ file, difference, problem }) =>
-          emit(log, 'model.compared', { model_key: modelKey, file, difference, problem }),
-      })
-    } catch (err) {
-      if (pending.isNeeded || this.#stopping.signal.aborted) throw err
-      const message = err instanceof Error ? err.message : String(err)
-      emit(log, 'model.not_compared', { model_key: modelKey, err: message })
-      return undefined
-    } finally {
-      this.memoryAllocator.release(holder)
-      await this.disk.sync()
-    }
-  }
-
-  async #makeRoom(model: LoadedModel, { cached, profile }: PreparedModel): Promise<void> {
-    const { measured, meter } = this.#options
-    const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
-    model.memoryMb = needed
-    try {
-      const options = { count: profile.tensor_parallel ?? 1, signal: this.#stopping.signal, model }
-      model.gpus = await this.#getRoom(this.memoryAllocator.reserve(model.modelKey, needed, options))
-    } catch (err) {
-      model.memoryMb = 0
-      throw err
-    }
-  }
-
-  /** Waits for memory, which may take a long time to be freed. A stopping node does not wait. */
-  #getRoom<T>(waiting: Promise<T>): Promise<T> {
-    return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
-      throw err instanceof NotEnoughMemoryError ? new ModelUnavailableError('no_capacity', err.message) : err
-    })
-  }
-
-  async #start(model: LoadedModel, prepared: PreparedModel): Promise<void> {
-    model.loadPercent = 0
-    this.#move(model, 'loading_model')
-    model.pids = []
-    const startedAt = performance.now()
-    try {
-      const server = await this.#loader.start(prepared, {
-        ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
-        gpus: this.#options.memory.devicesOf(model.modelKey),
-        stopping: this.#stopping.signal,
-        onPids: (pids) => model.sawPids(pids),
-        onProgress: (percent) => (model.loadPercent = percent),
-        onWarmUp: () => {
-          model.isWarmingUp = true
-          this.#move(model, 'loading_model')
-        },
-      })
-      await this.#measure(model, server)
-      model.server = server
-      model.lastUsed = Date.now()
-      model.protect(performance.now() - startedAt)
-      void server.exited.then((exit) => this.#died(model, server, exit))
-    } catch (err) {
-      this.memoryAllocator.releaseWhenFree(model)
-      throw err
-    }
-    void this.#options.cache.touch(model.modelKey)
   }
 
   #died(model: LoadedModel, server: ModelServer, { code }: ProcessExit): void {
@@ -382,7 +280,8 @@ export class ModelManager implements AsyncDisposable {
     if (peak === 0 || (model.server !== server && !model.loading)) return
     model.memoryMb = peak
     this.#options.memory.reserve(model.modelKey, peak)
-    this.#options.measured.note(model.modelKey, peak)
+    // A server that claims a share uses what it was given.
+    if (server.profile.vram_share === undefined) this.#options.measured.note(model.modelKey, peak)
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {
@@ -393,7 +292,3 @@ export class ModelManager implements AsyncDisposable {
     if (state === 'cold' && model.error === undefined && !model.loading) this.#models.delete(model.modelKey)
   }
 }
-
-/** Returns whether a load failed because of the model's files: a server rejects them, or they point outside the folder. */
-const blamesWeights = (err: unknown): boolean =>
-  err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

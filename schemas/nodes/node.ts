@@ -91,6 +91,8 @@ export const NodeModel = Type.Object({
   in_flight: Type.Integer({ minimum: 0 }),
   /** How many requests a loaded model serves at a time; absent on older nodes. */
   max_concurrency: Type.Optional(Type.Integer({ minimum: 1 })),
+  /** The runtime profile of its server, which may be a better one than its version names; absent while none runs. */
+  runtime_profile: Type.Optional(Type.String({ maxLength: 100 })),
   memory_mb: Megabytes,
   /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),

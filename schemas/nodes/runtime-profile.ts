@@ -97,17 +97,32 @@ export const RuntimeProfile = Type.Object(
     /** The only name under which the server knows its model; unset when it accepts any name. */
     served_model: Type.Optional(Type.String({ minLength: 1 })),
     task_types: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
+    /** The kind of model that the profile serves. On each node, the best profile of a kind that can run serves it. */
+    model_kind: Type.Optional(Type.String({ pattern: '^[a-z]+/[a-z]+$' })),
+    /** A node prefers the profile of a kind with the highest number. */
+    preference: Type.Optional(Type.Integer({ minimum: 0, maximum: 100, default: 0 })),
+    /** The values of `architectures` in config.json that the engine implements; unset if it accepts any. */
+    architectures: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     requires_gpu: Type.Boolean(),
     /** The reservation in MB until a loaded model's peak has been measured. */
     memory_mb: Type.Integer({ minimum: 1 }),
     /** MB added to the reservation for each MB of weights. */
     memory_per_weights_mb: Type.Optional(Type.Number({ minimum: 0 })),
     vram_mb: Type.Integer({ minimum: 0 }),
+    /** MB of GPU memory for each MB of weights; `memory_per_weights_mb` if unset. */
+    vram_per_weights_mb: Type.Optional(Type.Number({ minimum: 0 })),
     /**
-     * For servers that claim a fixed share of a GPU regardless of the model's size. The share is reserved before the
-     * first load and fills `{vram_share}`.
+     * For servers that claim their GPU memory at start: the largest share of a GPU that one may claim. The share that the
+     * node reserved for the model fills `{vram_share}`.
      */
     vram_share: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+    /** The GPU memory for the KV cache of such a server, as a base plus MB for each MB of weights. */
+    kv_cache: Type.Optional(
+      Type.Object(
+        { mb: Type.Integer({ minimum: 0 }), per_weights_mb: Type.Number({ minimum: 0 }) },
+        { additionalProperties: false },
+      ),
+    ),
     /**
      * The number of GPUs that hold the model in equal parts; fills `{tensor_parallel}`. Each GPU needs memory for its
      * part.

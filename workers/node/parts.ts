@@ -192,13 +192,16 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
     onChange: () => links.reportNow(),
   })
+  const meter = memoryMeter(inventory, memory.gpus)
   const models = new ModelManager({
     catalog,
     gpuHealth,
     cache: weights,
     drivers: { process: driver, container: containers },
     memory,
-    meter: memoryMeter(inventory),
+    meter,
+    runnable: inventory.profiles,
+    fits: (spec, profile) => meter.fits(spec, profile),
     pins,
     idleUnloadS: config.HEARTH_IDLE_UNLOAD_S,
     measured: new ModelPeaks(

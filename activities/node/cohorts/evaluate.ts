@@ -4,7 +4,7 @@ import { collectVectors } from '../../../node-runtime/evaluator/collect-vectors.
 import { EvaluationError } from '../../../node-runtime/evaluator/evaluation-error.ts'
 import { fitMap } from '../../../node-runtime/evaluator/fit-map.ts'
 import { judgeMap } from '../../../node-runtime/evaluator/judge-map.ts'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/unavailable.ts'
 import type { FittedMap, Verdict } from '../../../schemas/cohorts/evaluator.ts'
 import type { EvaluationStep, EvaluationWork } from '../../../schemas/evaluation-work.ts'
 import type { NodeDeps } from '../deps.ts'

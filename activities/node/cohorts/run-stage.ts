@@ -5,7 +5,7 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import { autoRenewLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { retryUntilCapacity } from '../../../node-runtime/control/retry-until-capacity.ts'
 import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/unavailable.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { StageClaim } from '../../../schemas/cohorts/stage.ts'
 import type { CompleteTask } from '../../../schemas/nodes/lease.ts'
@@ -84,14 +84,15 @@ async function workOn(
   const model_state = models.startState(claim.model_key)
   const steps = new StageSteps(held.lease)
   const isEarly = claim.operation === 'infer'
+  const isOwnEngine = needsOwnEngine(claim)
   const gathering = gatherInput(deps, claim, { steps, signal, isEarly })
   using gathered = await loadMeanwhile(gathering, async () => {
-    await unlessAborted(models.load(claim.model_key), signal)
+    await unlessAborted(models.load(claim.model_key, { isOwnEngine }), signal)
     steps.tell('waiting')
   })
   // Gathering the input may have taken hours, and the model may have been unloaded because it was idle or to make room
   // for another one.
-  await unlessAborted(models.load(claim.model_key), signal)
+  await unlessAborted(models.load(claim.model_key, { isOwnEngine }), signal)
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
@@ -111,6 +112,13 @@ async function workOn(
     ...(model_state !== 'resident' && { environment_ms: models.delayMs(claim.model_key) }),
   }
 }
+
+/**
+ * Returns whether only the engine that the version was registered with can run a stage: a prompt's cache and token ids
+ * are in its format.
+ */
+const needsOwnEngine = ({ operation, incoming }: StageClaim): boolean =>
+  operation === 'prefill' || operation === 'decode' || incoming.some(({ space }) => space?.kind === 'tokens')
 
 /** Loads the model while the input is gathered; if loading fails, disposes an input that arrives later. */
 async function loadMeanwhile(

@@ -1,6 +1,6 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/unavailable.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'

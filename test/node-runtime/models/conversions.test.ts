@@ -4,7 +4,7 @@ import { cp, mkdir, rm, symlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/unavailable.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { until } from '../../support/assertions/until.ts'
 import {

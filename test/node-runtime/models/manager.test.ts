@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/unavailable.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/nodes/node.ts'
 

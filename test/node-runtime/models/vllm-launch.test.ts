@@ -16,14 +16,17 @@ import { type EngineRecorder, startEngineRecorder } from '../../support/servers/
 import { realPython } from '../../support/servers/nodes/python.ts'
 
 const MB = 1024 * 1024
-const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
+const PARSES_TOOLS = ['--enable-auto-tool-choice', '--tool-call-parser']
+const HERMES = [...PARSES_TOOLS, 'hermes']
 /** The vLLM arguments for a model of each family. */
 const OPTIONS: [type: string, options: string[]][] = [
   ['qwen2', HERMES],
   ['qwen3', [...HERMES, '--reasoning-parser', 'qwen3']],
   ['qwen3_moe', [...HERMES, '--reasoning-parser', 'qwen3']],
-  ['llama', ['--enable-auto-tool-choice', '--tool-call-parser', 'llama3_json']],
-  ['mistral', ['--enable-auto-tool-choice', '--tool-call-parser', 'mistral']],
+  ['llama', [...PARSES_TOOLS, 'llama3_json']],
+  ['mistral', [...PARSES_TOOLS, 'mistral']],
+  ['gpt_oss', [...PARSES_TOOLS, 'openai', '--reasoning-parser', 'openai_gptoss']],
+  ['glm4_moe', [...PARSES_TOOLS, 'glm45', '--reasoning-parser', 'glm45']],
   ['a-family-of-tomorrow', []],
 ]
 /** The additional arguments for each chat template. */
@@ -132,7 +135,7 @@ describe('a language model on vLLM', () => {
 
       const expectedArgs =
         'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
-        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
+        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto'
       assert.deepEqual(Cmd, [...expectedArgs.split(' '), ...options])
     })
   }
@@ -144,7 +147,7 @@ describe('a language model on vLLM', () => {
       const { Cmd } = await created(profileOf('llm-vllm'), type)
       rmSync(path)
 
-      assert.deepEqual(Cmd?.slice(Cmd.indexOf('media.invalid') + 1), options)
+      assert.deepEqual(Cmd?.slice(Cmd.indexOf('auto') + 1), options)
     })
   }
 
@@ -195,7 +198,7 @@ describe('a language model on vLLM', () => {
     const socket = argv[argv.indexOf('--uds') + 1]
     const expectedArgs =
       `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
-      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
+      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto'
     assert.deepEqual(argv, [...expectedArgs.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
     assert.equal(env['HF_HUB_OFFLINE'], '1')
     assert.equal(env['CUDA_VISIBLE_DEVICES'], '0')
@@ -206,7 +209,7 @@ describe('a language model on vLLM', () => {
   it('is started differently as a process than as a container, but is otherwise the same', () => {
     const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
     const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
-    const descriptionFields = ['profile_id', 'display_name', 'description']
+    const descriptionFields = ['profile_id', 'display_name', 'description', 'preference']
     const common = (profile: RuntimeProfile) =>
       Object.entries(profile).filter(([name]) => ![...started, ...descriptionFields].includes(name))
 
@@ -214,19 +217,36 @@ describe('a language model on vLLM', () => {
     assert.deepEqual(common(plain), common(contained))
   })
 
-  it('reserves its full share of a GPU from the first load', () => {
-    const meter = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 80_000 }] })
-    const files = [{ path: 'w', size_bytes: 1_000 * MB, sha256: '', url: '' }]
+  it('reserves GPU memory for its weights and a KV cache, up to its share', () => {
+    const files = [{ path: 'w', size_bytes: 10_000 * MB, sha256: '', url: '' }]
     const spec = { model_key: 'm', runtime_profile: 'p', files, warmup_input: null, memory_mb: 100 }
-    const small = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 5_000 }] })
+    const reserved = (sizes: number[], tensor_parallel = 1) => {
+      const meter = memoryMeter({
+        hardware: 'gpu',
+        gpus: sizes.map((memory_mb) => ({ name: 'one', memory_mb })),
+      })
+      const profile = { ...profileOf('llm-vllm'), tensor_parallel }
+      return { mb: meter.estimateMb(spec, profile), fits: meter.fits(spec, profile) }
+    }
+    const least = 2_048 + 11_500
 
-    assert.equal(meter.estimateMb(spec, profileOf('llm-vllm')), 72_000)
-    assert.equal(small.estimateMb(spec, profileOf('llm-vllm')), 4_096 + 1_300)
-    const sizes = [24_000, 8_000, 16_000].map((memory_mb) => ({ name: 'several', memory_mb }))
-    const several = memoryMeter({ hardware: 'gpu', gpus: sizes })
-    const [one, two] = [1, 2].map((tensor_parallel) => ({ ...profileOf('llm-vllm'), tensor_parallel }))
-    assert.ok(one && two)
-    assert.deepEqual([several.estimateMb(spec, one), several.estimateMb(spec, two)], [21_600, 28_800])
+    assert.deepEqual(reserved([80_000]), { mb: least + 6_144 + 3_500, fits: true })
+    assert.deepEqual(reserved([16_000]), { mb: 14_400, fits: true })
+    assert.deepEqual(reserved([12_000]), { mb: least, fits: false })
+    assert.deepEqual(reserved([16_000, 8_000, 12_000], 2), { mb: 21_600, fits: true })
+  })
+
+  it('claims the share of its GPUs that was reserved for it', () => {
+    const sizes = [80_000, 24_000, 24_000]
+    const meter = memoryMeter({
+      hardware: 'gpu',
+      gpus: sizes.map((memory_mb) => ({ name: 'one', memory_mb })),
+    })
+    const share = (mb: number, gpus: number[]) => meter.shareOf(mb, gpus, profileOf('llm-vllm'))
+
+    assert.deepEqual([share(20_000, [0]), share(20_000, [1]), share(20_000, [1, 2])], [0.25, 0.833, 0.416])
+    assert.equal(share(24_000, [1]), 0.9)
+    assert.equal(meter.shareOf(20_000, [0], profileOf('llm-transformers')), undefined)
   })
 
   it("may use its profile's RAM or, on a CPU, its measured peak if that is higher", () => {

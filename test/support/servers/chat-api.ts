@@ -10,7 +10,7 @@ const FAKE_LLM = fileURLToPath(new URL('nodes/fake-llm.ts', import.meta.url))
 /** Starting Node accounts for most of a fake model server's load time. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
-type Weights = Parameters<typeof addModel>[1]
+type Weights = Parameters<typeof addModel>[1] & { config?: object }
 
 export interface FakeStats {
   requests: number
@@ -59,7 +59,8 @@ export class ChatApi implements AsyncDisposable {
 
   /** Creates an endpoint for a model that isn't on any node. */
   async cold(weights: Weights, overrides: Partial<NewEndpoint> = {}): Promise<EndpointRow> {
-    const modelKey = await addModel(this.api, weights)
+    const { config, ...rest } = weights
+    const modelKey = await addModel(this.api, rest, { ...(config && { config }) })
     const { db } = this.api.database
     const version = await db
       .selectFrom('model_version')

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { toFailure } from '../../../../activities/node/models/load.ts'
-import { ModelUnavailableError } from '../../../../node-runtime/models/manager.ts'
+import { ModelUnavailableError } from '../../../../node-runtime/models/unavailable.ts'
 
 describe('a failed load', () => {
   const messageOf = (code: ModelUnavailableError['code'], message: string) =>

@@ -1,15 +1,31 @@
-"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --uds PATH`. Prints no ready line, and becomes
-healthy after a while."""
+"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --uds PATH`. Prints no ready line, and
+becomes healthy after a while. With vllm-cli.json as the first argument, rejects arguments that the pinned
+version doesn't know."""
 
+import itertools
 import json
 import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler
-from socketserver import UnixStreamServer
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 SICK_S = 1.0
+
+
+def check_arguments(arguments: list[str], cli: dict[str, list[str]]) -> str | None:
+    """Returns the error that vLLM's parser would print; None if it accepts the arguments."""
+    unknown = [name for name in arguments if name.startswith("--") and name not in cli["flags"]]
+    if unknown:
+        return f"unrecognized arguments: {' '.join(unknown)}"
+    values = dict(itertools.pairwise(arguments))
+    for flag, known in (("--tool-call-parser", "tool_parsers"), ("--reasoning-parser", "reasoning_parsers")):
+        if flag in values and values[flag] not in cli[known]:
+            return f"argument {flag}: invalid choice: {values[flag]}"
+    share = float(values.get("--gpu-memory-utilization", "0.92"))
+    return None if 0 < share <= 1 else "gpu_memory_utilization must be greater than 0 and at most 1"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -25,16 +41,34 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.answer(200, {"argv": sys.orig_argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)})
+        if weights.get("fails"):
+            return self.answer(500, {"error": {"message": "CUDA out of memory"}})
+        message = {"role": "assistant", "content": "from vLLM"}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        facts = {"argv": sys.orig_argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)}
+        return self.answer(200, {"id": "x", "model": "model", "choices": choices, "usage": usage, **facts})
 
     def answer(self, status: int, value: Any) -> None:
-        data = json.dumps(value).encode()
+        data = json.dumps(value, separators=(",", ":")).encode()
         self.send_response(status)
+        self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
 
+class Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+
+if sys.argv[1].endswith(".json"):
+    problem = check_arguments(sys.argv[2:], json.loads(Path(sys.argv.pop(1)).read_text()))
+    if problem:
+        print(f"vllm serve: error: {problem}", file=sys.stderr)
+        sys.exit(2)
+weights_file = Path(sys.argv[2]) / "weights.json"
+weights: dict[str, Any] = json.loads(weights_file.read_text()) if weights_file.exists() else {}
 print("INFO loading the weights", flush=True)
 started = time.monotonic()
-UnixStreamServer(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()
+Server(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()

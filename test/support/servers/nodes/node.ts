@@ -11,7 +11,7 @@ import { readConfig } from '../../../../platform/config.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import type { JobClaim } from '../../../../schemas/nodes/lease.ts'
 import type { NodeSharing } from '../../../../schemas/nodes/node.ts'
-import type { EngineCounts } from '../../../../schemas/nodes/runtime-profile.ts'
+import type { EngineCounts, RuntimeProfile } from '../../../../schemas/nodes/runtime-profile.ts'
 import { closeNode, type NodeParts, openNode } from '../../../../workers/node/parts.ts'
 import { until } from '../../assertions/until.ts'
 import { temporaryFolder } from '../../builders/temporary-folder.ts'
@@ -67,6 +67,9 @@ export interface TestNodeOptions {
     pythonEnv?: string
     engineCounts?: EngineCounts
   }
+  /** The kind of the tiny profile's models, and other profiles in the node's catalog. */
+  modelKind?: string
+  otherProfiles?: RuntimeProfile[]
   /** The space for hand-over payloads. */
   edgeMb?: number
   /** The environments that it prepares, the folder of their lock files, and their installation folder. */
@@ -149,7 +152,15 @@ const joined = (one: Catalog, other: Catalog): Catalog => ({
 
 function tinyCatalog(
   directory: string,
-  { ballastMb = 0, vramMb = 0, concurrency = 8, startTimeoutS = 10, server }: TestNodeOptions,
+  {
+    ballastMb = 0,
+    vramMb = 0,
+    concurrency = 8,
+    startTimeoutS = 10,
+    server,
+    modelKind,
+    otherProfiles = [],
+  }: TestNodeOptions,
 ) {
   mkdirSync(join(directory, 'runtime-profiles'), { recursive: true })
   mkdirSync(join(directory, 'model-configs'), { recursive: true })
@@ -167,6 +178,7 @@ function tinyCatalog(
     ...(server?.engineCounts && { engine_counts: server.engineCounts }),
     ...(server?.servedModel && { served_model: server.servedModel }),
     task_types: ['echo'],
+    ...(modelKind && { model_kind: modelKind }),
     requires_gpu: false,
     memory_mb: 50,
     vram_mb: vramMb,
@@ -175,7 +187,8 @@ function tinyCatalog(
     start_timeout_s: startTimeoutS,
     stop_grace_s: 0.2,
   }
-  writeFileSync(join(directory, 'runtime-profiles', 'tiny.json'), JSON.stringify(profile))
+  for (const one of [profile, ...otherProfiles])
+    writeFileSync(join(directory, 'runtime-profiles', `${one.profile_id}.json`), JSON.stringify(one))
   return loadCatalog(directory)
 }
 
@@ -199,8 +212,10 @@ export async function addModel(
     runs?: number
     /** For fake embedding models: whether they accept lists of strings. */
     batches?: boolean
+    /** For the fake vLLM: every request fails. */
+    fails?: boolean
   },
-  { memoryMb = 50 }: { memoryMb?: number } = {},
+  { memoryMb = 50, config }: { memoryMb?: number; config?: object } = {},
 ): Promise<string> {
   const { db, objects } = api.services
   const modelKey = `${weights.name}-${newId().slice(-8)}`
@@ -222,14 +237,17 @@ export async function addModel(
       example_output: '{"predictions":[1]}',
     })
     .execute()
-  const bytes = Buffer.from(JSON.stringify(weights))
-  const object_key = `versions/${id}/weights.json`
-  await objects.put(object_key, bytes, { contentType: 'application/json' })
-  const sha256 = createHash('sha256').update(bytes).digest('hex')
-  await db
-    .insertInto('version_file')
-    .values({ version_id: id, path: 'weights.json', object_key, size_bytes: bytes.length, sha256 })
-    .execute()
+  const files = [['weights.json', weights] as const, ...(config ? [['config.json', config] as const] : [])]
+  for (const [path, content] of files) {
+    const bytes = Buffer.from(JSON.stringify(content))
+    const object_key = `versions/${id}/${path}`
+    await objects.put(object_key, bytes, { contentType: 'application/json' })
+    const sha256 = createHash('sha256').update(bytes).digest('hex')
+    await db
+      .insertInto('version_file')
+      .values({ version_id: id, path, object_key, size_bytes: bytes.length, sha256 })
+      .execute()
+  }
   return modelKey
 }
 

@@ -1,0 +1,189 @@
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { NodeModel } from '../../schemas/nodes/node.ts'
+import { emit } from '../events.ts'
+import { type MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
+import type { MemoryMeter } from '../memory/meter.ts'
+import type { ModelPeaks } from '../memory/model-peaks.ts'
+import type { MemoryReservations } from '../memory/reservations.ts'
+import type { ProtectedModels, WeightsCache } from '../weights/cache.ts'
+import { StrayFileError } from './folder.ts'
+import type { LoadedModel } from './loaded-model.ts'
+import { EnvironmentError, type ModelLoader, type PreparedModel } from './loader.ts'
+import { type ModelServer, ModelServerError } from './server.ts'
+import { ModelUnavailableError } from './unavailable.ts'
+
+export interface BringUpOptions {
+  cache: WeightsCache
+  memory: MemoryReservations
+  measured: ModelPeaks
+  meter: MemoryMeter
+  log: Logger
+  loader: ModelLoader
+  memoryAllocator: MemoryAllocator
+  /** Aborts when the node stops. */
+  stopping: AbortSignal
+  /** Returns the models whose weights must stay on the disk. */
+  inUse: ProtectedModels
+  /** Called when files have been added to the disk or removed from it. */
+  onDisk: () => Promise<void>
+  onMove: (model: LoadedModel, state: NodeModel['state']) => void
+  /** Called with a server before its model counts as loaded. */
+  measure: (model: LoadedModel, server: ModelServer) => Promise<void>
+}
+
+/** Takes a model from its weights to a warm server. */
+export class BringUp {
+  readonly #options: BringUpOptions
+
+  constructor(options: BringUpOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Loads a model. When a load fails because of the weights, their digests are checked. Damaged files are downloaded
+   * again, once; if the files are intact, the model is unusable. When a preferred engine fails, the next one is tried.
+   */
+  async run(model: LoadedModel, { isAgain = false } = {}): Promise<ModelServer> {
+    const { cache, log } = this.#options
+    const { modelKey } = model
+    let engine: string | undefined
+    let isReplacement = false
+    try {
+      const prepared = await this.#prepare(model)
+      engine = prepared.profile.profile_id
+      isReplacement = engine !== prepared.cached.spec.runtime_profile
+      model.delayMs = prepared.environmentMs
+      const convertedDir = await this.#convert(model, prepared)
+      await this.#makeRoom(model, prepared)
+      return await this.#start(model, { ...prepared, convertedDir })
+    } catch (err) {
+      if (err instanceof EnvironmentError) [engine, isReplacement] = [err.profileId, true]
+      if (blamesWeights(err) && (await cache.dropIfDamaged(modelKey, this.#options.stopping))) {
+        if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
+        emit(log, 'model.weights_damaged', { model_key: modelKey })
+        return this.run(model, { isAgain: true })
+      }
+      if (!isReplacement || engine === undefined || this.#options.stopping.aborted || isBusy(err)) throw err
+      model.avoidEngine(engine)
+      const message = err instanceof Error ? err.message : String(err)
+      emit(log, 'model.engine_failed', { model_key: modelKey, profile: engine, err: message })
+      await this.getRoom(this.#options.memoryAllocator.whenGone(model))
+      return this.run(model, { isAgain })
+    }
+  }
+
+  /** Waits for memory, which may take a long time to be freed. A stopping node does not wait. */
+  getRoom<T>(waiting: Promise<T>): Promise<T> {
+    return unlessAborted(waiting, this.#options.stopping).catch((err: unknown) => {
+      throw err instanceof NotEnoughMemoryError ? new ModelUnavailableError('no_capacity', err.message) : err
+    })
+  }
+
+  async #prepare(model: LoadedModel): Promise<PreparedModel> {
+    const { loader, stopping, inUse, onDisk, onMove } = this.#options
+    try {
+      return await loader.prepare(model.modelKey, {
+        signal: stopping,
+        keep: inUse,
+        isAvoided: (engine) => model.avoidsEngine(engine),
+        onDownload: (progress) => {
+          model.progress = progress
+          onMove(model, 'downloading_model')
+        },
+      })
+    } finally {
+      await onDisk()
+    }
+  }
+
+  /**
+   * Runs the conversion for a model's server with its own memory reservation. An optional conversion may fail.
+   */
+  async #convert(model: LoadedModel, prepared: PreparedModel): Promise<string | undefined> {
+    const { pending, profile, cached } = prepared
+    if (!pending) return prepared.convertedDir
+    const { meter, log, loader, memoryAllocator, stopping, inUse, onDisk, onMove } = this.#options
+    const { modelKey } = model
+    const holder = `conversion of ${modelKey}`
+    const program = { ...profile, ...pending.convert }
+    const needed = meter.estimateMb(cached.spec, program)
+    model.loadPercent = 0
+    onMove(model, 'loading_model')
+    try {
+      await this.getRoom(memoryAllocator.reserve(holder, needed, { signal: stopping, model }))
+      return await loader.convert(prepared, pending, {
+        ramMb: meter.ramLimitMb(cached.spec, program, needed),
+        keep: inUse,
+        stopping,
+        onProgress: (percent) => (model.loadPercent = Math.min(99, Math.floor(percent))),
+        onCompared: ({ file, difference, problem }) =>
+          emit(log, 'model.compared', { model_key: modelKey, file, difference, problem }),
+      })
+    } catch (err) {
+      if (pending.isNeeded || stopping.aborted) throw err
+      const message = err instanceof Error ? err.message : String(err)
+      emit(log, 'model.not_compared', { model_key: modelKey, err: message })
+      return undefined
+    } finally {
+      memoryAllocator.release(holder)
+      await onDisk()
+    }
+  }
+
+  async #makeRoom(model: LoadedModel, { cached, profile }: PreparedModel): Promise<void> {
+    const { measured, meter, memoryAllocator, stopping } = this.#options
+    const isFixed = profile.vram_share !== undefined
+    const peak = isFixed ? undefined : measured.of(model.modelKey)
+    const needed = peak ?? meter.estimateMb(cached.spec, profile)
+    model.memoryMb = needed
+    try {
+      const options = { count: profile.tensor_parallel ?? 1, signal: stopping, model }
+      model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, needed, options))
+    } catch (err) {
+      model.memoryMb = 0
+      throw err
+    }
+  }
+
+  async #start(model: LoadedModel, prepared: PreparedModel): Promise<ModelServer> {
+    const { cache, loader, memory, memoryAllocator, meter, stopping, onMove, measure } = this.#options
+    const { cached, profile } = prepared
+    model.loadPercent = 0
+    model.isWarmingUp = false
+    onMove(model, 'loading_model')
+    model.pids = []
+    const startedAt = performance.now()
+    try {
+      const server = await loader.start(prepared, {
+        ramMb: meter.ramLimitMb(cached.spec, profile, model.memoryMb),
+        gpus: memory.devicesOf(model.modelKey),
+        vramShare: meter.shareOf(model.memoryMb, model.gpus, profile),
+        stopping,
+        onPids: (pids) => model.sawPids(pids),
+        onProgress: (percent) => (model.loadPercent = percent),
+        onWarmUp: () => {
+          model.isWarmingUp = true
+          onMove(model, 'loading_model')
+        },
+      })
+      await measure(model, server)
+      model.server = server
+      model.isReplaced = profile.profile_id !== cached.spec.runtime_profile
+      model.lastUsed = Date.now()
+      model.protect(performance.now() - startedAt)
+      void cache.touch(model.modelKey)
+      return server
+    } catch (err) {
+      memoryAllocator.releaseWhenFree(model)
+      throw err
+    }
+  }
+}
+
+/** Returns whether a load failed because of the model's files: a server rejects them, or they point outside the folder. */
+export const blamesWeights = (err: unknown): boolean =>
+  err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)
+
+/** Returns whether a load failed because this node has no memory at the moment, which says nothing about the engine. */
+const isBusy = (err: unknown): boolean => err instanceof ModelUnavailableError && err.code === 'no_capacity'

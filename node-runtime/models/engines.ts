@@ -1,0 +1,58 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Catalog } from '../../platform/catalog.ts'
+import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
+import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+
+/** The places of a Hugging Face folder in a model's files: the root, or the subfolder that trainers write. */
+const PLACES = ['', 'model']
+
+export interface EngineOptions {
+  catalog: Pick<Catalog, 'profiles' | 'profile'>
+  /** The ids of the profiles that this machine can run. */
+  runnable: readonly string[]
+  /** Returns whether the memory of this node can hold a model with a profile. */
+  fits: (spec: NodeModelSpec, profile: RuntimeProfile) => boolean
+}
+
+/**
+ * Returns the profiles with which this node can serve a model, best first. The last one is always the profile that the
+ * version was registered with; the others are better profiles for its kind. Throws for an unknown profile.
+ */
+export function enginesOf(
+  spec: Pick<NodeModelSpec, 'runtime_profile'> & NodeModelSpec,
+  { catalog, runnable, fits }: EngineOptions,
+): [...RuntimeProfile[], RuntimeProfile] {
+  const own = catalog.profile(spec.runtime_profile)
+  if (!own) throw new Error(`this node does not know the runtime profile ${spec.runtime_profile}`)
+  const better = catalog.profiles.filter(
+    (profile) =>
+      own.model_kind !== undefined &&
+      profile.model_kind === own.model_kind &&
+      preferenceOf(profile) > preferenceOf(own) &&
+      runnable.includes(profile.profile_id) &&
+      fits(spec, profile),
+  )
+  return [...better.toSorted((a, b) => preferenceOf(b) - preferenceOf(a)), own]
+}
+
+const preferenceOf = ({ preference = 0 }: RuntimeProfile): number => preference
+
+/** Returns whether the engine of a profile implements the architecture in a model's config.json. */
+export async function implementsModel({ architectures }: RuntimeProfile, modelDir: string): Promise<boolean> {
+  if (!architectures) return true
+  for (const place of PLACES) {
+    const found = await architecturesIn(join(modelDir, place, 'config.json'))
+    if (found) return found.some((name) => architectures.includes(name))
+  }
+  return false
+}
+
+async function architecturesIn(path: string): Promise<string[] | undefined> {
+  try {
+    const { architectures } = JSON.parse(await readFile(path, 'utf8')) as { architectures?: unknown }
+    return Array.isArray(architectures) ? architectures.map(String) : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { CHAT_PATH } from '../../../domain/chat/chat.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
+import { addModel, type TestNode } from '../../support/servers/nodes/node.ts'
+import { realPython } from '../../support/servers/nodes/python.ts'
+
+const SERVERS = join(import.meta.dirname, '..', '..', 'support', 'servers', 'nodes')
+/** It accepts the arguments of the pinned version only. */
+const FAKE_VLLM = [realPython(), join(SERVERS, 'fake_vllm.py'), join(SERVERS, 'vllm-cli.json')]
+const LLAMA = { model_type: 'llama', architectures: ['LlamaForCausalLM'] }
+const OWN = 'tiny'
+const VLLM = 'llm-vllm-process'
+
+/** Returns the real profile of vLLM, with a fake engine that accepts the same arguments. */
+function vllmProfile(): RuntimeProfile {
+  const profile = loadCatalog().profile(VLLM)
+  assert.ok(profile)
+  const { engine_counts: _, ...rest } = profile
+  const serve = profile.command.indexOf('serve')
+  return { ...rest, python_env: null, command: [...FAKE_VLLM, ...profile.command.slice(serve)] }
+}
+
+describe('the engine of a model', function () {
+  this.timeout(60_000)
+  const folder = temporaryFolder()
+  const { env } = process
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  afterEach(() => {
+    process.env = env
+  })
+  after(async () => {
+    await api?.[Symbol.asyncDispose]()
+    folder[Symbol.dispose]()
+  })
+
+  /** Starts a node whose catalog has both engines, with GPUs of these sizes in MB. */
+  async function startWith(gpus: number[]): Promise<TestNode> {
+    const rows = gpus.map((mb, at) => `NVIDIA H${at}, ${mb}, GPU-${at}, Disabled`)
+    const script = `#!/bin/sh\ncase "$1" in --query-gpu*) printf '${rows.map((row) => `${row}\\n`).join('')}' ;; esac`
+    writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
+    process.env = { ...env, PATH: `${folder.path}:${env['PATH']}` }
+    delete process.env['CUDA_VISIBLE_DEVICES']
+    return startChatNode(api, {
+      modelKind: 'llm/safetensors',
+      vramMb: gpus.length > 0 ? 600 : 0,
+      memoryMb: gpus.length > 0 ? gpus.reduce((sum, mb) => sum + mb, 0) : 1_000,
+      server: FAKE_LLM_SERVER,
+      otherProfiles: [vllmProfile()],
+    })
+  }
+  const engineOf = ({ parts }: TestNode, key: string) =>
+    parts.models.report().find(({ model_key }) => model_key === key)?.runtime_profile
+
+  /** Returns the arguments that the fake vLLM of a model received. */
+  async function argumentsOf({ parts }: TestNode, key: string): Promise<string[]> {
+    using use = parts.models.use(key)
+    assert.ok(use)
+    const { body } = await use.server.pool.request({ method: 'POST', path: '/x', body: '{}' })
+    return ((await body.json()) as { argv: string[] }).argv
+  }
+
+  it('is vLLM on a node with a GPU, and the own server on a node without', async () => {
+    const key = await addModel(api, { name: 'both' }, { config: LLAMA })
+    await using gpu = await startWith([24_000])
+    await using cpu = await startWith([])
+
+    await gpu.parts.models.load(key)
+    await cpu.parts.models.load(key)
+
+    assert.deepEqual([engineOf(gpu, key), engineOf(cpu, key)], [VLLM, OWN])
+  })
+
+  it('serves one endpoint on both nodes', async () => {
+    await using gpu = await startWith([24_000])
+    await using cpu = await startWith([])
+    const chats = new ChatApi(api, gpu, await api.account())
+    const endpoint = await chats.warm({}, [gpu, cpu], { name: 'mixed', echo: true, config: LLAMA })
+    const ask = async () => {
+      const body = { model: endpoint.name, messages: [{ role: 'user', content: 'Hi' }] }
+      const answer = await api.call('POST', CHAT_PATH, { key: chats.caller.key, body })
+      assert.equal(answer.status, 200, JSON.stringify(answer.body))
+      assert.equal(answer.body.model, endpoint.name)
+      return String(answer.body.choices[0].message.content)
+    }
+
+    const answers = await Promise.all(Array.from({ length: 8 }, ask))
+
+    const fromVllm = answers.filter((text) => text === 'from vLLM').length
+    assert.ok(fromVllm > 0 && fromVllm < answers.length, `${fromVllm} of ${answers.length} from vLLM`)
+  })
+
+  it('claims a share for the weights and a KV cache, so that several small models fit on one GPU', async () => {
+    await using node = await startWith([24_000])
+    const keys = [
+      await addModel(api, { name: 'one' }, { config: LLAMA }),
+      await addModel(api, { name: 'two' }, { config: LLAMA }),
+    ]
+
+    for (const key of keys) await node.parts.models.load(key)
+
+    for (const key of keys) {
+      const argv = await argumentsOf(node, key)
+      const valueOf = (flag: string) => argv[argv.indexOf(flag) + 1]
+      assert.equal(valueOf('--gpu-memory-utilization'), '0.341')
+      assert.equal(valueOf('--max-model-len'), 'auto')
+    }
+    assert.deepEqual(
+      keys.map((key) => engineOf(node, key)),
+      [VLLM, VLLM],
+    )
+  })
+
+  it('is the own server for an architecture that vLLM does not implement, and for a GPU that is too small', async () => {
+    const unknown = { model_type: 'new', architectures: ['NewForCausalLM'] }
+    const strange = await addModel(api, { name: 'strange' }, { config: unknown })
+    const small = await addModel(api, { name: 'small' }, { config: LLAMA })
+    await using node = await startWith([24_000])
+    await using old = await startWith([2_000])
+
+    await node.parts.models.load(strange)
+    await old.parts.models.load(small)
+
+    assert.deepEqual([engineOf(node, strange), engineOf(old, small)], [OWN, OWN])
+  })
+
+  it('is the own server when vLLM fails, and vLLM is not tried again for a while', async () => {
+    const key = await addModel(api, { name: 'failing', fails: true }, { config: LLAMA })
+    await using node = await startWith([24_000])
+
+    let starts = 0
+    node.parts.models.onChange(({ state, warming_up }) => {
+      if (state === 'loading_model' && !warming_up) starts += 1
+    })
+
+    await node.parts.models.load(key)
+    assert.deepEqual([engineOf(node, key), starts], [OWN, 2])
+    await node.parts.models.evict(key, false)
+    await node.parts.models.load(key)
+
+    assert.deepEqual([engineOf(node, key), starts], [OWN, 3])
+  })
+
+  it('becomes the own server once a stage needs it, after the requests in flight, and stays that', async () => {
+    const key = await addModel(api, { name: 'staged' }, { config: LLAMA })
+    await using node = await startWith([24_000])
+    const { models } = node.parts
+    await models.load(key)
+    const use = models.use(key)
+    assert.ok(use)
+
+    const loading = models.load(key, { isOwnEngine: true })
+    const first = await Promise.race([
+      loading.then(() => 'loaded'),
+      argumentsOf(node, key).then(() => 'served'),
+    ])
+    use[Symbol.dispose]()
+    await loading
+
+    assert.equal(first, 'served')
+    assert.equal(engineOf(node, key), OWN)
+    await models.evict(key, false)
+    await models.load(key)
+    assert.equal(engineOf(node, key), OWN)
+  })
+})
