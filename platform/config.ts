@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { MAX_TIMEOUT_S } from '../schemas/nodes/lease.ts'
+import { MAX_TIMEOUT_S } from '../schemas/nodes/lease-terms.ts'
 import { type Kind, type KindName, KINDS, type ValueOf } from './config/kinds.ts'
 
 interface Setting {

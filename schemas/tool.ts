@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { TOOL_KINDS, TOOL_STABILITIES } from './tool-vocabularies.ts'
 import { CreateTrainingMerge } from './training-merge.ts'
 import { CreateTrainingRun } from './training-run.ts'
 
@@ -8,15 +9,7 @@ import { CreateTrainingRun } from './training-run.ts'
 export const PROTOCOL_VERSION = '2026-07-28'
 
 /** The kinds of actions, in the manifest, in `/actions` and in their filters. */
-export const ToolKind = Vocabulary(
-  'llm',
-  'specialist',
-  'tool',
-  'trained_model',
-  'generative',
-  'model',
-  'operation',
-)
+export const ToolKind = Vocabulary(...TOOL_KINDS)
 export type ToolKind = Static<typeof ToolKind>
 
 /** The input of the tool `training.merge`: the body of `POST /training/merges`. */
@@ -33,7 +26,7 @@ export const RetrainToolInput = Type.Object(
   { additionalProperties: false },
 )
 
-export const ToolStability = Vocabulary('experimental', 'beta', 'stable')
+export const ToolStability = Vocabulary(...TOOL_STABILITIES)
 export type ToolStability = Static<typeof ToolStability>
 
 /** Latency classes in milliseconds: under 200, under 2,000, under 30,000, and everything longer. */

@@ -1,10 +1,6 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
-import {
-  LEASE_SECONDS,
-  type LeaseRenewed,
-  type StorageWait,
-  TERM_PER_PATIENCE,
-} from '../../schemas/nodes/lease.ts'
+import { LEASE_SECONDS, TERM_PER_PATIENCE } from '../../schemas/nodes/lease-terms.ts'
+import type { LeaseRenewed, StorageWait } from '../../schemas/nodes/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
 import { fullResourceOf } from './retry-until-capacity.ts'
 

@@ -1,8 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { valuesOf } from '../../schemas/common.ts'
-import { MAX_TIMEOUT_S } from '../../schemas/nodes/lease.ts'
-import { ToolKind, ToolStability } from '../../schemas/tool.ts'
+import { MAX_TIMEOUT_S } from '../../schemas/nodes/lease-terms.ts'
+import { TOOL_KINDS, TOOL_STABILITIES } from '../../schemas/tool-vocabularies.ts'
 
 /** A kind of setting, which parses the text of an environment variable. */
 export interface Kind<T = unknown> {
@@ -18,8 +17,8 @@ export interface Kind<T = unknown> {
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
 const FEATURES = ['webhooks']
-const TOOL_KINDS: readonly string[] = valuesOf(ToolKind)
-const STABILITIES: readonly string[] = valuesOf(ToolStability)
+const ACTION_KINDS: readonly string[] = TOOL_KINDS
+const STABILITIES: readonly string[] = TOOL_STABILITIES
 const SLUG_PATTERN = /^[a-z0-9._*-]{1,100}$/
 const FLAGS = new Map([
   ['1', true],
@@ -78,8 +77,8 @@ export const KINDS = {
     read: lists((item) => SLUG_PATTERN.test(item)),
   },
   kinds: {
-    expected: `empty or some of ${TOOL_KINDS.join(', ')}`,
-    read: lists((item) => TOOL_KINDS.includes(item)),
+    expected: `empty or some of ${ACTION_KINDS.join(', ')}`,
+    read: lists((item) => ACTION_KINDS.includes(item)),
   },
   stabilities: {
     expected: `empty or some of ${STABILITIES.join(', ')}`,

@@ -3,6 +3,7 @@ import { Nullable, Timestamp, Uuid, Vocabulary } from '../common.ts'
 import { Formed, Sha256 } from '../forms.ts'
 import { StatusDetail } from '../inference-task.ts'
 import { OperatingMode } from '../training-run.ts'
+import { LEASE_SECONDS } from './lease-terms.ts'
 
 /** A file name, nested in at most three folders. */
 const Filename = Formed(
@@ -15,17 +16,6 @@ const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
 const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 /** Longer than any inference can run: a task's work ends after six hours. */
 export const MAX_INFERENCE_MS = 24 * 3_600_000
-
-/** Seconds a lease lasts unless it is renewed. */
-export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
-
-/**
- * The lease term divided by the time for which calls are retried. A node renews its lease after a third of the term, so
- * the rest covers a call that is retried for that whole time.
- */
-export const TERM_PER_PATIENCE = 1.5
-/** The longest time, in seconds, that calls are retried under a lease with the longest term. */
-export const MAX_TIMEOUT_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { jsonCheck } from '../../../api/http/validate.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
-import { ClaimRequest, MAX_TIMEOUT_S } from '../../../schemas/nodes/lease.ts'
+import { MAX_TIMEOUT_S } from '../../../schemas/nodes/lease-terms.ts'
+import { ClaimRequest } from '../../../schemas/nodes/lease.ts'
 
 describe('leaseSecondsFor', () => {
   it("returns a lease term that the platform accepts and that outlasts a call's retries", () => {
