@@ -40,7 +40,7 @@ const COMPARISONS: Readonly<Record<string, string>> = {
 }
 
 /**
- * Describes which expectation a value broke, without assuming knowledge of JSON Schema. It never quotes the value;
+ * Describes which requirement a value violates, without assuming knowledge of JSON Schema. It never quotes the value;
  * callers add the location.
  */
 export function formatFault({ keyword, params, parentSchema }: SchemaFault): string {

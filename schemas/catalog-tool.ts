@@ -29,7 +29,7 @@ export const CatalogTool = Type.Object(
   {
     slug: Formed(
       '^[a-z][a-z0-9_-]{0,62}$',
-      'must start with a lower-case letter and have at most 63 lower-case letters, digits, - and _',
+      'must start with a lower-case letter and contain only lower-case letters, digits, - and _, up to 63 characters',
     ),
     display_name: Type.String({ minLength: 1, maxLength: 200 }),
     description: Type.String({ minLength: 1, maxLength: 2_000 }),

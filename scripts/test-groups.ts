@@ -6,7 +6,7 @@ import { countsOf, type TestEnding, type Suite } from './mocha-run.ts'
 /** Test files whose time is measured together. */
 interface Group {
   name: string
-  /** Folders of `test/`. */
+  /** Folders in `test/`. */
   folders: string[]
   /** The number of files that one mocha process runs in sequence. */
   filesPerProcess: number
@@ -22,7 +22,7 @@ const NEEDS_PYTORCH = /\brequire(?:Llm|Specialist|Generative|Speech)\b/
 
 /** The group of all folders that no other group lists. */
 const RULES: Group = {
-  name: 'rules and outside systems',
+  name: 'rules and external systems',
   folders: ['domain', 'platform', 'db'],
   filesPerProcess: 20,
   sideBySide: 2,
@@ -46,7 +46,7 @@ const GROUPS: readonly Group[] = [
 
 /** A test process uses most of a core, so one more lane than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
-/** Three heavy processes at once exceed the time limits of their tests on two cores. */
+/** On a two-core machine, tests time out if three heavy processes run at once. */
 const MAX_HEAVY = 2
 /** The time limit for one test process. */
 const MINUTES = 30

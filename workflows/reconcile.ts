@@ -41,7 +41,7 @@ export interface ReconcileState {
 
 const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null, killSwitch: null }
 
-/** Runs a single pass, for schedules of earlier versions; fails when a step has failed. */
+/** Runs a single pass, for schedules created by earlier versions; fails if any step failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
   const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
@@ -51,8 +51,8 @@ export async function reconcile(): Promise<ReconcileState> {
 }
 
 /**
- * Reconciles every open row with its workflow. A failed step does not prevent the others, and its error is returned
- * along with the results.
+ * Reconciles every open row with its workflow. If one step fails, the others still run; its error is returned along
+ * with the results.
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
@@ -133,7 +133,7 @@ export async function reconcileCohortsPass(
   return { after, failures }
 }
 
-/** Runs the steps of a pass; a failed step does not prevent the others. */
+/** Runs the steps of a pass; if one fails, the others still run. */
 function stepsOfPass() {
   const failures: unknown[] = []
   const step = async (run: () => Promise<unknown>) => {

@@ -16,14 +16,14 @@ interface RetentionTotals {
   files: number
 }
 
-/** Runs a single pass, for schedules of earlier versions; fails when a step has failed. */
+/** Runs a single pass, for schedules created by earlier versions; fails if any step failed. */
 export async function retention(): Promise<RetentionTotals> {
   const { removed, failures } = await retentionPass()
   if (failures.length > 0) throw failures[0]
   return removed
 }
 
-/** Removes expired data. A failed kind of step does not prevent the others; its error is returned with the counts. */
+/** Removes expired data. If one kind of step fails, the others still run; its error is returned with the counts. */
 export async function retentionPass(): Promise<{ removed: RetentionTotals; failures: readonly unknown[] }> {
   const removed = { rows: 0, files: 0 }
   const failures: unknown[] = []

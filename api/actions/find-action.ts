@@ -32,4 +32,7 @@ export async function findAction(
 }
 
 export const actionNotFound = (slug: string): ApiError =>
-  new ApiError('not_found', `there is no action ${slug}; GET /api/builder/v1/actions lists them`)
+  new ApiError(
+    'not_found',
+    `there is no action ${slug}; GET /api/builder/v1/actions lists the available actions`,
+  )

@@ -5,7 +5,7 @@ import { weighJson } from './bodies/json-weight.ts'
 /** Returns a digest of JSON that ignores the order of members. `checkShape` has already bounded the nesting. */
 export const canonicalDigest = (value: unknown): Buffer => hash('sha256', canonicalJson(value), 'buffer')
 
-/** Fewer bytes can't contain many values. */
+/** A body of up to this size can't contain too many values, so they aren't counted. */
 const MAX_CANONICAL_BYTES = 16 * 1024
 /** Sorting the members of more values would block the gateway's thread for too long. */
 const MAX_CANONICAL_VALUES = 10_000

@@ -144,7 +144,7 @@ function recordCommands(cohorts: Command): void {
       const { client, json } = await reached(command)
       const path = `/api/builder/v1/tasks/${id(taskId)}:cancel`
       const cancelled = await client.call<TaskCancelled>('POST', path)
-      print({ json }, cancelled, `Cancelled the cohort of task ${taskId}; it costs nothing.`)
+      print({ json }, cancelled, `Cancelled the cohort of task ${taskId}; it is not charged.`)
     })
 }
 

@@ -49,7 +49,7 @@ async function inferOrPredict(
   if (status === 'succeeded') return print({ json }, answer, inJson(result, 2))
   printStatus(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it running)`)
   const task = await watching(
-    `the task continues; npx hearth tasks wait ${taskId} waits for its result.`,
+    `the task continues; run \`npx hearth tasks wait ${taskId}\` to wait for its result.`,
     () => h.tasks.wait(taskId),
   )
   ended(task, json)

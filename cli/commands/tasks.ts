@@ -78,8 +78,9 @@ export function taskCommands(tasks: Command): void {
     .description('wait until a task ends, and print its result')
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
-        const task = await watching(`the task continues; npx hearth tasks wait ${taskId} waits again.`, () =>
-          h.tasks.wait(id(taskId)),
+        const task = await watching(
+          `the task continues; run \`npx hearth tasks wait ${taskId}\` to resume waiting.`,
+          () => h.tasks.wait(id(taskId)),
         )
         if (json) print({ json }, task, '')
         else if (task.status === 'succeeded') printLine(inJson(task.result, 2))
@@ -89,7 +90,7 @@ export function taskCommands(tasks: Command): void {
 
   tasks
     .command('cancel <task_id>')
-    .description('cancel a task; it costs nothing')
+    .description('cancel a task; cancelled tasks are not charged')
     .action(
       asAccount(async ({ h, json }, taskId: string) => {
         const cancelled = await h.tasks.cancel(id(taskId))
@@ -111,7 +112,7 @@ function word(text: string): string {
 function formatTask(task: InferenceTask): string {
   const detail = task.status_detail
   const rows: [string, string | null][] = [
-    ['Task', `${task.task_id} of endpoint ${task.endpoint_id}`],
+    ['Task', `${task.task_id} on endpoint ${task.endpoint_id}`],
     ['Status', [task.status, task.error].filter(Boolean).join(': ')],
     ['Now', detail && task.completed_at === null ? `${detail.status}, ${detail.progress_pct} %` : null],
     ['Model was', task.model_state],

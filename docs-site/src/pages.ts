@@ -79,7 +79,7 @@ function addressOf(path: string): string | undefined {
 /** Converts a Markdown file to a page: its title, and its text with links rewritten for a site at the path `base`. */
 export function pageOf(text: string, path: string, base = '/'): { title: string; body: string } {
   const [, title] = HEADING.exec(text) ?? []
-  if (title === undefined) throw new Error(`${path} has no heading for its title`)
+  if (title === undefined) throw new Error(`${path} has no heading to use as its title`)
   const body = text.replace(HEADING, '').replaceAll(LINK, (_whole, to: string, fragment = '') => {
     const target = posix.join(posix.dirname(path), to)
     const address = addressOf(target)

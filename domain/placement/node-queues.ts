@@ -47,8 +47,8 @@ export function jobQueues({
 
 /**
  * Returns whether a node may poll a queue. A node may poll its own queue and the job queues of the accounts that it
- * serves. A shared node may also poll the queues of models that the platform ordered there. A dedicated node gets
- * inference only on its own queue, because model queues don't separate accounts.
+ * serves. A shared node may also poll the queues of its `orderedModels`. A dedicated node gets inference only on its
+ * own queue, because model queues don't separate accounts.
  */
 export function mayPoll(node: Poller, queue: string): boolean {
   if (queue === NODE_QUEUES.node(node.nodeId) || jobQueues(node).includes(queue)) return true

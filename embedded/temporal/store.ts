@@ -106,7 +106,7 @@ function removeDatabase(file: string): void {
 
 /**
  * Runs the server on a new file until it responds; by then it has created its schema. We don't open the file while the
- * server runs, because a reader's lock would end the server.
+ * server is running, because a reader's lock would make the server exit.
  */
 async function createEmpty(
   cli: string,

@@ -15,7 +15,7 @@ export interface ContainerSpec {
   command: readonly string[]
   env: Record<string, string>
   mounts: readonly Mount[]
-  /** The mount point in the container for the folder of the socket that it listens on. */
+  /** Where the folder with the socket that the container listens on is mounted inside the container. */
   socketDir?: string
   memoryMb: number
   /** The size of its `/tmp` and `/dev/shm`, which count toward its memory. */
@@ -68,7 +68,7 @@ export function containerOptions(
         Target: target,
         ReadOnly: readOnly,
       })),
-      // Model servers compile kernels and run them from there; engines mount it `noexec` by default.
+      // Model servers compile kernels in `/tmp` and run them from there, but engines mount it `noexec` by default.
       Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${spec.temporaryMb ?? TEMPORARY_MB}m` },
       ShmSize: (spec.sharedMb ?? SHARED_MB) * MB,
       Memory: spec.memoryMb * MB,

@@ -10,7 +10,7 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import { EgressProxy } from './egress-proxy.ts'
 import { ToolError } from './tool-error.ts'
 
-/** A node's access to outside systems on behalf of its tools. */
+/** A node's access to external systems on behalf of its tools. */
 export interface EgressAccess {
   connections: PublicConnections
   /** Returns the URL prefixes of the platform's own storage. */

@@ -6,7 +6,7 @@ import { Dtype, SpaceKind } from './vocabulary.ts'
 /** The name of a space within its model. */
 export const SpaceName = Formed(
   '^[a-z][a-z0-9_-]{0,62}$',
-  'must start with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
+  'must start with a lower-case letter and contain only lower-case letters, digits, "_" and "-", up to 63 characters',
 )
 
 export const SpaceRole = Vocabulary('produces', 'accepts', 'both')

@@ -7,7 +7,7 @@ import { EdgeMode, SpaceKind, Transport } from './vocabulary.ts'
 /** The name of a stage, an output or a space within its graph or model. */
 export const Slug = Formed(
   '^[a-z][a-z0-9_-]{0,62}$',
-  'must start with a lower-case letter and have at most 63 lower-case letters, digits, "_" and "-"',
+  'must start with a lower-case letter and contain only lower-case letters, digits, "_" and "-", up to 63 characters',
 )
 
 /** A JSON Pointer (RFC 6901); the empty string refers to the whole value. */

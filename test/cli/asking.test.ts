@@ -43,7 +43,7 @@ describe('hearth infer, tasks and endpoints', () => {
     const late = await hearth.run(['tasks', 'cancel', accepted.task_id])
 
     assert.deepEqual(JSON.parse(waited.out).predictions, ['later'])
-    assert.match(shown.out, /^Task .* of endpoint .*\nStatus +succeeded\n[^]*"later"/)
+    assert.match(shown.out, /^Task .* on endpoint .*\nStatus +succeeded\n[^]*"later"/)
     assert.match(listed.out, new RegExp(`${accepted.task_id} +succeeded +rest`))
     assert.equal(newest.task_id, accepted.task_id)
     assert.ok(oldest.task_id < newest.task_id)
@@ -165,7 +165,7 @@ describe('hearth infer, tasks and endpoints', () => {
     [['endpoints', 'update', 'nobody', '--price', '1'], /not_found/, 1],
     [['endpoints', 'ls', '--source', 'x'], /catalog, trained/, 2],
   ] as const) {
-    it(`explains how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explains what is wrong with "${args.join(' ').replaceAll(ID, 'ID')}"`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
       assert.match(err, pattern)

@@ -352,7 +352,7 @@ describe('hearth runs', () => {
     [['endpoints', 'create', 'A B', '--run', ID], /lower-case/, 2],
     [['endpoints', 'create', 'a'], /--run/, 2],
   ] as const) {
-    it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explains what is wrong with "${args.join(' ').replaceAll(ID, 'ID')}"`, async () => {
       const { code, err, out } = await hearth.run(args)
       assert.deepEqual([code, out], [exit, ''], err)
       assert.match(err, pattern)

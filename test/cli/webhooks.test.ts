@@ -20,7 +20,7 @@ describe('hearth webhooks', () => {
   const create = (...more: string[]) =>
     hearth.run(['webhooks', 'create', 'mine', '--url', WEBHOOK_BODY.url, ...more])
 
-  it('are created with a secret that is shown once, tested, listed and removed', async () => {
+  it('creates an endpoint, shows its secret once, and tests, lists and removes the endpoint', async () => {
     const made = await create('--events', 'training.run.completed, training.run.failed')
     assert.equal(made.code, 0, made.err)
     const [secret = ''] = made.out.split('\n')
@@ -51,7 +51,7 @@ describe('hearth webhooks', () => {
     assert.deepEqual(await hearth.json(['webhooks', 'ls']), [])
   })
 
-  it('report that webhooks are disabled on a platform without the feature', async () => {
+  it('reports that webhooks are disabled on a platform without the feature', async () => {
     await using api = await startApi()
     const { key } = await api.account()
     const { code, err } = await hearth.run(['webhooks', 'ls'], {
@@ -74,7 +74,7 @@ describe('hearth webhooks', () => {
     [['deliveries', '--status', 'lost'], /pending, delivering/, 2],
     [['redeliver', ID], /not_found/, 1],
   ] as const) {
-    it(`explain how to fix ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+    it(`explains what is wrong with "${args.join(' ').replaceAll(ID, 'ID')}"`, async () => {
       const { code, err } = await hearth.run(['webhooks', ...args])
       assert.equal(code, exit, err)
       assert.match(err, pattern)

@@ -23,7 +23,7 @@ describe('playground fields', () => {
     )
   })
 
-  it('follow the column order for models older than 0.13, with optional columns last', () => {
+  it('follow the column order for models trained before version 0.13, with optional columns last', () => {
     // The database (jsonb) orders the members of an object by the length of their names.
     const instance = {
       type: 'object',

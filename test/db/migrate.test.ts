@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const MIGRATIONS = fileURLToPath(new URL('../../db/migrations', import.meta.url))
-/** The first migration that had to be compatible with processes of the previous version. */
+/** The first migration that had to be compatible with processes running the previous version. */
 const FIRST_EXPANDING = 22
 
 describe('migrate', () => {
@@ -89,7 +89,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: broken.path }), [])
   })
 
-  it('has only migrations that the previous version works with, or that name the oldest version that does', async () => {
+  it('has only migrations that work with the previous version or name the oldest version that they work with', async () => {
     const names = (await readdir(MIGRATIONS)).filter((name) => Number.parseInt(name, 10) >= FIRST_EXPANDING)
     const texts = await Promise.all(names.map((name) => readFile(join(MIGRATIONS, name), 'utf8')))
 
@@ -127,7 +127,10 @@ const DESTRUCTIVE =
   /\bdrop\s+(table|column|type|view|schema|sequence|domain)\b|\brename\b|\btruncate\b|\bset\s+not\s+null\b|\balter\s+column\s+\w+\s+(set\s+data\s+)?type\b/i
 const ADDED_COLUMN = /\badd\s+column\s+[^,;]*/gi
 
-/** Returns statements that break processes of the previous version; none if the migration declares that itself. */
+/**
+ * Returns the statements that would break processes running the previous version, or none if the migration declares the
+ * incompatibility.
+ */
 function contractionsOf(text: string): string[] {
   const plain = text.replaceAll(/--[^\n]*/g, '').replaceAll(/\$(\w*)\$[\s\S]*?\$\1\$/g, "''")
   if (/\bupdate\s+schema_compatibility\b/i.test(plain)) return []

@@ -16,7 +16,7 @@ describe('data directory secrets', () => {
     assert.equal(new Set(Object.values(made)).size, 4)
   })
 
-  it('keep values written by an earlier version, and add the evaluator token that it lacked', () => {
+  it('keep values written by an earlier version, and gain the evaluator token that it lacked', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'secrets.json')
     const { evaluator_token: _, ...earlier } = loadSecrets(file)

@@ -184,7 +184,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   #baseUrlOf({ child, lines, version }: Process): string | undefined {
-    if (child.exitCode !== null) throw new Error(`the gateway of ${version} ended:\n${lines.join('\n')}`)
+    if (child.exitCode !== null) throw new Error(`the gateway of ${version} exited:\n${lines.join('\n')}`)
     return lines.map(parse).find((line) => line?.base_url !== undefined)?.base_url
   }
 
@@ -221,9 +221,9 @@ export class Fleet implements AsyncDisposable {
     return JSON.parse(text) as T
   }
 
-  /** A gateway that doesn't listen hasn't received the request, so send it to another one. */
+  /** A gateway that isn't listening hasn't received the request, so send it to another one. */
   async #anywhere<T>(ask: (client: BuilderClient) => Promise<T>): Promise<T> {
-    let last: unknown = new Error('no gateway runs')
+    let last: unknown = new Error('no gateway is running')
     for (const { baseUrl } of this.#gateways.slice()) {
       try {
         return await ask(builderClient(baseUrl, this.#apiKey))
@@ -262,7 +262,7 @@ function parse(line: string): Line | undefined {
   }
 }
 
-/** Balances one address over several servers: a connection goes to the first server that accepts it. */
+/** Spreads connections to one address across several servers: each goes to the first server that accepts it. */
 async function balance(port: number, targets: () => readonly number[]): Promise<Server> {
   const server = createServer((client) => {
     client.on('error', () => client.destroy())

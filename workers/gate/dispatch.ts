@@ -37,8 +37,8 @@ export class DispatchRecorder {
   }
 
   /**
-   * Records the hand-over of this work before the node gets it. If the record fails, or the node no longer wants the
-   * work, fails the attempt in Temporal right away, without waiting for its timeout, and returns false. Temporal
+   * Records the hand-over of this work before the node gets it. If this can't be recorded, or the node no longer wants
+   * the work, fails the attempt in Temporal right away, without waiting for its timeout, and returns false. Temporal
    * counted the attempt as started when it answered the poll, so there is no other way to return it. If Temporal is
    * unreachable too, the attempt ends at its heartbeat timeout.
    */
@@ -64,7 +64,7 @@ export class DispatchRecorder {
       try {
         const remainingMs = Math.max(1, deadline - performance.now())
         const recorded = dispatchRepository.recordDispatch(this.#db, dispatch)
-        await pTimeout(recorded, { milliseconds: remainingMs, message: 'the database does not respond' })
+        await pTimeout(recorded, { milliseconds: remainingMs, message: 'the database is not responding' })
         return true
       } catch (err) {
         emit(this.#log, 'hand_over.record_failed', { err, node_id: dispatch.nodeId })

@@ -28,8 +28,9 @@ function challengeBody({ endpoint, verification }: PendingVerification): Buffer 
 }
 
 /**
- * Sends the challenge and checks that the endpoint returns it, in the header and as the exact compact body. Returns the
- * failure if it does not. An endpoint that returns 410 is not challenged again.
+ * Sends the challenge and checks that the endpoint returns it both in the header and in the body, which must be the
+ * exact JSON without whitespace. Returns the failure if it does not. An endpoint that returns 410 is not challenged
+ * again.
  */
 export async function challenge(
   deps: WebhookDeps,

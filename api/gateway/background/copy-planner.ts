@@ -49,7 +49,8 @@ const NOT_ACTIVE = 'no endpoint that reserves copies is active'
 /**
  * Plans how many copies of each model are loaded and on which nodes: the minimum that its endpoints reserve and, with
  * scaling enabled, as many as its requests need. Every gateway measures and checks, but only one plans at a time. Nodes
- * get the plan over their links and load missing models; an enqueued `modelLoad` workflow shows each load to operators.
+ * get the plan over their links and load missing models. For each load, a `modelLoad` workflow is enqueued, so that
+ * operators can see the load.
  */
 export class CopyPlanner implements AsyncDisposable {
   readonly #options: CopyPlannerOptions

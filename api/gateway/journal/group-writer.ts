@@ -69,7 +69,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
   }
 
-  /** True while the queue may gather more items: the writer isn't closing, and the queue doesn't fill a group yet. */
+  /** True while the queue may gather more items: the writer isn't closing, and the queue doesn't yet fill a group. */
   get #hasTime(): boolean {
     const isFullGroup = this.#queue.length >= MAX_GROUP || this.#bytes >= MAX_GROUP_BYTES
     return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY

@@ -46,8 +46,8 @@ export function inOrder(value: unknown, schema: JsonSchema): unknown {
 
 /**
  * Returns the fields that come first. The database doesn't preserve the order of object members. `x-order` has the
- * order of a table's columns. Without it, as in models older than 0.13, required fields come first, in the order of
- * `required`.
+ * order of a table's columns. Without it, as in models trained before version 0.13, required fields come first, in the
+ * order of `required`.
  */
 function orderOf(schema: JsonSchema): string[] {
   const names = propertiesOf(schema)

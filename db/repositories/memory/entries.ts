@@ -88,7 +88,7 @@ export async function deleteEntry(
   return numDeletedRows > 0n
 }
 
-/** Deletes all entries of an account, and returns their number. */
+/** Deletes all entries of an account, and returns how many there were. */
 export async function clearEntries(db: Kysely<Database>, accountId: string): Promise<number> {
   const { numDeletedRows } = await db
     .deleteFrom('memory_entry')

@@ -88,8 +88,8 @@ export async function publishSnapshot(trx: Transaction<Database>, snapshotId: st
 }
 
 /**
- * Removes snapshots that are older than their namespace's current one and that no open task refers to; returns their
- * number.
+ * Removes snapshots that are older than their namespace's current one and that no open task refers to; returns how
+ * many were removed.
  */
 export async function removeOldSnapshots(
   db: Kysely<Database>,

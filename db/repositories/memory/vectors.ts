@@ -7,7 +7,7 @@ export interface StoredVector {
   /** The version of the entry. */
   version: number
   stored: number
-  /** Encrypted, unless a process of an earlier version has just written it. */
+  /** Encrypted; null if a process running an earlier version has just written the row. */
   sealed: Buffer | null
   vector: Buffer | null
 }
@@ -51,7 +51,7 @@ export interface UnembeddedEntry {
 }
 
 /**
- * Claims entries without a vector for a while, so that gateways share the work. All belong to one account, drawn at
+ * Temporarily claims entries that have no vector, so that gateways share the work. All belong to one account, drawn at
  * random from the accounts that have any and are not excluded, so that a large import does not delay other accounts.
  */
 export async function claimUnembedded(
@@ -92,7 +92,7 @@ export async function dropOtherModels(
 }
 
 /**
- * Stores vectors for entries of one account that still exist, and records the model in these entries. Entries that the
+ * Stores vectors for those of an account's entries that still exist, and records the model on them. Entries that the
  * model refused are not retried with it. Safe to repeat.
  */
 export async function storeVectors(
@@ -132,8 +132,8 @@ export async function storeVectors(
 }
 
 /**
- * Encrypts vectors written by processes of earlier versions; returns their number. Safe to repeat, and to run on
- * several gateways at once.
+ * Encrypts vectors written by processes running earlier versions; returns how many it encrypted. Safe to repeat, and to
+ * run on several gateways at once.
  */
 export async function sealVectors(
   db: Kysely<Database>,

@@ -43,7 +43,7 @@ const KEPT = {
 export type AgedTable = keyof typeof BY_AGE
 export const AGED_TABLES = Object.keys(BY_AGE) as AgedTable[]
 
-/** Removes one batch of rows that have expired by the database's clock, not the worker's; returns their number. */
+/** Removes one batch of rows that have expired by the database's clock, not the worker's; returns the row count. */
 export async function removeAged(db: Kysely<Database>, table: AgedTable): Promise<number> {
   const { column, keep } = BY_AGE[table]
   const unless = table in KEPT ? KEPT[table as keyof typeof KEPT] : sql``

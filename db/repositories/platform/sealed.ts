@@ -12,7 +12,7 @@ const PLACES = [
   { table: 'webhook_secret', id: 'id', column: 'sealed' },
 ] as const
 
-/** Re-encrypts up to `limit` values of each kind that do not begin with `prefix`, and returns their number. */
+/** Re-encrypts up to `limit` values of each kind that do not begin with `prefix`; returns how many it re-encrypted. */
 export async function reencryptTexts(
   db: Kysely<Database>,
   {

@@ -8,7 +8,7 @@ describe("a node's recent logs", () => {
   const messages = (lines: RecentLogs, limit = 5_000, bytes = MANY) =>
     lines.newest('node', limit, bytes).map(({ message }) => message)
 
-  it('are the latest thousand lines, each of limited length, within a total size', () => {
+  it('are the latest thousand lines, each of limited length, within a limit on total size', () => {
     const lines = new RecentLogs()
     for (let n = 0; n < 4_500; n++) lines.keep('node', String(n))
     const all = messages(lines)

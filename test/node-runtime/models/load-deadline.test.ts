@@ -11,7 +11,7 @@ const { openSync, readSync } = require('node:fs')
 const [file, buffer] = [openSync('/dev/zero'), Buffer.alloc(4 << 20)]
 setInterval(() => readSync(file, buffer), 20)`
 
-/** Returns a deadline that watches a process which runs this code. */
+/** Returns a deadline that watches a process running this code. */
 function loading(code: string): Disposable & { signal: AbortSignal; heard(): void } {
   const child = spawn(process.execPath, ['-e', code], { stdio: 'ignore' })
   const deadline = new LoadDeadline({ stallMs: STALL_TIMEOUT_MS })

@@ -52,7 +52,7 @@ describe('egress policy', () => {
   describe('with an allow list', () => {
     const allowing = new EgressPolicy({ allow: ['127.0.0.0/8:8443', '[fd00::]/8:443'], block: [] })
 
-    it('allows a reserved name at an allowed address and its port', () => {
+    it('allows a reserved name at an allowed address and port', () => {
       const destination = allowing.parse('https://receiver.test:8443/in')
       assert.doesNotThrow(() => allowing.checkAddresses(destination, ['127.0.0.1']))
     })

@@ -21,13 +21,13 @@ const OFFER: EdgeOffer = {
 export const PAYLOAD_FIELDS = { size_bytes: PAYLOAD.length, sha256: DIGEST }
 export const INLINE = { ...PAYLOAD_FIELDS, inline: PAYLOAD.toString('base64') }
 
-/** One side of an edge: a node with the lease of its stage. */
+/** One side of an edge: a node that holds the lease on its stage. */
 export class EdgeSide {
   readonly node: SignedNode
   readonly #edge: Pick<CohortEdgeRow, 'id' | 'cohort_id'>
   readonly #role: EdgeRole
   readonly token: string
-  /** The attempt number in its calls. */
+  /** The attempt number that it sends with its calls. */
   attempt = 1
 
   constructor(

@@ -3,7 +3,7 @@ import { route } from '../../../http/route.ts'
 
 export const getQueues = route({
   operationId: 'getQueues',
-  summary: 'Get waiting work with its waiting times: the open work of all accounts, and the task queues',
+  summary: 'Get the open work of all accounts and the task queues, with waiting times',
   method: 'GET',
   path: '/admin/queues',
   auth: 'operations-key',

@@ -19,7 +19,7 @@ export async function fetchNodeLogs(
   if (accountId === undefined) {
     throw new ApiError(
       'conflict',
-      'this node is not connected to this gateway, which reads its logs over its link',
+      'this node is not connected to this gateway, so its logs cannot be read over its link',
     )
   }
   try {

@@ -77,8 +77,8 @@ def _arrow_rows(table: pa.Table) -> list[Row]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Removes the nulls that Arrow adds for members of other rows' objects. JSON, in lines or in strings,
-    keeps its nulls: its author wrote them, for example for an optional argument of a tool call.
+    """Removes the nulls that Arrow adds for members that only other rows' objects have. JSON lines and JSON in
+    strings keep their nulls: their author wrote them, for example for an optional argument of a tool call.
     """
     if isinstance(value, dict):
         return {name: _without_nulls(one) for name, one in value.items() if one is not None}

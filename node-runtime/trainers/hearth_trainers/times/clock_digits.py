@@ -8,11 +8,11 @@ from .centuries import first_year_of, whole_year
 
 _DATES = ("YYYYMMDD", "DDMMYYYY", "MMDDYYYY", "DDMMYY", "MMDDYY", "YYMMDD")
 _CLOCKS = ("HH", "HHmm", "HHmmss")
-# Dates come before clocks, because most programs write them in that order.
+# Date-first notations are listed first, because most programs write the date before the time.
 NOTATIONS = [date + clock for date in _DATES for clock in _CLOCKS] + [
     clock + date for date in _DATES if not date.startswith("Y") for clock in _CLOCKS
 ]
-# The range of years in a time with a clock, if the year has four digits.
+# The years that are accepted in notations with a four-digit year.
 _MIN_YEAR, _MAX_YEAR = 1900, 2100
 
 
@@ -31,7 +31,7 @@ def clock_readings(numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _read(numbers: np.ndarray, notation: str) -> np.ndarray | None:
-    """Returns moments; None if any of the numbers is not a time in this notation."""
+    """Returns microseconds since 1970, or None if any of the numbers is not a valid time in this notation."""
     year, month, day, hour, minute, second = (_field(numbers, notation, letter) for letter in "YMDHms")
     in_range = (month >= 1) & (month <= 12) & (day >= 1) & (hour <= 23) & (minute <= 59) & (second <= 59)
     if "YYYY" in notation:

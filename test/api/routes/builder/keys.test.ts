@@ -107,7 +107,7 @@ describe("an account's API keys", () => {
     }
   })
 
-  it('are rejected with the name of each invalid field', async () => {
+  it('cannot be created with invalid fields, each of which the error names', async () => {
     const { key } = await api.account()
     const hidden = await buildEndpoint(api.database.db, (await api.account()).accountId)
     const bad = await create(key, {

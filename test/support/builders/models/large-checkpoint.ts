@@ -44,7 +44,10 @@ export function llamaShapes({
   ]
 }
 
-/** Writes a bf16 model of any size about as fast as a copy. The weights of every seed are close to those of seed 0. */
+/**
+ * Writes a bf16 model of any size about as fast as copying a file of that size. The weights of every seed are close to
+ * those of seed 0.
+ */
 export function writeLargeCheckpoint(dir: string, { seed, ...size }: LargeCheckpoint): number {
   mkdirSync(dir, { recursive: true })
   const config = {

@@ -79,7 +79,7 @@ describe('actions', () => {
     assert.equal(byId.status, 404)
     const unknown = await get('/actions/nope')
     assert.equal(unknown.status, 404)
-    assert.match(unknown.body.error.message, /^there is no action nope; GET .* lists them$/)
+    assert.match(unknown.body.error.message, /^there is no action nope; GET .* lists the available actions$/)
   })
 
   it('require an API key', async () => {

@@ -202,7 +202,7 @@ describe('a single endpoint', () => {
   const call = (method: string, id: string, body?: unknown, key = mine.key) =>
     api.call(method, `${PATH}/${id}`, { key, ...(body !== undefined && { body }) })
 
-  it('is read by id and by name', async () => {
+  it('can be read by ID or by name', async () => {
     const endpoint = await build({ name: 'by-name', price_micro: 250_000 })
 
     for (const id of [endpoint.id, 'by-name']) {
@@ -214,7 +214,7 @@ describe('a single endpoint', () => {
     }
   })
 
-  it('answers 404 to others and 403 while it is waiting for review, and is open once approved', async () => {
+  it('returns 404 to other accounts, 403 while it is awaiting review, and is open to them once approved', async () => {
     const own = await build()
     const waiting = await build({ visibility: 'public', review_status: 'pending_review' })
     const offered = await build({ ...PUBLIC_LISTING })
