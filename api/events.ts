@@ -14,7 +14,7 @@ export const emit = defineEvents({
   'gateway.start_failed': fatal('the gateway did not start', { err: 'error' }),
   'gateway.crashed': fatal('the gateway crashed with an uncaught error', { err: 'error' }),
   'keys.settle_failed': warn(
-    'could not share how much limited keys have used; until this works, each gateway counts only its own requests',
+    'could not share the usage of limited keys between gateways; until this works, each counts only its own requests',
     {
       err: 'error',
     },

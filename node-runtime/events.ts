@@ -26,7 +26,7 @@ export const emit = defineEvents({
     problem: 'string?',
   }),
   'model.not_compared': warn(
-    "a model's own file could not be compared with its weights: using it unverified",
+    "a file that came with a model could not be compared with the model's weights: using it unverified",
     {
       model_key: 'string',
       err: 'string',

@@ -75,7 +75,7 @@ export const SETTINGS = {
     '1000',
     'Sustained requests per second for each account; 0 disables the limit.',
   ),
-  HEARTH_RATE_BURST: setting('count', '5000', 'Burst of requests that an account may send at once.'),
+  HEARTH_RATE_BURST: setting('count', '5000', 'Number of requests that an account may send in one burst.'),
   HEARTH_ADDRESS_RATE: setting(
     'integer',
     '100',
@@ -94,7 +94,7 @@ export const SETTINGS = {
   HEARTH_ADDRESS_CONNECTIONS: setting(
     'count',
     '1000',
-    'Maximum connections from one address that have not sent a valid credential; beyond this limit, the oldest are closed. Trusted proxies are exempt.',
+    'Maximum connections without a valid credential from one address; beyond this limit, the oldest are closed. Trusted proxies are exempt.',
   ),
   HEARTH_BODY_MEMORY_MB: setting(
     'count',
@@ -124,7 +124,7 @@ export const SETTINGS = {
   HEARTH_OBJECT_RESERVE_MB: setting(
     'integer',
     '1024',
-    'Free space in MB on the disk of HEARTH_OBJECT_DIR that uploads must leave for results and checkpoints; at most a twentieth of the disk. An upload that would use this space gets 503.',
+    'Free space in MB that uploads must leave for results and checkpoints on the disk of HEARTH_OBJECT_DIR; at most a twentieth of the disk. An upload that would use this space gets 503.',
   ),
   HEARTH_ACCOUNT_STORAGE_GB: setting(
     'integer',
@@ -155,7 +155,7 @@ export const SETTINGS = {
   HEARTH_EGRESS_ALLOW: setting(
     'networks',
     '',
-    'Comma-separated CIDR:port entries that outbound calls may reach even though they are private.',
+    'Comma-separated private networks and ports, as CIDR:port, that outbound calls may reach.',
   ),
   HEARTH_EGRESS_BLOCK: setting('domains', '', 'Comma-separated domains that outbound calls may never reach.'),
   HEARTH_WEBHOOK_DESTINATIONS: setting(
@@ -303,7 +303,7 @@ export const SETTINGS = {
   HEARTH_GATE_TLS_CA: setting(
     'path',
     undefined,
-    "Node: CA certificates (PEM) that the gate's certificate is verified with; if unset, the system's certificates.",
+    "Node: CA certificates (PEM) for verifying the gate's certificate; if unset, the system's certificates.",
   ),
   TEMPORAL_ADDRESS: setting(
     'address',
@@ -319,7 +319,7 @@ export const SETTINGS = {
   TEMPORAL_TLS_CA: setting(
     'path',
     undefined,
-    "CA certificates (PEM) that Temporal's certificate is verified with; if unset, the system's certificates.",
+    "CA certificates (PEM) for verifying Temporal's certificate; if unset, the system's certificates.",
   ),
   TEMPORAL_TLS_CERT: setting('path', undefined, 'Client certificate (PEM) that is presented to Temporal.'),
   TEMPORAL_TLS_KEY: setting('path', undefined, 'Private key (PEM) of TEMPORAL_TLS_CERT.'),
@@ -335,7 +335,7 @@ export const SETTINGS = {
   S3_PUBLIC_ENDPOINT: setting(
     'url',
     undefined,
-    'URL of the S3 server to use in signed URLs, if clients reach it at a different one.',
+    'URL of the S3 server to use in signed URLs, if clients reach it at a different URL than Hearth does.',
   ),
   S3_REGION: setting('text', 'us-east-1', 'Region of the bucket.'),
   S3_ACCESS_KEY_ID: setting('text', '', 'Access key of the bucket.'),

@@ -47,12 +47,12 @@ The wording of a \`msg\` may change.
 | \`event\` | the event's name |
 | \`level\` | 10 trace, 20 debug, 30 info, 40 warn, 50 error, 60 fatal |
 | \`time\` | milliseconds since 1970 |
-| \`msg\` | the sentence below, with each placeholder in braces replaced by that field; if there is no sentence, the error's message |
+| \`msg\` | the message from the table, with each placeholder in braces replaced by that field; if the table has none, the error's message |
 | \`request_id\` | the request's id, in lines about an HTTP request |
 
-* In the tables, each field is followed by its type. A field whose type has a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`.
+* In the tables, each field is followed by its type. A field whose type ends in \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`.
 * \`temporal.log\` forwards log lines from the Temporal SDK, including their fields.
-* Output from trainers and model servers belongs to the runs and models, and is not an event.
+* Output from trainers and model servers goes to the logs of their runs and models, and is not listed here.
 * If a worker, gate or node cannot start or must exit, it writes the reason to stderr in plain text.
 
 \`npm run events:write\` writes this page from the declarations.
@@ -63,7 +63,7 @@ export function eventsDocument(): string {
   const sections = PARTS.map(({ title, declared }) => {
     const rows = Object.values(declared).flatMap(({ events }) => Object.entries(events).map(row))
     const files = Object.keys(declared).map((file) => `\`${file}\``)
-    const table = ['| event | level | sentence | fields |', '| --- | --- | --- | --- |', ...rows]
+    const table = ['| event | level | message | fields |', '| --- | --- | --- | --- |', ...rows]
     return `\n## ${title}\n\nDeclared in ${files.join(', ')}.\n\n${table.join('\n')}\n`
   })
   return [HEAD, ...sections].join('')

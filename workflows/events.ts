@@ -3,7 +3,7 @@ import { defineEvents, warn } from '../platform/events.ts'
 
 /** Emits the log events of workflows; docs/events.md lists them. */
 export const emit = defineEvents({
-  'housekeeping.pass_failed': warn('a housekeeping pass failed in part', {
+  'housekeeping.pass_failed': warn('a housekeeping pass partly failed', {
     kind: 'string',
     failures: 'number',
     err: 'error',

@@ -7,7 +7,7 @@ export const emit = defineEvents({
     err: 'error',
     cohort_id: 'string',
   }),
-  'job.wait_signal_failed': debug('could not notify a workflow why its job is waiting', {
+  'job.wait_signal_failed': debug('could not notify a workflow of the reason its job is waiting', {
     err: 'error',
     job_id: 'string',
   }),
@@ -41,7 +41,7 @@ export const emit = defineEvents({
   'webhook.disabled': info('a webhook endpoint returned 410 and was disabled', {
     webhook_endpoint_id: 'string',
   }),
-  'webhook.challenge_failed': info('a webhook endpoint did not answer its challenge', {
+  'webhook.challenge_failed': info('a webhook endpoint failed its verification challenge', {
     webhook_endpoint_id: 'string',
     reason: 'string',
   }),

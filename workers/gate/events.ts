@@ -4,7 +4,7 @@ import { defineEvents, error, info, warn } from '../../platform/events.ts'
 export const emit = defineEvents({
   'gate.started': info('accepting calls from nodes', { port: 'number', temporal: 'string?' }),
   'gate.stopped': info('stopped', {}),
-  'gate.call_failed': error('a call failed in the gate', { err: 'error' }),
+  'gate.call_failed': error('the gate could not handle a call', { err: 'error' }),
   'gate.permissions_failed': warn("could not read nodes' permissions; trying again", { err: 'error' }),
   'hand_over.refused': warn('did not hand over work; its workflow will place it again', {
     node_id: 'string',

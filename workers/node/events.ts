@@ -26,7 +26,7 @@ export const emit = defineEvents({
   'node.isolation_incomplete': warn("sandboxing is weaker than other accounts' work requires", {
     gaps: 'string[]',
   }),
-  'node.profiles_lacking': info('this node cannot run some profiles', { lacks: 'string[]' }),
+  'node.profiles_lacking': info('this node cannot run some runtime profiles', { lacks: 'string[]' }),
   'node.gpus_left_out': warn("this node is not using some of its machine's GPUs", {
     cuda_visible_devices: 'string?',
     left_out: 'string[]',
