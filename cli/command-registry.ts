@@ -93,14 +93,17 @@ export const NOUNS: readonly CommandGroup[] = [
     about: 'serve models as endpoints: create, price, scale, pause, delete and review them',
     group: ASK,
     load: async () => {
-      const [{ endpointCommands }, { scaleCommand }, { reviewCommands }] = await Promise.all([
-        import('./commands/endpoints/endpoints.ts'),
-        import('./commands/endpoints/endpoint-scaling.ts'),
-        import('./commands/endpoints/endpoint-reviews.ts'),
-      ])
+      const [{ endpointCommands }, { scaleCommand }, { servingCommand }, { reviewCommands }] =
+        await Promise.all([
+          import('./commands/endpoints/endpoints.ts'),
+          import('./commands/endpoints/endpoint-scaling.ts'),
+          import('./commands/endpoints/endpoint-serving.ts'),
+          import('./commands/endpoints/endpoint-reviews.ts'),
+        ])
       return (endpoints) => {
         endpointCommands(endpoints)
         scaleCommand(endpoints)
+        servingCommand(endpoints)
         reviewCommands(endpoints)
       }
     },

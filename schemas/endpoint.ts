@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, RequiredWith, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Filled, Formed } from './forms.ts'
+import { Serving } from './serving.ts'
 
 export const EndpointVisibility = Vocabulary('private', 'account', 'public')
 export type EndpointVisibility = Static<typeof EndpointVisibility>
@@ -63,6 +64,11 @@ export const Endpoint = Type.Object(
     model_category: Nullable(Type.String()),
     ...HubOrigin.properties,
     version_id: Uuid,
+    /** Only the owner gets it. */
+    serving: Type.Optional({
+      ...Nullable(Serving),
+      description: 'Null while nodes serve the model with the defaults',
+    }),
     input_schema: JsonSchema,
     output_schema: JsonSchema,
     example_input: Example,
@@ -208,6 +214,7 @@ export const RegisterForInference = Type.Object(
     ...listed,
     visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
     task_type: TaskType,
+    serving: Type.Optional(Serving),
   },
   { additionalProperties: false, ...RequiredWith('visibility', 'public', PUBLIC_FIELDS, FILLED) },
 )
@@ -227,6 +234,10 @@ export const UpdateEndpoint = Type.Object(
       ),
     ),
     task_type: TaskType,
+    serving: Type.Optional({
+      ...Nullable(Serving),
+      description: 'Replaces all settings, for every endpoint of this version; null: the defaults',
+    }),
     ...listed,
   },
   { additionalProperties: false, minProperties: 1 },

@@ -1,8 +1,9 @@
 import type { ColumnType, Insertable, Selectable } from 'kysely'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import type { Serving } from '../../schemas/serving.ts'
 import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
-import type { CreatedAt, WithDefault, Json, Optional } from './columns.ts'
+import type { CreatedAt, WithDefault, Json, NullableJson, Optional } from './columns.ts'
 
 export interface ModelTable {
   id: string
@@ -100,6 +101,8 @@ export interface EndpointTable {
   price_set: WithDefault<boolean>
   /** The commit of the hub repository `base_model`; null for a model that was not imported. */
   hub_revision: Optional<string>
+  /** How nodes serve its model; null for the defaults. */
+  serving: NullableJson<Serving>
   /** The number of nodes on which its model is pinned. */
   min_warm: WithDefault<number>
   total_requests: WithDefault<number>

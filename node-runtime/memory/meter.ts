@@ -45,9 +45,8 @@ const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[]): MemoryMete
     if (profile.vram_share === undefined) return Math.max(spec.memory_mb, minVramMb(spec, profile))
     // A server that claims a share gets a KV cache of a useful size, as far as the GPU allows.
     const { mb = 0, per_weights_mb = 0 } = profile.kv_cache ?? {}
-    const wanted =
-      minVramMb(spec, profile) +
-      estimateMb({ memory_mb: mb, memory_per_weights_mb: per_weights_mb }, sizeOf(spec))
+    const cacheMb = estimateMb({ memory_mb: mb, memory_per_weights_mb: per_weights_mb }, sizeOf(spec))
+    const wanted = spec.serving?.gpu_memory_mb ?? minVramMb(spec, profile) + cacheMb
     return Math.max(minVramMb(spec, profile), Math.min(wanted, maxVramMb(budgets, profile)))
   },
   ramLimitMb: ramMb,

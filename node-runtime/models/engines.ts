@@ -17,10 +17,11 @@ export interface EngineOptions {
 
 /**
  * Returns the profiles with which this node can serve a model, best first. The last one is always the profile that the
- * version was registered with; the others are better profiles for its kind. Throws for an unknown profile.
+ * version was registered with; the others are better profiles for its kind, unless its serving excludes them. Throws for an
+ * unknown profile.
  */
 export function enginesOf(
-  spec: Pick<NodeModelSpec, 'runtime_profile'> & NodeModelSpec,
+  spec: NodeModelSpec,
   { catalog, runnable, fits }: EngineOptions,
 ): [...RuntimeProfile[], RuntimeProfile] {
   const own = catalog.profile(spec.runtime_profile)
@@ -28,6 +29,7 @@ export function enginesOf(
   const better = catalog.profiles.filter(
     (profile) =>
       own.model_kind !== undefined &&
+      spec.serving?.engine !== 'transformers' &&
       profile.model_kind === own.model_kind &&
       preferenceOf(profile) > preferenceOf(own) &&
       runnable.includes(profile.profile_id) &&

@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
+import { servingArguments } from '../../domain/serving.ts'
 import { freePort } from '../../platform/free-ports.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+import type { Serving } from '../../schemas/serving.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
 import type { ContainerDriver } from '../processes/container-driver.ts'
@@ -58,6 +60,8 @@ export interface ModelServerSpec {
   gpus?: readonly string[]
   /** The share of each GPU that the server may claim; by default the profile's maximum. */
   vramShare?: number | undefined
+  /** The settings of the model's endpoint. */
+  serving?: Serving | undefined
 }
 
 export interface LaunchedServer {
@@ -71,7 +75,8 @@ export interface LaunchedServer {
 /** Starts the command of a profile. The caller has to check whether the server becomes ready. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<LaunchedServer> {
   await checkModelFolder(spec.modelDir)
-  const options = await optionsOf(spec.profile, spec.modelDir)
+  const found = await optionsOf(spec.profile, spec.modelDir)
+  const options = [...found, ...servingArguments(spec.profile, spec.serving)]
   return spec.profile.driver === 'container'
     ? launchContainer(drivers, spec, options)
     : launchProcess(drivers, spec, options)

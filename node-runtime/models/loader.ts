@@ -105,6 +105,7 @@ export interface StartOptions {
 
 /** A download without progress is aborted after this time. */
 const DOWNLOAD_STALL_TIMEOUT_MS = 60_000
+const SERVING_TIMEOUT_MS = 3_000
 /** A long limit, because importing PyTorch from a cold disk prints nothing for a long time. */
 const CONVERSION_STALL_TIMEOUT_MS = 300_000
 /** 16-bit weights are converted to 32 bits. */
@@ -121,7 +122,8 @@ export class ModelLoader {
   /** Prepares the weights and the environment. The load deadline does not cover these steps. */
   async prepare(modelKey: string, options: PrepareOptions): Promise<PreparedModel> {
     const { cache, modelSpec, pythonOf } = this.#options
-    const found = await cache.find(modelKey)
+    const stored = await cache.find(modelKey)
+    const found = stored && { ...stored, spec: await this.#withServing(stored.spec, options.signal) }
     const spec = found?.spec ?? (await modelSpec(modelKey, { signal: options.signal }))
     const engines = enginesOf(spec, this.#options)
     const own = engines.at(-1)
@@ -145,6 +147,18 @@ export class ModelLoader {
       converter && { ...missing, converter: await unlessAborted(converter, options.signal) }
     const environmentMs = performance.now() - cachedAt
     return { cached, profile, python, packages, environmentMs, convertedDir, pending }
+  }
+
+  /** Returns a stored specification with the serving that the platform has now, if a gateway responds in time. */
+  async #withServing(spec: NodeModelSpec, stopping: AbortSignal): Promise<NodeModelSpec> {
+    const { catalog, modelSpec } = this.#options
+    const kind = catalog.profile(spec.runtime_profile)?.model_kind
+    if (!catalog.profiles.some(({ model_kind, serving_options }) => serving_options && model_kind === kind))
+      return spec
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(SERVING_TIMEOUT_MS)])
+    const now = await modelSpec(spec.model_key, { signal }).catch(() => spec)
+    const { serving: _, ...rest } = spec
+    return { ...rest, ...(now.serving && { serving: now.serving }) }
   }
 
   #environmentOf({ python_env, npm_env }: RuntimeProfile): Promise<[string | undefined, string | undefined]> {
@@ -217,6 +231,7 @@ export class ModelLoader {
       ramMb,
       gpus,
       vramShare,
+      serving: cached.spec.serving,
     }
     const server = await ModelServer.start(this.#options.drivers, spec, {
       deadline,

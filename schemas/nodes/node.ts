@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from '../common.ts'
+import { Serving } from '../serving.ts'
 
 /** The states that a model passes through on one node. */
 export const NodeModelState = Vocabulary(
@@ -271,6 +272,8 @@ export const NodeModelSpec = Type.Object({
   /** The schema that the model's output must match. */
   output_schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   memory_mb: Type.Integer({ minimum: 0 }),
+  /** How to serve the model; absent for the defaults, and from older gateways. */
+  serving: Type.Optional(Serving),
 })
 export type NodeModelSpec = Static<typeof NodeModelSpec>
 

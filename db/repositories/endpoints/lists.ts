@@ -108,6 +108,7 @@ const SHOWN = [
   'hub_revision',
   'version_id',
   'model_key',
+  'serving',
   'latency_ms',
   'tags',
   'total_tokens_processed',

@@ -171,4 +171,38 @@ describe('the engine of a model', function () {
     await models.load(key)
     assert.equal(engineOf(node, key), OWN)
   })
+
+  it("uses the settings of the model's endpoint, from the next load on", async () => {
+    await using node = await startWith([24_000])
+    const chats = new ChatApi(api, node, await api.account())
+    const endpoint = await chats.cold({ name: 'set', config: LLAMA })
+    const { models } = node.parts
+    const set = async (serving: object | null) => {
+      const { db } = api.database
+      await db
+        .updateTable('endpoint')
+        .set({ serving: serving && JSON.stringify(serving) })
+        .where('id', '=', endpoint.id)
+        .execute()
+      await models.evict(endpoint.model_key, false)
+      await models.load(endpoint.model_key)
+    }
+
+    await set({
+      max_model_len: 4_096,
+      quantization: 'fp8',
+      gpu_memory_mb: 12_000,
+      engine_args: { 'max-num-seqs': 64, 'enforce-eager': true, 'enable-prefix-caching': false },
+    })
+    const argv = await argumentsOf(node, endpoint.model_key)
+    const last = (flag: string) => argv[argv.lastIndexOf(flag) + 1]
+    assert.deepEqual([last('--max-model-len'), last('--quantization')], ['4096', 'fp8'])
+    assert.equal(last('--gpu-memory-utilization'), '0.5')
+    assert.deepEqual(argv.slice(-3), ['--max-num-seqs=64', '--enforce-eager', '--no-enable-prefix-caching'])
+
+    await set({ engine: 'transformers' })
+    assert.equal(engineOf(node, endpoint.model_key), OWN)
+    await set(null)
+    assert.equal(engineOf(node, endpoint.model_key), VLLM)
+  })
 })

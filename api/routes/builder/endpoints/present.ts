@@ -34,7 +34,7 @@ export function presentEndpoint(row: PresentableEndpoint, { accountId, config, r
     visibility: row.visibility,
     status: row.status,
     review_status: row.review_status,
-    ...(owned && { review_note: row.review_note }),
+    ...(owned && { review_note: row.review_note, serving: row.serving }),
     owned,
     source: row.source,
     is_base_model: row.is_base_model,

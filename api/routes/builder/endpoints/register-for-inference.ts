@@ -22,6 +22,7 @@ import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
 import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
+import { assertOnlyServing, assertServing } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
 
 export const registerForInference = route({
@@ -127,6 +128,10 @@ async function create(
   const model = catalog.model(version.model_config_id)
   const fitting = await fittingTaskTypes(trx, catalog, version, 'trained')
   assertFits(body.task_type, fitting)
+  if (body.serving) {
+    assertServing(catalog, version, body.serving)
+    await assertOnlyServing(trx, { version_id: version.id })
+  }
   const root = await rootBaseRepository.findRootBase(trx, version.id)
   const listing = listingOf(body, await versionRepository.readListing(trx, version.id))
   const row = await publishEndpoint(trx, version, listing, {
@@ -142,6 +147,7 @@ async function create(
     model_category: model?.config.category ?? root.category,
     tags: body.tags ?? [],
     examples: JSON.stringify(body.examples ?? []),
+    serving: body.serving && JSON.stringify(body.serving),
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,
     created_at: now,

@@ -16,6 +16,7 @@ import type { Services } from '../../../services.ts'
 import { assertListingLimit } from '../../../storage/account-items.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
+import { assertOnlyServing, assertServing } from './check-serving.ts'
 import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
@@ -55,6 +56,7 @@ export const updateEndpoint = route({
       })
     }
     if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
+    if (body.serving) assertServing(services.catalog, seen, body.serving)
     // This also locks the replacement, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
       const changed = await apply(trx, change)
@@ -123,9 +125,11 @@ async function apply(
     price_set: priceMicro === undefined ? undefined : true,
     ...asJson(schemas),
     ...deprecation,
+    serving: body.serving === undefined ? undefined : body.serving && JSON.stringify(body.serving),
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })
+  if (body.serving) await assertOnlyServing(trx, before)
   const row = await endpointRepository.updateEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
   // A public listing must stay complete, no matter which field was changed.
@@ -142,7 +146,7 @@ const asJson = (values: object): Record<string, string> =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, JSON.stringify(value)]))
 
 /** The fields of an import that its owner may change. */
-const OF_BASE_MODELS = new Set(['visibility', 'status', 'replaced_by'])
+const OF_BASE_MODELS = new Set(['visibility', 'status', 'replaced_by', 'serving'])
 
 /** An import is offered under its repository's name without a review, so its listing comes from the hub. */
 function refuseForBaseModel(body: UpdateEndpoint): void {

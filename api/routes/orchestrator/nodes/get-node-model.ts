@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import * as servingRepository from '../../../../db/repositories/endpoints/serving.ts'
 import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -39,8 +40,10 @@ export const getNodeModel = route({
     // Only plans need the spaces, so don't make the node wait for them.
     afterCommit(() => beginSpaces(services, version))
     const task_type = await nodeModelRepository.findTaskType(db, version.id)
+    const serving = await servingRepository.findServing(db, version.id)
     return {
       model_key: version.model_key,
+      ...(serving && { serving }),
       ...(task_type !== undefined && { task_type }),
       runtime_profile: version.runtime_profile,
       warmup_input: (task_type === undefined ? undefined : warmupInputOf(task_type)) ?? example.example_input,

@@ -17,7 +17,8 @@ SICK_S = 1.0
 
 def check_arguments(arguments: list[str], cli: dict[str, list[str]]) -> str | None:
     """Returns the error that vLLM's parser would print; None if it accepts the arguments."""
-    unknown = [name for name in arguments if name.startswith("--") and name not in cli["flags"]]
+    names = [part.split("=")[0].replace("--no-", "--") for part in arguments if part.startswith("--")]
+    unknown = [name for name in names if name not in cli["flags"]]
     if unknown:
         return f"unrecognized arguments: {' '.join(unknown)}"
     values = dict(itertools.pairwise(arguments))

@@ -1,0 +1,97 @@
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { Serving } from '../../../schemas/serving.ts'
+import { filled, wholeNumber } from '../../arguments.ts'
+import { asAccount } from '../../as-account.ts'
+import { usageError } from '../../cli-error.ts'
+import { print } from '../../print.ts'
+
+interface ServingOptions {
+  engine?: Serving['engine']
+  maxModelLen?: number
+  dtype?: Serving['dtype']
+  quantization?: Serving['quantization']
+  gpuMemoryMb?: number
+  engineArg?: NonNullable<Serving['engine_args']>
+  reset?: boolean
+}
+
+/** The command that shows and changes how nodes serve an endpoint's language model. */
+export function servingCommand(endpoints: Command): void {
+  endpoints
+    .command('serving <endpoint>')
+    .description("show or change how nodes serve an endpoint's language model, from their next load on")
+    .addOption(
+      new Option('--engine <engine>', 'auto: the best one of each node').choices(['auto', 'transformers']),
+    )
+    .option('--max-model-len <tokens>', 'tokens of prompt and output together', wholeNumber)
+    .addOption(
+      new Option('--dtype <type>', 'type of the weights in memory').choices([
+        'auto',
+        'bfloat16',
+        'float16',
+        'float32',
+      ]),
+    )
+    .addOption(
+      new Option('--quantization <method>', 'quantize the weights when they are loaded').choices([
+        'fp8',
+        'bitsandbytes',
+      ]),
+    )
+    .option('--gpu-memory-mb <mb>', 'GPU memory for weights and KV cache together', wholeNumber)
+    .option('--engine-arg <name=value>', 'another argument of the engine; can be repeated', engineArgument)
+    .option('--reset', 'return to the defaults, before the other options are applied')
+    .action(
+      asAccount(async ({ h, json }, given: string, { reset = false, ...options }: ServingOptions) => {
+        const { serving: before, owned, name } = await h.endpoints.get(given)
+        if (!owned) throw usageError(`${name} belongs to another account`)
+        const change = servingOf(options)
+        const isChange = reset || Object.keys(change).length > 0
+        const merged = { ...(reset ? {} : before), ...change }
+        const serving = Object.keys(merged).length > 0 ? merged : null
+        const after = isChange ? await h.endpoints.update(given, { serving }) : { serving: before }
+        print({ json }, after.serving ?? null, formatServing(name, after.serving))
+      }),
+    )
+}
+
+const servingOf = ({
+  engine,
+  maxModelLen,
+  dtype,
+  quantization,
+  gpuMemoryMb,
+  engineArg,
+}: ServingOptions): Serving => ({
+  ...(engine && { engine }),
+  ...(maxModelLen !== undefined && { max_model_len: maxModelLen }),
+  ...(dtype && { dtype }),
+  ...(quantization && { quantization }),
+  ...(gpuMemoryMb !== undefined && { gpu_memory_mb: gpuMemoryMb }),
+  ...(engineArg && { engine_args: engineArg }),
+})
+
+/** Parses `name=value`, or `name` for a switch, and adds it to the arguments given so far. */
+function engineArgument(
+  text: string,
+  before: NonNullable<Serving['engine_args']> = {},
+): NonNullable<Serving['engine_args']> {
+  const [, name, value] = /^(?:--)?([a-z][a-z0-9-]*)(?:=(.*))?$/s.exec(filled(text)) ?? []
+  if (name === undefined) throw new InvalidArgumentError('It must have the form name=value, or name.')
+  return { ...before, [name]: valueOf(value) }
+}
+
+function valueOf(text: string | undefined): string | number | boolean {
+  if (text === undefined || text === 'true') return true
+  if (text === 'false') return false
+  return /^-?\d+(?:\.\d+)?$/.test(text) ? Number(text) : text
+}
+
+function formatServing(name: string, serving: Serving | null | undefined): string {
+  const settings = Object.entries(serving ?? {}).map(([field, value]) =>
+    typeof value === 'object' ? `${field}: ${JSON.stringify(value)}` : `${field}: ${String(value)}`,
+  )
+  return settings.length > 0
+    ? [`Nodes serve the model of ${name} with:`, ...settings.map((line) => `  ${line}`)].join('\n')
+    : `Nodes serve the model of ${name} with the defaults.`
+}

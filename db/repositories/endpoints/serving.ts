@@ -1,0 +1,28 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Serving } from '../../../schemas/serving.ts'
+import type { Database } from '../../tables.ts'
+
+const withServing = (db: Kysely<Database>, versionId: string) =>
+  db
+    .selectFrom('endpoint')
+    .where('version_id', '=', versionId)
+    .where('serving', 'is not', null)
+    .where('deleted_at', 'is', null)
+
+/** Finds another endpoint of a version that says how to serve it. Locks the version, so that two cannot set it at once. */
+export async function findOtherServing(
+  trx: Transaction<Database>,
+  { id, versionId }: { id: string | undefined; versionId: string },
+): Promise<{ name: string } | undefined> {
+  await trx.selectFrom('model_version').select('id').where('id', '=', versionId).forUpdate().execute()
+  return withServing(trx, versionId)
+    .select('name')
+    .$if(id !== undefined, (query) => query.where('id', '<>', id ?? ''))
+    .executeTakeFirst()
+}
+
+/** Returns how to serve a version; undefined for the defaults. */
+export async function findServing(db: Kysely<Database>, versionId: string): Promise<Serving | undefined> {
+  const found = await withServing(db, versionId).select('serving').orderBy('id').executeTakeFirst()
+  return found?.serving ?? undefined
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { loadCatalog } from '../../../../../platform/catalog.ts'
+import { buildEndpoint, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { HearthRunner } from '../../../../support/builders/run-hearth.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const LLM = { runtime_profile: 'llm-transformers', task_type: 'chat' }
+
+describe('the serving of an endpoint', () => {
+  let api: TestApi
+  let mine: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi()
+    mine = await api.account()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const endpoint = (overrides: object = LLM) => buildEndpoint(api.database.db, mine.accountId, overrides)
+  const patch = (id: string, serving: unknown, key = mine.key) =>
+    api.call('PATCH', `/api/builder/v1/endpoints/${id}`, { key, body: { serving } })
+  const read = async (id: string, key = mine.key) =>
+    (await api.call('GET', `/api/builder/v1/endpoints/${id}`, { key })).body
+
+  it('is null by default, replaced as a whole, and removed by null', async () => {
+    const { id } = await endpoint()
+    assert.equal((await read(id)).serving, null)
+
+    const first = { max_model_len: 8_192, engine_args: { 'max-num-seqs': 32 } }
+    for (const serving of [first, { engine: 'transformers' }, null]) {
+      const { status, body } = await patch(id, serving)
+      assert.deepEqual([status, body.serving], [200, serving], JSON.stringify(body))
+      assert.deepEqual((await read(id)).serving, serving)
+    }
+  })
+
+  it('can be set when a run is registered', async () => {
+    const { db } = api.database
+    const run = await buildRun(db, mine.accountId, { model_config_id: 'llm-qlora-finetune' })
+    const columns = {
+      job_id: run.id,
+      model_config_id: 'llm-qlora-finetune',
+      runtime_profile: 'llm-transformers',
+    }
+    await buildVersion(db, mine.accountId, columns)
+    const register = (name: string) =>
+      api.call('POST', `/api/builder/v1/training/runs/${run.id}/register-for-inference`, {
+        key: mine.key,
+        body: { name, serving: { gpu_memory_mb: 20_000 } },
+      })
+
+    const { status, body } = await register('with-serving')
+    assert.equal(status, 201, JSON.stringify(body))
+    assert.deepEqual(body.serving, { gpu_memory_mb: 20_000 })
+    const second = await register('with-another')
+    assert.equal(second.status, 409)
+    assert.match(JSON.stringify(second.body), /the endpoint with-serving of the same version already sets serving/)
+  })
+
+  it('is shown to the owner only', async () => {
+    const { id } = await endpoint({
+      ...LLM,
+      visibility: 'public',
+      review_status: 'approved',
+      serving: '{"max_model_len":99}',
+    })
+    const other = await api.account()
+
+    assert.deepEqual((await read(id)).serving, { max_model_len: 99 })
+    assert.equal('serving' in (await read(id, other.key)), false)
+  })
+
+  it('is rejected with 422 that names the field', async () => {
+    const { id } = await endpoint()
+    const cases: [serving: unknown, words: RegExp][] = [
+      [{ engine: 'sglang' }, /serving\.engine/],
+      [{ max_model_len: 1 }, /serving\.max_model_len/],
+      [{ gpu_memory_mb: 5 }, /serving\.gpu_memory_mb/],
+      [
+        { engine_args: { 'trust-remote-code': true } },
+        /serving\.engine_args\.trust-remote-code: .*allowed: .*max-num-seqs/,
+      ],
+      [{ engine_args: { '--max-num-seqs': 4 } }, /serving\.engine_args/],
+      [{ max_len: 4 }, /max_len/],
+    ]
+    for (const [serving, words] of cases) {
+      const { status, body } = await patch(id, serving)
+      assert.equal(status, 422, JSON.stringify(serving))
+      const said = (body.detail as { loc: string[]; msg: string }[]).map(
+        ({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`,
+      )
+      assert.match(said.join('\n'), words)
+    }
+    const table = await endpoint({})
+    const { status, body } = await patch(table.id, { max_model_len: 100 })
+    assert.deepEqual([status, body.detail[0].loc], [422, ['body', 'serving']])
+    assert.match(body.detail[0].msg, /only language models in safetensors/)
+  })
+
+  it('allows no argument that reads files, loads code or opens a port', () => {
+    const dangerous = /trust|path|dir|plugin|code|host|port|middleware|media|config-file|ssl|log|uds|model$/
+    for (const { engine_args = [] } of loadCatalog().profiles)
+      assert.deepEqual(
+        engine_args.filter((name) => dangerous.test(name.replace('max-logprobs', ''))),
+        [],
+      )
+  })
+
+  it('is shown and changed by hearth endpoints serving, one setting at a time', async () => {
+    const { id, name } = await endpoint()
+    using hearth = new HearthRunner({ HEARTH_BASE_URL: api.baseUrl, HEARTH_API_KEY: mine.key })
+    const run = async (...options: string[]) => {
+      const { code, out, err } = await hearth.run(['endpoints', 'serving', name, ...options])
+      assert.equal(code, 0, err)
+      return out
+    }
+
+    assert.match(await run(), /with the defaults/)
+    await run('--max-model-len', '4096', '--engine-arg', 'max-num-seqs=16', '--engine-arg', 'enforce-eager')
+    const out = await run('--gpu-memory-mb', '9000')
+    assert.match(out, /max_model_len: 4096\n.*gpu_memory_mb: 9000|gpu_memory_mb: 9000/)
+    assert.deepEqual((await read(id)).serving, {
+      max_model_len: 4_096,
+      gpu_memory_mb: 9_000,
+      engine_args: { 'max-num-seqs': 16, 'enforce-eager': true },
+    })
+    await run('--reset')
+    assert.equal((await read(id)).serving, null)
+  })
+})
