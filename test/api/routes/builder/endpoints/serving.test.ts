@@ -53,7 +53,10 @@ describe('the serving of an endpoint', () => {
     assert.deepEqual(body.serving, { gpu_memory_mb: 20_000 })
     const second = await register('with-another')
     assert.equal(second.status, 409)
-    assert.match(JSON.stringify(second.body), /the endpoint with-serving of the same version already sets serving/)
+    assert.match(
+      JSON.stringify(second.body),
+      /the endpoint with-serving of the same version already sets serving/,
+    )
   })
 
   it('is shown to the owner only', async () => {
