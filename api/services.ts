@@ -69,13 +69,13 @@ export interface Services {
   /** Ends the streams of keys that are revoked or expire. */
   readonly keyStreams: Pick<KeyStreams, 'watch'>
   readonly killSwitch: KillSwitchView
-  /** Signals changes over REST to the kill switch workflow. */
+  /** Signals the kill switch workflow about changes made over REST. */
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>
   /** Encrypts stored replies and other text that may contain a secret. */
   readonly secretBox: SecretBox
   /** The model hub, for callers that have checked the account's access. */
   readonly hub: Omit<HubClient, 'info' | 'search'>
-  /** The model hub as accounts may see it. */
+  /** The model hub, limited to what each account may see. */
   readonly hubReader: HubReader
   /** The policy for addresses that users supply. */
   readonly egress: EgressPolicy

@@ -38,7 +38,7 @@ interface ProbeResult {
 
 interface Stats {
   in_flight: number
-  /** By request number; times are in Unix microseconds. */
+  /** Keyed by request number; times are in Unix microseconds. */
   watched: Record<string, { arrived: number; left?: number; answered?: number }>
 }
 
@@ -97,7 +97,7 @@ const socketsOf = (pid: number) =>
     }
   }).length
 
-/** Polls until at most `most` are left; returns the last value. */
+/** Polls until the count is at most `most`, or time runs out; returns the last count. */
 async function falls(look: () => number | Promise<number>, most: number, withinMs: number): Promise<number> {
   const deadline = performance.now() + withinMs
   for (;;) {

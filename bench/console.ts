@@ -171,5 +171,5 @@ async function liveMemory(on: Browser, at: ConsoleFixture): Promise<void> {
     )
   }
   const [most = 0] = processes
-  printResult('the larger of their processes', `${most.toFixed(0)} MB`, most < GOALS.memoryMb)
+  printResult("the larger of the tabs' processes", `${most.toFixed(0)} MB`, most < GOALS.memoryMb)
 }

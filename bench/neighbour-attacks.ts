@@ -45,7 +45,7 @@ const WAIT_TIMEOUT_MS = 20_000
 const MAX_TRIES = 60
 /** The number of lines that one read returns. */
 const LOG_LINES = 5_000
-/** The rows of one inference that keeps a tabular model busy. */
+/** The number of rows in one inference, enough to keep a tabular model busy. */
 const ROWS = 100
 
 /** Builds schema definitions that each refer to the next one twice. */

@@ -21,13 +21,13 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { findEngine } from '../test/support/servers/nodes/container-engine.ts'
 import { unlessOnce } from './rounds.ts'
 
-// Measures one-shot tools from the input to the result, as processes, in containers and pre-started, in turn with raw
-// `runc run` of the same program. With --runs 1000 it also prints what the runs left behind.
+// Measures one-shot tools from input to result: as processes, in containers and pre-started, alternating with raw `runc
+// run` of the same program. With --runs 1000, also prints what the runs left behind.
 
 const { values } = parseArgs({ options: { runs: { type: 'string', default: '20' } } })
 const RUNS = unlessOnce(Number(values.runs), 2)
 const AT_ONCE = 4
-/** The current_time tool, which runs Node in all of these ways. */
+/** The current_time tool, which runs on Node in each of these modes. */
 const SLUG = 'current_time'
 const PROGRAM = join(import.meta.dirname, '..', 'catalog', 'tools', SLUG)
 

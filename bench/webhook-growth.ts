@@ -104,7 +104,7 @@ function megabytes(pid: number): number {
   return Math.round(Number(kilobytes) / 1024)
 }
 
-/** Returns the peak memory of a process until `end` is called. */
+/** Watches the memory of a process; `end` returns its peak. */
 function watch(pid: number): { end: () => Promise<number> } {
   const controller = new AbortController()
   const watching = (async () => {

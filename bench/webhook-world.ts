@@ -34,7 +34,7 @@ export interface Subscriber {
   verify: (path: string) => Promise<void>
 }
 
-/** A platform with webhooks enabled whose deliveries may reach the load driver, and its database. */
+/** A platform with webhooks enabled, and its database. Deliveries may reach the load driver. */
 export interface WebhookWorld extends AsyncDisposable {
   platform: BenchPlatform
   db: Kysely<Database>

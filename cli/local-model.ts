@@ -104,7 +104,7 @@ function ggufFile({ path, from }: LocalPath): GgufFile {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Returns the end offset that the header declares for a tensor; NaN without one. */
+/** Returns the end offset that the header declares for a tensor; NaN if there is none. */
 function endOf(tensor: unknown): number {
   const offsets: unknown = isObject(tensor) ? tensor['data_offsets'] : undefined
   const end: unknown = Array.isArray(offsets) ? offsets[1] : undefined

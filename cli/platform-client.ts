@@ -20,7 +20,7 @@ interface ApiAccess {
 /** Status codes for wrong credentials, oversized requests and invalid requests. */
 const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 
-/** Status codes of proxies that lost the platform, and of a platform that is busy or shutting down. */
+/** Status codes of proxies that can't reach the platform, and of a platform that is busy or shutting down. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const RESPONSE_TIMEOUT_MS = 30_000

@@ -1,7 +1,7 @@
 /** One page of a list response. */
 export interface Page<T, A> {
   items: readonly T[]
-  /** The query parameters for the next page; null on the last. */
+  /** The query parameters for the next page; null on the last page. */
   next: Readonly<{ cursor: string } | { offset: number }> | null
   /** The full response, which in some lists contains more than the items. */
   answer: A

@@ -3,7 +3,7 @@ import { HearthError } from './errors.ts'
 /** We leave a longer `Retry-After` to the caller, who may have something better to do. */
 const MAX_RETRY_DELAY_S = 60
 const FIRST_DELAY_MS = 250
-/** Returned by proxies that have lost the platform, and by a platform that is busy or shutting down. */
+/** Returned by proxies that can't reach the platform, and by a platform that is busy or shutting down. */
 const PASSING = [502, 503, 504]
 
 /**

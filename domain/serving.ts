@@ -25,7 +25,10 @@ export function servingProblem(
   }
 }
 
-/** Returns the command-line arguments of a profile's engine for a serving. The engine uses the last one of a name. */
+/**
+ * Returns the command-line arguments of a profile's engine for a serving. If an argument is repeated, the engine uses
+ * the last one.
+ */
 export function servingArguments(
   { serving_options: options = {}, engine_args: allowed = [] }: Profile,
   { engine_args = {}, ...settings }: Serving = {},

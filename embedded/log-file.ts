@@ -15,7 +15,7 @@ export const MAX_LOG_BYTES = 10 * 1024 * 1024
 export const MAX_LOG_FILES = 5
 /** The minimum time between two attempts to open a file that could not be opened or written. */
 const REOPEN_INTERVAL_MS = 1_000
-/** The pino level of warnings in the log lines of the platform's processes. */
+/** The pino level of warnings in log lines from the platform's processes. */
 const WARN_LEVEL = 40
 const NEWLINE = 10
 

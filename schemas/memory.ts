@@ -19,8 +19,8 @@ export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 
 export type MemoryOutcome = Static<typeof MemoryOutcome>
 
 /**
- * Why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable`. The latter is
- * `no_snapshot`, `too_late` (not read within two seconds) or `unreadable` (reading or decrypting it failed).
+ * Why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable` (`no_snapshot`; `too_late`:
+ * not read within two seconds; `unreadable`: reading or decrypting it failed).
  */
 export const MemoryReason = Vocabulary(
   'no_grant',

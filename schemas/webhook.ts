@@ -115,8 +115,8 @@ export const WebhookDeliveryStatus = Vocabulary(
 export const AttemptOutcome = Vocabulary('succeeded', 'retryable', 'permanent', 'interrupted')
 
 /**
- * An attempt shows the outcome, a code from a fixed list, the status class and the timing, so it can't leak what the
- * receiver sent.
+ * An attempt shows only the outcome, a code from a fixed list, the status class and the timing, so it can't leak what
+ * the receiver sent.
  */
 export const WebhookAttempt = Type.Object(
   {

@@ -133,7 +133,7 @@ function run(program, args) {
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
   process.on('SIGTERM', forward)
   process.on('SIGHUP', forward)
-  // npm exits at once on SIGTERM without signalling its scripts, so this process watches its parent.
+  // npm exits at once on SIGTERM without signaling its scripts, so this process watches its parent.
   const npm = process.ppid
   const watch = () => process.ppid !== npm && forward('SIGTERM')
   if (process.env.npm_lifecycle_event) setInterval(watch, 300).unref()

@@ -91,7 +91,8 @@ export async function runGroups(
 }
 
 /**
- * Distributes files round-robin, because files in the same folder take similar times. Throws if a folder has no files.
+ * Distributes files round-robin, because files in the same folder take about the same time. Throws if a folder has no
+ * files.
  */
 function suitesOf(group: Group, all: readonly string[]): Suite[] {
   const empty = group.folders.find((folder) => !all.some((file) => folderOf(file) === folder))

@@ -104,7 +104,7 @@ export function rowsOf(
     if (value === undefined) return { ...row, closed: true }
     const { payload, ...statement } = value
     const given = { ...row, encoding: 'json', ...statement }
-    // Its consumer is reused as well.
+    // The edge's consumer is reused as well.
     if (results.has(edge.to.stage_id))
       return { ...given, state: 'consumed' as const, consumed_at: now, closed: true }
     const key = valueKey({ edge: row, accountId, value })

@@ -80,7 +80,7 @@ async function register(
   // One model per transaction: two callers with the same models then queue up instead of deadlocking.
   await db.transaction().execute(async (trx) => {
     await spaceRepository.lockModel(trx, id)
-    // Another gateway or an evaluator may have registered its spaces first.
+    // Another gateway or an evaluator may have registered this model's spaces first.
     if ((await spaceRepository.findWithoutSpaces(trx, [id])).length === 0) return
     await spaceRepository.registerSpaces(trx, {
       versionId: id,

@@ -43,7 +43,7 @@ class Compiler {
     }
   }
 
-  /** Compiles the schema at first use, because a process never calls most routes. */
+  /** Compiles the schema on first use, because a process never calls most routes. */
   check(where: MessagePart, schema: TSchema): Check {
     let first: ValidateFunction | undefined
     let all: ValidateFunction | undefined

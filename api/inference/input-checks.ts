@@ -79,7 +79,7 @@ export class InputChecks {
       value: input.json,
     })
     if (!('faults' in result)) throw notChecked(result)
-    // The child process removed them from its own copy only.
+    // The child process removed null members from its own copy only.
     for (const pointer of result.removed) removeNull(input.value, pointer)
     accept(input, result)
   }

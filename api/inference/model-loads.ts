@@ -72,7 +72,7 @@ const MAX_WAITING_BYTES = 256 * 1024 * 1024
 const POLL_INTERVAL_MS = 250
 /** We wait for a node whose back-off ends this soon: its model server just died, or a load just failed. */
 const MAX_BACKOFF_WAIT_MS = 5_000
-/** A node that lacked memory for a load may have some after this time. */
+/** A node that lacked memory for a load may have enough after this time. */
 const RETRY_DELAY_MS = 1_000
 /** How long a load stays in the table when no request is waiting for it. */
 const UNATTENDED_TTL_MS = 60_000

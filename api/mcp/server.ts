@@ -40,7 +40,7 @@ export function serverFor(on: AccountRequestContext, offer: Offer): Server {
     instructions: instructionsFor(on.caller),
     jsonSchemaValidator: validator,
   })
-  // A key limited to tools may not read anything else of its account.
+  // A key limited to tools may not read anything else in its account.
   const offered = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
   const [area = ''] = readMessage(on.request.body)?.method.split('/') ?? []
   METHODS[area]?.(server, on, offered)

@@ -31,7 +31,7 @@ export interface MemoryRequest {
 
 /** Accounts' memory, for requests with their keys. Empty, at no cost, if the setting is off. */
 export interface Memory {
-  /** Returns the memory for a request that is about to run; undefined if its key may read none. */
+  /** Returns the memory for a request that is about to run; undefined if its key may not read any. */
   forRequest(request: MemoryRequest): RequestMemory | undefined
   /** Attaches the newest snapshot to a task that runs later, in the transaction that writes the task. */
   attach(trx: Kysely<Database>, request: MemoryRequest): Promise<void>

@@ -93,7 +93,7 @@ export class StorageHold implements AsyncDisposable {
     await storageRepository.deleteHold(db, this.#id)
   }
 
-  /** Stops the renewals and releases the bytes of a failed transfer. A hold that can't be deleted now expires later. */
+  /** Stops the renewals and releases the bytes of a failed transfer. If the hold can't be deleted, it expires later. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#renewal)
     await storageRepository.deleteHold(this.#db, this.#id).catch(() => undefined)

@@ -15,7 +15,7 @@ BATCH = 32
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Processes input lines until standard input ends."""
     torch.set_num_threads(1)
     embedder, reranker, texts_file, device = sys.argv[1:]
     with open(texts_file, encoding="utf8") as file:

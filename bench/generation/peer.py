@@ -12,7 +12,7 @@ import torch
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Processes input lines until standard input ends."""
     folder, side, steps = sys.argv[1:]
     on_gpu = torch.cuda.is_available()
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ from faster_whisper import WhisperModel
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Processes input lines until standard input ends."""
     folder, sound, temperature = sys.argv[1:]
     model = WhisperModel(folder, device="cpu", compute_type="default", cpu_threads=1, local_files_only=True)
     options = {"language": "en", "condition_on_previous_text": False, "temperature": float(temperature)}

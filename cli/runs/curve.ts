@@ -15,7 +15,10 @@ interface Area {
 const MARKS = ['*', 'o', '+', 'x']
 const MARGIN = 9
 
-/** Plots metrics as text in one chart, with each mark and last value below. Returns nothing if there are no points. */
+/**
+ * Plots metrics as text in one chart, with each metric's mark and last value below. Returns nothing if there are no
+ * points.
+ */
 export function curve(series: readonly Series[], { width, height }: Area): string[] {
   const drawn = series.filter(({ points }) => points.length > 0).slice(0, MARKS.length)
   const all = drawn.flatMap(({ points }) => points)

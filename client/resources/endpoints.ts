@@ -49,7 +49,7 @@ export function endpoints(on: Operations) {
       method: 'DELETE',
       path: '/endpoints/{endpoint_id}',
     }),
-    /** Returns how many copies of its model an endpoint has, and why; only its account may read it. */
+    /** Returns how many copies of its model an endpoint has, and why; only the endpoint's account may read this. */
     scaling: on.call<EndpointId, Scaling>({
       id: 'getScaling',
       method: 'GET',

@@ -36,8 +36,8 @@ export interface NodeRequirements {
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
   nodeAccounts?: 'own' | 'any'
   /**
-   * True when a stage uses other accounts' nodes only if none of the account's own can run it; own nodes earn the
-   * account credits.
+   * True when a stage uses other accounts' nodes only if none of the account's own can run it; the account's own nodes
+   * earn it credits.
    */
   prefersOwn?: boolean
   /** Nodes on which this stage has already been tried. */

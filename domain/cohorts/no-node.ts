@@ -11,7 +11,7 @@ export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCod
 }
 
 interface NodeAvailability {
-  /** Nodes that the stage names, by id, with their names; nodes that its account may not see are absent. */
+  /** Names of the nodes that the stage lists, by id; excludes nodes that its account may not see. */
   names: ReadonlyMap<string, string>
   /** The connected nodes. */
   nodes: readonly Pick<NodeSnapshot, 'node_id'>[]

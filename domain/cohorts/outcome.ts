@@ -13,8 +13,8 @@ export class OutputsTooLargeError extends Error {
 
 /**
  * Returns a cohort's result as JSON: each output by name, null if its stage produced none. `stages` are the skipped
- * ones, as in their graph; `results` are the succeeded stages' results, by name. Throws an `OutputsTooLargeError` above
- * `mostBytes`.
+ * stages, as the graph defines them; `results` holds the results of the succeeded stages, by name. Throws an
+ * `OutputsTooLargeError` above `mostBytes`.
  */
 export function outputsOf(
   {

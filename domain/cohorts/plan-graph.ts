@@ -207,7 +207,7 @@ function problemOf(
   }
 }
 
-/** Returns reasons against sessions whose producers produce their output all at once, or hand over a value. */
+/** Returns reasons to reject sessions whose producers produce their output all at once, or hand over a value. */
 const impossibleSessions = ({ stages, edges }: Pick<Graph, 'stages' | 'edges'>): PlanReason[] =>
   edges
     .filter(({ mode }) => mode === 'session')

@@ -12,7 +12,7 @@ interface PricedGraph {
   fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]> | undefined
 }
 
-/** Returns reasons against a run that would exceed its deadline or cost limit. */
+/** Returns reasons to reject a run that would exceed its deadline or cost limit. */
 export function overLimits(priced: PricedGraph, makespanMs: number): PlanReason[] {
   const { deadline_s, max_cost_credits } = priced.graph.constraints
   const reasons: PlanReason[] = []

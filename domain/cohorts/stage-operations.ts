@@ -39,7 +39,7 @@ interface Candidates {
   fallbacks: ReadonlyMap<string, readonly Pick<StageModel, 'runtime_profile'>[]>
 }
 
-/** Returns reasons against edges whose stages cannot produce or consume the representation that is handed over. */
+/** Returns reasons to reject edges whose stages cannot produce or consume the representation that is handed over. */
 export function unmadeKinds(
   { stages, edges }: Pick<Graph, 'stages' | 'edges'>,
   handOvers: ReadonlyMap<string, Pick<Handoff, 'kind'>>,
@@ -78,7 +78,7 @@ export function unmadeKinds(
   })
 }
 
-/** Returns reasons against stages with edges in different spaces: a stage produces its output once, in one space. */
+/** Returns reasons to reject stages with edges in different spaces: a stage produces its output once, in one space. */
 export function severalSpaces(
   { edges }: Pick<Graph, 'edges'>,
   handOvers: ReadonlyMap<string, Pick<Handoff, 'kind' | 'source_fingerprint'>>,

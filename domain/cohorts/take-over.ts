@@ -13,7 +13,7 @@ export interface FinishedCohort {
 export interface TakeOverPlan {
   /** The stages whose results are reused, by name. */
   standing: Set<string>
-  /** Stages that have no result and need none, because their consumers continued without them. */
+  /** Stages without a result that don't have to run, because their consumers continued without them. */
   spare: Set<string>
 }
 

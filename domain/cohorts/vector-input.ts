@@ -7,7 +7,7 @@ type Columns = Readonly<Record<string, unknown>>
 
 /**
  * Returns an input with a vector at a path. If there is an object at the path, its columns get the vector's numbers, in
- * natural order of their names; undefined when the counts differ.
+ * the natural order of the column names; undefined when the counts differ.
  */
 export function withVector(input: Columns, path: string, vector: readonly number[]): unknown {
   const there = valueAt(input, path)

@@ -25,7 +25,7 @@ export function misnamedReason(start: Buffer, format: string): string | undefine
   return name && `this is ${name}, not ${format}; ${TAKEN}`
 }
 
-/** Text contains none of these bytes, except for a stray one. */
+/** Control characters other than whitespace; a text file has at most a stray one. */
 const isControl = (byte: number): boolean => byte < 0x09 || (byte > 0x0d && byte < 0x20)
 const MANY_CONTROLS = 4
 

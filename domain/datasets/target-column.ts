@@ -18,7 +18,7 @@ const IN_WORDS = { number: 'numbers', class: 'classes: text, whole numbers, bool
 
 /**
  * Returns the column that a run predicts, chosen as its trainer would if none is named. Undefined when the choice
- * depends on the values, which only the trainer sees. `taken` are other columns, which aren't eligible.
+ * depends on the values, which only the trainer sees. Columns in `taken` aren't eligible.
  */
 export function targetColumn(
   { usual, otherwise }: TargetRule,

@@ -118,7 +118,7 @@ function drawBase(
   const { base_model_version_id, job_base, job_base_model, job_base_revision } = version
   const base = base_model_version_id === null ? undefined : byId.get(base_model_version_id)
   if (base_model_version_id !== null && !base) return undefined
-  // The version imported from this repository may have a different commit than the one that the run downloaded.
+  // The version imported from this repository may be at a different commit than the one that the run downloaded.
   const isAsFetched = base?.repo_id === null || job_base_revision === null
   if (base && (isAsFetched || base.revision === job_base_revision)) return drawing.version(base)
   if (version.job_type !== 'training') return undefined

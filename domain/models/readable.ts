@@ -7,7 +7,7 @@ export interface SafetensorsHead {
   readonly endBytes: number
 }
 
-/** A file in a folder with a safetensors file name; without a `head`, its content isn't safetensors. */
+/** A file with a safetensors file name; without a `head`, its content isn't safetensors. */
 export interface WeightsFile {
   readonly path: string
   readonly sizeBytes: number

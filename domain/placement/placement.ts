@@ -55,8 +55,8 @@ export interface IndexedNode {
 }
 
 /**
- * Bands can't overlap (a loaded, busy node has 80, an idle one with cached weights 60), so placement searches one band
- * after another.
+ * Bands can't overlap (a loaded, busy node scores 80, an idle one with cached weights 60), so placement searches one
+ * band after another.
  */
 export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
 const BANDS = ['warm', 'cached', 'cold'] as const

@@ -119,7 +119,7 @@ function shorten(text: string): string {
 }
 
 const COLUMN = /_column$/
-/** Manifests use a different name for the column that a run predicts, whether it was named or chosen. */
+/** Manifests rename the column that a run predicts, whether the run named it or the trainer chose it. */
 const LABEL = { hyperparameter: 'target_column', column: 'label_column' } as const
 
 /** Returns the columns named in a run's hyperparameters. */

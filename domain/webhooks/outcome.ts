@@ -14,7 +14,7 @@ export interface AttemptVerdict {
 }
 
 const RETRYABLE_STATUS = new Set([408, 425, 429])
-/** Failures that a retry can't fix, because the text of the URL doesn't change. */
+/** Failures that a retry can't fix, because the URL stays the same. */
 const PERMANENT_FAILURES = new Set(['url_not_allowed', 'name_not_allowed'])
 
 /**

@@ -7,7 +7,10 @@ import { UsageError } from '../options.ts'
 import { isExecutable, onPath } from '../processes/programs.ts'
 import { buildDevServer, type FetchOptions } from './go-build.ts'
 
-/** The CLI that embedded platforms and tests run. Its server has the same minor version as docker-compose.yml's. */
+/**
+ * The CLI that embedded platforms and tests run. Its server has the same minor version as the one in
+ * docker-compose.yml.
+ */
 export const CLI_VERSION = '1.9.1'
 /** The oldest server whose fairness works with the configuration in embedded/temporal/server.ts. */
 const MIN_SERVER = [1, 32] as const

@@ -48,7 +48,7 @@ interface HeldPayload {
 interface ProducerEnd {
   end: EdgeEnd
   over: AbortController
-  /** Set while the payload is being produced: ends the offer, but leaves open connections for `keep`. */
+  /** Set while the payload is being produced: ends the offer, but leaves its open connections to `keep`. */
   takeOver?: AbortController
   /** The attempt whose consumer receives frames. */
   streamed: number

@@ -29,7 +29,7 @@ export async function checkPayload(
   agreed: AgreedTerms,
 ): Promise<void> {
   if (stated.fingerprint !== agreed.fingerprint)
-    throw new EdgeError('space_mismatch', 'the producer names a different space than the one agreed')
+    throw new EdgeError('space_mismatch', 'the producer names a different space than the one agreed on')
   if (payload.sizeBytes !== stated.sizeBytes)
     throw new EdgeError(
       'size_mismatch',

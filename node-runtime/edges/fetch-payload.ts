@@ -14,7 +14,7 @@ const WATCH_INTERVAL_MS = 1_000
 
 /** The limits beyond which a transfer counts as stalled. */
 export interface StallLimits {
-  /** How long there may be neither bytes nor a keep-alive from a producer that is still working. */
+  /** How long a working producer may send neither bytes nor a keep-alive. */
   silentMs: number
   /** How long the rate may stay below `slowBytesPerS`. */
   slowMs: number

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { EdgeAttempt } from './payload.ts'
 
-/** A resource of an attempt that ends with it, such as a connection. */
+/** A resource that ends with its attempt, such as a connection. */
 export interface Destroyable {
   destroy(): void
 }

@@ -4,7 +4,9 @@ import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 
-/** The places of a Hugging Face folder in a model's files: the root, or the subfolder that trainers write. */
+/**
+ * The possible locations of a Hugging Face folder in a model's files: the root, or the subfolder that trainers write.
+ */
 const PLACES = ['', 'model']
 
 export interface EngineOptions {

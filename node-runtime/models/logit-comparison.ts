@@ -126,7 +126,7 @@ export async function compareLogits(
 /** Turns a failed preparation into a `ComparisonError` that a retry may resolve. */
 function needed<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return work.catch((cause: unknown) => {
-    // The caller handles errors with their own code, and gateways that don't respond.
+    // The caller handles gateways that don't respond, and errors that have their own code.
     if (signal.aborted || cause instanceof AttemptError || cause instanceof ControlError) throw cause
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new ComparisonError(`its logits could not be compared: ${why}`, { isFinal: false, cause })

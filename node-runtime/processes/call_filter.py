@@ -28,7 +28,7 @@ PR_SET_SECCOMP = 22
 EPERM, EINVAL, ENOSYS, EOPNOTSUPP = 1, 22, 38, 95
 LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, AND, RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-# Numbers of the x32 calls begin here.
+# The x32 call numbers begin here.
 X32 = 0x40000000
 # The first number that this table does not contain: for a tool, calls of later kernels do not exist.
 FIRST_UNKNOWN = 463

@@ -18,7 +18,7 @@ const LOCKS_READ_BYTES = MB
 const MIN_LOCKS = 500
 const NEWLINE = 10
 /**
- * The kernel allows 4 % of the memory for the epoll watches of all processes of one user, about 250,000 per gigabyte.
+ * The kernel allows 4 % of the memory for the epoll watches of all of one user's processes, about 250,000 per gigabyte.
  * On a node without root privileges that is the node's own user, whose processes exit when they can't add watches.
  */
 const MAX_WATCHES = 50_000
@@ -69,10 +69,10 @@ interface KernelMemoryOptions {
  */
 export class KernelMemory implements Disposable {
   static readonly #atWork = new Set<KernelMemory>()
-  /** The part of the machine's growth that the sandbox's records explained, at the last checks. */
+  /** The part of the machine's growth that the sandbox's records explained at each recent check. */
   #explained: { at: number; mb: number }[] = []
   readonly #list: List
-  /** The machine's lowest value since the sandbox started, in MB. */
+  /** The machine's lowest kernel memory since the sandbox started, in MB. */
   #leastMb: number
   /** The descriptors in flight at the last check. */
   #inFlight = 0
@@ -162,7 +162,7 @@ export class KernelMemory implements Disposable {
     return `it left descriptors or connections unreceived while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
   }
 
-  /** Returns the growth of the kernel's memory, of the sandbox's group or of the machine. */
+  /** Returns how much the kernel's memory has grown, for the sandbox's group or for the whole machine. */
   async #grownMb(): Promise<number> {
     const groupMb = await this.#groupMb?.()
     this.#isCounted = groupMb !== undefined

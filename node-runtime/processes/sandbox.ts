@@ -12,7 +12,7 @@ export interface Sandbox {
   temporaryMb: number
   cpus: number
   processes: number
-  /** The limit of CPU time per process, in seconds. */
+  /** The CPU time limit per process, in seconds. */
   cpuS: number
 }
 

@@ -119,7 +119,7 @@ def _listen(options: argparse.Namespace) -> socket.socket:
     else:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         # asyncio disables Nagle's algorithm only if the protocol is specified. The algorithm delays a
-        # response of two writes by 40 ms.
+        # response sent in two writes by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))

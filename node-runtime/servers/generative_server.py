@@ -1,4 +1,4 @@
-"""Model server for generative models of diffusers and transformers; see README.md."""
+"""Model server for generative models from diffusers and transformers; see README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends a model server that has lost its GPU. No later request to its process could succeed, but a new process
+"""Ends a model server that has lost its GPU. Its process can't serve any further requests, but a new process
 can.
 """
 

@@ -89,8 +89,8 @@ def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
 
 
 def fitted(image: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:
-    """Returns the image in the requested size, or in its own; the sides are then multiples of `multiple`, and
-    at most `longest`.
+    """Returns the image in the requested size. Missing sides default to its own, scaled down to at most
+    `longest` and rounded down to multiples of `multiple`.
     """
     scale = min(1.0, longest / max(image.size))
     own_width, own_height = (max(multiple, int(side * scale) // multiple * multiple) for side in image.size)

@@ -22,7 +22,7 @@ class Busy(Exception):
 
 
 class BadOutput(Exception):
-    """The model's output isn't a result; the message is for the caller."""
+    """The model's output isn't a valid result; the message is for the caller."""
 
 
 class JsonApp:
@@ -44,7 +44,7 @@ Work = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 async def answer_object(receive: Receive, largest: int, work: Work) -> tuple[int, Mapping[str, Any]]:
-    """Like `answer_json`, for a body that must be an object."""
+    """Like `answer_json`, but for a body that must be an object."""
 
     async def work_on_object(body: Any) -> Mapping[str, Any]:
         if not is_object(body):

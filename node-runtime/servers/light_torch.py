@@ -56,7 +56,7 @@ def _mark(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any
 
 
 class _Marks(ModuleType):
-    """No-ops instead of the compiler's decorators: a function that is never compiled does not need them."""
+    """No-op versions of the compiler's decorators: a function that is never compiled does not need them."""
 
     allow_in_graph = assume_constant_result = disable = staticmethod(_mark)
     # Libraries check for compiled modules with isinstance; no module is an instance of this class.

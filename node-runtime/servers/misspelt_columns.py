@@ -119,6 +119,6 @@ class _Name:
         return len(self.text) >= MIN_PREFIX_CHARS and count in other._word_ends and other._parts[:count] == self._parts
 
     def has_more_or_fewer_parts(self, other: _Name) -> bool:
-        """Returns whether one of the names is the other one plus further parts."""
+        """Returns whether one name consists of the other plus further parts."""
         shorter, longer = sorted((self._parts, other._parts), key=len)
         return len(shorter) < len(longer) and longer[: len(shorter)] == shorter

@@ -27,7 +27,7 @@ class SequentialModel(Protocol):
         ...
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns a load's first request, completed with the fields that this model requires."""
+        """Returns the first request after a load, completed with the fields that this model requires."""
         ...
 
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:

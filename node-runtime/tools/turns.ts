@@ -21,7 +21,7 @@ export class ToolTurns {
     this.#slots = new FairSemaphore({
       most,
       mostPerKey,
-      // A single account may fill the queue, so the queue holds only the rest of its share.
+      // A single account may fill the queue, so the queue is limited to the rest of one account's share.
       mostWaiting: MAX_SLOTS_PER_ACCOUNT - mostPerKey,
     })
   }

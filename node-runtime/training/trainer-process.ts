@@ -31,7 +31,7 @@ export interface TrainerJob {
   processes: number
   /** The hardware in the node's inventory, whether or not the environment can use it. */
   hardware: NodeInventory['hardware']
-  /** The number of GPUs on which the run has a reservation. */
+  /** The number of GPUs that are reserved for the run. */
   gpus: number
   /** The trainer's memory limit. */
   memory_mb: number

@@ -71,7 +71,7 @@ export class Conversions {
     return this.#remove((name) => DRAFT.test(name) && !this.#drafts.has(name))
   }
 
-  /** Removes the conversions of a model if any of their files is damaged; returns false if none is. */
+  /** Removes the conversions of a model if any of their files is damaged; returns false otherwise. */
   async dropIfDamaged(model: ModelFiles, signal: AbortSignal): Promise<boolean> {
     const prefix = `${digestOfFiles(model)}-`
     const damaged = new Set<string>()

@@ -44,7 +44,7 @@ export function effectiveSettings(config: Config): EffectiveSetting[] {
 
 const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.length === 0)
 
-/** Removes user and password from a URL. */
+/** Removes the user name and password from a URL. */
 function shown(value: unknown): unknown {
   if (typeof value !== 'string') return value instanceof Set ? [...value] : (value ?? null)
   if (!/^\w+:\/\//.test(value)) return value

@@ -9,7 +9,9 @@ export interface Kind<T = unknown> {
   readonly expected: string
   /** Returns the value, or `undefined` if the text is invalid. */
   readonly read: (text: string) => T | undefined
-  /** Treats an empty variable as unset: an empty path would be the current folder, an empty host every interface. */
+  /**
+   * Treats an empty variable as unset: an empty path would mean the current folder, and an empty host every interface.
+   */
   readonly emptyIsAbsent?: true
   /** Keeps errors from quoting an invalid value, which may be a secret. */
   readonly isSecret?: true

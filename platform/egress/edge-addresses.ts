@@ -23,7 +23,10 @@ export function addressOfCandidate(url: string): string | undefined {
   return url === canonical ? address : undefined
 }
 
-/** Returns the scope of an address at which nodes may offer payloads; undefined for any other, such as link-local. */
+/**
+ * Returns the scope of an address at which nodes may offer payloads; undefined for others, such as link-local
+ * addresses.
+ */
 export function edgeScopeOf(address: string): EdgeScope | undefined {
   const family = familyOf(address)
   // These embed an IPv4 address, and a `BlockList` would match the embedded address.

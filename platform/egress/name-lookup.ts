@@ -15,7 +15,7 @@ const MAX_NAMES = 10_000
 export const LOOKUP_LIMITS = {
   /** The time limit for a look-up. */
   resolveMs: 5_000,
-  /** A name whose look-up takes longer is slow. */
+  /** A name whose look-up takes longer than this counts as slow. */
   slowMs: 1_000,
   /**
    * The limit for concurrent look-ups of names that are not known to be quick; there are 64 threads

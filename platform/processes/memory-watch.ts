@@ -2,8 +2,8 @@ import { folderOf, readStatus } from './process-tree.ts'
 
 const DEFAULT_INTERVAL_MS = 200
 /**
- * No legitimate program here starts more processes. A run that keeps forking is ended like one that uses too much
- * memory.
+ * No legitimate program here starts more processes than this. A run that keeps forking is ended like one that uses too
+ * much memory.
  */
 const MAX_PROCESSES = 1_024
 

@@ -108,7 +108,7 @@ const Constraints = Type.Object(
     allow_relay: Type.Optional(Type.Boolean()),
     node_accounts: Type.Optional(Vocabulary('own', 'any')),
     hardware: Type.Optional(Vocabulary('cpu', 'gpu', 'xpu', 'any')),
-    /** Places no two stages on the same node. */
+    /** Places each stage on a different node. */
     spread: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },

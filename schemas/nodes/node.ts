@@ -92,7 +92,9 @@ export const NodeModel = Type.Object({
   in_flight: Type.Integer({ minimum: 0 }),
   /** How many requests a loaded model serves at a time; absent on older nodes. */
   max_concurrency: Type.Optional(Type.Integer({ minimum: 1 })),
-  /** The runtime profile of its server, which may be a better one than its version names; absent while none runs. */
+  /**
+   * The runtime profile of its server, which may be better than the one its version names; absent while no server runs.
+   */
   runtime_profile: Type.Optional(Type.String({ maxLength: 100 })),
   memory_mb: Megabytes,
   /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */

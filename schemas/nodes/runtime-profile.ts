@@ -58,7 +58,7 @@ export const RuntimeProfile = Type.Object(
         { additionalProperties: false },
       ),
     ),
-    /** Arguments for the fields of an endpoint's `serving`, with `{value}` in the place of the value. */
+    /** Arguments for the fields of an endpoint's `serving`, with `{value}` in place of the value. */
     serving_options: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String({ minLength: 1 })))),
     /** The arguments that endpoints may set in `serving.engine_args`, without leading dashes. */
     engine_args: Type.Optional(Type.Array(Type.String({ pattern: '^[a-z][a-z0-9-]*$' }))),

@@ -41,7 +41,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     edges: [],
   })
 
-  it('repeat the reason why a cohort is waiting in plain output, and cancel the cohort', async () => {
+  it('repeat in plain output the reason why a cohort is waiting, and cancel the cohort', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: 'patient' })
     const node = await world.node()

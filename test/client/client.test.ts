@@ -55,7 +55,7 @@ describe('the client against a gateway', () => {
     assert.equal((await h.datasets.list({ status: 'ready' }).all()).length, 0)
   })
 
-  it('reads lists that page by offset', async () => {
+  it('reads lists that are paged by offset', async () => {
     const { h } = await clientOf(api)
     const { answer } = await h.endpoints.list({ limit: 1, include_facets: true }).first()
     const all = await h.endpoints.list({ limit: 1 }).all()

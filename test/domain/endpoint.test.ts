@@ -123,8 +123,8 @@ describe('readiness', () => {
   })
 })
 
-describe('work whose workflow is gone', () => {
-  it('is left alone while the workflow runs, ended if an operator ended it, restarted if it was lost', () => {
+describe('work that may have lost its workflow', () => {
+  it('is left alone while the workflow runs, ended if an operator or an error ended the workflow, and restarted if the workflow was lost', () => {
     for (const status of ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW']) assert.equal(orphanOf(status), undefined)
     for (const status of ['MISSING', 'COMPLETED']) assert.equal(orphanOf(status), 'restart')
     assert.deepEqual(

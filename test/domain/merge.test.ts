@@ -34,7 +34,7 @@ describe('merge rules (10.5)', () => {
   })
 })
 
-describe('slerp factors', () => {
+describe('follow the arc for perpendicular tensors, and the line for nearly parallel ones', () => {
   const factors = (aa: number, bb: number, ab: number, t: number) =>
     slerpFactors([{ sums: Float64Array.of(aa, bb, ab) }], t)
 

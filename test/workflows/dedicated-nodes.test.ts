@@ -169,7 +169,7 @@ describe('the only node, dedicated to one account', () => {
     await until(async () => (await task()).status === 'succeeded', 30_000)
     const { models, work } = await given(node.nodeId)
     assert.ok(models.includes(endpoint.model_key) && work.includes(body.task_id))
-    // Its own account's request may evict its own idle model.
+    // A request from its own account may evict that account's idle model.
     assert.ok(!loaded().some(([key, state]) => key === ownModel && state === 'warm'))
   })
 

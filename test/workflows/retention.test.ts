@@ -188,7 +188,7 @@ describe('housekeeping', () => {
       }
     })
 
-    it('removes imports not completed within a day, and lets the others be completed', async () => {
+    it('removes imports that are not completed within a day, and only those', async () => {
       const { db } = api.database
       const { objects } = api.services
       const admin = '/api/v1/admin/model-imports'

@@ -6,7 +6,7 @@ import type { NodeParts } from './parts.ts'
 
 /** All work that is placed on this node by name arrives on one queue, so that queue has the most pollers. */
 const PLACED_POLLERS = 4
-/** A job runs for minutes, so one poll at a time starts them fast enough. */
+/** Jobs run for minutes, so one poll at a time starts them fast enough. */
 const JOB_POLLERS = 1
 /** One poll can wait while the other is being answered. */
 const WARM_POLLERS = 2

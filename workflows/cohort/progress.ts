@@ -12,7 +12,10 @@ export interface Progress extends StageOutline {
   isOff: boolean
   /** True when the stage failed permanently or was cancelled. */
   isCut: boolean
-  /** True when the row was put back while the stage was at work; it is called again once its last call has returned. */
+  /**
+   * True when the row was put back while the stage was at work; the stage is called again once its last call has
+   * returned.
+   */
   isRepeated: boolean
   /** The number of times the stage began; a repeated stage may begin again before its last call has returned. */
   turn: number
@@ -124,7 +127,10 @@ export function show({ run, said }: CohortProgress): void {
   setCurrentDetails([...(said ? [said, ''] : []), ...table].join('\n'))
 }
 
-/** The database knows if a node is loading, waiting or running; the workflow only knows that the node has the stage. */
+/**
+ * The database knows whether a node is loading, waiting or running; the workflow only knows that the node has the
+ * stage.
+ */
 function wordOf({ state, isOff, isCut, isRunning }: Progress): string {
   if (state === 'started') return isRunning ? 'running' : 'at work'
   if (state !== 'done') return state

@@ -8,7 +8,8 @@ const SHIFTS_PER_RUN = 100
 
 /**
  * A single execution that never ends. The first attempts of all deliveries are made in shifts, so that hundreds of
- * deliveries a second need no workflow each. A delivery whose first attempt failed continues as `webhookDelivery`.
+ * deliveries a second do not each need a workflow. A delivery whose first attempt failed continues as
+ * `webhookDelivery`.
  */
 export async function webhookDispatch(): Promise<void> {
   setCurrentDetails('Makes first attempts as deliveries come in.')

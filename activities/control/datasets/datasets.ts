@@ -25,7 +25,7 @@ const HEARTBEAT_INTERVAL_MS = 1_000
 /** A file that has crashed its reader this many times is rejected. */
 const MAX_BROKEN_READS = 4
 /**
- * Limits on this worker's reader processes. Each may use 2 GB, and an account that uploads many files must not occupy
+ * Limits on this worker's reader processes. Each can use 2 GB, and an account that uploads many files must not occupy
  * all of them.
  */
 const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }

@@ -43,7 +43,7 @@ export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
     memorySnapshotRepository.countMissingVectors(db, snapshotId),
 
   /**
-   * Makes a snapshot the newest ready one of its namespace, and removes older ones that no open task refers to; `false`
+   * Makes a snapshot the newest ready one in its namespace, and removes older ones that no open task refers to; `false`
    * when the namespace no longer exists. Safe to repeat because an older build never replaces a newer one.
    */
   async publishMemory({

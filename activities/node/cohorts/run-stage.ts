@@ -115,7 +115,7 @@ async function workOn(
 
 /**
  * Returns whether only the engine that the version was registered with can run a stage: a prompt's cache and token ids
- * are in its format.
+ * are in that engine's format.
  */
 const needsOwnEngine = ({ operation, incoming }: StageClaim): boolean =>
   operation === 'prefill' || operation === 'decode' || incoming.some(({ space }) => space?.kind === 'tokens')

@@ -19,7 +19,7 @@ export interface Attempt<Claim> {
   /** Ends the attempt at a point from which the next one can continue. */
   pausing: AbortSignal
   leaseS: number
-  /** True when the attempt comes from a queue for GPUs. */
+  /** True when the attempt comes from a GPU queue. */
   isForGpu: boolean
 }
 

@@ -30,7 +30,7 @@ interface Meter {
   /** Usage in this minute that all gateways have shared. */
   requests: number
   tokens: number
-  /** Usage that this gateway has admitted since then but not yet shared. */
+  /** Usage that this gateway has admitted but not yet shared. */
   ownRequests: number
   ownTokens: number
   /** The month of the costs, as `year * 12 + month`. */
@@ -38,7 +38,10 @@ interface Meter {
   /** The costs booked this month as last read, and those booked since that read. */
   spentMicro: number
   pendingMicro: number
-  /** Costs of admitted requests that aren't booked yet: at this gateway, as last shared by it, and at the others. */
+  /**
+   * Costs of admitted requests that aren't booked yet: at this gateway, as last shared by it, and at the other
+   * gateways.
+   */
   heldMicro: number
   sharedMicro: number
   othersMicro: number
@@ -72,8 +75,8 @@ export class BudgetHold {
 
 /**
  * Enforces the limits of keys, per clock minute. Each gateway counts the usage that all gateways have shared plus its
- * own since then, and shares its own twice a second. A single gateway never exceeds a limit; several together exceed it
- * only by requests within the same half second. A budget is compared with the booked costs plus the holds that every
+ * own unshared usage, which it shares twice a second. A single gateway never exceeds a limit; several together exceed
+ * it only by requests within the same half second. A budget is compared with the booked costs plus the holds that every
  * gateway has for admitted requests, so the same half second applies.
  */
 export class KeyMeters implements AsyncDisposable {

@@ -13,7 +13,7 @@ export interface LinkedNode {
   link: NodeLink
   /** The account that owns the node. */
   accountId: string
-  /** The inventory of the newest hello. */
+  /** The inventory from the newest hello. */
   inventory: NodeInventory | undefined
   /** True while a hello is being recorded; hellos that arrive in the meantime are recorded as one. */
   recording: boolean

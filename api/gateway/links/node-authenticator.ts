@@ -28,7 +28,7 @@ interface NodeIdentity {
   accountId: string
 }
 
-/** Limits the rate and the burst of database look-ups for unknown node ids; known ids need none. */
+/** Limits the rate and the burst of database look-ups for unknown node ids; known ids don't need a look-up. */
 const UNKNOWN_IDS = { perSecond: 50, burst: 500 }
 const ANYBODY = ''
 /** Unknown ids are safe to cache, because a node learns its id only after it is stored. */

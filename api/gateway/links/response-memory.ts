@@ -12,7 +12,9 @@ const UNCOUNTED = 64 * 1024
 /** Returns whether a response is large enough to be counted. */
 export const isCounted = (answer: Buffer): boolean => answer.length > UNCOUNTED
 
-/** The memory for model responses while this gateway assembles and sends them; one account may use half of it. */
+/**
+ * The memory for model responses while this gateway assembles and sends them; one account can use at most half of it.
+ */
 export class ResponseMemory {
   readonly #budget: BodyBudget
   /** Lets accounts take turns having long responses parsed. */

@@ -21,7 +21,7 @@ MISSING = [
 MISSING_AMONG_VALUES = ["-", "--", ".", "..", "na", "Na", "N.A.", "n.a.", "none", "NONE", "Null", "Nan", "NAN"]
 
 _DELIMITERS = (",", ";", "\t", "|")
-# A line that Excel writes and reads before the header.
+# A line before the header that Excel reads and writes.
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\r?\n', re.IGNORECASE)
 _START_BYTES = 1 << 20
 _SAMPLED_ROWS = 100
@@ -181,7 +181,9 @@ def _is_usual(mark: str, rows: list[str]) -> bool:
 
 
 def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:
-    """Returns whether a row has as many delimiters as the header. Extra ones may only trail, as DuckDB allows."""
+    """Returns whether a row has as many delimiters as the header. Extra ones are allowed only at the end, as in
+    DuckDB.
+    """
     surplus = delimiters - expected
     return surplus >= 0 and text.rstrip("\r\n").endswith(delimiter * surplus)
 

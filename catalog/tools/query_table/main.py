@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields, layout_of, records_of
 
 FILE = "/hearth/input/file_url"
-# In the working directory, which is the folder for temporary files.
+# Relative to the working directory, which is the folder for temporary files.
 ROWS = "rows.csv"
 MAX_ROWS = 1_000
 # Types inferred from only some rows would round or drop later values.
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 def kind_of():
-    """Returns the format according to the file's first bytes, because its URL may not show it."""
+    """Detects the format from the file's first bytes, because its URL may not show it."""
     with open(FILE, "rb") as file:
         start = file.read(4096)
     if start.startswith(b"PAR1"):

@@ -69,8 +69,8 @@ export async function endJobInvocation(
 }
 
 /**
- * Ends invocations whose task or job was ended by a process running an earlier version, which doesn't know invocations;
- * returns how many it ended. Safe to repeat, because an invocation ends only once.
+ * Ends invocations whose task or job was ended by a process running an earlier version, which doesn't know about
+ * invocations; returns how many it ended. Safe to repeat, because an invocation ends only once.
  */
 export async function endFinishedInvocations(db: Kysely<Database>, limit: number): Promise<number> {
   const { numAffectedRows } = await sql`with finished as (

@@ -182,9 +182,9 @@ export async function endAttempt(
 }
 
 /**
- * Ends the locked edges of a cohort that ends, together with their attempts in progress, so that nothing more is handed
- * over. Returns the events of those attempts; an edge without a call has none. Safe to repeat: an ended edge stays as
- * it is.
+ * Ends the locked edges of a cohort that is ending, together with their attempts in progress, so that nothing more is
+ * handed over. Returns the events of those attempts; an edge without a call has none. Safe to repeat: an ended edge
+ * stays as it is.
  */
 export async function cancelEdges(
   trx: Transaction<Database>,

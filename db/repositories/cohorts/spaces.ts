@@ -194,7 +194,7 @@ export interface RegisteredSpaces {
 }
 
 /**
- * Registers the spaces of a locked version. The same content stays the same generation; different content creates a new
+ * Registers the spaces of a locked version. Unchanged content keeps its generation; different content creates a new
  * one, and so does the first registration after a revocation.
  */
 export async function registerSpaces(

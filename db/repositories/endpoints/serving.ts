@@ -9,7 +9,10 @@ const withServing = (db: Kysely<Database>, versionId: string) =>
     .where('serving', 'is not', null)
     .where('deleted_at', 'is', null)
 
-/** Finds another endpoint of a version that says how to serve it. Locks the version, so that two cannot set it at once. */
+/**
+ * Finds another endpoint of a version that says how to serve it. Locks the version, so that two requests cannot set it
+ * at once.
+ */
 export async function findOtherServing(
   trx: Transaction<Database>,
   { id, versionId }: { id: string | undefined; versionId: string },

@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 /** A cap on the list; no realistic pool has more models on its nodes. */
 const MAX_MODELS = 1_000
 
-/** Lists the models on nodes that have reported since a time, those with the most requests in flight first. */
+/** Lists the models on nodes that have reported since a given time, those with the most requests in flight first. */
 export async function listModelCopies(
   db: Kysely<Database>,
   { silentSince, key }: { silentSince: Date; key: string | undefined },

@@ -44,7 +44,7 @@ export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
 /** The maximum number of requests that are read; under high load they cover less time. */
 const MAX_REQUESTS = 20_000
 
-/** Returns the counts and latencies of the newest requests of all accounts since a time. */
+/** Returns the counts and latencies of the newest requests of all accounts since a given time. */
 export async function readRecentRequests(db: Kysely<Database>, since: Date): Promise<RecentRequests> {
   const { rows } = await sql<RecentRequests>`
     with recent as materialized (
@@ -69,7 +69,7 @@ export interface NodeCounts {
   missing: { id: string; name: string }[]
 }
 
-/** Counts the nodes of the pool; those without a report since a time are offline. */
+/** Counts the nodes of the pool; those without a report since the given time are offline. */
 export async function countNodes(db: Kysely<Database>, silentSince: Date): Promise<NodeCounts> {
   const { rows } = await sql<NodeCounts>`
     with seen as (
@@ -88,7 +88,7 @@ export async function countNodes(db: Kysely<Database>, silentSince: Date): Promi
 
 const MAX_GATE_FAULTS = 20
 
-/** Lists nodes that have reported since a time and that cannot reach the gate, or whose calls it rejects. */
+/** Lists nodes that have reported since a given time and that cannot reach the gate, or whose calls it rejects. */
 export async function listGateFaults(
   db: Kysely<Database>,
   silentSince: Date,

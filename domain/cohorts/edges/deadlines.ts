@@ -34,7 +34,7 @@ interface EdgeTiming {
   calledAt: Date
   /** When the payload and both models were ready; null until then. */
   readyAt: Date | null
-  /** Since when the consumer has been calling without a break while the producer has not called. */
+  /** The time since which the consumer has kept calling without any call from the producer. */
   aloneSince: Date | null
   /** The producer has called during this attempt. */
   isOffered: boolean

@@ -1,4 +1,4 @@
-"""Audio models of transformers: VITS for speech, MusicGen for music."""
+"""Audio models from transformers: VITS for speech, MusicGen for music."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
 MAX_SAMPLE = 32_767
-# Raw samples have no header to give the rate; OpenAI's clients play them at this rate, as a single channel.
+# Raw samples have no header with a sample rate; OpenAI's clients play them as mono at this rate.
 PCM_RATE = 24_000
 
 
 @dataclass(frozen=True)
 class AudioFormat:
-    """A file format: its type, and FFmpeg's container and encoder, if it needs any."""
+    """A file format: its media type, and FFmpeg's container and encoder if it needs them."""
 
     content_type: str
     container: str = ""

@@ -1,4 +1,4 @@
-"""Calls the pipelines of diffusers for each task type, and turns their results into files."""
+"""Calls the diffusers pipelines for each task type, and turns their results into files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def sides_of(fields: Fields, multiple: int) -> dict[str, int]:
 
 
 def requested_image(fields: Fields, multiple: int) -> Any:
-    """Returns a request's image in the requested size, or in its own."""
+    """Returns a request's image, resized to the requested width and height (see `fitted`)."""
     sides = sides_of(fields, multiple)
     image = image_of(fields, "image_url")
     return fitted(image, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
@@ -156,7 +156,7 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
     def prepare(fields: Fields) -> Callable[[Job], GenerationOutput]:
         prompt, metadata = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
         image = requested_image(fields, multiple)
-        # Pipelines that accept a size would otherwise fit the image into their default one.
+        # Pipelines that accept a size would otherwise fit the image into their default size.
         accepted = arguments_of(pipeline)
         sides: dict[str, int] = dict(zip(("width", "height"), image.size, strict=True))
         count = count_of(fields, sides)

@@ -145,7 +145,7 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** Says if the response begins as a call, and lists the strings it may begin with instead. */
+  /** Specifies whether the response begins with a call, and lists the strings it may begin with instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 

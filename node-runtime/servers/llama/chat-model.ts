@@ -68,7 +68,7 @@ export class ChatModel {
     this.#llama = parts.llama
     this.#model = parts.model
     this.#context = parts.context
-    // Resolved once, because it takes longer than a short response.
+    // Resolving takes longer than a short response, so we do it only once.
     this.#wrapper = resolveInTime(() => parts.binding.resolveChatWrapper(parts.model))
     for (let i = 0; i < concurrency; i++) this.#free.push(parts.context.getSequence())
   }
@@ -351,7 +351,7 @@ function continuing(wrapper: ChatWrapper, tokens: readonly number[]): ChatWrappe
 async function loadState(sequence: LlamaSequence, { path, tokens }: ReadState): Promise<void> {
   await sequence.loadStateFromFile(path, { acceptRisk: true }).catch((err: unknown) => {
     process.stderr.write(`${String(err)}\n`)
-    throw new BadPayloadError('shape_mismatch', 'llama.cpp cannot load the payload on this model')
+    throw new BadPayloadError('shape_mismatch', 'llama.cpp cannot load the payload for this model')
   })
   if (sequence.nextTokenIndex !== tokens.length) {
     throw new BadPayloadError(

@@ -105,7 +105,10 @@ function functionOf(tool: unknown, index: number): NamedFunction {
   }
 }
 
-/** Translates parameters. One odd schema among an agent's many tools must not fail its chats, unless it is strict. */
+/**
+ * Translates parameters. One odd schema among an agent's many tools must not break its chats, unless that tool is
+ * strict.
+ */
 function paramsOf(parameters: object, options: GrammarSchemaOptions): GrammarSchema {
   try {
     return grammarSchema(parameters, options)

@@ -4,7 +4,7 @@ import { UnusableError } from './unusable-error.ts'
 
 /** The number of characters per tokenizer call. */
 const SLICE = 4_096
-/** The maximum number of additional tokens that splitting text into two slices may cause. */
+/** The maximum number of tokens that splitting text into two slices can add. */
 const CUT_TOKENS = 8
 
 /**

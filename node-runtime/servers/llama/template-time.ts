@@ -15,7 +15,7 @@ interface TimeLimit {
   timeoutMs?: number
 }
 
-/** Thrown if a template does not finish in time; `isSpinning` unless the machine was too busy to run it. */
+/** Thrown if a template does not finish in time; `isSpinning` is false if the machine was too busy to run it. */
 class TemplateTimeout extends Error {
   override readonly name = 'TemplateTimeout'
   readonly isSpinning: boolean

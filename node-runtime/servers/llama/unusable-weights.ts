@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 /** The exit status of a model server whose weights cannot be loaded on any node; see ../README.md. */
 export const UNUSABLE_STATUS = 65
 
-/** Messages of llama.cpp and its binding about a file that is damaged, truncated or of an unknown type. */
+/** Messages from llama.cpp and its binding about a file that is damaged, truncated or of an unknown type. */
 const FAULTS_OF_WEIGHTS = [
   /model is corrupted or incomplete/,
   /unknown model architecture: /,

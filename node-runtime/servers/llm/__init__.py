@@ -1,1 +1,1 @@
-"""Serves a language model with PyTorch; `llm_server.py` is the program."""
+"""Serves a language model with PyTorch; the entry point is `llm_server.py`."""

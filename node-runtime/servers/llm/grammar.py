@@ -67,7 +67,7 @@ class Grammars:
             try:
                 schema = self._checked(tool.parameters, tool.field, tool.strict)
             except Unusable:
-                # One odd schema among an agent's many tools must not fail its chats, unless that tool is
+                # One odd schema among an agent's many tools must not break its chats, unless that tool is
                 # strict.
                 if tool.strict:
                     raise
@@ -122,7 +122,7 @@ class Guide:
         self._tokenizer = tokenizer
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Sets the probability of every token that cannot follow to zero."""
+        """Sets to zero the probability of every token that cannot come next."""
         allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
         logits[(allowed == 0).to(logits.device)] = -torch.inf
 

@@ -42,7 +42,7 @@ class Guided(Protocol):
     """A constraint on the next token."""
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Sets the probability of every token that cannot follow to zero."""
+        """Sets to zero the probability of every token that cannot come next."""
         ...
 
     def accept(self, token: int) -> bool:

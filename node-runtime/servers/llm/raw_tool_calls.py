@@ -1,5 +1,6 @@
-"""Tool calls as JSON without closing tags: `{"name": ..., "parameters": {...}}` of Llama 3,
-`[TOOL_CALLS][{...}]` of Mistral."""
+"""Tool calls as JSON without closing tags: Llama 3's `{"name": ..., "parameters": {...}}` and Mistral's
+`[TOOL_CALLS][{...}]`.
+"""
 
 from __future__ import annotations
 

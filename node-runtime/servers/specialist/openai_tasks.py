@@ -96,7 +96,7 @@ async def _naming(work: Awaitable[dict[str, Any]], name: str, caller_name: str) 
 
 
 def _inputs(value: Any, decode: Decode | None) -> list[str]:
-    """Returns the texts of `input`: one or many, as text, as tokens, or as parts of the type `text`."""
+    """Returns the texts of `input`: one or many, as text, as tokens, or as parts of type `text`."""
     if isinstance(value, str):
         return [value]
     parts = _list(value, "input")

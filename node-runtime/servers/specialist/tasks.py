@@ -18,7 +18,7 @@ from specialist.texts import Text, Tokenization, Tokens
 
 Task = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
-# Longer inputs than this are tokenized in a thread, so that small requests do not wait for them.
+# Inputs longer than this are tokenized in a thread, so that small requests do not wait for them.
 INLINE_CHARACTERS = 20_000
 # A classifier's label with one of these names means harmless text, so it is not a moderation category.
 HARMLESS = frozenset({"ok", "safe", "neutral", "normal", "none", "clean", "benign", "harmless", "label_0"})

@@ -25,7 +25,7 @@ FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mp
 
 
 def tone() -> str:
-    """Returns short audio as a `data:` URL, for the first request of a load."""
+    """Returns short audio as a `data:` URL, for the first request after a load."""
     samples = (np.sin(np.arange(RATE // 2) * (2 * np.pi * 440 / RATE)) * 8_000).astype("<i2")
     file = io.BytesIO()
     with wave.open(file, "wb") as out:

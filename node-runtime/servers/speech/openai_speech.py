@@ -73,7 +73,7 @@ def _prompt(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _temperature(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Zero, like a missing value, lets the library raise the temperature if a text seems wrong."""
+    """Zero, like a missing value, lets the library raise the temperature if the text seems wrong."""
     value = body.get("temperature")
     if value is not None and (not isinstance(value, (int, float)) or not 0 <= value <= 1):
         raise InputProblem("temperature must be a number from 0 to 1", "/temperature")

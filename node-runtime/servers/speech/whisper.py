@@ -54,7 +54,7 @@ class SpeechModel:
         return {"languages": len(self._languages)}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Adds audio that isn't silent to the first request of a load."""
+        """Adds audio that isn't silent to the first request after a load."""
         return {**body, "audio_url": tone()}
 
     def __call__(self, body: Mapping[str, Any], disconnected: threading.Event) -> dict[str, Any]:

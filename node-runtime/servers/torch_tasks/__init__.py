@@ -1,1 +1,1 @@
-"""Serves specialists that generate text with PyTorch; `torch_server.py` is the program."""
+"""Serves specialists that generate text with PyTorch; the entry point is `torch_server.py`."""

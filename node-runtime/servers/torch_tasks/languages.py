@@ -27,7 +27,7 @@ class Languages:
 
     @property
     def first(self) -> str | None:
-        """One of the languages, for the first request of a load; None if the model offers no choice."""
+        """One of the languages, for the first request after a load; None if the model offers no choice."""
         return next(iter(self._codes or self._marks), None)
 
     def prepare(self, text: str, source: str | None, target: str | None) -> tuple[str, dict[str, int]]:

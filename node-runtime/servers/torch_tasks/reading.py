@@ -58,7 +58,7 @@ class Reader:
         return {"max_tokens": self._writer.positions}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Adds an image to the first request of a load."""
+        """Adds an image to the first request after a load."""
         file = io.BytesIO()
         Image.new("RGB", (64, 64), "white").save(file, "PNG")
         return {**body, "image_url": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"}

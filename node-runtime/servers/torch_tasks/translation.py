@@ -41,7 +41,9 @@ class Translator:
         return {"max_tokens": self._max_tokens}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Adds one of the model's languages to the first request of a load, whose sender doesn't know them."""
+        """Adds one of the model's languages to the first request after a load, whose sender doesn't know
+        them.
+        """
         return {"target_language": self._languages.first, **body}
 
     @torch.inference_mode()

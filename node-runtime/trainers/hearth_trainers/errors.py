@@ -26,7 +26,7 @@ class JobError(Exception):
 
 
 class NodeFault(Exception):
-    """This node cannot do what its job needs; another one may."""
+    """This node cannot do what its job needs, but another node might."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

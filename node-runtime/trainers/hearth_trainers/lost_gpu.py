@@ -8,7 +8,8 @@ _MAX_REASON = 200
 
 
 def lost_gpu(device: int = 0) -> str | None:
-    """Returns the error of a GPU that this process can no longer use, on one line; None while it can.
+    """Returns the error of a GPU that this process can no longer use, on one line; None if the GPU still
+    works.
 
     CUDA repeats a kernel or hardware error on every later call of the process, so one more call proves the
     loss. After a transient error, such as a lack of memory, that call succeeds.

@@ -44,8 +44,8 @@ def warn_about_data(
     message: str, *, column: str | None = None, count: int | None = None, row: int | None = None
 ) -> None:
     """Logs a warning about data that the model learns differently from how it was written, or not at all, and
-    adds it to the run's metrics. `count` is the number of affected rows or values, `row` the first of
-    them, from 1.
+    adds it to the run's metrics. `count` is the number of affected rows or values, and `row` is the first
+    of them, from 1.
     """
     warn(message)
     where = {name: value for name, value in (("column", column), ("count", count), ("row", row)) if value is not None}

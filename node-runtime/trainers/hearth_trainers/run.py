@@ -39,5 +39,5 @@ class Outcome:
     files: dict[str, bytes] = field(repr=False)
     # The columns of the dataset that the model does not learn from, as `describe_left_out` returns them.
     left_out: list[dict[str, str]]
-    # Fields of the manifest that only this task has.
+    # Manifest fields that only this task has.
     extra: dict[str, Any] = field(default_factory=dict)

@@ -33,8 +33,8 @@ def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
 
 def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
     """Returns the input schema of a model over columns. A column that had no missing values in training is
-    required. `x-order` lists the columns in table order, which object members lose in the database. A
-    schema that would be too long omits the values seen in training.
+    required. `x-order` lists the columns in table order, because the database doesn't preserve the order
+    of object members. A schema that would be too long omits the values seen in training.
     """
     schema = _columns(features, _seen_values)
     if _length(schema) <= _MAX_SCHEMA_CHARS:

@@ -28,7 +28,7 @@ from .words import WORDS_VERSION, has_new_words, words_of
 LEARNS_CLASSES = True
 _STATE = "state.npz"
 # If a larger share of the held-out texts has no known word, we warn: the metrics then say little about the
-# others.
+# other texts.
 MAX_UNKNOWN_SHARE = 0.2
 
 

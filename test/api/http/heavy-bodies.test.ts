@@ -29,7 +29,7 @@ function filled(open: string, close: string, item: (nth: number) => string, byte
 const namesOf = (count: number): string =>
   `{${Array.from({ length: count }, (_, nth) => `"k${nth}":1`).join()}}`
 
-/** Values that were expensive to parse or check, or look as if they were. */
+/** Values that were expensive to parse or check, or only look expensive. */
 const SHAPES = {
   'many names': filled('{', '}', (nth) => `"k${nth}":1`),
   'many short names': filled('{', '}', (nth) => `"${nth.toString(36)}":0`),

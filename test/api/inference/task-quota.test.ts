@@ -34,7 +34,7 @@ describe('tasks that are waiting for a node', () => {
     return { ...account, endpoint, infer }
   }
 
-  it('are limited per account on every route, and make room for another when one ends', async () => {
+  it('are limited per account on every route, and another is accepted once one ends', async () => {
     const [mine, theirs] = [await tenant(3), await tenant(1)]
     const first = await mine.infer()
     assert.equal(first.status, 202)

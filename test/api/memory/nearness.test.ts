@@ -245,7 +245,7 @@ describe('memory ordered by similarity', () => {
     assert.equal(during, before)
   })
 
-  /** Points the setting's endpoint name to this endpoint. */
+  /** Gives this endpoint the name in the setting, and renames the endpoint that had it. */
   async function name({ id }: EndpointRow): Promise<void> {
     const { db } = chat.api.database
     await db.transaction().execute(async (trx) => {

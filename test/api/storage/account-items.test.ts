@@ -148,7 +148,7 @@ describe("an account's number of items", () => {
     assert.equal((await patch(500_000)).status, 200)
   })
 
-  it('need not include deleted datasets, whose rows lose their descriptions and columns', async () => {
+  it('can ignore deleted datasets, because their rows lose their descriptions and columns', async () => {
     const mine = await api.account()
     const { db } = api.database
     const { body } = await call(mine, 'POST', '/datasets', {

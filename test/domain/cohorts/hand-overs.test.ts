@@ -115,7 +115,7 @@ describe('the evidence of an edge', () => {
     }
   })
 
-  it('is rejected by the strongest metric even if a weaker one would allow the edge', () => {
+  it('is insufficient when its strongest metric fails, even if a weaker one would allow the edge', () => {
     const cosine = evidence('cosine', { score: 0.99 })
     const codes = [
       decide([cosine, evidence('retrieval_overlap', { score: 0.5 })]),

@@ -137,7 +137,7 @@ describe('checkHubRepo', () => {
     const weightsOf = ({ compatibility }: ReturnType<typeof gguf>) =>
       compatibility.checks.find(({ check }) => check === 'weights')
 
-    it('uses all parts of one quantization and adds up their sizes', () => {
+    it('is used with all parts of one quantization and their total size', () => {
       const parts = ['big-Q6_K-00001-of-00002.gguf', 'big-Q6_K-00002-of-00002.gguf']
       const { files, sizeBytes, compatibility, requirements } = gguf(parts)
 
@@ -147,7 +147,7 @@ describe('checkHubRepo', () => {
       assert.ok((requirements.vram_mb ?? 0) > (gguf(['small-Q6_K.gguf']).requirements.vram_mb ?? 0))
     })
 
-    it('prefers the middle quantization, whether it or the others are split', () => {
+    it('does not change the preference for the middle quantization', () => {
       const split = [
         'Q4_K_M/m-00001-of-00003.gguf',
         'Q4_K_M/m-00002-of-00003.gguf',
@@ -160,7 +160,7 @@ describe('checkHubRepo', () => {
       ])
     })
 
-    it('reports the missing part, unless another quantization is complete', () => {
+    it('is rejected with the name of the missing part, unless another quantization is complete', () => {
       const parts = ['a-Q4_0-00001-of-00004.gguf', 'a-Q4_0-00003-of-00004.gguf', 'a-Q4_0-00004-of-00004.gguf']
       const broken = gguf(parts)
 

@@ -92,7 +92,7 @@ describe('the number of copies that endpoints want', () => {
     assert.equal(scheduledMin([], NOW), undefined)
   })
 
-  it('reports what sets the minimum', () => {
+  it('is reported with the setting that determines its minimum', () => {
     const schedule = [{ cron: '0 8 * * *', timezone: 'UTC', min: 2 }]
     const least = (overrides: Partial<EndpointCopies>) =>
       leastCopies(buildEndpoint({ min_copies: 1, ...overrides }), NOW)
@@ -103,7 +103,7 @@ describe('the number of copies that endpoints want', () => {
     assert.deepEqual(least({ schedule, min_warm: 3 }), { copies: 3, by: 'operators' })
   })
 
-  it('reports which schedule entry is invalid', () => {
+  it('cannot be scheduled with an invalid cron expression or time zone', () => {
     const fault = (cron: string, timezone = 'UTC') => faultOf({ cron, timezone, min: 0 })
     const field = (cron: string, timezone?: string) => fault(cron, timezone)?.field
 

@@ -216,7 +216,7 @@ describe('a direct edge transfer', () => {
     )
   })
 
-  it('looks absent to everyone but the consumer of the current attempt', async () => {
+  it('is invisible to everyone but the consumer of the current attempt', async () => {
     const bytes = randomBytes(100)
     const at = newAttempt()
     const first = await nodes.offer(bytes, at)

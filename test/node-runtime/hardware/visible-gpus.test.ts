@@ -136,7 +136,7 @@ esac`
     assert.deepEqual((await find('2', DIVIDED, options)).devices, [])
   })
 
-  it('are explained by the doctor, which warns about a variable that CUDA does not read to its end', async () => {
+  it('are explained by the doctor, which warns about a variable that CUDA reads only in part', async () => {
     const check = async (variable: string) => {
       const inventory: Partial<NodeInventory> = { gpu_restriction: (await find(variable)).restriction! }
       const node = {

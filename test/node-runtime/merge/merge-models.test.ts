@@ -265,7 +265,7 @@ describe('model merges', () => {
     })
   })
 
-  it('reads shards of mixed types and writes bf16 shards, with config and tokenizer', async () => {
+  it('read shards of mixed types and write bf16 shards, with config and tokenizer', async () => {
     const base = model('base', { shards: 3, dtypes: { mlp: 'F32', norm: 'F16' } })
     const a = model('a', { seed: 1, dtype: 'F32' })
 
@@ -284,7 +284,7 @@ describe('model merges', () => {
     }
   })
 
-  it('merges tied models, one of which stores its output embedding anyway', async () => {
+  it('accept tied models even if one of them stores its output embedding', async () => {
     model('a', { seed: 1, tied: true })
     const { tensors_total } = await merge({ method: 'slerp', sources: [use('a'), use('a')] })
     model('b', {

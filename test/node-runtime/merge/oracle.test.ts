@@ -28,7 +28,7 @@ describe('merges compared with mergekit', () => {
     },
   ]
   for (const { method, spec } of cases) {
-    it(`${method} agrees up to bf16 rounding`, async () => {
+    it(`agree for ${method}, up to bf16 rounding`, async () => {
       using folder = temporaryFolder()
       for (const seed of [0, 1, 2]) writeCheckpoint(join(folder.path, `m${seed}`), oracleModel(seed))
       const use = (seed: number) => ({ dir: join(folder.path, `m${seed}`), label: `m${seed}`, weight: 1 })

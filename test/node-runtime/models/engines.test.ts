@@ -68,7 +68,7 @@ describe('the engine of a model', function () {
     return ((await body.json()) as { argv: string[] }).argv
   }
 
-  it('is vLLM on a node with a GPU, and the own server on a node without', async () => {
+  it("is vLLM on a node with a GPU, and Hearth's own server on a node without one", async () => {
     const key = await addModel(api, { name: 'both' }, { config: LLAMA })
     await using gpu = await startWith([24_000])
     await using cpu = await startWith([])
@@ -119,7 +119,7 @@ describe('the engine of a model', function () {
     )
   })
 
-  it('is the own server for an architecture that vLLM does not implement, and for a GPU that is too small', async () => {
+  it("is Hearth's own server for an architecture that vLLM does not implement, and for a GPU that is too small", async () => {
     const unknown = { model_type: 'new', architectures: ['NewForCausalLM'] }
     const strange = await addModel(api, { name: 'strange' }, { config: unknown })
     const small = await addModel(api, { name: 'small' }, { config: LLAMA })
@@ -132,7 +132,7 @@ describe('the engine of a model', function () {
     assert.deepEqual([engineOf(node, strange), engineOf(old, small)], [OWN, OWN])
   })
 
-  it('is the own server when vLLM fails, and vLLM is not tried again for a while', async () => {
+  it("is Hearth's own server when vLLM fails, and vLLM is not tried again for a while", async () => {
     const key = await addModel(api, { name: 'failing', fails: true }, { config: LLAMA })
     await using node = await startWith([24_000])
 
@@ -149,7 +149,7 @@ describe('the engine of a model', function () {
     assert.deepEqual([engineOf(node, key), starts], [OWN, 3])
   })
 
-  it('becomes the own server once a stage needs it, after the requests in flight, and stays that', async () => {
+  it("becomes Hearth's own server once a stage needs it, after the requests in flight, and does not change back", async () => {
     const key = await addModel(api, { name: 'staged' }, { config: LLAMA })
     await using node = await startWith([24_000])
     const { models } = node.parts

@@ -176,7 +176,7 @@ describe('model residency', function () {
     })
   }
 
-  it('stops without waiting for the memory of a protected model', async () => {
+  it("lets a node stop without waiting for a protected model's memory", async () => {
     const node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
     const { models } = node.parts
     const [first, second] = [

@@ -60,7 +60,7 @@ describe('the reported isolation of tools', () => {
     }
   })
 
-  it('writes the limits of a run to the files of cgroup v2, and lists it', async () => {
+  it("matches the limits that are written to a run's cgroup v2 files", async () => {
     const base = join(folder.path, 'v2')
     mkdirSync(base)
     const groups = new ControlGroups({
@@ -107,7 +107,7 @@ describe('the reported isolation of tools', () => {
     })
   })
 
-  it('enables the controllers of a delegated unit, and relies on seccomp if the kernel adds no limits', async () => {
+  it("relies on seccomp if a delegated unit's controllers are enabled but the kernel adds no limits", async () => {
     const unit = '/system.slice/hearth.service'
     const { proc, base } = fakeTree('delegated', `${unit}/node`, 'cpuset cpu io memory pids', unit)
 

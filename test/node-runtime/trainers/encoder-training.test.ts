@@ -198,7 +198,7 @@ describe('tuning text encoders', function () {
     assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
   })
 
-  it('fails before it trains, with the column, the row and what it expected', async () => {
+  it('fails before training, and names the column, the row and what it expected', async () => {
     const chatty = join(folder.path, 'chatty')
     await makeTinyLlm(chatty)
     const csv = join(folder.path, 'classes.csv')

@@ -114,7 +114,7 @@ describe('continuing from an earlier model', () => {
     assert.match(differing.error?.message ?? '', /'size' is a category here; the base learned from a number/)
   })
 
-  it('warns about text that the base did not learn, and rejects a base that knows none of its columns', async () => {
+  it("warns about text that the base did not learn, and rejects a base that learned none of the dataset's values", async () => {
     const lines = (name: string, header: string, row: (index: number) => string, count = 60) =>
       writeFile(
         join(folder.path, name),

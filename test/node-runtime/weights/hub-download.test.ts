@@ -107,7 +107,7 @@ describe('weights from the hub', () => {
     assert.equal(forged.status, 403)
   })
 
-  it('are readable, if gated, only by a node that needs them, and only while it does', async () => {
+  it('are readable, if gated, only by nodes that currently need them', async () => {
     await using guarded = await startApi({
       env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
     })

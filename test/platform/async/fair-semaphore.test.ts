@@ -71,7 +71,7 @@ describe('fair turns', () => {
     assert.equal(takers.begun.at(-1), 'c1')
   })
 
-  it('reject the newcomer when the maximum number of keys is waiting', async () => {
+  it('are refused to a newcomer when the maximum number of keys is waiting', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'])
 

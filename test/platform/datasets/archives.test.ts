@@ -148,7 +148,7 @@ describe('reading hf_dataset', () => {
     assert.deepEqual(found, { rows: 1000, ...COLUMNS })
   })
 
-  it('skips metadata left by archivers of other systems', async () => {
+  it('skips metadata left by archivers on other systems', async () => {
     const files = [...saved('d/', 10), { name: '__MACOSX/d/._data.arrow', bytes: Buffer.from('x') }]
 
     assert.deepEqual(await readZip(...files), { rows: 10, ...COLUMNS })

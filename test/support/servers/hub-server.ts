@@ -166,8 +166,8 @@ function answer(exchange: Exchange): void {
 const mayRead = ({ req }: Exchange): boolean => req.headers.authorization === `Bearer ${HUB_TOKEN}`
 
 /**
- * Returns the requested repository and commit; undefined if the request was rejected. A private repository looks
- * absent.
+ * Returns the requested repository and commit; undefined if the request was rejected. A private repository appears not
+ * to exist.
  */
 function find(
   exchange: Exchange,

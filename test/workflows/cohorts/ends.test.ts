@@ -82,7 +82,7 @@ describe('a cohortRun as it ends', () => {
     assert.ok((events?.length ?? 0) < 80, String(events?.length))
   })
 
-  it('ends with its last stage even while no worker runs its workflow, which ends once a worker does', async () => {
+  it('ends with its last stage even while no worker runs its workflow, and the workflow ends once a worker is back', async () => {
     const control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'alone' }, { price_micro: PRICE })
@@ -169,7 +169,8 @@ describe('a cohortRun as it ends', () => {
     const beyond = ['slow', 'slower', 'slowest']
     const run = await cohorts.run({
       stages: [
-        // It ends soon after a heartbeat of the others; their next heartbeat would be too late to learn of it.
+        // It ends soon after the other producers send a heartbeat; their next heartbeat would be too late to learn of
+        // it.
         waits('fast', id, 2.2),
         ...beyond.map((stage) => waits(stage, id, 60)),
         // It outlasts the limit, so its own end can't be what stops the others.

@@ -47,7 +47,7 @@ describe('cohort stage failures', function () {
     }
   })
 
-  it('do not include a model that is unloaded while its stage waits for its input', async () => {
+  it('do not include the unloading of a model while its stage waits for its input', async () => {
     await using _control = await world.on.control()
     const { models } = world.node.parts
     const slow = await world.on.endpoint({ name: `slow-${newId()}` })

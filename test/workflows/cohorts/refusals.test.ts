@@ -3,7 +3,7 @@ import { newId } from '../../../domain/ids.ts'
 import type { PlanRequest } from '../../../schemas/cohorts/plan.ts'
 import { CohortWorld } from '../../support/servers/worlds/cohort-world.ts'
 
-describe("a model's rejection of its input", function () {
+describe('a rejected input or result', function () {
   this.timeout(60_000)
   let world: CohortWorld
   before(async () => {
@@ -30,7 +30,7 @@ describe("a model's rejection of its input", function () {
       assert.match(stage.error.message, /\u{1F600}/u)
     })
 
-  it("is not needed when another stage's value would replace the whole input with a string", async () => {
+  it("does not reach the model when another stage's value would replace the whole input with a string", async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = {
@@ -60,7 +60,7 @@ describe("a model's rejection of its input", function () {
       /^output "x" needs "\/none", which is missing .*: it has "predictions"/,
     ],
   ] as const)
-    it(`fails a stage whose result lacks the value that ${name} needs, and does not run the next stage`, async () => {
+    it(`fails the stage when the result lacks the value that ${name} needs, and the next stage does not run`, async () => {
       await using _control = await world.on.control()
       const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
       const plan: PlanRequest = {

@@ -129,7 +129,7 @@ describe('folders of cohorts and structured runs', function () {
     )
   })
 
-  it('are never swept while a row needs them, but are swept a day after its end', async () => {
+  it('are kept while a row needs them, and swept a day after their cohort or run has ended', async () => {
     const { db } = world.api.database
     const [cohort, run] = [await openCohort(), await openRun()]
     const ended = [await openCohort(), await openRun()] as const

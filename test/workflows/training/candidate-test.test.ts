@@ -67,7 +67,7 @@ describe('candidateTest', () => {
     return { endpoint, versionId }
   }
 
-  it('promotes an import once its first request has loaded it, and opens it to others', async () => {
+  it('promotes an import once its first request has loaded it, and opens it to other accounts', async () => {
     const { endpoint, versionId } = await imported({ name: 'good' })
     const other = await world.api.account()
     const path = `/api/builder/v1/endpoints/${endpoint.id}`
@@ -116,7 +116,7 @@ describe('candidateTest', () => {
     )
   })
 
-  it('ends the test and places nothing when the version is disabled while it runs', async () => {
+  it('ends the running test and places nothing when the version is disabled', async () => {
     const { endpoint, versionId } = await imported({ name: 'parted', load_s: 3 })
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })

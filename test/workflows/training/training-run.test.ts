@@ -190,7 +190,7 @@ describe('trainingRun', () => {
     assert.equal((await read(jobId)).error_message, 'The column target holds no numbers.')
   })
 
-  it('does not count nodes that stop or preempt the run', async () => {
+  it('does not count interruptions by stopping or preempting nodes against the run', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {

@@ -32,7 +32,7 @@ interface Range {
 }
 
 interface EventStreamOptions<T> {
-  /** Lists events of every type, oldest first, so that each read continues after what the previous one saw. */
+  /** Lists events of every type, oldest first, so that each read continues where the previous one ended. */
   read: (range: Range) => Promise<T[]>
   /** The only type to send; all types when undefined. */
   type: string | undefined

@@ -26,7 +26,7 @@ const MAX_POLL_INTERVAL_MS = 250
 const STILL_READING =
   'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to see the outcome.'
 
-/** Returns that message, including what the reader is waiting for. */
+/** Returns `STILL_READING`, plus what the reader is waiting for, if anything. */
 export const stillReading = ({ error_message: reason }: Pick<DatasetUploadRow, 'error_message'>): string =>
   reason === null ? STILL_READING : `${STILL_READING} It waits: ${reason}`
 

@@ -29,7 +29,8 @@ export const deleteEndpoint = route({
     if (seen.is_base_model && seen.account_id !== accountId) throw baseModel()
     assertOwn(seen, accountId)
     const remove = seen.is_base_model ? withdrawImport : removeEndpoint
-    // This also changes the endpoints that this one replaces, which other requests may be changing.
+    // This also changes the endpoints that the deleted one replaces; other requests may be changing them too, hence the
+    // retry.
     const deleted = await retryTransaction(db, (trx) => remove(trx, seen, now()))
     if (!deleted) throw endpointNotFound()
   },

@@ -161,7 +161,7 @@ function refuseForBaseModel(body: UpdateEndpoint): void {
 }
 
 /**
- * Returns the new review status: a public endpoint needs a review, leaving `public` needs none, and a changed
+ * Returns the new review status: a public endpoint needs a review, leaving `public` needs no review, and a changed
  * listing is reviewed again.
  */
 function reviewOf(

@@ -20,7 +20,7 @@ export const createModel = route({
   async handler({ caller: { accountId }, body }, { db, now, config }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
-      // Lock the model before the version, in the same order as its removal does.
+      // Lock the model before the version, as `releaseVersions` does.
       const id = newId()
       const model = await modelRepository.ensureModel(trx, {
         id,

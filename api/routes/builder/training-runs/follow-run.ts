@@ -20,7 +20,8 @@ const REREAD_INTERVAL_MS = 5_000
 /** The read interval for a run that reports continuously. */
 const READ_INTERVAL_MS = 100
 /**
- * A run's last log lines arrive over a different connection than the report that it ended, and may be this much later.
+ * A run's last log lines arrive over a different connection than the report that it has ended, and may arrive this much
+ * later.
  */
 const LAST_LOGS_DELAY_MS = 2_000
 /** The stream ends after this time, so that a reconnecting client's key and access are checked again. */

@@ -50,7 +50,7 @@ export const getTrainingRunLogs = route({
   },
 })
 
-/** Returns lines in order of arrival, which differs from the order of their numbers when a line was late. */
+/** Returns lines in order of arrival, which differs from their numerical order if a line arrived late. */
 async function linesAfter(
   db: Kysely<Database>,
   run_id: string,

@@ -29,9 +29,9 @@ export class NodePicker {
   }
 
   /**
-   * Returns a slot on a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time,
-   * and `rate_limited` when too many of the account's requests are waiting for one. Calls `onQueue` if the call has to
-   * queue.
+   * Returns a slot on a node with the model loaded. Throws `model_cold` or `no_capacity` when no slot is available in
+   * time, and `rate_limited` when too many of the account's requests are waiting for one. Calls `onQueue` if the call
+   * has to queue.
    */
   pick(onQueue = () => {}): ModelSlot | Promise<ModelSlot> {
     const slot = this.#place()

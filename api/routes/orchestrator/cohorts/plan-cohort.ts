@@ -8,7 +8,9 @@ import { route } from '../../../http/route.ts'
 /** A plan is valid for ten minutes, so this allows about three plans a second. */
 const MAX_PLANS = 2_000
 const RETRY_AFTER_S = 60
-/** A large plan occupies a CPU for up to half a second, so an account may use a tenth of a CPU for its plans. */
+/**
+ * A large plan occupies a CPU for up to half a second, so an account can use at most a tenth of a CPU for its plans.
+ */
 const REST_FACTOR = 9
 /** Caps the pause, because the measured duration includes database waits, which don't occupy a thread. */
 const MAX_REST_MS = 500

@@ -8,7 +8,7 @@ import type { Services } from '../../../services.ts'
 const URL_TTL_MS = 24 * 3_600_000
 const CONTEXT = 'hub-file'
 
-/** The node that a URL is for, and the job that the node runs or the model that it may load. */
+/** The node that a URL is for, and the job that the node is running or the model that it may load. */
 export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey: string })
 
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }

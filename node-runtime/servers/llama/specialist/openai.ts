@@ -33,7 +33,7 @@ export async function openaiRerank(model: SpecialistModel, body: Body, signal: A
   return { id: randomUUID(), object: 'list', ...named(body), results, ...ordered(facts) }
 }
 
-/** Returns the texts of `input`: one or many, as text, as tokens, or as parts of the type `text`. */
+/** Returns the texts of `input`: one or many, as text, as tokens, or as parts of type `text`. */
 function inputs(model: SpecialistModel, value: unknown): string[] {
   if (typeof value === 'string') return [value]
   const parts = listed(value, 'input')

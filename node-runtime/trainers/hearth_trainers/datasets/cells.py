@@ -200,7 +200,7 @@ def _common_symbol(texts: pa.ChunkedArray) -> str | None:
 
 def _without_gaps(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Removes spaces and apostrophes that separate thousands."""
-    # Only if the whole value is one number: 10 2000 is two.
+    # Only if the whole value is one number: 10 2000 is two numbers.
     is_number = pc.match_substring_regex(texts, f"^{_GAP_THOUSANDS}$")
     if not pc.any(is_number).as_py():
         return texts

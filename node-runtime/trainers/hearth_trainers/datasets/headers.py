@@ -12,14 +12,14 @@ from ..protocol import warn_about_data
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?\d+")
-# A name rarely has more words, and a column with more distinct values holds no labels.
+# A name rarely has more words than this, and a column with more distinct values than this contains no labels.
 _MAX_NAME_WORDS = 3
 _MAX_LABELS = 20
 _DATE = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 
 
 def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray], numeric: Iterable[str]) -> None:
-    """Warns when column names look like values: a fraction over numbers, a date over dates, or a text that
+    """Warns when column names look like values: a fraction above numbers, a date above dates, or text that
     its column repeats. Years and pixel indices are names too, so ascending whole numbers count only next
     to a sentence. Other whole numbers count if every name looks like a value, or if the column has them as
     labels. `texts` are the columns as written; `numeric` names the columns of numbers.

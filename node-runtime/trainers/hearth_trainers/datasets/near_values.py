@@ -14,7 +14,8 @@ from ..times.clocks import is_clock
 from ..times.moments import is_time
 from .cells import why_not_numbers, without_marks
 
-# A column that is left out may have millions of distinct texts; this many show what it contains.
+# A column that is left out may have millions of distinct texts; this many are enough to show what it
+# contains.
 MAX_TEXTS = 2_000
 # Fewer distinct numbers, such as '30 days' and '60 days', are often meant as categories.
 MIN_NUMBERS = 5

@@ -185,7 +185,7 @@ def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None:
-    """Warns about text that is read as numbers although its notation is not the plain one."""
+    """Warns about text that is read as numbers although its notation isn't plain."""
     if numbers.how is None:
         return
     row = numbers.row

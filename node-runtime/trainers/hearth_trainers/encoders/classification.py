@@ -1,4 +1,4 @@
-"""Runs a fine-tuning job of a text classifier from start to end."""
+"""Runs a fine-tuning job for a text classifier from start to finish."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         **{f"train_{name}": value for name, value in trained.items()},
         "epochs": history,
     }
-    log(f"Of {len(data.check):,} held-out texts, {held_out['accuracy']:.1%} are assigned their own class.")
+    log(f"Of {len(data.check):,} held-out texts, {held_out['accuracy']:.1%} are assigned the right class.")
     text = example_text(data.texts[data.check[0]])
     example = _example(text, data.labels.classes, learning.probabilities_of(model, text))
     write_encoder(job, settings, encoder, model)

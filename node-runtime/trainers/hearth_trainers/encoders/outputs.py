@@ -47,7 +47,7 @@ def write_sentence_layout(directory: Path, encoder: Encoder) -> None:
     modules = directory / "modules.json"
     if modules.is_file():
         for module in json.loads(modules.read_text(encoding="utf-8")):
-            # The layout has been read, so this path does not lead out of the folder.
+            # Reading the layout has already rejected paths that lead out of the folder.
             if str(module.get("type")).endswith(".Pooling"):
                 _copy_file(encoder.folder, directory, f"{module.get('path', '')}/config.json".lstrip("/"))
         return

@@ -1,4 +1,4 @@
-"""Runs a fine-tuning job of a causal language model from start to end."""
+"""Runs a fine-tuning job for a causal language model from start to finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objective of causal language models: to predict each token that is trained on from those before it."""
+"""The objective of causal language models: predict each target token from the tokens before it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class NextToken:
         return {"eval_perplexity": math.exp(loss) if loss < 700 else math.inf}
 
     def _collate(self, examples: list[Example]) -> TokenBatch:
-        """Returns rows padded on the right to the longest of them, or to sequence_len."""
+        """Returns rows padded on the right to the length of the longest one, or to sequence_len."""
         width = max(len(one.ids) for one in examples)
         if self._settings.pad_to_sequence_len:
             width = max(width, self._settings.sequence_len)

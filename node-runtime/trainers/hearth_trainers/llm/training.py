@@ -109,8 +109,8 @@ class FineTuning:
             last = number == len(batches)
             with torch.enable_grad() if last else self._group.no_sync(self._model):
                 summed = self._objective.loss(self._model, batch)
-                # Gradients are averaged over the processes; this factor makes the loss the mean
-                # over the targets of all of them.
+                # Gradients are averaged over the processes; this factor makes the loss the mean over all
+                # processes' targets.
                 (summed * (self._group.world_size / max(1, targets))).backward()
             total += summed.detach()
         if self._settings.max_grad_norm > 0:

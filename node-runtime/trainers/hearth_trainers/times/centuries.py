@@ -16,7 +16,7 @@ def first_year_of(years: list[str]) -> int:
     short = sorted({int(year) for year in years if len(year) == 2})
     if not short:
         return POSIX_YEAR
-    # The gap from each year to the next. Among equal gaps, the one with the POSIX border counts.
+    # The gap from each year to the next. Among equal gaps, the one that contains the POSIX boundary counts.
     gaps = [
         ((after - year) % 100 or 100, (68 - year) % 100, year, after)
         for year, after in zip(short, [*short[1:], short[0]], strict=True)

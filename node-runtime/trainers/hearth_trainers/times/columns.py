@@ -44,7 +44,7 @@ class _Candidate:
         return self.moments == len(self.known)
 
     def orders_alike(self, other: _Candidate) -> bool:
-        """Returns whether sorting the rows by this column sorts them by the other one too."""
+        """Returns whether sorting the rows by this column also sorts them by `other`."""
         both = ~(self.times.missing | other.times.missing)
         order = oldest_first(self.times.values[both])
         return bool((np.diff(other.times.values[both][order]) >= 0).all())

@@ -45,7 +45,9 @@ def months_or_days(years: np.ndarray, days: np.ndarray | None) -> tuple[np.ndarr
 
 
 def _across_new_year(days: np.ndarray) -> np.ndarray | None:
-    """Returns the days in file order, which may cross one new year; None if they span more or have no order."""
+    """Returns the days in file order, which may continue into the next year; None if they span more years or
+    have no order.
+    """
     if is_sorted(days):
         return days
     for sign in (1, -1):

@@ -18,7 +18,8 @@ from .moments import DAY_US, in_words
 from .ranks import oldest_first
 from .reading import Times
 
-# At this share of rows with a repeated time, a column that distinguishes them means several series.
+# If at least this share of the rows repeat a time, a column that distinguishes those rows indicates several
+# series.
 _SEVERAL_SERIES = 0.1
 # A step this many times as long as the usual one is a gap.
 _GAP = 1.5
@@ -100,8 +101,8 @@ def _are_days_and_months(numbers: np.ndarray) -> bool:
 
 
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about numbers that change the order of the file. Rejects numbers that may be dates: a date such
-    as 31.01, 2021.10 or DDMMYYHHmm is wrong as a number.
+    """Warns about numbers that change the order of the file. Rejects numbers that may be dates, because dates
+    such as 31.01, 2021.10 or DDMMYYHHmm don't sort correctly as numbers.
     """
     if not has_doubtful_order(times):
         return
@@ -231,5 +232,5 @@ def _report_steps(values: np.ndarray, unit: int, column: str) -> None:
 
 def _are_weekends(values: np.ndarray, lengths: np.ndarray, at: np.ndarray, is_gap: np.ndarray, unit: int) -> bool:
     days = np.floor(values[at[is_gap]] * unit / DAY_US).astype(int)
-    # The first of January 1970 was a Thursday, so a Friday is 1 modulo 7.
+    # January 1, 1970 was a Thursday, so a Friday is 1 modulo 7.
     return bool((days % 7 == 1).all() and np.isclose(lengths[is_gap] * unit / DAY_US, 3, atol=0.1).all())

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from .ranks import is_sorted
 from .reading import Times
 
-# These first rows are enough to rule out most columns.
+# This many leading rows are enough to rule out most columns.
 _FIRST_ROWS = 200
 _Part = Callable[[pa.Array], "pa.Array | np.ndarray"]
 # Fewer distinct numbers, such as flags, may match a part by chance.

@@ -129,7 +129,7 @@ def _of_clocks(readings: dict[str, np.ndarray], missing: np.ndarray, notation: s
 
 
 def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | None:
-    """Reads numbers whose digits are dates with the year last, such as 31122023 or 311223. Days of one digit
+    """Reads numbers whose digits are dates with the year last, such as 31122023 or 311223. Single-digit days
     have lost their leading zero. Returns None for other numbers.
     """
     known = values[~missing]
@@ -138,7 +138,7 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
     has_century = known.min() >= 1_000_000
     if has_century and not ((known % 10_000 >= 1_500) & (known % 10_000 <= 2_199)).all():
         return None
-    # Six digits may count something else, so only the order of the file proves that they are dates.
+    # Six digits may mean something else, so only the order of the file proves that they are dates.
     if not has_century and (known.max() > 311_299 or is_sorted(known)):
         return None
     written = [
@@ -165,7 +165,8 @@ def _of_months(values: np.ndarray, missing: np.ndarray) -> Times | None:
         if _are_months(years, months):
             return _months(years, months, missing, "months of six digits")
         months, years = years, months
-        # Up to four digits may count something else, so only the order of the file proves that they are months.
+        # Up to four digits may mean something else, so only the order of the file proves that they are
+        # months.
         if not ((months >= 1) & (months <= 12)).all() or is_sorted(known):
             return None
         first_year = first_year_of([f"{int(year):02d}" for year in years])

@@ -269,7 +269,7 @@ describe('logs and losses over the link', () => {
     assert.equal(other.status, 422)
   })
 
-  it('stop when the link breaks, and the node leaves placement until it reconnects', async () => {
+  it('stop when the link breaks, and the node is excluded from placement until it reconnects', async () => {
     const isPlaced = () => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId)
     const hasRow = async () =>
       (

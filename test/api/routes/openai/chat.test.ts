@@ -24,7 +24,7 @@ describe('chat completions', () => {
     assert.equal(answer.text, text)
   })
 
-  it("send the model server the client's bytes", async () => {
+  it("send the model server the client's bytes unchanged", async () => {
     const endpoint = await chat.warm()
     const raw = `{ "messages":[{"role":"user","content":"a \\"model\\": \\u00e9 b","model":"inner"}],\t"mod\\u0065l" : "${endpoint.name}", "x_unknown": 1.50 }`
 

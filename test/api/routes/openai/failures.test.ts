@@ -44,7 +44,7 @@ describe('a failed chat is one failed task, costs nothing and is reported once (
     })
   }
 
-  it('when the error names a file on the node, whose folders are removed', async () => {
+  it('when the error names a file on the node, whose path is shortened to the file name', async () => {
     const fake = { status: 500, message: 'could not map /root/.hearth/cache/m/model.safetensors' }
     const { body } = await chat.chat(endpoint.id, { fake })
 

@@ -115,7 +115,7 @@ describe('chat models (4.7)', () => {
   })
 
   for (const stream of [false, true]) {
-    it(`are found by the name of an active base model, not of a paused one (stream: ${stream})`, async () => {
+    it(`are found by the name of an active base model, but not of a paused one (stream: ${stream})`, async () => {
       const refused = await chat(others.pausedBase.name, stream)
       const paused = await chat(others.pausedBase.id, stream)
       const active = await chat(others.base.name, stream)

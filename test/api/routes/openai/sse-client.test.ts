@@ -24,7 +24,7 @@ describe("a chat's stream", () => {
     }
   }
 
-  it('sends comments while it waits, and none for an interval longer than any timer', async () => {
+  it('sends comments while it waits, but none if the interval is too long for a timer', async () => {
     assert.match(await received(5), /^(: keep-alive\n\n)+$/)
     assert.equal(await received(10 ** 12), '')
   })

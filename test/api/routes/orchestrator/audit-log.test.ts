@@ -11,9 +11,7 @@ import { signedNode } from '../../../support/servers/nodes/signed-node.ts'
 import { scriptTool } from '../../../support/servers/nodes/tools.ts'
 
 const KEYS = '/api/builder/v1/keys'
-/**
- * Operations that other tests assert: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`.
- */
+/** Operations that other tests cover: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`. */
 const ELSEWHERE = [
   'overrideLifecycle',
   'giveAccountCredits',

@@ -103,7 +103,7 @@ describe('the operator overview', () => {
     )
   })
 
-  it('lists the models of online nodes, and those that fail', async () => {
+  it('lists the models of online nodes by state', async () => {
     const node = await rawNode(api.database.db)
     using _link = await node.link(api.baseUrl, { models: ['a', 'b'] })
 

@@ -73,7 +73,7 @@ describe('the fan-out of events to webhook destinations', () => {
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 300])
   })
 
-  it("alternates between accounts, so thousands of events of one delay another's event by at most one pass", async () => {
+  it("alternates between accounts, so thousands of one account's events delay another's by at most one pass", async () => {
     await destination()
     await happen(2_000)
     await on.newAccount()

@@ -31,7 +31,7 @@ int cuGetErrorName(int code, const char **name) {
 }
 `
 
-/** Compiles a `libcuda.so.1` into a folder; skips the tests by name on a machine without a C compiler. */
+/** Compiles a `libcuda.so.1` into a folder; skips the tests, with the reason, if the machine has no C compiler. */
 export function buildFakeCuda(context: Mocha.Context, folder: string): void {
   const source = join(folder, 'cuda.c')
   writeFileSync(source, SOURCE)

@@ -33,7 +33,7 @@ export interface TableRequest {
   /** A column of classes; the others are features. */
   label?: string
   format?: string
-  /** If set, reads texts and their classes instead of a table. */
+  /** If set, the probe reads texts and their classes instead of a table. */
   hyperparameters?: Record<string, string>
 }
 

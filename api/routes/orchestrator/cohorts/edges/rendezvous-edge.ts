@@ -20,7 +20,7 @@ export const rendezvousEdge = route({
 
   handler({ caller, params, body, signal }, services) {
     const { role, candidates, selected } = body
-    // A node may poll for the other side's candidates repeatedly, but states its own only once.
+    // A node may poll for the other side's candidates repeatedly, but sends its own only once.
     const phase = candidates ? 'candidates' : selected === undefined ? undefined : 'selected'
     const call = {
       cohortId: params.cohort_id,
@@ -32,7 +32,7 @@ export const rendezvousEdge = route({
       body,
       ...(phase !== undefined && { phase }),
     }
-    // A call that states something returns immediately; a poll waits for the other side.
+    // A call that sends candidates or a selection returns immediately; a poll waits for the other side.
     const waitMs = phase === undefined ? WAIT_TIMEOUT_MS : 0
     return pollUntilChange(services, { edgeId: params.edge_id, waitMs, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {

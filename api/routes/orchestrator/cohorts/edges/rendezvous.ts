@@ -120,7 +120,7 @@ async function relayOf(
     const { url, expiresAt } = await objects.signGet(edge.payload_key, { expiresInS: URL_TTL_S })
     return { get_url: url, content_type: RELAYED_TYPE, expires_at: expiresAt.toISOString() }
   }
-  // The store accepts only the bytes that the producer stated.
+  // The store accepts only bytes with the digest that the producer declared.
   if (edge.sha256 === null) return null
   const key = relayKey(edge, locked.account_id)
   const signed = await objects.signPut(key, {

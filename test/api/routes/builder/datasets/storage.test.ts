@@ -101,7 +101,7 @@ describe('datasets in S3', function () {
   })
 })
 
-/** Returns the peak memory of this process above its level at the call. */
+/** Returns a function that returns the peak growth of this process's memory since the call. */
 function watchMemory(): () => number {
   const before = process.memoryUsage.rss()
   let most = before

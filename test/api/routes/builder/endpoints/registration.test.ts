@@ -172,7 +172,7 @@ describe('register-for-inference (4.4)', () => {
     assert.deepEqual(await refused(run.id, mine.key), words)
   })
 
-  it('keeps the history of a deleted endpoint apart from a new one with its name', async () => {
+  it('keeps the history of a deleted endpoint separate from that of a new endpoint with its name', async () => {
     const { db } = api.database
     const { run } = await completedRun()
     const name = 'twice'

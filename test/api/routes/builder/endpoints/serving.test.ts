@@ -72,7 +72,7 @@ describe('the serving of an endpoint', () => {
     assert.equal('serving' in (await read(id, other.key)), false)
   })
 
-  it('is rejected with 422 that names the field', async () => {
+  it('is rejected with a 422 that names the field', async () => {
     const { id } = await endpoint()
     const cases: [serving: unknown, words: RegExp][] = [
       [{ engine: 'sglang' }, /serving\.engine/],
@@ -108,7 +108,7 @@ describe('the serving of an endpoint', () => {
       )
   })
 
-  it('is shown and changed by hearth endpoints serving, one setting at a time', async () => {
+  it('is shown and changed by `hearth endpoints serving`, one setting at a time', async () => {
     const { id, name } = await endpoint()
     using hearth = new HearthRunner({ HEARTH_BASE_URL: api.baseUrl, HEARTH_API_KEY: mine.key })
     const run = async (...options: string[]) => {

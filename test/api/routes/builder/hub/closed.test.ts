@@ -53,7 +53,7 @@ describe('private and gated hub repositories', () => {
     return (await claimJob(node, await createRun(api, key, run))).specification.base
   }
 
-  it("that are private appear absent to accounts without the operator's permission for them", async () => {
+  it("are hidden, if private, from accounts without the operator's permission for them", async () => {
     assert.deepEqual(await found(lent), ['corp/secret', 'corp/open'])
     assert.deepEqual(await found(other), ['corp/open'])
     assert.equal((await info('corp/secret', lent)).status, 200)
@@ -67,7 +67,7 @@ describe('private and gated hub repositories', () => {
     }
   })
 
-  it('that are gated are shown with the next step, and rejected', async () => {
+  it('are shown with the next step, if gated, but rejected', async () => {
     const { body } = await info('lab/terms', other)
     const check = body.compatibility.checks.find(({ passed }: { passed: boolean }) => !passed)
     assert.deepEqual([body.compatibility.status, check.check], ['incompatible', 'access'])

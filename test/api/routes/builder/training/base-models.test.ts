@@ -243,7 +243,7 @@ describe('the base models of runs, merges and endpoints', function () {
     })
   })
 
-  it('of an endpoint are the start of its chain, which the facet counts once', async () => {
+  it("are the start of an endpoint's chain, which the facet counts once", async () => {
     const imported = await world.import(own, world.advance('acme/root'))
     const stored = await world.store(own)
     const first = await tuned(imported, { hyperparameters: { base_model: 'acme/root' } })

@@ -35,7 +35,7 @@ describe('training runs', () => {
     assert.equal(body.status, 'pending')
     assert.match(body.message, /^Training run queued/)
     assert.equal(typeof body.queue_position, 'number')
-    // No job is charged, whatever it trains and however long.
+    // No job is charged, whatever it trains and however long it runs.
     assert.equal(body.estimated_cost_credits, null)
     const read = await api.call('GET', `${RUNS}/${body.job_id}`, { key })
     assert.equal(read.body.estimated_cost_credits, null)

@@ -74,7 +74,7 @@ describe('webhook delivery routes', () => {
     assert.equal((await on.call('GET', `${DELIVERIES}?status=nonsense`)).status, 422)
   })
 
-  it('redeliver as the next generation, once while a redelivery is in progress', async () => {
+  it('redeliver as the next generation, and only once while a redelivery is in progress', async () => {
     const { id, path } = await on.create()
     await on.activate(id)
     await on.emit()

@@ -141,7 +141,7 @@ describe('dedicated and shared nodes', () => {
     }
   })
 
-  it('cannot claim tasks or jobs of other accounts, which look absent to them', async () => {
+  it('cannot claim tasks or jobs of other accounts, and get 404 for them', async () => {
     const { api, caller } = chat
     const dedicated = await signedNode(api, 'thief', { sharing: 'dedicated' })
     const datasetId = await readyDataset(api, caller.accountId)
